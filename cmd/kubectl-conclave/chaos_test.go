@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/chaos"
 )
 
 // Nothing is broken if the input is invalid: each of these runs ends before the first fault, with one line.
 func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	small := e.createGroup(t, "small")
+	e.CreateGroup(t, "ledger")
+	small := e.CreateGroup(t, "small")
 	small.Status.Members = new(int32(2))
 	if err := e.Status().Update(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
-	e.setCoordinator(t, e.createGroup(t, "vacant"), -1, 100)
+	e.SetCoordinator(t, e.CreateGroup(t, "vacant"), -1, 100)
 	for args, want := range map[string]string{
 		"missing --yes":              "group missing not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
 		"vacant --yes":               "group vacant has no coordinator; for the reason, run: kubectl conclave explain vacant -n bank",
@@ -53,13 +49,13 @@ func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
 // Several operators may share a cluster: a fault must not concern that of other groups.
 func TestChaosConcernsTheOperatorOfTheGroup(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	const unknown = "faults of kind manager aren't possible: it isn't known which operator serves the group: see --operator-namespace"
 	if got := e.runCommand(t, "chaos", "ledger", "--yes", "--kinds", "manager"); got.status != 1 || !strings.Contains(got.stderr, unknown) {
 		t.Errorf("without an operator: got %+v, want %s", got, unknown)
 	}
-	e.createOperatorIn(t, "default", "example.com/agent:2", "--watch-namespaces", "other")
-	e.createOperator(t, "--watch-namespaces", e.namespace)
+	e.CreateOperatorIn(t, "default", "example.com/agent:2", "--watch-namespaces", "other")
+	e.CreateOperator(t, "--watch-namespaces", e.Namespace)
 	const cordon = "faults of kind cordon aren't possible: an operator with --watch-namespaces reads no nodes"
 	if got := e.runCommand(t, "chaos", "ledger", "--yes", "--kinds", "cordon"); got.status != 1 || !strings.Contains(got.stderr, cordon) {
 		t.Errorf("with an operator of one namespace: got %+v, want %s", got, cordon)
@@ -75,7 +71,7 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 	e := newEnv(t)
 	shared := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.namespace, Name: "ledger-0",
+			Namespace: e.Namespace, Name: "ledger-0",
 			Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}, Annotations: map[string]string{v1.AnnotationGroups: "ledger,audit"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
@@ -84,12 +80,12 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ledger", "audit", "mail"} {
-		e.createGroup(t, name)
+		e.CreateGroup(t, name)
 	}
 	label := func(name string) {
 		t.Helper()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
-		if err := e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}, patch); err != nil {
+		if err := e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}, patch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,24 +105,10 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 	}
 }
 
-func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
-	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Drain, chaos.Manager})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "Its pods are also members of other groups: audit.\nThese faults also concern other pods or groups of the cluster: drain, manager.\n"
-	if got := memberships([]v1.ElectionGroup{{ObjectMeta: metav1.ObjectMeta{Name: "audit"}}}) + sharedFaults(kinds); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := memberships(nil) + sharedFaults(kinds[:1]); got != "" {
-		t.Errorf("got %q, want nothing", got)
-	}
-}
-
 // TestLabelPermitsOnlyFaultsOfTheGroup: whoever may label a group need not be permitted to break the operator.
 func TestLabelPermitsOnlyFaultsOfTheGroup(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
+	g := e.CreateGroup(t, "ledger")
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
 	if err := e.Patch(t.Context(), g, patch); err != nil {
 		t.Fatal(err)
@@ -141,90 +123,12 @@ func TestLabelPermitsOnlyFaultsOfTheGroup(t *testing.T) {
 	}
 }
 
-func TestChaosAsksForAConfirmation(t *testing.T) {
-	g := ledgerGroup()
-	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Two})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
-		var out strings.Builder
-		if err := ask(t.Context(), strings.NewReader(answer), &out, g, 20, kinds, "It runs pods.\n"); (err == nil) != confirmed {
-			t.Errorf("answer %q: got %v, want confirmed: %t", answer, err, confirmed)
-		}
-		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nIt runs pods.\nContinue? [y/N] "; out.String() != want {
-			t.Errorf("got %q, want %q", out.String(), want)
-		}
-	}
-}
-
-// TestConfirmationCanBeInterrupted: nobody answers.
-func TestConfirmationCanBeInterrupted(t *testing.T) {
-	in, answers := io.Pipe()
-	defer answers.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := ask(ctx, in, io.Discard, ledgerGroup(), 20, nil, ""); !errors.Is(err, errInterrupted) {
-		t.Errorf("got %v, want %v", err, errInterrupted)
-	}
-}
-
-func TestCheckHasATimeLimit(t *testing.T) {
-	o := chaosOptions{check: "sleep 60", timeout: 100 * time.Millisecond}
-	err := o.workloadCheck(&v1.ElectionGroup{})(t.Context())
-	if want := "the command of --check took longer than --timeout (100ms)"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-// The command must undo its faults soon, also if a program that --check has started continues.
-func TestInterruptedCheckEnds(t *testing.T) {
-	o := chaosOptions{check: "sleep 60; true", timeout: time.Hour}
-	ctx, cancel := context.WithCancel(t.Context())
-	began := time.Now()
-	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := o.workloadCheck(&v1.ElectionGroup{})(ctx); err == nil || time.Since(began) > 50*time.Second {
-		t.Errorf("got %v after %s, want an error soon", err, time.Since(began))
-	}
-}
-
-func TestResultIsWrittenWithoutTheChart(t *testing.T) {
-	var out strings.Builder
-	o := chaosOptions{output: "markdown", plot: t.TempDir() + "/missing/chart.svg"}
-	err := o.write(&out, &chaos.Result{Namespace: "bank", Group: "ledger"})
-	if err == nil || !strings.Contains(err.Error(), "cannot write the chart: ") || !strings.Contains(out.String(), "### bank/ledger") {
-		t.Errorf("got %q, %v, want the result and an error", out.String(), err)
-	}
-}
-
-func TestWorkloadIsCheckedByACommand(t *testing.T) {
-	g := &v1.ElectionGroup{}
-	g.Namespace, g.Name = "bank", "ledger"
-	for command, want := range map[string]string{
-		"true":                              "",
-		"sleep 3 & echo holds":              "",
-		"echo first; echo gap at 7; exit 1": "gap at 7",
-		"echo $NAMESPACE/$GROUP; exit 1":    "bank/ledger",
-		"echo gap at 7; echo command terminated with exit code 1; exit 1": "gap at 7",
-		"exit 3": "the command of --check failed: exit status 3",
-	} {
-		o := chaosOptions{check: command, timeout: time.Hour}
-		err := o.workloadCheck(g)(context.Background())
-		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
-			t.Errorf("%s: got %v, want %q", command, err, want)
-		}
-	}
-	if check := (&chaosOptions{}).workloadCheck(g); check != nil {
-		t.Error("got a check without --check, want none")
-	}
-}
-
 // A group may be without a coordinator for a moment, because it has just been created, for example.
 func TestChaosWaitsForAFailover(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
-	e.setCoordinator(t, g, -1, 100)
-	elected := time.AfterFunc(failoverMax/10, func() { e.setCoordinator(t, g, 1, 101) })
+	g := e.CreateGroup(t, "ledger")
+	e.SetCoordinator(t, g, -1, 100)
+	elected := time.AfterFunc(500*time.Millisecond, func() { e.SetCoordinator(t, g, 1, 101) })
 	defer elected.Stop()
 	got := e.runCommand(t, "chaos", "ledger", "--yes", "--timeout", "1s")
 	if want := "error: group ledger must settle before the first fault"; got.status != 1 || !strings.Contains(got.stderr, want) {

@@ -18,7 +18,7 @@ import (
 func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
 	}
 	if err := e.Create(t.Context(), p); err != nil {
@@ -30,7 +30,7 @@ func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
 func (e *env) createPodWithAgent(t *testing.T, name string) {
 	t.Helper()
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
 			Containers:     []corev1.Container{{Name: "application", Image: "application"}},
@@ -43,7 +43,7 @@ func (e *env) createPodWithAgent(t *testing.T, name string) {
 
 func TestCheck(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	e.createPod(t, "ledger-0", map[string]string{v1.LabelAgent: "true"})
 	e.createPod(t, "mail", map[string]string{v1.LabelAgent: "enabled"})
 	got := e.runCommand(t, "check", "ledger")
@@ -59,7 +59,7 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	if got.status != exitProblem || got.stdout != want || got.stderr != "error: 2 problems were found\n" {
 		t.Errorf("got %+v, want exit status %d and\n%s", got, exitProblem, want)
 	}
-	e.createOperator(t)
+	e.CreateOperator(t)
 	all := e.runCommand(t, "check", "-o", "json")
 	var decoded struct{ Findings []rules.Finding }
 	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 6 {
@@ -79,17 +79,17 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 // TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. What the others contain is checked.
 func TestCheckContinuesAfterServerError(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	proxy := newFaultyProxy(t)
 	proxy.refused.Store(new("networkpolicies"))
-	got := runCommand(t, nil, "check", "ledger", "-n", e.namespace, "--server", proxy.URL)
-	for _, want := range []string{"UNKNOWN  the network policies: ", "OK       group " + e.namespace + "/ledger: ledger-2 is the coordinator"} {
+	got := runCommand(t, nil, "check", "ledger", "-n", e.Namespace, "--server", proxy.URL)
+	for _, want := range []string{"UNKNOWN  the network policies: ", "OK       group " + e.Namespace + "/ledger: ledger-2 is the coordinator"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("got %+v, want in it %q", got, want)
 		}
 	}
 	proxy.unavailable.Store(true)
-	if got := runCommand(t, nil, "check", "-n", e.namespace, "--server", proxy.URL); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
+	if got := runCommand(t, nil, "check", "-n", e.Namespace, "--server", proxy.URL); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
 		t.Errorf("without a server: got %+v, want exit status 1", got)
 	}
 }
@@ -97,11 +97,11 @@ func TestCheckContinuesAfterServerError(t *testing.T) {
 // TestCheckNetworkPolicies: a policy of the cluster is evaluated, and without the permission check says so.
 func TestCheckNetworkPolicies(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		e.createPodWithAgent(t, name)
 	}
-	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "default-deny"}}
+	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default-deny"}}
 	if err := e.Create(t.Context(), deny); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	}
 	const user = "viewer@example.org"
 	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "viewer"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list"}},
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},

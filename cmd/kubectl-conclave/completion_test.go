@@ -67,16 +67,16 @@ func TestEachFlagIsCompleted(t *testing.T) {
 // Contexts, namespaces and members are those of the kubeconfig and of the cluster.
 func TestValuesOfClusterAreCompleted(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	complete := func(args ...string) []string {
-		all := append([]string{cobra.ShellCompNoDescRequestCmd, "step-down", "--kubeconfig", e.kubeconfig}, args...)
+		all := append([]string{cobra.ShellCompNoDescRequestCmd, "step-down", "--kubeconfig", e.Kubeconfig}, args...)
 		return strings.Fields(runCommand(t, nil, append(all, "")...).stdout)
 	}
-	if got := complete("-n", e.namespace, "ledger", "--to"); !slices.Equal(got[:3], []string{"ledger-2", "ledger-1", "ledger-0"}) {
+	if got := complete("-n", e.Namespace, "ledger", "--to"); !slices.Equal(got[:3], []string{"ledger-2", "ledger-1", "ledger-0"}) {
 		t.Errorf("--to: got %v", got)
 	}
-	if got := complete("--namespace"); !slices.Contains(got, e.namespace) {
-		t.Errorf("--namespace: got %v, want %s", got, e.namespace)
+	if got := complete("--namespace"); !slices.Contains(got, e.Namespace) {
+		t.Errorf("--namespace: got %v, want %s", got, e.Namespace)
 	}
 	if got := complete("--context"); len(got) < 2 {
 		t.Errorf("--context: got %v, want the contexts of the kubeconfig", got)

@@ -18,19 +18,21 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	plugindashboard "github.com/conclave-dev/conclave/internal/plugin/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
 // TestDashboardIsLive serves the groups of a real API server, and reads the events of the page.
 func TestDashboardIsLive(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
-	e.createGroup(t, "other")
+	g := e.CreateGroup(t, "ledger")
+	e.CreateGroup(t, "other")
 	line := await(t, e.startCommand(t, "dashboard", "--port", "0"), "the address")
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/`).FindString(line)
 	if address == "" || !regexp.MustCompile(`/#key=[A-Z2-7]{26} until`).MatchString(line) {
 		t.Fatalf("got %q, want the address with a key", line)
 	}
-	details := readEvents(t, address+"events/"+e.namespace+"/ledger", "detail")
+	details := readEvents(t, address+"events/"+e.Namespace+"/ledger", "detail")
 	awaitDetail := func(what string, wanted func(*dashboard.Detail) bool) {
 		t.Helper()
 		for {
@@ -47,13 +49,13 @@ func TestDashboardIsLive(t *testing.T) {
 	awaitDetail("ledger-2 leads", func(d *dashboard.Detail) bool {
 		return d != nil && d.Coordinator == "ledger-2" && len(d.Processes) == 3
 	})
-	e.setCoordinator(t, g, 1, 101)
+	e.SetCoordinator(t, g, 1, 101)
 	awaitDetail("ledger-1 leads", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-1" && d.Term == 101 })
 	if err := e.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	awaitDetail("the group is deleted", func(d *dashboard.Detail) bool { return d == nil })
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	awaitDetail("the group is created again", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-2" })
 
 	summaries := readEvents(t, address+"events", "groups")
@@ -100,22 +102,22 @@ func readEvents(t *testing.T, url, kind string) <-chan string {
 // and the command prints it.
 func TestDashboardStepsDown(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
-	agent := &fakeAgent{status: http.StatusOK, answer: successor, states: []string{vacant, successor}, requested: make(chan struct{})}
+	g := e.CreateGroup(t, "ledger")
+	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: []string{pluginenv.Vacant, pluginenv.Successor}, Requested: make(chan struct{})}
 	server := httptest.NewServer(agent)
 	defer server.Close()
 	var out bytes.Buffer
-	actions := newActions(&out, e, func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+	actions := plugindashboard.NewActions(&out, e, func(context.Context, types.NamespacedName) (*portforward.Port, error) {
 		return portforward.At(server.URL, ""), nil
 	})
 	if may, err := actions.MayReachAgents(t.Context(), g); !may || err != nil {
 		t.Errorf("an administrator: got %t, %v, want that this is permitted", may, err)
 	}
 	message, err := actions.StepDown(t.Context(), g, "ledger-1")
-	if err != nil || !strings.HasPrefix(message, "ledger-1 leads in term 101; failover took ") || agent.successor != "ledger-1" {
-		t.Errorf("got %q, %v, and a request for %q", message, err, agent.successor)
+	if err != nil || !strings.HasPrefix(message, "ledger-1 leads in term 101; failover took ") || agent.Successor != "ledger-1" {
+		t.Errorf("got %q, %v, and a request for %q", message, err, agent.Successor)
 	}
-	if want := "step-down of " + e.namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+	if want := "step-down of " + e.Namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("got output %q, want one line that begins with %q", &out, want)
 	}
 	if _, err := actions.StepDown(t.Context(), g, "nobody"); err == nil || !strings.Contains(out.String(), "error: --to must be a member") {
@@ -128,7 +130,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if may, err := newActions(&out, nobody, nil).MayReachAgents(t.Context(), g); may || err != nil {
+	if may, err := plugindashboard.NewActions(&out, nobody, nil).MayReachAgents(t.Context(), g); may || err != nil {
 		t.Errorf("another user: got %t, %v, want that this is not permitted", may, err)
 	}
 }
@@ -152,8 +154,8 @@ func TestDashboardReportsProblemsAtTheStart(t *testing.T) {
 
 // TestDashboardReadsTheLastElection: the page gets what explain prints.
 func TestDashboardReadsTheLastElection(t *testing.T) {
-	actions := newActions(io.Discard, nil, forwardToAgents(t))
-	e, err := actions.LastElection(t.Context(), journalGroup())
+	actions := plugindashboard.NewActions(io.Discard, nil, pluginenv.ForwardToAgents(t))
+	e, err := actions.LastElection(t.Context(), pluginenv.JournalGroup())
 	if err != nil || e.Describe() != "ledger-0 was elected in term 7" || len(e.Missing) != 4 {
 		t.Errorf("got %+v, %v, want the last election and four missing journals", e, err)
 	}

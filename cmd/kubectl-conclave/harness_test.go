@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -19,13 +20,13 @@ type result struct {
 
 // runCommand runs the command in this process. If sample isn't nil, it replaces
 // sim.Sample.
-func runCommand(t *testing.T, sample sampler, args ...string) result {
+func runCommand(t *testing.T, sample simulate.Sampler, args ...string) result {
 	t.Helper()
 	root := newRoot()
 	if sample != nil {
-		simulate, _, _ := root.Find([]string{"simulate"})
-		root.RemoveCommand(simulate)
-		root.AddCommand(newSimulate(sample))
+		real, _, _ := root.Find([]string{"simulate"})
+		root.RemoveCommand(real)
+		root.AddCommand(simulate.New(sample))
 	}
 	var stdout, stderr bytes.Buffer
 	root.SetArgs(append([]string{}, args...)) // With nil, cobra uses the arguments of the test binary.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 )
 
 // offline are flags for a cluster that refuses connections.
@@ -64,15 +62,15 @@ func TestInjectWithoutClusterOmitsTheCABundle(t *testing.T) {
 
 func TestInjectReadsTheCABundleOfTheCluster(t *testing.T) {
 	e := newEnv(t)
-	args := []string{"--kubeconfig", e.kubeconfig, "-n", e.namespace, "--agent-image", "conclave/agent:1"}
+	args := []string{"--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--agent-image", "conclave/agent:1"}
 	none := runInject(t, pod, args...)
-	if want := "(no group found in namespace " + e.namespace + ")"; !strings.Contains(none.stderr, want) {
+	if want := "(no group found in namespace " + e.Namespace + ")"; !strings.Contains(none.stderr, want) {
 		t.Errorf("got %q, want %q", none.stderr, want)
 	}
 	for name, label := range map[string]map[string]string{"conclave-mail": {v1.LabelGroup: "mail"}, "other": nil} {
 		text := map[string]string{"ca.pem": "of " + name}
 		if err := e.Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: label}, Data: text,
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: label}, Data: text,
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,23 +93,13 @@ func TestInjectReportsThatNoPodOptsIn(t *testing.T) {
 // TestInjectUsesTheOptionsOfTheOperator, except for those that a flag or the pod sets.
 func TestInjectUsesTheOptionsOfTheOperator(t *testing.T) {
 	e := newEnv(t)
-	e.createOperator(t, "--leader-elect", "--agent-uid=1000", "--agent-cpu-limit=200m", "--agent-memory-limit", "96Mi")
+	e.CreateOperator(t, "--leader-elect", "--agent-uid=1000", "--agent-cpu-limit=200m", "--agent-memory-limit", "96Mi")
 	limited := strings.Replace(pod, `"conclave.dev/groups"`, `"conclave.dev/agent-cpu-limit":"300m","conclave.dev/groups"`, 1)
-	got := runInject(t, limited, "--kubeconfig", e.kubeconfig, "-n", e.namespace, "--agent-uid", "2000")
+	got := runInject(t, limited, "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--agent-uid", "2000")
 	for _, want := range []string{"cpu: 300m\n", "memory: 96Mi\n", "runAsUser: 2000\n", "image: example.com/agent:2\n"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("got %q and\n%s\nwant it to contain %q", got.stderr, got.stdout, want)
 		}
-	}
-}
-
-func TestArgumentsOfTheOperatorCompleteOptions(t *testing.T) {
-	o := inject.Options{"uid": "1000"}
-	if err := completeOptions(o, []string{"--leader-elect", "--agent-uid=2000", "--log-level", "debug", "--agent-cpu-limit", "200m", "--agent-image=agent:2"}); err != nil {
-		t.Fatal(err)
-	}
-	if want := (inject.Options{"uid": "1000", "cpu-limit": "200m"}); !maps.Equal(o, want) {
-		t.Errorf("got %v, want %v", o, want)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/plugin/output"
 )
 
 func main() { os.Exit(run(context.Background(), newRoot())) }
@@ -18,10 +20,10 @@ func main() { os.Exit(run(context.Background(), newRoot())) }
 func run(ctx context.Context, root *cobra.Command) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	root.SetOut(&printer{to: root.OutOrStdout(), fail: cancel})
-	root.SetErr(&printer{to: root.ErrOrStderr(), fail: func(error) {}})
+	root.SetOut(&output.Printer{To: root.OutOrStdout(), Fail: cancel})
+	root.SetErr(&output.Printer{To: root.ErrOrStderr(), Fail: func(error) {}})
 	err := root.ExecuteContext(ctx)
-	if unwritten := (*outputError)(nil); errors.As(context.Cause(ctx), &unwritten) {
+	if unwritten := (*output.Error)(nil); errors.As(context.Cause(ctx), &unwritten) {
 		err = unwritten
 	}
 	if err != nil {

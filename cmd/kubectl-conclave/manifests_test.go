@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // writeFiles writes files below a new folder. The content of each is a ConfigMap with
@@ -104,23 +103,6 @@ func TestInjectNamesTheManifestThatIsInvalid(t *testing.T) {
 				t.Errorf("got exit status %d, stderr\n%swant %d,\nerror: %s\nstdout: got %q, want none", got.status, got.stderr, test.status, test.want, got.stdout)
 			}
 		})
-	}
-}
-
-// TestInjectDoesNotWaitForeverForURL: each attempt has a time limit, also while the content arrives.
-func TestInjectDoesNotWaitForeverForURL(t *testing.T) {
-	before := urlTimeout
-	urlTimeout = 20 * time.Millisecond
-	defer func() { urlTimeout = before }()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(configMap("a")))
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	}))
-	defer server.Close()
-	got := runCommand(t, nil, append([]string{"inject", "-f", server.URL + "/a.yaml"}, offline...)...)
-	if want := "error: cannot read " + server.URL + "/a.yaml: context deadline exceeded"; got.status != 1 || !strings.HasPrefix(got.stderr, want) {
-		t.Errorf("got exit status %d, stderr\n%swant 1 and\n%s", got.status, got.stderr, want)
 	}
 }
 

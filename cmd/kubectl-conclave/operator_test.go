@@ -2,55 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
-// createOperator creates the operator's Deployment in the test's namespace.
-func (e *env) createOperator(t *testing.T, arguments ...string) {
-	t.Helper()
-	e.createOperatorIn(t, e.namespace, "example.com/agent:2", arguments...)
-}
-
-// createOperatorIn creates an operator's Deployment in a namespace.
-func (e *env) createOperatorIn(t *testing.T, namespace, agentImage string, arguments ...string) {
-	t.Helper()
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "conclave-manager", Labels: operatorLabels},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: operatorLabels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "manager", Image: "example.com/manager:2", Args: arguments,
-					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: agentImage}},
-				}}},
-			},
-		},
-	}
-	if err := e.Create(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // Other tests need a cluster without an operator.
-		if err := e.Delete(context.WithoutCancel(t.Context()), d); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // inject uses the image and the identity service of the installed operator, in whichever namespace it runs. Flags have precedence.
 func TestInjectUsesInstalledOperator(t *testing.T) {
 	e := newEnv(t)
-	cluster := []string{"--kubeconfig", e.kubeconfig, "-n", e.namespace, "--ca-bundle", "testdata/inject/ca.pem"}
+	cluster := []string{"--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--ca-bundle", "testdata/inject/ca.pem"}
 	without := runInject(t, pod, cluster...)
 	if want := "error: cannot find the image of the agent (no operator is installed in this cluster): set --agent-image\n"; without.status != 1 || without.stderr != want {
 		t.Errorf("without an operator: got %+v, want %s", without, want)
@@ -58,14 +23,14 @@ func TestInjectUsesInstalledOperator(t *testing.T) {
 	if got := runInject(t, strings.ReplaceAll(pod, "enabled", "disabled"), cluster...); got.status != 0 {
 		t.Errorf("nothing to inject: got %+v, want no need for an image", got)
 	}
-	e.createOperator(t)
+	e.CreateOperator(t)
 	with := runInject(t, pod, cluster...)
-	for _, want := range []string{"image: example.com/agent:2\n", "value: https://conclave-identity." + e.namespace + ".svc\n"} {
+	for _, want := range []string{"image: example.com/agent:2\n", "value: https://conclave-identity." + e.Namespace + ".svc\n"} {
 		if with.status != 0 || !strings.Contains(with.stdout, want) {
 			t.Errorf("with an operator: got %+v, want %s", with, want)
 		}
 	}
-	if want := "the agent's image is example.com/agent:2, that of the operator in namespace " + e.namespace + "\n"; !strings.HasPrefix(with.stderr, want) {
+	if want := "the agent's image is example.com/agent:2, that of the operator in namespace " + e.Namespace + "\n"; !strings.HasPrefix(with.stderr, want) {
 		t.Errorf("got %q, want %q", with.stderr, want)
 	}
 	flags := runInject(t, pod, append(cluster, "--agent-image", "mine:1", "--identity", "https://other")...)
@@ -119,9 +84,9 @@ func (e *env) createSilentLease(t *testing.T, namespace string) *coordinationv1.
 // TestStatusMayBeOutdated: without the operator, a status looks as if nothing happened.
 func TestStatusMayBeOutdated(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	e.createOperator(t)
-	lease := e.createSilentLease(t, e.namespace)
+	e.CreateGroup(t, "ledger")
+	e.CreateOperator(t)
+	lease := e.createSilentLease(t, e.Namespace)
 	const want = "The operator in namespace bank has not shown that it runs for 3m"
 	for _, command := range []string{"status", "explain"} {
 		if got := e.runCommand(t, command, "ledger"); !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 || got.status != 0 {
@@ -141,12 +106,12 @@ func TestStatusMayBeOutdated(t *testing.T) {
 // operator of its namespace.
 func TestSeveralOperators(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	e.createOperatorIn(t, "default", "example.com/agent:1", "--leader-elect", "--agent-image=example.com/agent:7", "--watch-namespaces=mail,"+e.namespace)
-	e.createOperator(t, "--watch-namespaces=shop")
-	cluster := []string{"--kubeconfig", e.kubeconfig, "--ca-bundle", "testdata/inject/ca.pem"}
+	e.CreateGroup(t, "ledger")
+	e.CreateOperatorIn(t, "default", "example.com/agent:1", "--leader-elect", "--agent-image=example.com/agent:7", "--watch-namespaces=mail,"+e.Namespace)
+	e.CreateOperator(t, "--watch-namespaces=shop")
+	cluster := []string{"--kubeconfig", e.Kubeconfig, "--ca-bundle", "testdata/inject/ca.pem"}
 	for _, want := range []string{"image: example.com/agent:7\n", "value: https://conclave-identity.default.svc\n"} {
-		if got := runInject(t, pod, append(cluster, "-n", e.namespace)...); got.status != 0 || !strings.Contains(got.stdout, want) {
+		if got := runInject(t, pod, append(cluster, "-n", e.Namespace)...); got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("inject: got %+v, want %s", got, want)
 		}
 	}
@@ -164,47 +129,11 @@ func TestSeveralOperators(t *testing.T) {
 			t.Errorf("version: got %+v, want an operator%s", got, want)
 		}
 	}
-	for _, in := range []string{"default", e.namespace} { // Neither operator runs.
+	for _, in := range []string{"default", e.Namespace} { // Neither operator runs.
 		e.createSilentLease(t, in)
 	}
 	silent := "The operator in namespace default has not shown that it runs for 3m"
 	if got := e.runCommand(t, "status"); !strings.HasPrefix(got.stderr, silent) || strings.Count(got.stderr, "\n") != 1 {
 		t.Errorf("status: got %q, want one line that begins with %q", got.stderr, silent)
-	}
-}
-
-// TestWatchNoticesThatTheOperatorIsSilent: nobody updates a status that is watched. While the
-// Lease can't be read, nothing is known.
-func TestWatchNoticesThatTheOperatorIsSilent(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	now := time.Now()
-	renewed := metav1.NewMicroTime(now.Add(-10 * time.Minute))
-	var got []string
-	w := operatorWatcher{
-		now: func() time.Time { return now },
-		read: func(context.Context) (*coordinationv1.Lease, error) {
-			cancel() // It observes once.
-			return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, nil
-		},
-		onChange: func(since time.Time) { got = append(got, operatorText(since, now)) },
-	}
-	w.run(ctx)
-	const want = "The operator has not shown that it runs for 10m. "
-	if len(got) != 1 || !strings.HasPrefix(got[0], want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	s := screen{silentSince: renewed.Time}
-	if got := strings.Join(s.lines(now), "\n"); !strings.Contains(got, want) {
-		t.Errorf("on a terminal: got %q, want %q in it", got, want)
-	}
-
-	ctx, cancel = context.WithCancel(t.Context())
-	w.read = func(context.Context) (*coordinationv1.Lease, error) {
-		cancel()
-		return nil, errors.New("forbidden")
-	}
-	got = nil
-	if w.run(ctx); got != nil {
-		t.Errorf("without the right to read the Lease: got %q, want nothing", got)
 	}
 }

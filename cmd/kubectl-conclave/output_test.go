@@ -10,12 +10,13 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/plugin/watch"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
 func TestExplainPrintsValues(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	for _, output := range []string{"json", "YAML"} {
 		var got describe.Explanation
 		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "explain", "ledger", "-o", output).stdout), &got); err != nil {
@@ -30,20 +31,20 @@ func TestExplainPrintsValues(t *testing.T) {
 
 func TestWatchPrintsValues(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
+	g := e.CreateGroup(t, "ledger")
 	lines := e.startCommand(t, "watch", "ledger", "-o", "json")
 	for _, want := range []struct{ change, coordinator string }{
 		{"ledger-2 is the coordinator in term 100", "ledger-2"},
 		{"ledger-1 became coordinator in term 101", "ledger-1"},
 	} {
-		var got change
+		var got watch.Change
 		if err := json.Unmarshal([]byte(await(t, lines, "a change")), &got); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(got.Changes[0], want.change) || got.Coordinator.Pod != want.coordinator || got.Ready != 3 || got.Time.IsZero() {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		e.setCoordinator(t, g, 1, 101)
+		e.SetCoordinator(t, g, 1, 101)
 	}
 }
 
@@ -62,13 +63,13 @@ func TestComparePrintsValues(t *testing.T) {
 // With --exit-code, a problem of one of the groups that are shown is exit status 3. The output is the same.
 func TestStatusReportsProblemsByExitStatus(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	healthy := e.runCommand(t, "status", "ledger", "--exit-code")
 	if healthy.status != 0 || healthy.stderr != "" {
 		t.Errorf("healthy: got %+v", healthy)
 	}
-	mail := e.createGroup(t, "mail")
-	e.setCoordinator(t, mail, -1, 101)
+	mail := e.CreateGroup(t, "mail")
+	e.SetCoordinator(t, mail, -1, 101)
 	for _, args := range [][]string{{"status", "mail"}, {"status"}, {"status", "-o", "json"}, {"status", "mail", "-o", "yaml"}} {
 		without, with := e.runCommand(t, args...), e.runCommand(t, append(args, "--exit-code")...)
 		if without.status != 0 || with.status != 3 || with.stdout != without.stdout || with.stderr != "error: these groups have problems: bank/mail\n" {
@@ -82,7 +83,7 @@ func TestStatusReportsProblemsByExitStatus(t *testing.T) {
 			c.Status, c.Reason = "False", string(v1.ReasonUnreachable)
 		}
 	}
-	e.setCoordinator(t, mail, 2, 102)
+	e.SetCoordinator(t, mail, 2, 102)
 	if got := e.runCommand(t, "status", "mail", "--exit-code"); got.status != 3 {
 		t.Errorf("with a coordinator and a problem: got %+v, want exit status 3", got)
 	}

@@ -8,6 +8,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/plugin/chaos"
+	"github.com/conclave-dev/conclave/internal/plugin/check"
+	"github.com/conclave-dev/conclave/internal/plugin/dashboard"
+	"github.com/conclave-dev/conclave/internal/plugin/explain"
+	"github.com/conclave-dev/conclave/internal/plugin/inject"
+	"github.com/conclave-dev/conclave/internal/plugin/simulate"
+	"github.com/conclave-dev/conclave/internal/plugin/status"
+	"github.com/conclave-dev/conclave/internal/plugin/stepdown"
+	"github.com/conclave-dev/conclave/internal/plugin/upgrade"
+	pluginversion "github.com/conclave-dev/conclave/internal/plugin/version"
+	"github.com/conclave-dev/conclave/internal/plugin/watch"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -17,7 +28,7 @@ var version string
 func newRoot() *cobra.Command {
 	var (
 		printVersion bool
-		versions     versionOptions
+		versions     = pluginversion.NewOptions(version)
 	)
 	root := &cobra.Command{
 		Use:         "kubectl-conclave",
@@ -46,7 +57,7 @@ to two coordinators.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printVersion {
-				return versions.run(cmd)
+				return versions.Run(cmd)
 			}
 			return cmd.Help()
 		},
@@ -55,11 +66,11 @@ to two coordinators.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.Flags().BoolVar(&printVersion, "version", false, "print the versions of the plugin, the operator and the agents")
-	versions.cluster.addTo(root)
+	versions.AddTo(root)
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newCheck(), newInject(), newUpgrade(), newChaos(), newSimulate(sim.Sample), newVersion())
+	root.AddCommand(status.New(), watch.New(), explain.New(), dashboard.New(), stepdown.New(), check.New(), inject.New(), upgrade.New(), chaos.New(), simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

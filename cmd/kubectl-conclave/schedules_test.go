@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -41,7 +42,7 @@ func withoutTimes(s string) string {
 
 func TestSamplingResultIsPrinted(t *testing.T) {
 	for name, c := range map[string]struct {
-		sample sampler
+		sample simulate.Sampler
 		args   string
 		status int
 		err    string
@@ -74,7 +75,7 @@ func TestSamplingResultIsPrinted(t *testing.T) {
 func TestReplayRunsTheSameSchedule(t *testing.T) {
 	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all", "gone,all", "gone"} {
 		var first, again sim.Sampling
-		record := func(into *sim.Sampling) sampler {
+		record := func(into *sim.Sampling) simulate.Sampler {
 			return func(ctx context.Context, s sim.Sampling) (sim.Report, error) {
 				*into = s
 				return sampleWithViolations(ctx, s)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
 func readLines(from io.Reader, into chan<- string) {
@@ -25,8 +26,8 @@ func readLines(from io.Reader, into chan<- string) {
 
 func TestStatusShowsGroups(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	e.createGroup(t, "mail")
+	e.CreateGroup(t, "ledger")
+	e.CreateGroup(t, "mail")
 	checkGolden(t, "status-one.txt", e.runCommand(t, "status", "ledger").stdout)
 	checkGolden(t, "status-all.txt", e.runCommand(t, "status").stdout)
 	allNamespaces := e.runCommand(t, "status", "-A")
@@ -42,8 +43,8 @@ func withoutDates(text string) string { return date.ReplaceAllString(text, "DATE
 
 func TestStatusPrintsObjects(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	e.createGroup(t, "mail")
+	e.CreateGroup(t, "ledger")
+	e.CreateGroup(t, "mail")
 	for _, output := range []string{"json", "yaml"} {
 		var one v1.ElectionGroup
 		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "ledger", "-o", output).stdout), &one); err != nil {
@@ -64,12 +65,12 @@ func TestStatusPrintsObjects(t *testing.T) {
 
 func TestTermsAreCompleted(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
-	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(longAgo.Time)}}
+	g := e.CreateGroup(t, "ledger")
+	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(pluginenv.LongAgo.Time)}}
 	if err := e.Status().Update(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.kubeconfig, "-n", e.namespace, "--term", "")
+	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--term", "")
 	if !strings.HasPrefix(got.stdout, "100\tledger-2\n") {
 		t.Errorf("got completions %q, want the term of the tenure", got.stdout)
 	}
@@ -84,8 +85,8 @@ func TestStatusWithoutGroupsSucceeds(t *testing.T) {
 
 func TestGroupNamesAreCompleted(t *testing.T) {
 	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	got := runCommand(t, nil, "__complete", "explain", "--kubeconfig", e.kubeconfig, "-n", e.namespace, "l")
+	e.CreateGroup(t, "ledger")
+	got := runCommand(t, nil, "__complete", "explain", "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "l")
 	if !strings.HasPrefix(got.stdout, "ledger\n") {
 		t.Errorf("got completions %q, want ledger", got.stdout)
 	}
@@ -128,18 +129,18 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 
 func TestWatchPrintsALineForEachChange(t *testing.T) {
 	e := newEnv(t)
-	g := e.createGroup(t, "ledger")
+	g := e.CreateGroup(t, "ledger")
 	lines := e.startCommand(t, "watch", "ledger")
 	expectLine(t, lines, `ledger-2 is the coordinator in term 100$`)
-	e.setCoordinator(t, g, -1, 100)
+	e.SetCoordinator(t, g, -1, 100)
 	expectLine(t, lines, `no coordinator: ledger-2 was the coordinator in term 100$`)
-	e.setCoordinator(t, g, 1, 101)
+	e.SetCoordinator(t, g, 1, 101)
 	expectLine(t, lines, `ledger-1 became coordinator in term 101, after ledger-2; the status showed no coordinator for [0-9.]+m?s$`)
 	if err := e.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	expectLine(t, lines, `the group was deleted$`)
-	e.createGroup(t, "ledger")
+	e.CreateGroup(t, "ledger")
 	expectLine(t, lines, `the group was created$`)
 }
 

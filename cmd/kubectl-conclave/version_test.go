@@ -21,10 +21,10 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 	if got := e.runCommand(t, "version", "--server", "http://127.0.0.1:1"); got.status != 0 || strings.Count(got.stderr, "connection refused") != 1 {
 		t.Errorf("without an API server: got %+v, want the reason once", got)
 	}
-	e.createOperator(t)
+	e.CreateOperator(t)
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
 			Spec: corev1.PodSpec{
 				InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "example.com/agent:1"}},
 				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},

@@ -46,7 +46,9 @@ cmd/manager                     : open -elects !internal/sim/... !internal/agent
 cmd/agent                       : open !apart : -apart # an agent works without the operator and has no credentials for the API server
 cmd/...                         : open
 
+internal/plugin/dashboard       : open
 internal/dashboard/...          : open
+internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
 internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/... # observes a group from outside
 internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/plugin/watch"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// faultyProxy is a proxy in front of the API server, and can fail.
+type faultyProxy struct {
+	*httptest.Server
+	// If unavailable is set, the proxy refuses all requests. If expired is set, it
+	// refuses the next watch because its resource version is too old.
+	unavailable, expired atomic.Bool
+	// refused is a resource of which the proxy refuses all lists.
+	refused        atomic.Pointer[string]
+	watches, lists atomic.Int32
+}
+
+func newFaultyProxy(t *testing.T) *faultyProxy {
+	t.Helper()
+	transport, err := rest.TransportFor(apiServer.Environment.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(apiServer.Environment.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &faultyProxy{}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		watches, refused := r.URL.Query().Has("watch"), p.refused.Load()
+		switch {
+		case p.unavailable.Load(), refused != nil && strings.HasSuffix(r.URL.Path, "/"+*refused):
+			http.Error(w, "unavailable", http.StatusServiceUnavailable)
+			return
+		case watches && p.expired.CompareAndSwap(true, false):
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusGone)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+			return
+		case watches:
+			p.watches.Add(1)
+		case strings.HasSuffix(r.URL.Path, "/electiongroups"): // no discovery request
+			p.lists.Add(1)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		p.CloseClientConnections()
+		p.Close()
+	})
+	return p
+}
+
+// watchTerms watches the group ledger through the proxy. The events are the terms of
+// the group, or deleted, disconnected and connected.
+func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
+	t.Helper()
+	c, err := client.NewWithWatch(&rest.Config{Host: p.URL}, client.Options{Scheme: e.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan string, 100)
+	w := watch.GroupWatcher{
+		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
+		OnChange: func(g *v1.ElectionGroup) {
+			if g == nil {
+				received <- "deleted"
+				return
+			}
+			received <- fmt.Sprint(g.Status.Term)
+		},
+		OnConnection: func(err error) {
+			if err == nil {
+				received <- "connected"
+				return
+			}
+			received <- "disconnected"
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return received
+}
+
+// expectEvents waits for these events in this order.
+func expectEvents(t *testing.T, events <-chan string, want ...string) {
+	t.Helper()
+	for _, want := range want {
+		if got := await(t, events, want); got != want {
+			t.Fatalf("got event %q, want %q", got, want)
+		}
+	}
+}
+
+func TestInterruptedWatchResumesWithoutLosingChanges(t *testing.T) {
+	e := newEnv(t)
+	g := e.CreateGroup(t, "ledger")
+	proxy := newFaultyProxy(t)
+	events := proxy.watchTerms(t, e)
+	expectEvents(t, events, "100")
+	e.SetCoordinator(t, g, 1, 101)
+	expectEvents(t, events, "101")
+
+	proxy.unavailable.Store(true)
+	proxy.CloseClientConnections()
+	expectEvents(t, events, "disconnected")
+	e.SetCoordinator(t, g, 2, 102)
+	e.SetCoordinator(t, g, 1, 103)
+	proxy.unavailable.Store(false)
+	expectEvents(t, events, "connected", "102", "103")
+	if lists := proxy.lists.Load(); lists != 1 {
+		t.Errorf("got %d list requests, want 1: a resumed watch needs none", lists)
+	}
+}
+
+func TestExpiredWatchListsAgain(t *testing.T) {
+	e := newEnv(t)
+	g := e.CreateGroup(t, "ledger")
+	proxy := newFaultyProxy(t)
+	events := proxy.watchTerms(t, e)
+	expectEvents(t, events, "100")
+	// If the connections were closed before it watches, it would list for another reason.
+	testwait.Until(t, "the group is watched", func() bool { return proxy.watches.Load() > 0 })
+	proxy.expired.Store(true)
+	proxy.CloseClientConnections()
+	// Changes in between may be lost, but not the current state.
+	e.SetCoordinator(t, g, 1, 101)
+	for got := ""; got != "101"; {
+		got = await(t, events, "101")
+	}
+	if lists := proxy.lists.Load(); lists != 2 {
+		t.Errorf("got %d list requests, want 2", lists)
+	}
+}
+
+func TestForbiddenWatchEndsWithAnError(t *testing.T) {
+	e := newEnv(t)
+	as := &rest.Config{Host: apiServer.Environment.Config.Host, TLSClientConfig: apiServer.Environment.Config.TLSClientConfig}
+	as.Impersonate.UserName = "nobody@example.org"
+	c, err := client.NewWithWatch(as, client.Options{Scheme: e.Scheme(), Mapper: e.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch.GroupWatcher{
+		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
+		OnConnection: func(err error) { t.Errorf("got disconnected: %v", err) },
+	}
+	err = w.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "is forbidden") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got error %v, want one line with: is forbidden", err)
+	}
+}

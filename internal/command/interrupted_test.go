@@ -1,0 +1,21 @@
+package command
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestEndOfTerminalInterrupts: otherwise the process would end without undoing its fault.
+func TestEndOfTerminalInterrupts(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
+		ctx, stop := UntilInterrupted(t.Context())
+		if err := syscall.Kill(os.Getpid(), signal); err != nil {
+			t.Fatal(err)
+		}
+		testwait.Until(t, signal.String()+" interrupts the command", func() bool { return ctx.Err() != nil })
+		stop()
+	}
+}

@@ -1,0 +1,286 @@
+// Package chaos is the command kubectl conclave chaos: it injects faults into a group.
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/plugin/output"
+)
+
+// options are the flags of chaos.
+type options struct {
+	faults            int
+	seed              uint64
+	kinds             []string
+	pause, timeout    time.Duration
+	output            string
+	yes               bool
+	check             string
+	plot              string
+	machines          string
+	machinesNamespace string
+	machinesImage     string
+	operatorNamespace string
+}
+
+var chaosOutputs = []string{"table", "json", "markdown"}
+
+// New returns the command.
+func New() *cobra.Command {
+	var (
+		cluster clusteraccess.Flags
+		options options
+	)
+	cmd := &cobra.Command{
+		Use:   "chaos GROUP",
+		Short: "Inject faults into a group, and measure how it fails over",
+		Long: `Inject faults into a group, one after the other. After each fault, wait until the
+group has settled, check the invariants, and measure how long it took until the
+next coordinator was elected, known by all, in the status, and in the Service.
+
+The exit status is 1 if an invariant was violated, or if all faults were refused.
+Faults interrupt the service of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + `
+on the group, and for faults that concern more than the group, the command asks
+for a confirmation.
+
+Kinds of faults:
+` + describeKinds(),
+		Example: `  kubectl conclave chaos ledger --faults 20 --seed 7
+  kubectl conclave chaos ledger --kinds pod,force-pod -o markdown > failover.md`,
+		Args:              clusteraccess.RequireGroup,
+		ValidArgsFunction: cluster.CompleteGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds, err := options.parse()
+			if err != nil {
+				return err
+			}
+			return options.run(cmd, &cluster, args[0], kinds)
+		},
+	}
+	cluster.AddTo(cmd)
+	options.addTo(cmd)
+	return cmd
+}
+
+// describeKinds has a line for each kind of fault.
+func describeKinds() string {
+	var b strings.Builder
+	for _, k := range chaos.Kinds() {
+		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Effect)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (o *options) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&o.faults, "faults", 20, "the number of faults")
+	flags.Uint64Var(&o.seed, "seed", 1, "the seed of the order of the faults")
+	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
+	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
+	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
+	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
+	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: that of the operator that serves the group)")
+	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
+		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
+	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
+	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is that of an agent (default: that of the agent on the node)")
+	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
+	command.CompleteFrom(cmd, "output", chaosOutputs)
+	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
+	command.CompleteFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace", "machines-namespace", "machines-image"} {
+		command.CompleteNothing(cmd, name)
+	}
+}
+
+// parse checks the flags. Without --kinds, it returns no kinds.
+func (o *options) parse() ([]chaos.Kind, error) {
+	if o.faults < 1 {
+		return nil, command.UsageErrorf("--faults must be 1 or more, got %d", o.faults)
+	}
+	if o.pause < 0 {
+		return nil, command.UsageErrorf("--pause must be 0s or longer, got %s", o.pause)
+	}
+	if o.timeout < time.Second {
+		return nil, command.UsageErrorf("--timeout must be 1s or longer, got %s", o.timeout)
+	}
+	if err := output.Choose(&o.output, chaosOutputs); err != nil {
+		return nil, err
+	}
+	if err := o.parseMachines(); err != nil {
+		return nil, err
+	}
+	for i, kind := range o.kinds {
+		o.kinds[i] = command.Canonical(kind, chaos.KindNames())
+	}
+	kinds, err := chaos.ParseKinds(o.kinds)
+	if err != nil {
+		return nil, command.UsageErrorf("--kinds: %s", err)
+	}
+	return kinds, nil
+}
+
+func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name string, kinds []chaos.Kind) error {
+	ctx, stop := command.UntilInterrupted(cmd.Context())
+	defer stop()
+	run, err := o.prepare(ctx, cluster, name)
+	if err != nil {
+		return err
+	}
+	run.Printf = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
+	notPossible, err := chooseKinds(ctx, run, kinds)
+	if err != nil {
+		return err
+	}
+	if err := o.confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
+		return err
+	}
+	unlock, err := run.Lock(ctx)
+	if err != nil {
+		return clusteraccess.RequestError(err)
+	}
+	defer unlock()
+	defer stopMachines(ctx, run)
+	if err := startMachines(ctx, run, len(kinds) > 0, notPossible); err != nil {
+		return err
+	}
+	result, err := run.Do(ctx)
+	result.NotPossible = notPossible
+	if len(result.Faults) > 0 || err == nil {
+		err = errors.Join(err, o.write(cmd.OutOrStdout(), result))
+	}
+	switch {
+	case err != nil:
+		return clusteraccess.RequestError(err)
+	case len(result.Violations) > 0:
+		return fmt.Errorf("%s", result.Verdict())
+	case result.Interrupted:
+		return command.ErrInterrupted
+	case len(result.Summary) == 0:
+		return fmt.Errorf("%s: all faults were refused", result.Verdict())
+	}
+	return nil
+}
+
+// prepare connects to the cluster and checks that the group can be tested.
+func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, name string) (*live.Run, error) {
+	config, err := cluster.RestConfig()
+	if err != nil {
+		return nil, err
+	}
+	connected, err := cluster.Connect()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := cluster.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	group, err := getTestable(ctx, connected, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	run := &live.Run{
+		Client: connected, Group: group, OperatorNamespace: o.operatorNamespace,
+		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Check: o.workloadCheck(group),
+		Forward: func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+			return portforward.Start(ctx, config, pod)
+		},
+	}
+	if operator, err := clusteraccess.FindOperator(ctx, connected, namespace); err == nil {
+		run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.Namespace)
+		run.NodesUnknown = len(operator.Namespaces) > 0 // Such an operator reads no nodes.
+	}
+	if run.Machines, err = o.openMachines(run, config); err != nil {
+		return nil, err
+	}
+	if err := run.CheckObservable(ctx); err != nil {
+		return nil, clusteraccess.RequestError(err)
+	}
+	return run, nil
+}
+
+// failoverMax is how long a failover may be under way when the command begins.
+const failoverMax = 5 * time.Second
+
+// getTestable reads a group, and refuses one that can't fail over.
+func getTestable(ctx context.Context, c client.Client, namespace, name string) (*v1.ElectionGroup, error) {
+	for began := time.Now(); ; {
+		group, err := clusteraccess.GetGroup(ctx, c, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		err = checkTestable(group)
+		if err == nil || group.Status.Coordinator != nil || time.Since(began) > failoverMax {
+			return group, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, command.ErrInterrupted
+		case <-time.After(failoverMax / 20):
+		}
+	}
+}
+
+// checkTestable refuses groups that can't fail over.
+func checkTestable(g *v1.ElectionGroup) error {
+	members := 0
+	if g.Status.Members != nil {
+		members = int(*g.Status.Members)
+	}
+	required, mode := 3, g.Spec.Safety.Mode
+	if mode == v1.Available {
+		required = 2
+	}
+	switch {
+	case g.Status.Coordinator == nil:
+		return fmt.Errorf("group %s has no coordinator; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+	case members < required:
+		return fmt.Errorf("group %s has %d members, and needs %d to fail over in %s mode: add members", g.Name, members, required, mode)
+	}
+	return nil
+}
+
+// write writes the result, and the chart. The result isn't lost if the chart can't be written.
+func (o *options) write(w io.Writer, result *chaos.Result) error {
+	err := o.writeResult(w, result)
+	if o.plot != "" {
+		chart := chaos.Chart(fmt.Sprintf("Failover of %s/%s", result.Namespace, result.Group), result.Summary)
+		if failed := os.WriteFile(o.plot, []byte(chart.SVG()), 0o600); failed != nil {
+			err = errors.Join(err, fmt.Errorf("cannot write the chart: %w", failed))
+		}
+	}
+	return err
+}
+
+func (o *options) writeResult(w io.Writer, result *chaos.Result) error {
+	switch o.output {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	case "markdown":
+		return result.WriteMarkdown(w)
+	}
+	return result.WriteTable(w)
+}

@@ -1,0 +1,284 @@
+// Package stepdown is the command kubectl conclave step-down: the coordinator hands over.
+package stepdown
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+)
+
+// New returns the command.
+func New() *cobra.Command {
+	var (
+		cluster clusteraccess.Flags
+		to      string
+	)
+	cmd := &cobra.Command{
+		Use:   "step-down GROUP",
+		Short: "Make the coordinator hand over to another member",
+		Long: `Make the coordinator of a group hand over. Its application stops first; then the
+next coordinator starts.
+
+The request goes to the coordinator's agent through a forwarded port and needs
+the same permissions as kubectl port-forward. With preemption, a former
+coordinator of higher priority takes over again; the output says when.`,
+		Example: `  kubectl conclave step-down ledger
+  kubectl conclave step-down ledger --to ledger-1`,
+		Args:              clusteraccess.RequireGroup,
+		ValidArgsFunction: cluster.CompleteGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			group, err := cluster.Group(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			forward, err := cluster.Forwarder()
+			if err != nil {
+				return err
+			}
+			return Do(cmd.Context(), cmd.OutOrStdout(), group, to, forward)
+		},
+	}
+	cluster.AddTo(cmd)
+	cmd.Flags().StringVar(&to, "to", "", "the pod of the next coordinator (default: the eligible member of the highest priority)")
+	command.CompleteWith(cmd, "to", cluster.CompleteMember)
+	return cmd
+}
+
+// Do makes the coordinator hand over, and prints the result.
+func Do(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string, forward clusteraccess.PortForwarder) error {
+	before := g.Status.Coordinator
+	if before == nil {
+		return fmt.Errorf("group %s has no coordinator to step down; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+	}
+	if err := checkSuccessor(g, to); err != nil {
+		return err
+	}
+	timeout := stepDownTimeout(g)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: before.Pod})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cannot forward a port to pod %s/%s within %s", g.Namespace, before.Pod, timeout)
+	case err != nil:
+		return err
+	}
+	defer port.Close()
+	h := observeHandover(ctx, g.Name, port.URL)
+	after, err := h.requestStepDown(ctx, before.Pod, to)
+	if err != nil {
+		return port.Annotate(err)
+	}
+	took := h.failoverTime(ctx, after)
+	if j, err := clusteraccess.ReadJournal(ctx, port, before.Pod, g.Name); err == nil {
+		if gap, known := gapIn(j, after); known {
+			took = "; failover took " + milliseconds(gap)
+		}
+	}
+	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, took)
+	if text := preemptionWarning(g, before, &after); text != "" {
+		fmt.Fprintln(out, text)
+	}
+	return nil
+}
+
+// stepDownTimeout is the group's drain timeout, for the application to stop, plus
+// time for everything else.
+func stepDownTimeout(g *v1.ElectionGroup) time.Duration {
+	drain := 5 * time.Second
+	if millis := g.Spec.Timing.DrainMillis; millis != nil {
+		drain = time.Duration(*millis) * time.Millisecond
+	}
+	return drain + 15*time.Second
+}
+
+// checkSuccessor checks the pod that --to names.
+func checkSuccessor(g *v1.ElectionGroup, to string) error {
+	if to == "" {
+		return nil
+	}
+	if to == g.Status.Coordinator.Pod {
+		return command.UsageErrorf("--to must name another member: %s is the coordinator already", to)
+	}
+	var candidates []string
+	for _, p := range g.Status.Processes {
+		if p.Priority > 0 && p.Pod != g.Status.Coordinator.Pod {
+			candidates = append(candidates, p.Pod)
+		}
+	}
+	switch {
+	case slices.Contains(candidates, to):
+		return nil
+	case len(candidates) == 0:
+		return command.UsageErrorf("--to: %s has no other member with a priority above 0", g.Name)
+	}
+	const shown = 10
+	more := ""
+	if len(candidates) > shown {
+		candidates, more = candidates[:shown], ", ..."
+	}
+	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s%s), got %q", g.Name, strings.Join(candidates, ", "), more, to)
+}
+
+// handover observes a handover through the API of the agent that steps down.
+type handover struct {
+	group, url string
+	states     chan observedState
+}
+
+// observedState is a state of the group, and the time at which it arrived.
+type observedState struct {
+	client.State
+	at time.Time
+}
+
+// observeHandover watches the group's state until the context ends. It returns
+// when the first state has arrived, to which the later ones are compared, or when
+// watching has failed.
+func observeHandover(ctx context.Context, group, url string) *handover {
+	h := &handover{group: group, url: url, states: make(chan observedState, 64)}
+	started := make(chan struct{})
+	go func() {
+		first := true
+		for state, err := range client.Watch(ctx, group, client.At(url)) {
+			if err == nil {
+				select {
+				case h.states <- observedState{state, time.Now()}:
+				case <-ctx.Done():
+				}
+			}
+			if first {
+				close(started)
+				first = false
+			}
+		}
+		close(h.states)
+		if first {
+			close(started)
+		}
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+	}
+	return h
+}
+
+// requestStepDown sends the request to the agent in a pod and returns the state in
+// which another member leads.
+func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.State, error) {
+	var after client.State
+	body, err := json.Marshal(map[string]string{"to": to})
+	if err != nil {
+		return after, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/v1/groups/"+h.group+"/step-down", bytes.NewReader(body))
+	if err != nil {
+		return after, err
+	}
+	status, answer, err := clusteraccess.RequestAgent(request, pod, 64<<10)
+	if err != nil {
+		return after, err
+	}
+	if status != http.StatusOK {
+		err := fmt.Errorf("the agent in pod %s refused to step down: %w", pod, clusteraccess.ResponseError(answer, status))
+		if status == http.StatusConflict {
+			err = &ConflictError{err}
+		}
+		return after, err
+	}
+	if err := json.Unmarshal(answer, &after); err != nil {
+		return after, fmt.Errorf("cannot parse the response of the agent in pod %s, %.100q: %w", pod, answer, err)
+	}
+	return after, nil
+}
+
+// ConflictError is the refusal of a request that the agent may accept later, such as
+// when a member has become ready to take over.
+type ConflictError struct{ error }
+
+func (e *ConflictError) Unwrap() error { return e.error }
+
+// gapIn returns how long the former coordinator knew no coordinator, according to its journal.
+// The times at which events arrive here are less exact: two of them often arrive at once.
+func gapIn(j *journal.Journal, after client.State) (gap time.Duration, known bool) {
+	var resigned time.Time
+	for i := range j.Steps {
+		for _, event := range j.Steps[i].Events {
+			switch {
+			case event.Kind == "resigns":
+				resigned = j.Steps[i].At
+			case event.Kind == "recognised" && event.Term == after.Term && event.Peer == after.Coordinator && !resigned.IsZero():
+				return j.Steps[i].At.Sub(resigned), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// stateTimeout limits the wait for the event stream after the agent has responded.
+const stateTimeout = 2 * time.Second
+
+// failoverTime describes the time without a coordinator, as the former
+// coordinator's agent reported it. It is empty if that time is unknown.
+func (h *handover) failoverTime(ctx context.Context, after client.State) string {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var vacantSince time.Time
+	for first := true; ; first = false {
+		select {
+		case s, ok := <-h.states:
+			switch {
+			case !ok:
+				return ""
+			case s.Term >= after.Term && s.Coordinator == after.Coordinator && !first:
+				if vacantSince.IsZero() {
+					return "; no gap between the coordinators was observed"
+				}
+				return "; failover took " + milliseconds(s.at.Sub(vacantSince))
+			case s.Coordinator == "" && vacantSince.IsZero():
+				vacantSince = s.at
+			}
+		case <-ctx.Done():
+			return ""
+		}
+	}
+}
+
+// milliseconds formats a duration in milliseconds, with decimals if it is short.
+func milliseconds(d time.Duration) string {
+	precision := 0
+	if ms := d.Seconds() * 1000; ms < 10 {
+		precision = 2
+	}
+	return fmt.Sprintf("%.*f ms", precision, d.Seconds()*1000)
+}
+
+// preemptionWarning warns that the former coordinator will take over again.
+func preemptionWarning(g *v1.ElectionGroup, before *v1.Coordinator, after *client.State) string {
+	if g.Spec.Preemption.Policy == v1.PreemptNever || int64(before.Priority) <= int64(after.Priority) {
+		return ""
+	}
+	seconds := int32(5)
+	if s := g.Spec.Preemption.StableSeconds; s != nil {
+		seconds = *s
+	}
+	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %d s, then takes over again if it is healthy (spec.preemption.policy: %s)",
+		before.Pod, before.Priority, seconds, g.Spec.Preemption.Policy)
+}

@@ -1,0 +1,180 @@
+package stepdown
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
+)
+
+func ledgerGroup() *v1.ElectionGroup {
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	g.Spec.Preemption = v1.Preemption{Policy: v1.PreemptWhenStable, StableSeconds: new(int32(7))}
+	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 30, Term: 100}
+	for i := range int32(4) {
+		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: fmt.Sprint("ledger-", 3-i), Priority: 10 * (3 - i), Status: v1.ProcessNormal})
+	}
+	g.Status.Processes = g.Status.Processes[1:] // ledger-2, -1 and -0, of which the last has priority 0
+	g.Status.Processes[0].Priority, g.Status.Processes[1].Priority = 30, 20
+	return g
+}
+
+// request sends the request to an agent without a forwarded port.
+func request(t *testing.T, a *pluginenv.FakeAgent, g *v1.ElectionGroup, to string) (string, error) {
+	t.Helper()
+	a.Requested = make(chan struct{})
+	agent := httptest.NewServer(a)
+	defer agent.Close()
+	defer agent.CloseClientConnections()
+	var out bytes.Buffer
+	err := Do(t.Context(), &out, g, to, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+		if pod.String() != "bank/ledger-2" {
+			t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
+		}
+		return portforward.At(agent.URL, ""), nil
+	})
+	return out.String(), err
+}
+
+func TestStepDownPrintsTheNewCoordinatorAndTheFailoverTime(t *testing.T) {
+	const preemption = "ledger-2 has a higher priority (30): it is ineligible for 7 s, then takes over again if it is healthy " +
+		"(spec.preemption.policy: WhenStable)\n"
+	for name, test := range map[string]struct {
+		states []string
+		change func(*v1.ElectionGroup)
+		want   string
+	}{
+		"gap": {
+			states: []string{pluginenv.Vacant, pluginenv.Successor},
+			want:   `^ledger-1 leads in term 101; failover took [0-9.]+ ms\n` + regexp.QuoteMeta(preemption) + `$`,
+		},
+		"no gap": {
+			states: []string{pluginenv.Successor},
+			want:   `^ledger-1 leads in term 101; no gap between the coordinators was observed\n` + regexp.QuoteMeta(preemption) + `$`,
+		},
+		"no preemption": {
+			states: []string{pluginenv.Successor},
+			change: func(g *v1.ElectionGroup) { g.Spec.Preemption.Policy = v1.PreemptNever },
+			want:   `^ledger-1 leads in term 101; no gap between the coordinators was observed\n$`,
+		},
+		"unknown gap": {
+			want: `^ledger-1 leads in term 101\n` + regexp.QuoteMeta(preemption) + `$`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := ledgerGroup()
+			if test.change != nil {
+				test.change(g)
+			}
+			agent := pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: test.states}
+			got, err := request(t, &agent, g, "ledger-1")
+			if err != nil || !regexp.MustCompile(test.want).MatchString(got) {
+				t.Errorf("got %q, %v, want %s", got, err, test.want)
+			}
+			if agent.Successor != "ledger-1" {
+				t.Errorf("got a request for %q, want ledger-1", agent.Successor)
+			}
+		})
+	}
+}
+
+func TestStepDownFailureIsOneLine(t *testing.T) {
+	agent := pluginenv.FakeAgent{Status: http.StatusConflict, Answer: `{"error":"no member is ready to take over"}`}
+	for name, test := range map[string]struct {
+		change func(*v1.ElectionGroup)
+		to     string
+		want   string
+		status int
+	}{
+		"refused": {
+			want: "the agent in pod ledger-2 refused to step down: no member is ready to take over", status: 1,
+		},
+		"no coordinator": {
+			change: func(g *v1.ElectionGroup) { g.Status.Coordinator = nil },
+			want:   "group ledger has no coordinator to step down; for the reason, run: kubectl conclave explain ledger -n bank", status: 1,
+		},
+		"to itself": {to: "ledger-2", want: "--to must name another member: ledger-2 is the coordinator already", status: 2},
+		"to a pod that is no member": {
+			to:   "mail-0",
+			want: `--to must be a member of ledger with a priority above 0 (ledger-1), got "mail-0"`, status: 2,
+		},
+		"to a member of priority 0": {
+			to:   "ledger-0",
+			want: `--to must be a member of ledger with a priority above 0 (ledger-1), got "ledger-0"`, status: 2,
+		},
+		"single member": {
+			change: func(g *v1.ElectionGroup) { g.Status.Processes = g.Status.Processes[:1] }, to: "ledger-1",
+			want: "--to: ledger has no other member with a priority above 0", status: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := ledgerGroup()
+			if test.change != nil {
+				test.change(g)
+			}
+			got, err := request(t, &agent, g, test.to)
+			if err == nil || err.Error() != test.want || isUsageError(err) != (test.status == command.ExitUsage) || got != "" {
+				t.Errorf("got %q, %v, want %s (status %d)", got, err, test.want, test.status)
+			}
+		})
+	}
+}
+
+func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
+	agent := httptest.NewServer(http.NotFoundHandler())
+	agent.Close()
+	err := Do(t.Context(), &bytes.Buffer{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+		return portforward.At(agent.URL, "lost connection to pod"), nil
+	})
+	want := `^the agent in pod ledger-2 does not respond: .*connection refused \(lost connection to pod\)$`
+	if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestFailoverTimeIsThatOfTheAgent: the events arrive at once, but the agent remembers the time between them.
+func TestFailoverTimeIsThatOfTheAgent(t *testing.T) {
+	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: []string{pluginenv.Vacant, pluginenv.Successor}, Journal: `{
+		"group":"ledger","agent":"ledger-2","members":[{"name":"ledger-2"},{"name":"ledger-1"}],"steps":[
+		{"at":"2026-11-20T12:00:00Z","input":"stopped","events":[{"kind":"resigns","peer":"ledger-0","term":90}]},
+		{"at":"2026-11-20T12:00:01Z","input":"receive","events":[{"kind":"recognised","peer":"ledger-0","term":91}]},
+		{"at":"2026-11-20T12:30:00Z","input":"stopped","events":[{"kind":"resigns","peer":"ledger-1","term":100}]},
+		{"at":"2026-11-20T12:30:00.0098Z","input":"receive","events":[{"kind":"recognised","peer":"ledger-1","term":101}]}]}`}
+	got, err := request(t, agent, ledgerGroup(), "")
+	if want := "ledger-1 leads in term 101; failover took 9.80 ms\n"; err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestStepDownEndsIfThePodCannotBeReached: a node that has disappeared refuses no connection.
+func TestStepDownEndsIfThePodCannotBeReached(t *testing.T) {
+	g := ledgerGroup()
+	err := Do(t.Context(), io.Discard, g, "", func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
+		if _, limited := ctx.Deadline(); !limited {
+			return nil, errors.New("this would wait for ever")
+		}
+		return nil, context.DeadlineExceeded
+	})
+	if want := "cannot forward a port to pod bank/ledger-2 within 20s"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func isUsageError(err error) bool {
+	_, usage := errors.AsType[*command.UsageError](err)
+	return usage
+}

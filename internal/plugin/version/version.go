@@ -1,0 +1,127 @@
+// Package version is the command kubectl conclave version.
+package version
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+)
+
+// Options are the flags of version.
+type Options struct {
+	cluster clusteraccess.Flags
+	// plugin is the version that make build has set.
+	plugin string
+	// own: print only the version of the plugin.
+	own bool
+}
+
+// New returns the command.
+func New(plugin string) *cobra.Command {
+	o := NewOptions(plugin)
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of the plugin, the operator and the agents",
+		Long: `Print the version of this plugin, the image of the operator, and the images of
+the agents, with the number of pods that run them.
+
+Without a cluster, it prints only the version of the plugin, and why.`,
+		Example: `  kubectl conclave version
+  kubectl conclave version --client`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.Run(cmd) },
+	}
+	o.AddTo(cmd)
+	cmd.Flags().BoolVar(&o.own, "client", false, "print only the version of the plugin, without a label")
+	return cmd
+}
+
+// AddTo adds the flags that select a cluster to those of a command.
+func (o *Options) AddTo(cmd *cobra.Command) { o.cluster.AddTo(cmd) }
+
+// Run prints the versions.
+func (o *Options) Run(cmd *cobra.Command) error {
+	own := command.BuildVersion(o.plugin)
+	if o.own {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), own)
+		return err
+	}
+	rows := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(rows, "plugin\t%s\n", own)
+	ctx, cancel := context.WithTimeout(cmd.Context(), clusteraccess.ClusterTimeout)
+	defer cancel()
+	if err := o.writeInstalled(ctx, rows); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the versions of operator and agents are unknown: %s\n", err)
+	}
+	return rows.Flush()
+}
+
+// writeInstalled writes the images of the operator and of the agents.
+func (o *Options) writeInstalled(ctx context.Context, w io.Writer) error {
+	connected, err := o.cluster.Connect()
+	if err != nil {
+		return err
+	}
+	operators, problem := clusteraccess.FindOperators(ctx, connected, "")
+	for _, found := range operators {
+		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.Image, found.Namespace, found.Available, found.Replicas)
+	}
+	images, err := o.agentImages(ctx, connected)
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		fmt.Fprintf(w, "agents\t%s in %s\n", image, countPods(images[image]))
+	}
+	switch {
+	case problem == nil:
+		return err
+	case err == nil || err.Error() == problem.Error():
+		return problem
+	}
+	return fmt.Errorf("%w; %w", problem, err)
+}
+
+func countPods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+// agentImages counts the pods with an agent by its image, in all namespaces or, if the
+// user may not list those, in the selected one.
+func (o *Options) agentImages(ctx context.Context, c client.Client) (map[string]int, error) {
+	injected := client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, injected)
+	if apierrors.IsForbidden(err) {
+		var namespace string
+		if namespace, err = o.cluster.Namespace(); err == nil {
+			err = c.List(ctx, &pods, injected, client.InNamespace(namespace))
+		}
+	}
+	if err != nil {
+		return nil, clusteraccess.RequestError(err)
+	}
+	images := map[string]int{}
+	for i := range pods.Items {
+		if image := membership.AgentImage(&pods.Items[i]); image != "" {
+			images[image]++
+		}
+	}
+	return images, nil
+}
+
+// NewOptions returns the options without flags. The version of the plugin is the one that make build has set.
+func NewOptions(plugin string) *Options { return &Options{plugin: plugin} }

@@ -1,0 +1,251 @@
+// Package watch is the command kubectl conclave watch: a live view of a group.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/plugin/output"
+)
+
+// New returns the command.
+func New() *cobra.Command {
+	var (
+		cluster clusteraccess.Flags
+		format  string
+	)
+	cmd := &cobra.Command{
+		Use:   "watch GROUP",
+		Short: "Show a group live, or print a line for each change",
+		Long: `Show a group live. On a terminal, the output is that of status, with the latest
+changes below. Otherwise, each change is a line with the coordinator, its term,
+and the time without a coordinator.
+
+The command runs until it is interrupted, even while the API server is
+unreachable. It measures times without a coordinator by changes of the group's
+status; the agents' own event streams are more precise.`,
+		Example: `  kubectl conclave watch ledger
+  kubectl conclave watch ledger | grep coordinator`,
+		Args:              clusteraccess.RequireGroup,
+		ValidArgsFunction: cluster.CompleteGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.ChooseOptional(&format); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return watchGroup(ctx, &cluster, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], format)
+		},
+	}
+	cluster.AddTo(cmd)
+	output.AddFlag(cmd, &format, "print each change as json or yaml")
+	return cmd
+}
+
+func watchGroup(ctx context.Context, cluster *clusteraccess.Flags, out, notes io.Writer, name, format string) error {
+	group, err := cluster.Group(ctx, name) // A name that doesn't exist at the start is an error.
+	if err != nil {
+		return err
+	}
+	connected, err := cluster.Connect()
+	if err != nil {
+		return err
+	}
+	w := GroupWatcher{Client: connected, Namespace: group.Namespace, Name: name, RetryInterval: time.Second}
+	operator := operatorWatcher{read: clusteraccess.LeaseReader(connected, group.Namespace), now: cluster.Now}
+	if file, ok := output.TerminalOf(out); ok && format == "" {
+		return showOnScreen(ctx, file, &w, &operator)
+	}
+	return printChanges(ctx, out, notes, &w, &operator, format)
+}
+
+// Change is a change of a group, for programs. The fields are those of the status after it.
+type Change struct {
+	Time        time.Time       `json:"time"`
+	Changes     []string        `json:"changes"`
+	Coordinator *v1.Coordinator `json:"coordinator,omitempty"`
+	Members     int32           `json:"members"`
+	Ready       int32           `json:"readyMembers"`
+}
+
+func newChange(g *v1.ElectionGroup, changes []string, now time.Time) Change {
+	c := Change{Time: now.UTC(), Changes: changes}
+	if g != nil {
+		c.Coordinator, c.Members, c.Ready = g.Status.Coordinator, ptr.Deref(g.Status.Members, 0), ptr.Deref(g.Status.ReadyMembers, 0)
+	}
+	return c
+}
+
+// printChanges prints a line for each change, or a value for each change of the status.
+func printChanges(ctx context.Context, out, notes io.Writer, w *GroupWatcher, operator *operatorWatcher, format string) error {
+	var (
+		changes describe.ChangeLog
+		noting  sync.Mutex
+	)
+	note := func(text string) {
+		noting.Lock()
+		defer noting.Unlock()
+		fmt.Fprintln(notes, text)
+	}
+	operator.onChange = func(since time.Time) { note(operatorText(since, operator.now())) }
+	ctx, cancel := context.WithCancel(ctx)
+	var observing sync.WaitGroup
+	observing.Go(func() { operator.run(ctx) })
+	defer observing.Wait()
+	defer cancel()
+	w.OnChange = func(g *v1.ElectionGroup) {
+		now := time.Now()
+		if format != "" {
+			if texts := changes.Append(g, now); len(texts) > 0 {
+				// As for text: if nobody reads the output, that ends the command.
+				_ = output.Write(out, newChange(g, texts, now), format)
+			}
+			return
+		}
+		for _, text := range changes.Append(g, now) {
+			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(timestamp), text)
+		}
+	}
+	w.OnConnection = func(err error) { note(connectionText(err)) }
+	return w.Run(ctx)
+}
+
+const timestamp = "2006-01-02T15:04:05.000Z"
+
+func connectionText(err error) string {
+	if err == nil {
+		return "the API server is reachable again"
+	}
+	return fmt.Sprintf("cannot watch the group; retrying: %s", clusteraccess.RequestError(err))
+}
+
+// screen is the content of the terminal.
+type screen struct {
+	terminal *os.File
+	changes  describe.ChangeLog
+	group    *v1.ElectionGroup
+	// connection describes why the API server is unreachable; empty if it is reachable.
+	connection string
+	// silentSince is since when the operator has not shown that it runs, or zero.
+	silentSince time.Time
+	// latest are the latest changes, in the order in which they happened.
+	latest []string
+}
+
+// changesShown is the number of changes below the table.
+const changesShown = 8
+
+// showOnScreen redraws the screen whenever the group changes, and each second,
+// since it also shows ages.
+func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, operator *operatorWatcher) error {
+	s := screen{terminal: terminal}
+	updates := make(chan func())
+	send := func(update func()) {
+		select {
+		case updates <- update:
+		case <-ctx.Done():
+		}
+	}
+	w.OnChange = func(g *v1.ElectionGroup) { send(func() { s.setGroup(g) }) }
+	w.OnConnection = func(err error) {
+		send(func() {
+			s.connection = ""
+			if err != nil {
+				s.connection = connectionText(err)
+			}
+		})
+	}
+	operator.onChange = func(since time.Time) { send(func() { s.silentSince = since }) }
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	go operator.run(ctx)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-ended:
+			fmt.Fprintln(terminal)
+			return err
+		case update := <-updates:
+			update()
+		case <-ticker.C:
+		}
+		s.draw(operator.now())
+	}
+}
+
+func (s *screen) setGroup(g *v1.ElectionGroup) {
+	now := time.Now()
+	for _, text := range s.changes.Append(g, now) {
+		s.latest = append(s.latest, now.Format("15:04:05.000")+"  "+text)
+	}
+	s.latest = s.latest[max(0, len(s.latest)-changesShown):]
+	s.group = g
+}
+
+// draw overwrites the previous content line by line, which avoids flicker.
+func (s *screen) draw(now time.Time) {
+	width, height, err := term.GetSize(int(s.terminal.Fd()))
+	if err != nil || width == 0 || height == 0 { // A terminal may not know its size.
+		width, height = 80, 24
+	}
+	var text strings.Builder
+	text.WriteString("\x1b[H")
+	for i, line := range crop(s.lines(now), width, height) {
+		if i > 0 {
+			text.WriteString("\r\n")
+		}
+		text.WriteString(line + "\x1b[K")
+	}
+	text.WriteString("\x1b[J")
+	fmt.Fprint(s.terminal, text.String())
+}
+
+func (s *screen) lines(now time.Time) []string {
+	var text strings.Builder
+	if s.group != nil {
+		describe.Status(&text, s.group, now)
+	}
+	if s.connection != "" {
+		fmt.Fprintf(&text, "\n%s\n", s.connection)
+	}
+	if !s.silentSince.IsZero() {
+		fmt.Fprintf(&text, "\n%s\n", operatorText(s.silentSince, now))
+	}
+	text.WriteString("\n" + strings.Join(s.latest, "\n"))
+	return strings.Split(text.String(), "\n")
+}
+
+// crop fits lines into a terminal. It removes lines from the middle, which are the
+// last rows of the table and the oldest changes: the coordinator is at the top and
+// the latest changes are at the bottom.
+func crop(lines []string, width, height int) []string {
+	if excess := len(lines) - height; excess > 0 {
+		bottom := min(len(lines)/2, height/2)
+		top := height - bottom
+		lines = append(append([]string{}, lines[:top]...), lines[top+excess:]...)
+	}
+	cropped := make([]string, len(lines))
+	for i, line := range lines {
+		line = output.WithoutControls(line)
+		if letters := []rune(line); len(letters) > width {
+			line = string(letters[:width])
+		}
+		cropped[i] = line
+	}
+	return cropped
+}

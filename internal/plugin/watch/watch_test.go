@@ -1,0 +1,45 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+func TestScreenIsCroppedToTheTerminal(t *testing.T) {
+	var lines []string
+	for i := range 30 {
+		lines = append(lines, fmt.Sprint(i, strings.Repeat("ä", 100)))
+	}
+	got := crop(lines, 20, 10)
+	if len(got) != 10 {
+		t.Fatalf("got %d lines, want 10", len(got))
+	}
+	if !strings.HasPrefix(got[0], "0ä") || !strings.HasPrefix(got[9], "29ä") {
+		t.Errorf("got first line %q and last line %q, want the first and the last one of all", got[0], got[9])
+	}
+	for _, line := range got {
+		if letters := len([]rune(line)); letters != 20 {
+			t.Errorf("%q: got %d letters, want 20", line, letters)
+		}
+	}
+	if got := crop(lines[:3], 200, 10); len(got) != 3 || got[2] != lines[2] {
+		t.Errorf("got %q, want the lines unchanged", got)
+	}
+}
+
+func TestScreenShowsNoControlCharacters(t *testing.T) {
+	g := &v1.ElectionGroup{Status: v1.ElectionGroupStatus{Conditions: []metav1.Condition{{
+		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: "PodMissing", Message: "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\a",
+	}}}}
+	s := screen{group: g}
+	got := strings.Join(crop(s.lines(time.Now()), 200, 50), "\n")
+	if strings.ContainsAny(got, "\x1b\r\u009b\x7f\x07") || !strings.Contains(got, "^[[2J^[[Hcoordinator") {
+		t.Errorf("got %q, want no control characters", got)
+	}
+}

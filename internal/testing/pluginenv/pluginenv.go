@@ -1,0 +1,138 @@
+// Package pluginenv creates what the commands of the plugin find in a cluster, in an API server for tests.
+package pluginenv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+)
+
+// Env is a running API server with a namespace for one test.
+type Env struct {
+	client.WithWatch
+	Namespace string
+	// Kubeconfig is the path of a kubeconfig for the API server.
+	Kubeconfig string
+}
+
+// New creates a namespace in an API server.
+func New(t *testing.T, server *apiserver.Server) *Env {
+	t.Helper()
+	config := server.Config(t)
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
+		if err := add(types); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: types})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
+	if err := c.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	e := &Env{WithWatch: c, Namespace: namespace.Name, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	if err := os.WriteFile(e.Kubeconfig, server.Environment.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// LongAgo is a time whose printed age doesn't change during a slow test.
+var LongAgo = metav1.NewTime(time.Now().Add(-10 * 24 * time.Hour).Truncate(time.Second))
+
+// CreateGroup creates a group of three members, of which the highest is coordinator.
+func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
+	t.Helper()
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
+	for i := range 3 {
+		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: fmt.Sprint(name, "-", i), Priority: int32(10 * (i + 1))})
+	}
+	if err := e.Create(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	all := int32(3)
+	g.Status = v1.ElectionGroupStatus{
+		ObservedGeneration: g.Generation, Members: &all, ReadyMembers: &all,
+		MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members},
+	}
+	for i := range g.Spec.Members {
+		m := g.Spec.Members[2-i]
+		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Since: &LongAgo})
+	}
+	for t, reason := range map[v1.ConditionType]v1.Reason{
+		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionCoordinatorElected: v1.ReasonElected, v1.ConditionAgreed: v1.ReasonAgreed, v1.ConditionAgentsConnected: v1.ReasonConnected,
+	} {
+		g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{
+			Type: string(t), Status: metav1.ConditionTrue, Reason: string(reason), LastTransitionTime: LongAgo,
+		})
+	}
+	e.SetCoordinator(t, g, 2, 100)
+	return g
+}
+
+// SetCoordinator makes the member of this index the coordinator in the status, or no
+// member if the index is negative.
+func (e *Env) SetCoordinator(t *testing.T, g *v1.ElectionGroup, member int, term int64) {
+	t.Helper()
+	g.Status.Coordinator, g.Status.Term = nil, term
+	for i := range g.Status.Processes {
+		g.Status.Processes[i].Status = v1.ProcessNormal
+	}
+	if member >= 0 {
+		m := g.Spec.Members[member]
+		g.Status.Coordinator = &v1.Coordinator{Pod: m.Pod, Priority: m.Priority, Term: term, ElectedAt: metav1.NewMicroTime(LongAgo.Time)}
+		g.Status.Processes[2-member].Status = v1.ProcessCoordinator
+	}
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// CreateOperator creates the operator's Deployment in the test's namespace.
+func (e *Env) CreateOperator(t *testing.T, arguments ...string) {
+	t.Helper()
+	e.CreateOperatorIn(t, e.Namespace, "example.com/agent:2", arguments...)
+}
+
+// CreateOperatorIn creates an operator's Deployment in a namespace.
+func (e *Env) CreateOperatorIn(t *testing.T, namespace, agentImage string, arguments ...string) {
+	t.Helper()
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "conclave-manager", Labels: clusteraccess.OperatorLabels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: clusteraccess.OperatorLabels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: clusteraccess.OperatorLabels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "manager", Image: "example.com/manager:2", Args: arguments,
+					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: agentImage}},
+				}}},
+			},
+		},
+	}
+	if err := e.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // Other tests need a cluster without an operator.
+		if err := e.Delete(context.WithoutCancel(t.Context()), d); err != nil {
+			t.Error(err)
+		}
+	})
+}
