@@ -218,7 +218,7 @@ func parse(t *testing.T) []line {
 	names := map[string][]string{}
 	expand := func(text string) []string {
 		var words []string
-		for _, word := range strings.Fields(text) {
+		for word := range strings.FieldsSeq(text) {
 			name := strings.TrimLeft(word, "-!")
 			if _, ok := names[name]; !ok {
 				words = append(words, word)

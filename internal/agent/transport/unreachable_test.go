@@ -58,7 +58,7 @@ func needPacketFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // Nothing was written.
+	defer unix.Close(fd)
 	if err := dropAll(fd); err != nil {
 		need.Skip(t, fmt.Sprintf("CAP_BPF or root: it attaches a packet filter to a socket: %v", err))
 	}
