@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -94,10 +95,16 @@ func TestCheckContinuesAfterServerError(t *testing.T) {
 	}
 }
 
-// TestCheckNetworkPolicies: a policy of the cluster is evaluated, and without the permission check says so.
+// TestCheckNetworkPolicies: check names a policy of pods that aren't connected, and without the permission check says so.
 func TestCheckNetworkPolicies(t *testing.T) {
 	e := newEnv(t)
-	e.CreateGroup(t, "ledger")
+	g := e.CreateGroup(t, "ledger")
+	meta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{
+		Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse, Reason: string(v1.ReasonUnreachable),
+	})
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		e.createPodWithAgent(t, name)
 	}
@@ -105,7 +112,7 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	if err := e.Create(t.Context(), deny); err != nil {
 		t.Fatal(err)
 	}
-	const want = "PROBLEM  pod bank/ledger-0 and 1 more: The NetworkPolicy default-deny blocks its TCP port 7373: no ingress rule admits the other members of ledger.\n"
+	const want = "WARNING  group bank/ledger: Agents aren't connected, and NetworkPolicies select its pods: default-deny (ingress).\n"
 	if got := e.runCommand(t, "check", "ledger"); got.status != exitProblem || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v, want in it\n%s", got, want)
 	}

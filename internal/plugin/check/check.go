@@ -31,7 +31,7 @@ func New() *cobra.Command {
 		Long: `Check the operator, its webhook, the groups of a namespace and their pods, and say
 what to do about each problem: for example, a group without a majority, an
 expired CA, a pod that was created without the webhook, a label with a typing
-error, a NetworkPolicy that blocks agents, a suspicion timeout or a lease that is
+error, NetworkPolicies that may block agents, a suspicion timeout or a lease that is
 too short for the delays of the agents, or agents that are older than the
 operator.
 

@@ -58,7 +58,6 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 	if f.Unknown[rules.Policies] == "" && namespace != "" {
 		gatherOperatorPolicies(ctx, connected, f)
 	}
-	gatherNamespaces(ctx, connected, f)
 	if len(args) == 0 {
 		return f, nil
 	}
@@ -104,28 +103,6 @@ func gatherOperatorPolicies(ctx context.Context, c client.Client, f *rules.Facts
 		var policies networkingv1.NetworkPolicyList
 		if namespace := f.Operators[i].Namespace; namespace != f.Namespace && c.List(ctx, &policies, client.InNamespace(namespace)) == nil {
 			f.Policies = append(f.Policies, policies.Items...)
-		}
-	}
-}
-
-// gatherNamespaces reads the labels of the namespaces to which policies may refer. Without the
-// permission, they are unknown.
-func gatherNamespaces(ctx context.Context, c client.Client, f *rules.Facts) {
-	if len(f.Policies) == 0 {
-		return
-	}
-	f.Namespaces = map[string]map[string]string{}
-	names := map[string]bool{}
-	for i := range f.Operators {
-		names[f.Operators[i].Namespace] = true
-	}
-	for i := range f.Policies {
-		names[f.Policies[i].Namespace] = true
-	}
-	for name := range names {
-		var found corev1.Namespace
-		if err := c.Get(ctx, client.ObjectKey{Name: name}, &found); err == nil {
-			f.Namespaces[name] = found.Labels
 		}
 	}
 }

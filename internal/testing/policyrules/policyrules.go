@@ -1,6 +1,5 @@
 // Package policyrules translates NetworkPolicies into rules of nftables. With them, a test can enforce policies on nodes whose
-// network plugin doesn't: the plugins that do aren't available as Go modules or Debian packages. It shares no code with
-// internal/plugin/check/netpolicy, because a test compares the findings of that with what is enforced.
+// network plugin doesn't: the plugins that do aren't available as Go modules or Debian packages.
 package policyrules
 
 import (

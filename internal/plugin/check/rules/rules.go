@@ -33,10 +33,8 @@ type Facts struct {
 	// Pods are those that are checked.
 	Pods []corev1.Pod
 	// Policies are those of the namespaces of the pods, and of the operators as far as the user may
-	// read them. Namespaces has the labels of the namespaces
-	// that the user may read.
-	Policies   []networkingv1.NetworkPolicy
-	Namespaces map[string]map[string]string
+	// read them.
+	Policies []networkingv1.NetworkPolicy
 	// Measurements has what the agents have measured, for each group that was asked.
 	Measurements map[types.NamespacedName]Measurement
 	Unknown      map[Fact]string
