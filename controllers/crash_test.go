@@ -116,13 +116,13 @@ func (e *env) dumpObjects(add func(string, any)) {
 			e.t.Fatal(err)
 		}
 		document.UID, document.Revision, document.Group.Floor = "", 0, 0
-		lists := []control.List{{Members: document.Group.Members}}
+		lists := [][]control.Member{document.Group.Members}
 		if document.Group.Previous != nil {
-			lists = append(lists, *document.Group.Previous)
+			lists = append(lists, document.Group.Previous.Members)
 		}
-		for _, l := range lists {
-			for i := range l.Members {
-				l.Members[i].UID = ""
+		for _, members := range lists {
+			for i := range members {
+				members[i].UID = ""
 			}
 		}
 		add("ConfigMap "+m.Name, map[string]any{"document": document, "CA bundle": m.Data[control.CABundleKey] == e.caBundle, "labels": m.Labels})

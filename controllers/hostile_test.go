@@ -72,7 +72,7 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 // succeed makes a document one of the next list, with a floor.
 func succeed(d *control.Document, floor uint64) {
 	d.Group.Version++
-	d.Group.Previous, d.Group.Floor = &control.List{Version: d.Group.Version - 1, Members: d.Group.Members}, floor
+	d.Group.Previous, d.Group.Floor = &control.PreviousList{Version: d.Group.Version - 1, Members: d.Group.Members}, floor
 }
 
 // The operator replaces impossible numbers in the ConfigMap.
@@ -81,7 +81,7 @@ func TestConfigMapWithImpossibleNumbersIsReplaced(t *testing.T) {
 		"generation": func(d *control.Document) { d.Generation = 999 },
 		"version": func(d *control.Document) {
 			d.Group.Version = 9
-			d.Group.Previous = &control.List{Version: 8, Members: d.Group.Members}
+			d.Group.Previous = &control.PreviousList{Version: 8, Members: d.Group.Members}
 		},
 		"revision": func(d *control.Document) { d.Revision = math.MaxInt64 },
 		"floor":    func(d *control.Document) { succeed(d, math.MaxUint64) },

@@ -32,7 +32,7 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
 	publish := func(version uint32) {
-		s.document = &control.Document{Revision: 1, Group: control.Group{Version: version}}
+		s.document = &control.Document{Revision: 1, Group: control.Group{List: control.List{Version: version}}}
 	}
 	publish(1)
 	members := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
@@ -67,7 +67,7 @@ func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
 	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
 	s.group.Spec.Safety.Mode = v1.Available
 	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
-	s.document = &control.Document{Revision: 1, Group: control.Group{Version: 1}}
+	s.document = &control.Document{Revision: 1, Group: control.Group{List: control.List{Version: 1}}}
 	if s.missing()["a"] {
 		t.Error("got a missing at once, want a wait for its replacement")
 	}

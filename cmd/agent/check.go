@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 func newCheck() *cobra.Command {
@@ -82,9 +83,9 @@ func summarize(w io.Writer, path string, c *config.Config) error {
 }
 
 // ranked lists as many members as fit on a line, by descending priority.
-func ranked(members []config.Member) string {
+func ranked(members []control.Member) string {
 	const most = 8
-	members = slices.SortedStableFunc(slices.Values(members), func(a, b config.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+	members = slices.SortedStableFunc(slices.Values(members), func(a, b control.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	var words []string
 	for i, m := range members {
 		if i == most {

@@ -143,7 +143,7 @@ func newestFirst(groups []config.Group) []config.Group {
 func podUIDs(c *config.Config) map[string][]string {
 	all, published := map[string][]string{}, map[string]int64{}
 	isPresent := map[string]bool{}
-	add := func(g *config.Group, m config.Member) {
+	add := func(g *config.Group, m control.Member) {
 		known := all[m.Name]
 		if m.UID != "" && !slices.Contains(known, m.UID) && (known == nil || published[m.Name] == g.Provenance.Revision) {
 			all[m.Name], published[m.Name] = append(known, m.UID), g.Provenance.Revision
@@ -174,11 +174,13 @@ func podUIDs(c *config.Config) map[string][]string {
 func addresses(c *config.Config) map[string]string {
 	all := map[string]string{}
 	for _, g := range newestFirst(c.Groups) {
-		for list := &g.List; list != nil; list = list.Previous {
-			for _, m := range list.Members {
-				if all[m.Name] == "" {
-					all[m.Name] = m.Address
-				}
+		members := g.List.Members
+		if g.List.Previous != nil {
+			members = slices.Concat(members, g.List.Previous.Members)
+		}
+		for _, m := range members {
+			if all[m.Name] == "" {
+				all[m.Name] = m.Address
 			}
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -47,7 +46,7 @@ func steady(g *config.Group) {
 func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
 	t.Helper()
 	listeners := map[string]net.Listener{}
-	var members []config.Member
+	var members []control.Member
 	for i := range n {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
@@ -55,8 +54,8 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 		}
 		name := string(rune('a' + i))
 		listeners[name] = listener
-		members = append(members, config.Member{
-			Name: name, Priority: election.Priority(10 * (i + 1)), Address: listener.Addr().String(),
+		members = append(members, control.Member{
+			Name: name, Priority: uint32(10 * (i + 1)), Address: listener.Addr().String(),
 		})
 	}
 	return config.Group{
@@ -66,7 +65,7 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 25 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
-		List: config.List{Version: 1, Members: members},
+		List: control.List{Version: 1, Members: members},
 	}, listeners
 }
 
@@ -214,7 +213,7 @@ func TestFloorMustCoverDepartedMembers(t *testing.T) {
 		next := *agent.Config()
 		next.Groups = slices.Clone(next.Groups)
 		list := &next.Groups[0].List
-		*list = config.List{Version: 2, Members: list.Members[1:], Departed: []string{"a"}, Floor: election.Term(floor)}
+		*list = control.List{Version: 2, Members: list.Members[1:], Departed: []string{"a"}, Floor: uint64(floor)}
 		return agent.Reload(t.Context(), &next)
 	}
 	want := fmt.Sprintf("floor must be at least %d, because a has departed, got %d: stop the departed members, "+

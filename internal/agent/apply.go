@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 var errClosed = errors.New("the agent is shutting down")
@@ -60,7 +61,7 @@ func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 
 // prepare chooses the list of next and stores it. Errors refer to position.
 func (a *Agent) prepare(position string, next config.Group, document []byte) (Prepared, error) {
-	var running *config.List
+	var running *control.List
 	if before, known := a.groupConfig(next.Name); known {
 		running = &before.List
 	}
@@ -71,7 +72,7 @@ func (a *Agent) prepare(position string, next config.Group, document []byte) (Pr
 // chooseList replaces the list in g by the list that the agent must run, and stores it with
 // the document, if there is one. running is the list in force, nil if the agent isn't in the
 // group. Errors refer to position, unless it is "".
-func (a *Agent) chooseList(position string, g *config.Group, running *config.List, document []byte) error {
+func (a *Agent) chooseList(position string, g *config.Group, running *control.List, document []byte) error {
 	stored := running
 	if stored == nil {
 		last, err := a.options.Store.Load(g.Name)

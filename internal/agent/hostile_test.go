@@ -26,6 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -43,15 +44,15 @@ type testAgent struct {
 func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*testAgent {
 	t.Helper()
 	agents, listeners := map[string]*testAgent{}, map[string]net.Listener{}
-	members := []config.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
+	members := []control.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		listeners[name] = listener
-		members = append(members, config.Member{
-			Name: name, Priority: election.Priority(10 * (i + 2)), Address: listener.Addr().String(),
+		members = append(members, control.Member{
+			Name: name, Priority: uint32(10 * (i + 2)), Address: listener.Addr().String(),
 		})
 	}
 	of := config.Group{
@@ -60,7 +61,7 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 			Heartbeat: 100 * time.Millisecond, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
-		List: config.List{Version: 1, Members: members},
+		List: control.List{Version: 1, Members: members},
 	}
 	steady(&of)
 	for i, m := range members[1:] {

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
 
 // addressEntry is an address that the file assigns to a member.
 type addressEntry struct {
@@ -20,13 +24,13 @@ type addressBook struct {
 // groupEntry is a group with the lines of its keys.
 type groupEntry struct {
 	name    string
-	members []Member
+	members []control.Member
 	at      keyLines
 }
 
 func (b *addressBook) add(g *Group, at keyLines, lines *memberLines) {
 	b.groups = append(b.groups, groupEntry{g.Name, g.List.Members, at})
-	addList := func(list []Member, at []keyLines, previous bool) {
+	addList := func(list []control.Member, at []keyLines, previous bool) {
 		for i, m := range list {
 			if m.Name != "" && m.Address != "" {
 				b.entries = append(b.entries, addressEntry{m.Name, g.Name, m.Address, at[i].at("address"), previous})
@@ -43,7 +47,7 @@ func (b *addressBook) add(g *Group, at keyLines, lines *memberLines) {
 // group, and names and addresses correspond one to one.
 func (p *parser) checkAddresses(c *Config, at keyLines, b *addressBook) {
 	for _, g := range b.groups {
-		if c.Self != "" && g.at.has("members") && len(g.members) > 0 && !(List{Members: g.members}).Has(c.Self) {
+		if c.Self != "" && g.at.has("members") && len(g.members) > 0 && !(&control.List{Members: g.members}).Has(c.Self) {
 			p.errorf(g.at.at("members"), "self (%s) must be a member of every group: add it, or remove this group", c.Self)
 		}
 	}

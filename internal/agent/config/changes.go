@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // CheckReload returns Errors if a running agent cannot switch from one
@@ -39,7 +40,7 @@ func (p *parser) checkGroupReload(running, next *Group, at keyLines) {
 	for _, key := range next.FixedSettings(*running) {
 		p.errorf(at.at(key), "%s of group %s cannot change while the agent runs: restart the agent", key, next.Name)
 	}
-	if err := next.List.CheckFollows(running.List); err != nil {
+	if err := CheckFollows(next.List, running.List); err != nil {
 		p.errorf(at.at("version"), "group %s: %s", next.Name, err)
 	}
 }
@@ -96,33 +97,33 @@ func (g Group) CheckSafetyChange(before Group) error {
 	return nil
 }
 
-// CheckFollows returns an error if l is neither a successor of the list before nor
+// CheckFollows returns an error if next is neither a successor of the list before nor
 // the same list with other addresses.
-func (l List) CheckFollows(before List) error {
-	named := l.Previous != nil
+func CheckFollows(next, before control.List) error {
+	named := next.Previous != nil
 	switch {
-	case l.Version < before.Version:
+	case next.Version < before.Version:
 		return fmt.Errorf("version must be %d, which is in force, or %d if the members change, got %d",
-			before.Version, before.Version+1, l.Version)
-	case l.Version == before.Version && !l.SameMembers(before):
+			before.Version, before.Version+1, next.Version)
+	case next.Version == before.Version && !sameMembers(next.Members, before.Members):
 		return fmt.Errorf("names, priorities or their order changed, but version is still %d: increase version to %d",
-			l.Version, l.Version+1)
-	case l.Version == before.Version && named && before.Previous != nil && !l.Previous.SameMembers(*before.Previous):
-		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it", l.Version)
-	case l.Version-before.Version > 1 && !named:
+			next.Version, next.Version+1)
+	case next.Version == before.Version && named && before.Previous != nil && !sameMembers(next.Previous.Members, before.Previous.Members):
+		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it", next.Version)
+	case next.Version-before.Version > 1 && !named:
 		return fmt.Errorf("version must be %d, or previous must be the list of version %d, got version %d after %d",
-			before.Version+1, l.Version-1, l.Version, before.Version)
-	case l.Version-before.Version == 1 && named && !l.Previous.SameMembers(before):
+			before.Version+1, next.Version-1, next.Version, before.Version)
+	case next.Version-before.Version == 1 && named && !sameMembers(next.Previous.Members, before.Members):
 		return fmt.Errorf("previous must be the list of version %d that is in force: correct previous, or remove it",
 			before.Version)
 	}
 	return nil
 }
 
-// SameMembers reports whether the lists have the same names with the same
+// sameMembers reports whether the lists have the same names with the same
 // priorities in the same order. The addresses may differ.
-func (l List) SameMembers(other List) bool {
-	return slices.EqualFunc(l.Members, other.Members, func(a, b Member) bool {
+func sameMembers(list, other []control.Member) bool {
+	return slices.EqualFunc(list, other, func(a, b control.Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority
 	})
 }

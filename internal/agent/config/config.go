@@ -6,8 +6,8 @@ package config
 import (
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Config is a valid configuration file. Defaults are filled in.
@@ -57,7 +57,7 @@ type Group struct {
 	// open. Without it, the process is also eligible before the first session opens.
 	Session bool
 	Probe   *Probe
-	List    List
+	List    control.List
 	// PreviousLease is for how long a coordinator may rely on what this process has granted by
 	// the list before, 0 if that isn't known. It counts when the process starts.
 	PreviousLease time.Duration
@@ -104,29 +104,4 @@ type Probe struct {
 	Period   time.Duration
 	Timeout  time.Duration
 	Failures int
-}
-
-// List is one version of the member list.
-type List struct {
-	Version uint32
-	Members []Member
-	// Previous is the list before this one. If the file doesn't specify it, Previous is
-	// nil, and the agent uses the list that it adopted last.
-	Previous *List
-	// Departed names members of the previous list that no longer exist.
-	Departed []string
-	// Floor is a term that no process exceeded under any list before Previous.
-	Floor election.Term
-}
-
-// Member is one process. The order of the list is the order of the ring.
-type Member struct {
-	Name     string
-	Priority election.Priority
-	// Address is the host:port of the member's agent. It is empty if the operator
-	// doesn't know the address yet.
-	Address string
-	// UID is that of the member's pod. It is empty outside of pods, and if the operator
-	// doesn't know the pod.
-	UID string
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const document = `uid: 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b
@@ -37,7 +38,7 @@ func TestParseDocument(t *testing.T) {
 	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety.Lease != 800*time.Millisecond || g.PreviousLease != 900*time.Millisecond || !g.Session {
 		t.Errorf("got %+v", g)
 	}
-	if m := g.List.Members; len(m) != 2 || m[1] != (config.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1"}) || g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {
+	if m := g.List.Members; len(m) != 2 || m[1] != (control.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1"}) || g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {
 		t.Errorf("got list %+v", g.List)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // The upper bounds of timeouts and intervals. Larger values are most likely written
@@ -31,7 +32,7 @@ func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 		Safety:     Safety{Mode: office.Majority, Lease: 500 * time.Millisecond},
 		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
 		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
-		List:       List{Version: 1},
+		List:       control.List{Version: 1},
 	}
 	var timing, safety keyLines
 	var lines memberLines

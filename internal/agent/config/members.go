@@ -3,13 +3,13 @@ package config
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 	maxVersion = math.MaxUint32
 	maxFloor   = uint64(election.MaxTerm)
 	// invalidPriority is the priority of a member whose own priority is invalid.
-	invalidPriority = election.MaxPriority + 1
+	invalidPriority = uint32(election.MaxPriority) + 1
 )
 
 // memberLines has the lines of the members in a group's lists.
@@ -27,9 +27,9 @@ type memberLines struct {
 	departed          []int
 }
 
-func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
+func (p *parser) members(to *[]control.Member, at *[]keyLines) valueReader {
 	entries := p.list(maxMembers, func(_ string, n *yaml.Node) {
-		m := Member{Priority: invalidPriority}
+		m := control.Member{Priority: invalidPriority}
 		fields := []field{
 			{key: "name", read: p.text(&m.Name, CheckMemberName), required: true},
 			{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
@@ -51,7 +51,7 @@ func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 }
 
 func (p *parser) readPrevious(g *Group, at *memberLines, key string, n *yaml.Node) {
-	previous := &List{}
+	previous := &control.PreviousList{}
 	g.List.Previous = previous
 	at.previousKeys = p.mapping(key, n,
 		field{key: "version", read: number(p, &previous.Version, 1, maxVersion), required: true},
@@ -97,9 +97,9 @@ func (p *parser) checkLists(g *Group, at keyLines, lines *memberLines) {
 	}
 }
 
-func (p *parser) checkMembers(list []Member, line int, at []keyLines) {
-	names, ranks := map[string]int{}, map[election.Priority]int{}
-	var highest election.Priority
+func (p *parser) checkMembers(list []control.Member, line int, at []keyLines) {
+	names, ranks := map[string]int{}, map[uint32]int{}
+	var highest uint32
 	for i, m := range list {
 		if first, ok := names[m.Name]; ok && m.Name != "" {
 			p.errorf(at[i].at("name"), "member %s is already defined in line %d", m.Name, first)
@@ -119,7 +119,7 @@ func (p *parser) checkMembers(list []Member, line int, at []keyLines) {
 	}
 }
 
-func (p *parser) checkDeparted(departed []string, previous *List, at []int) {
+func (p *parser) checkDeparted(departed []string, previous *control.PreviousList, at []int) {
 	seen := map[string]int{}
 	for i, name := range departed {
 		first, twice := seen[name]
@@ -132,9 +132,4 @@ func (p *parser) checkDeparted(departed []string, previous *List, at []int) {
 			p.errorf(at[i], "departed must name members of previous, got %s", name)
 		}
 	}
-}
-
-// Has reports whether name is a member.
-func (l List) Has(name string) bool {
-	return slices.ContainsFunc(l.Members, func(m Member) bool { return m.Name == name })
 }

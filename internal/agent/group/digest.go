@@ -7,23 +7,24 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // listDigest returns a digest by which members detect different lists of the same
 // version. It includes the previous list, whose majority matters as well, except in
 // mode Available, which has no grants. Addresses are not included.
-func listDigest(list config.List, mode office.Mode) uint64 {
+func listDigest(list control.List, mode office.Mode) uint64 {
 	h := fnv.New64a()
-	hashList(h, list)
+	hashList(h, list.Version, list.Members)
 	if list.Previous != nil && mode != office.Available {
-		hashList(h, *list.Previous)
+		hashList(h, list.Previous.Version, list.Previous.Members)
 	}
 	return h.Sum64()
 }
 
-func hashList(h hash.Hash, list config.List) {
-	b := binary.LittleEndian.AppendUint32(nil, list.Version)
-	for _, m := range list.Members {
+func hashList(h hash.Hash, version uint32, members []control.Member) {
+	b := binary.LittleEndian.AppendUint32(nil, version)
+	for _, m := range members {
 		b = append(b, m.Name...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(m.Priority))
 	}

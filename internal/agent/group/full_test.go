@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestFullInboxDelaysNoOtherGroup: what all groups of an agent are told doesn't wait for one
@@ -15,7 +16,7 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 		"CorrectClock": (*Group).CorrectClock,
 		"Refresh":      (*Group).Refresh,
 	} {
-		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		blocked, unblock := make(chan struct{}), make(chan struct{})
 		if err := a.enqueue(func() {
 			close(blocked)

@@ -132,7 +132,7 @@ type Group struct {
 	journal      *journal.Ring
 	names        *names
 	self         election.ID
-	list         config.List
+	list         control.List
 	roster       *election.Roster
 	listDigest   uint64
 	configDigest uint64
@@ -228,7 +228,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 }
 
 // useList switches to a member list, including what other goroutines read of it.
-func (g *Group) useList(list config.List, roster *election.Roster) {
+func (g *Group) useList(list control.List, roster *election.Roster) {
 	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
 	g.reporter.dirty = true
 	g.dropDepartedMismatches()
@@ -365,7 +365,7 @@ func (g *Group) setTimer() {
 
 // Adopt switches to another member list. The caller must have stored it on disk
 // before: see package state.
-func (g *Group) Adopt(ctx context.Context, list config.List, from config.Provenance) error {
+func (g *Group) Adopt(ctx context.Context, list control.List, from config.Provenance) error {
 	var failed error
 	err := g.call(ctx, func() {
 		roster, err := g.names.roster(list)

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -90,8 +91,8 @@ func newCluster(t *testing.T, priorities map[string]int, change func(*config.Gro
 	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
-		settings.List.Members = append(settings.List.Members, config.Member{
-			Name: name, Priority: election.Priority(priorities[name]), Address: name + ":1",
+		settings.List.Members = append(settings.List.Members, control.Member{
+			Name: name, Priority: uint32(priorities[name]), Address: name + ":1",
 		})
 	}
 	if change != nil {
@@ -126,7 +127,7 @@ func testSettings() config.Group {
 			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: time.Second, Stagger: 10 * time.Millisecond,
 			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
 		},
-		List: config.List{Version: 1},
+		List: control.List{Version: 1},
 	}
 }
 

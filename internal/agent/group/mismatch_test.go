@@ -11,30 +11,36 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-func member(name string, priority election.Priority) config.Member {
-	return config.Member{Name: name, Priority: priority, Address: name + ":1"}
+// previous is a list as the next one names it.
+func previous(list *control.List) *control.PreviousList {
+	return &control.PreviousList{Version: list.Version, Members: list.Members}
+}
+
+func member(name string, priority uint32) control.Member {
+	return control.Member{Name: name, Priority: priority, Address: name + ":1"}
 }
 
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	t.Parallel()
-	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
-	two := config.List{Version: 2, Members: one.Members, Previous: &one}
-	other := config.List{Version: 1, Members: one.Members[:1]}
+	one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
+	two := control.List{Version: 2, Members: one.Members, Previous: previous(&one)}
+	other := control.List{Version: 1, Members: one.Members[:1]}
 	majority := config.Safety{Mode: office.Majority, Lease: time.Second}
 	for name, c := range map[string]struct {
-		list   config.List
+		list   control.List
 		safety config.Safety
 		want   string
 	}{
 		"the same":            {two, majority, ""},
-		"another address":     {config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: &one}, majority, ""},
+		"another address":     {control.List{Version: 2, Members: []control.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: previous(&one)}, majority, ""},
 		"an older version":    {one, majority, ""},
-		"another priority":    {config.List{Version: 2, Members: []config.Member{member("a", 11), one.Members[1]}, Previous: &one}, majority, "version 2"},
-		"another order":       {config.List{Version: 2, Members: []config.Member{one.Members[1], one.Members[0]}, Previous: &one}, majority, "version 2"},
-		"another list before": {config.List{Version: 2, Members: one.Members, Previous: &other}, majority, "version 2"},
-		"no list before":      {config.List{Version: 2, Members: one.Members}, majority, "version 2"},
+		"another priority":    {control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)}, majority, "version 2"},
+		"another order":       {control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)}, majority, "version 2"},
+		"another list before": {control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2"},
+		"no list before":      {control.List{Version: 2, Members: one.Members}, majority, "version 2"},
 		"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
 		"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
 		"another lease, mode": {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
@@ -65,7 +71,7 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+	a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 	matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
 	otherList, otherSafety := *matching, *matching
 	otherList.Digest++
@@ -165,9 +171,9 @@ func TestConfigDigest(t *testing.T) {
 // TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
 func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	t.Parallel()
-	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
-	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
-	three := config.List{Version: 3, Members: one.Members[:1], Previous: &config.List{Version: 2, Members: one.Members[:1]}}
+	one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
+	two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
+	three := control.List{Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]}}
 	a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 	problems := func() int {
 		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
@@ -176,7 +182,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 		}
 		return len(a.Problems())
 	}
-	adopt := func(list config.List) {
+	adopt := func(list control.List) {
 		if err := a.Adopt(testContext(t), list, config.Provenance{}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,9 @@
 package group
 
 import (
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // names maps the names of members to the identifiers that the machine uses. A name
@@ -35,12 +35,12 @@ func (n *names) name(id election.ID) string {
 }
 
 // roster converts a member list for the machine.
-func (n *names) roster(list config.List) (*election.Roster, error) {
-	roster, err := election.NewRoster(list.Version, n.members(list))
+func (n *names) roster(list control.List) (*election.Roster, error) {
+	roster, err := election.NewRoster(list.Version, n.members(list.Members))
 	if err != nil || list.Previous == nil {
 		return roster, err
 	}
-	previous, err := election.NewRoster(list.Previous.Version, n.members(*list.Previous))
+	previous, err := election.NewRoster(list.Previous.Version, n.members(list.Previous.Members))
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +48,13 @@ func (n *names) roster(list config.List) (*election.Roster, error) {
 	for _, name := range list.Departed {
 		departed = append(departed, n.add(name))
 	}
-	return roster.Succeed(previous, list.Floor, departed...), nil
+	return roster.Succeed(previous, election.Term(list.Floor), departed...), nil
 }
 
-func (n *names) members(list config.List) []election.Member {
+func (n *names) members(listed []control.Member) []election.Member {
 	var members []election.Member
-	for _, m := range list.Members {
-		members = append(members, election.Member{ID: n.add(m.Name), Priority: m.Priority})
+	for _, m := range listed {
+		members = append(members, election.Member{ID: n.add(m.Name), Priority: election.Priority(m.Priority)})
 	}
 	return members
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestMemberThatWasOutForLeaseGrantsAtOnce: what its earlier incarnations granted has expired,
@@ -15,7 +15,7 @@ func TestMemberThatWasOutForLeaseGrantsAtOnce(t *testing.T) {
 	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}, outFor: lease}
 	settings := testSettings()
 	settings.Safety.Lease = lease
-	settings.List.Members = []config.Member{
+	settings.List.Members = []control.Member{
 		{Name: "a", Priority: 10, Address: "a:1"}, {Name: "b", Priority: 20, Address: "b:1"}, {Name: "c", Priority: 30, Address: "c:1"},
 	}
 	for i, m := range settings.List.Members {

@@ -94,7 +94,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 		t.Errorf("got report %d without a change: %+v", i, r)
 	}
 	reports.mu.Unlock()
-	list := config.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: &a.cfg.Group.List}
+	list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
 	if err := a.Adopt(testContext(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +153,8 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 	t.Parallel()
-	old := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20), member("c", 30)}}
-	list := config.List{Version: 2, Members: []config.Member{member("d", 40), member("e", 50)}, Previous: &old, Floor: 1}
+	old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
+	list := control.List{Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1}
 	cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
 	for i, name := range []string{"a", "b"} {
 		if l := cluster.group("e").Leader(); l.Leading {

@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const longLease = 10 * testLease
@@ -102,7 +103,7 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 
 func TestInvalidSettingsAreRefused(t *testing.T) {
 	t.Parallel()
-	g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+	g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 	next := g.cfg.Group
 	next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
 	if err := g.Reconfigure(testContext(t), next); err == nil || !strings.Contains(err.Error(), "lease") {

@@ -249,7 +249,7 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 	d := control.Document{UID: "uid-1", Generation: 1, Revision: revision, Group: control.Group{
 		Name: "ledger", Algorithm: "StatusTable", Safety: control.Safety{Mode: "Majority", LeaseMillis: 500},
 		Preemption: control.Preemption{Policy: "Always"}, Timing: control.Timing{HeartbeatMillis: 100},
-		Application: control.Application{Session: "Optional"}, Version: 1, Members: c.members(names...),
+		Application: control.Application{Session: "Optional"}, List: control.List{Version: 1, Members: c.members(names...)},
 	}}
 	return d
 }

@@ -103,7 +103,7 @@ func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	second := c.document(2, "a", "b", "c")
-	second.Group.Previous = &control.List{Version: 1, Members: second.Group.Members}
+	second.Group.Previous = &control.PreviousList{Version: 1, Members: second.Group.Members}
 	second.Group.Version = 2
 	for _, g := range c.pods {
 		g.push(second)
@@ -157,7 +157,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Version, next.Group.Floor = 2, 1
-	next.Group.Previous = &control.List{Version: 1, Members: c.members("a", "b", "c", "d")}
+	next.Group.Previous = &control.PreviousList{Version: 1, Members: c.members("a", "b", "c", "d")}
 	for _, g := range c.pods {
 		g.push(next)
 	}
@@ -200,7 +200,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	d.mount(map[string]string{"token": "bank/d", "ledger/group.yaml": string(documentYAML(t, next))})
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
-	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.List{Version: 2, Members: c.members("a", "b", "c")}
+	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.PreviousList{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)
@@ -218,7 +218,7 @@ func TestPodOnNeitherListLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b")
 	next.Group.Version, next.Group.Floor = 3, 1
-	next.Group.Previous = &control.List{Version: 2, Members: c.members("a", "b")}
+	next.Group.Previous = &control.PreviousList{Version: 2, Members: c.members("a", "b")}
 	c.pods["c"].push(next)
 	streams["c"].awaitLeft()
 	if status, body := c.pods["c"].callLocalAPI("/v1/groups/ledger/leader"); status != http.StatusServiceUnavailable {
@@ -340,7 +340,7 @@ func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 	}
 	d := c.document(1, "a", "b", "c")
 	d.Group.Version, d.Group.Floor, d.Group.Departed = 2, 1, []string{"x", "y", "z"}
-	d.Group.Previous = &control.List{Version: 1, Members: c.members("x", "y", "z")}
+	d.Group.Previous = &control.PreviousList{Version: 1, Members: c.members("x", "y", "z")}
 	c.publish(d)
 	streams := map[string]*stream{}
 	for name, g := range c.pods {

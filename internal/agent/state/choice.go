@@ -13,7 +13,7 @@ import (
 
 // Choice is the list to run.
 type Choice struct {
-	List config.List
+	List control.List
 	// Save is true if the list differs from the stored one. It must be stored before it
 	// is adopted.
 	Save bool
@@ -24,7 +24,7 @@ type Choice struct {
 // Known is what an agent knows about the lists and terms of a group.
 type Known struct {
 	// Stored is the list that the agent adopted last, nil if there is none.
-	Stored *config.List
+	Stored *control.List
 	// Clock is the reading of the agent's term clock.
 	Clock election.Term
 	// Term is that of the running group, 0 if the agent isn't in the group.
@@ -35,7 +35,7 @@ type Known struct {
 }
 
 // ChooseList decides which list to run. configured is the list in the file or document.
-func ChooseList(known Known, configured config.List, mode office.Mode) (Choice, error) {
+func ChooseList(known Known, configured control.List, mode office.Mode) (Choice, error) {
 	stored := known.Stored
 	if stored == nil {
 		return chooseFirst(configured, mode, known.Clock)
@@ -45,20 +45,20 @@ func ChooseList(known Known, configured config.List, mode office.Mode) (Choice, 
 			"using version %d; update the configuration to version %d, or %d if the members change",
 			configured.Version, stored.Version, stored.Version, stored.Version, stored.Version+1)}, nil
 	}
-	if err := configured.CheckFollows(*stored); err != nil {
+	if err := config.CheckFollows(configured, *stored); err != nil {
 		return Choice{}, err
 	}
 	if err := known.checkFloor(configured, mode); err != nil {
 		return Choice{}, err
 	}
 	next := configured
-	before := stored
+	before := &control.PreviousList{Version: stored.Version, Members: stored.Members}
 	if configured.Version == stored.Version {
 		before = stored.Previous
 		next.Floor = max(configured.Floor, stored.Floor)
 	}
 	if next.Previous == nil && before != nil {
-		next.Previous = &config.List{Version: before.Version, Members: before.Members}
+		next.Previous = before
 	}
 	return complete(next, stored, known.Clock)
 }
@@ -70,11 +70,11 @@ const maxFloorLead = election.Term(48 * time.Hour / control.TermDuration)
 
 // checkFloor refuses a floor of configured that cannot be right. The floor must be at least
 // what departed members may have granted, and they had adopted the stored list at the most.
-func (k Known) checkFloor(configured config.List, mode office.Mode) error {
+func (k Known) checkFloor(configured control.List, mode office.Mode) error {
 	if mode == office.Available || k.FromOperator {
 		return nil // In Available mode, there are no grants.
 	}
-	if highest := k.Clock + maxFloorLead; k.Term > 0 && configured.Floor > highest {
+	if highest := k.Clock + maxFloorLead; k.Term > 0 && election.Term(configured.Floor) > highest {
 		return fmt.Errorf("floor must be at most %d, which is two days ahead of the clock of this agent, got %d: "+
 			"use the number that conclave-agent floor prints", highest, configured.Floor)
 	}
@@ -85,9 +85,9 @@ func (k Known) checkFloor(configured config.List, mode office.Mode) error {
 	if i < 0 {
 		return nil
 	}
-	before := k.Stored.Floor
+	before := election.Term(k.Stored.Floor)
 	least := max(k.Term, election.NextFloor(before, before-min(before, election.AcceptedSkew)))
-	if configured.Floor >= least {
+	if election.Term(configured.Floor) >= least {
 		return nil
 	}
 	return fmt.Errorf("floor must be at least %d, because %s has departed, got %d: stop the departed members, "+
@@ -95,7 +95,7 @@ func (k Known) checkFloor(configured config.List, mode office.Mode) error {
 }
 
 // chooseFirst chooses the list of an agent that has not adopted any list.
-func chooseFirst(configured config.List, mode office.Mode, now election.Term) (Choice, error) {
+func chooseFirst(configured control.List, mode office.Mode, now election.Term) (Choice, error) {
 	if configured.Version > 1 && configured.Previous == nil && mode != office.Available {
 		return Choice{}, fmt.Errorf("previous must be the list of version %d, because version %d is the first one of this agent",
 			configured.Version-1, configured.Version)
@@ -106,7 +106,7 @@ func chooseFirst(configured config.List, mode office.Mode, now election.Term) (C
 // complete validates the departed members and fills in what follows from the rest of
 // the list. No process has exceeded the reading of the agent's clock under a list before
 // the previous one, so that is the floor if there is none.
-func complete(next config.List, stored *config.List, now election.Term) (Choice, error) {
+func complete(next control.List, stored *control.List, now election.Term) (Choice, error) {
 	if next.Previous == nil {
 		if len(next.Departed) > 0 {
 			return Choice{}, fmt.Errorf("departed must be empty, because the list before version %d is unknown, got %s", next.Version, next.Departed[0])
@@ -122,19 +122,19 @@ func complete(next config.List, stored *config.List, now election.Term) (Choice,
 	previous.Members = withCurrentAddresses(previous.Members, next.Members)
 	next.Previous = &previous
 	if next.Floor == 0 && previous.Version > 1 {
-		next.Floor = now
+		next.Floor = uint64(now)
 	}
 	return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
 }
 
 // withCurrentAddresses returns members with the addresses and UIDs that they have in
 // current.
-func withCurrentAddresses(members, current []config.Member) []config.Member {
-	byName := make(map[string]config.Member, len(current))
+func withCurrentAddresses(members, current []control.Member) []control.Member {
+	byName := make(map[string]control.Member, len(current))
 	for _, m := range current {
 		byName[m.Name] = m
 	}
-	result := make([]config.Member, len(members))
+	result := make([]control.Member, len(members))
 	for i, m := range members {
 		if now, ok := byName[m.Name]; ok {
 			m.Address, m.UID = now.Address, now.UID
@@ -144,8 +144,11 @@ func withCurrentAddresses(members, current []config.Member) []config.Member {
 	return result
 }
 
-func equal(a, b config.List) bool {
-	if (a.Previous == nil) != (b.Previous == nil) || a.Previous != nil && !equal(*a.Previous, *b.Previous) {
+func equal(a, b control.List) bool {
+	if (a.Previous == nil) != (b.Previous == nil) {
+		return false
+	}
+	if a.Previous != nil && (a.Previous.Version != b.Previous.Version || !slices.Equal(a.Previous.Members, b.Previous.Members)) {
 		return false
 	}
 	return a.Version == b.Version && a.Floor == b.Floor && slices.Equal(a.Members, b.Members) &&

@@ -6,34 +6,36 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // list reads "3 a1 b2@moved after 2 a1 gone a floor 7".
-func list(text string) *config.List {
+func list(text string) *control.List {
 	if text == "" {
 		return nil
 	}
-	l := &config.List{}
+	l := &control.List{}
 	text, floor, _ := strings.Cut(text, " floor ")
 	text, departed, _ := strings.Cut(text, " gone ")
 	text, previous, _ := strings.Cut(text, " after ")
 	words := strings.Fields(text)
 	l.Version = uint32(number(words[0]))
 	for _, word := range words[1:] {
-		m := config.Member{Name: word[:1], Priority: election.Priority(word[1] - '0'), Address: "at-" + word[:1]}
+		m := control.Member{Name: word[:1], Priority: uint32(word[1] - '0'), Address: "at-" + word[:1]}
 		if _, to, ok := strings.Cut(word, "@"); ok {
 			m.Address = to
 		}
 		l.Members = append(l.Members, m)
 	}
-	l.Previous = list(previous)
+	if previous := list(previous); previous != nil {
+		l.Previous = &control.PreviousList{Version: previous.Version, Members: previous.Members}
+	}
 	l.Departed = strings.Fields(departed)
 	if floor != "" {
-		l.Floor = election.Term(number(floor))
+		l.Floor = number(floor)
 	}
 	return l
 }
@@ -46,7 +48,7 @@ func number(text string) uint64 {
 	return n
 }
 
-func listText(l config.List) string {
+func listText(l control.List) string {
 	var b strings.Builder
 	fmt.Fprint(&b, l.Version)
 	for _, m := range l.Members {
@@ -56,7 +58,7 @@ func listText(l config.List) string {
 		}
 	}
 	if l.Previous != nil {
-		fmt.Fprintf(&b, " after %s", listText(*l.Previous))
+		fmt.Fprintf(&b, " after %s", listText(control.List{Version: l.Previous.Version, Members: l.Previous.Members}))
 	}
 	if len(l.Departed) > 0 {
 		fmt.Fprintf(&b, " gone %s", strings.Join(l.Departed, " "))
@@ -189,7 +191,7 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 		clock + 2*day + 1: "floor must be at most 2228000, which is two days ahead of the clock of this agent, got 2228001: use the number that conclave-agent floor prints",
 	} {
 		next := *list("2 a1 b2 gone c")
-		next.Floor = floor
+		next.Floor = uint64(floor)
 		_, err := state.ChooseList(state.Known{Stored: stored, Clock: clock, Term: term}, next, office.Strict)
 		if got := fmt.Sprint(err); want != "" && got != want || want == "" && err != nil {
 			t.Errorf("floor %d: got %v\nwant %s", floor, err, want)
@@ -200,9 +202,9 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 // TestFloorOfOperatorIsAccepted: it may be only a little above the one before, because the
 // operator's clock is behind it.
 func TestFloorOfOperatorIsAccepted(t *testing.T) {
-	stored := config.List{
-		Version: 3, Members: []config.Member{{Name: "a", Priority: 1}}, Floor: 1007,
-		Previous: &config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}}},
+	stored := control.List{
+		Version: 3, Members: []control.Member{{Name: "a", Priority: 1}}, Floor: 1007,
+		Previous: &control.PreviousList{Version: 2, Members: []control.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}}},
 	}
 	configured := stored
 	configured.Departed, configured.Floor = []string{"c"}, 1012

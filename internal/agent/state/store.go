@@ -21,6 +21,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // suffix ends the names of the files: GROUP.state.
@@ -121,7 +122,7 @@ type Record struct {
 	// UID is that of the group. The record of a group in a configuration file has none.
 	UID string `json:"uid,omitempty"`
 	// List is the newest list that the agent has adopted, nil if there is none.
-	List *config.List `json:"list,omitempty"`
+	List *control.List `json:"list,omitempty"`
 	// Lease is the longest lease of the grants that may still be in force.
 	Lease time.Duration `json:"lease,omitempty"`
 	// Document is the operator's document in force. It is empty after the agent has left the

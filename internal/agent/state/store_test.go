@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // lease is the lease of the agents in these tests.
@@ -38,14 +38,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func version(n uint32) config.List {
-	return config.List{
+func version(n uint32) control.List {
+	return control.List{
 		Version: n,
-		Members: []config.Member{
+		Members: []control.Member{
 			{Name: "a", Priority: 1, Address: "127.0.0.1:7401"},
 			{Name: "b", Priority: 2, Address: "127.0.0.1:7402"},
 		},
-		Previous: &config.List{Version: n - 1, Members: []config.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}}},
+		Previous: &control.PreviousList{Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}}},
 		Departed: []string{"a"},
 		Floor:    27993601,
 	}

@@ -1,5 +1,7 @@
 package control
 
+import "slices"
+
 // The operator publishes a group's Document under the key DocumentKey of the
 // ConfigMap named ConfigMapName(group), which the pods mount, and pushes it to
 // their agents. CABundleKey holds the CA bundle in PEM.
@@ -34,11 +36,7 @@ type Group struct {
 	Preemption  Preemption  `json:"preemption"`
 	Timing      Timing      `json:"timing"`
 	Application Application `json:"application"`
-	Version     uint32      `json:"version"`
-	Members     []Member    `json:"members"`
-	Previous    *List       `json:"previous,omitempty"`
-	Departed    []string    `json:"departed,omitempty"`
-	Floor       uint64      `json:"floor,omitempty"`
+	List
 }
 
 // Safety is the group's safety.
@@ -73,16 +71,45 @@ type Application struct {
 type Member struct {
 	Name     string `json:"name"`
 	Priority uint32 `json:"priority"`
-	Address  string `json:"address,omitempty"`
-	// UID is that of the pod that has the address.
+	// Address is the host:port of the member's agent. It is empty if the operator doesn't
+	// know the address yet.
+	Address string `json:"address,omitempty"`
+	// UID is that of the pod that has the address. It is empty outside of pods, and if the
+	// operator doesn't know the pod.
 	UID string `json:"uid,omitempty"`
 }
 
-// List is a member list that another one has replaced.
+// List is one version of the member list, as the operator publishes it and as agents store it.
+// A list has three more shapes. In the API, v1.MemberList also has the state of its adoption.
+// memberlist.List has names of any type, because the simulator, which numbers processes, and the
+// operator share the decisions about lists. election.Roster has the votes, for the core.
 type List struct {
+	Version uint32   `json:"version"`
+	Members []Member `json:"members"`
+	// Previous is the list before this one. If a configuration file doesn't specify it, the
+	// agent uses the list that it adopted last.
+	Previous *PreviousList `json:"previous,omitempty"`
+	// Departed names members of the previous list that no longer exist.
+	Departed []string `json:"departed,omitempty"`
+	// Floor is a term that no process exceeded under any list before Previous.
+	Floor uint64 `json:"floor,omitempty"`
+}
+
+// PreviousList is a member list that another one has replaced.
+type PreviousList struct {
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`
 	// LeaseMillis is for how long a coordinator may rely on what its members have granted. It
 	// is 0 if the list after it has settled: then no coordinator relies on that.
 	LeaseMillis int32 `json:"leaseMillis,omitempty"`
+}
+
+// Has reports whether name is a member.
+func (l *List) Has(name string) bool { return has(l.Members, name) }
+
+// Has reports whether name is a member.
+func (l *PreviousList) Has(name string) bool { return has(l.Members, name) }
+
+func has(members []Member, name string) bool {
+	return slices.ContainsFunc(members, func(m Member) bool { return m.Name == name })
 }

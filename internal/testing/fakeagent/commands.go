@@ -134,7 +134,7 @@ func (a *Agent) adopt(group string, body []byte) error {
 
 // digest is equal for equal member lists.
 func digest(g control.Group) string {
-	lists := []control.List{{Version: g.Version, Members: g.Members}}
+	lists := []control.PreviousList{{Version: g.Version, Members: g.Members}}
 	if g.Previous != nil {
 		lists = append(lists, *g.Previous)
 	}

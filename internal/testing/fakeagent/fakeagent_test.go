@@ -122,9 +122,9 @@ func (s harness) nextReport(next func() (string, []byte)) control.Report {
 
 func document(revision int64, version uint32) control.Document {
 	return control.Document{UID: "u", Generation: 7, Revision: revision, Group: control.Group{
-		Name: "ledger", Version: version, Members: []control.Member{
+		Name: "ledger", List: control.List{Version: version, Members: []control.Member{
 			{Name: "ledger-0", Priority: 1, Address: "127.0.0.1:1"}, {Name: "ledger-1", Priority: 2, Address: "127.0.0.1:2"},
-		},
+		}},
 	}}
 }
 

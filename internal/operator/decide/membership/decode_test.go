@@ -42,7 +42,7 @@ func TestDocumentsAreDecodedAsByALibrary(t *testing.T) {
 func TestLargestDocumentIsDecoded(t *testing.T) {
 	document := control.Document{UID: "0b5c8f3e-0000-0000-0000-000000000000", Generation: 1, Revision: 1_800_000_000_000}
 	g := &document.Group
-	g.Previous = &control.List{Version: 1, LeaseMillis: 500}
+	g.Previous = &control.PreviousList{Version: 1, LeaseMillis: 500}
 	for i := range v1.MaxMembers {
 		name := strings.Repeat("n", 249) + fmt.Sprintf("%04d", i)
 		m := control.Member{Name: name, Priority: v1.MaxPriority, Address: "[2001:0db8:85a3:0000:1111:8a2e:0370:7334]:7373", UID: document.UID}

@@ -21,7 +21,7 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
-		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, peers)}
+		g.Previous = &control.PreviousList{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, peers)}
 		if list.State == v1.ListAdopting {
 			// A pod that is replaced meanwhile has no other memory of it.
 			g.Previous.LeaseMillis = list.Previous.LeaseMillis

@@ -142,15 +142,17 @@ func TestTextIsTheDocument(t *testing.T) {
 				HeartbeatMillis: 1, MinHeartbeatMillis: millis, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
 			Application: control.Application{Session: "Required"},
-			Version:     9,
-			Members:     []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
-			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}, LeaseMillis: 900},
-			Departed:    []string{"a-0", "true"},
-			Floor:       1<<44 - 1,
+			List: control.List{
+				Version:  9,
+				Members:  []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
+				Previous: &control.PreviousList{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}, LeaseMillis: 900},
+				Departed: []string{"a-0", "true"},
+				Floor:    1<<44 - 1,
+			},
 		},
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
-	for _, want := range []control.Document{full, {Group: control.Group{Members: []control.Member{{Name: "a"}}}}} {
+	for _, want := range []control.Document{full, {Group: control.Group{List: control.List{Members: []control.Member{{Name: "a"}}}}}} {
 		var got control.Document
 		if err := yaml.UnmarshalStrict([]byte(encodeDocument(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got document %+v (%v), want %+v; encoded:\n%s", got, err, want, encodeDocument(want))

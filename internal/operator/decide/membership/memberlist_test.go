@@ -150,12 +150,12 @@ func TestLostStatus(t *testing.T) {
 		},
 		"the ConfigMap was edited": {
 			func(f *Facts) {
-				f.Published = &control.Document{UID: "6f0c", Group: control.Group{Version: 3, Members: second.Group.Members}}
+				f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 3, Members: second.Group.Members}}}
 			},
 			"v1 Settled: a 10, b 20",
 		},
 		"the ConfigMap was edited and has no members": {
-			func(f *Facts) { f.Published = &control.Document{UID: "6f0c", Group: control.Group{Version: 1}} }, "v1 Settled: a 10, b 20",
+			func(f *Facts) { f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 1}}} }, "v1 Settled: a 10, b 20",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
