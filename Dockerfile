@@ -1,10 +1,11 @@
 # syntax=docker/dockerfile:1
 
-# The images of the manager, the agent and the dashboard. To build them with Docker:
+# The images of the manager, the agent, the dashboard and the fault injector. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
 #     docker build --target agent   --tag conclave/agent .
 #     docker build --target dashboard --tag conclave/dashboard .
+#     docker build --target chaos   --tag conclave/chaos .
 #
 # `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
 # which runs as a user without privileges.
@@ -36,6 +37,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/dashboard ./cmd/dashboard
 
+FROM source AS build-chaos
+ARG TARGETOS TARGETARCH VERSION=unversioned
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/chaos ./cmd/chaos
+
 FROM scratch AS agent
 ARG VERSION=unversioned
 LABEL org.opencontainers.image.title="conclave-agent" \
@@ -57,6 +64,17 @@ COPY --from=build-dashboard --chmod=0755 /out/dashboard /dashboard
 WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/dashboard"]
+
+FROM scratch AS chaos
+ARG VERSION=unversioned
+LABEL org.opencontainers.image.title="conclave-chaos" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build-chaos --chmod=0755 /out/chaos /chaos
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/chaos"]
 
 # The last stage is the default target of `docker build`.
 FROM scratch AS manager

@@ -225,7 +225,7 @@ build: ## Build the commands in bin/, or only PROGRAM.
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \
-		case $$name in agent|dashboard) name=conclave-$$name;; esac; \
+		case $$name in agent|chaos|dashboard) name=conclave-$$name;; esac; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/

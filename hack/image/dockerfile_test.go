@@ -13,9 +13,11 @@ func TestDockerfileMatches(t *testing.T) {
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
 		`ENTRYPOINT ["/dashboard"]`,
+		`ENTRYPOINT ["/chaos"]`,
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
 		"FROM scratch AS dashboard",
+		"FROM scratch AS chaos",
 		"-trimpath -buildvcs=false -gcflags " + compilerFlags + " -ldflags \"" + linkerFlags + " -X main.version=",
 	}
 	for key, value := range labels {

@@ -43,7 +43,7 @@ internal/testing/...            : open # further up than all other code: only te
 internal/election/electiontest/... : core internal/election internal/election/catalog internal/election/office # only tests import it
 
 cmd/manager                     : open -elects !internal/sim/... !internal/agent/... !internal/election # the operator takes no part in elections; it shares internal/protocol with the agent
-cmd/agent                       : open !apart : -apart # an agent works without the operator and has no credentials for the API server
+cmd/agent                       : open !apart !internal/chaos/... : -apart # an agent works without the operator and has no credentials for the API server
 cmd/...                         : open
 
 internal/plugin/dashboard       : open

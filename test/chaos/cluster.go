@@ -16,6 +16,7 @@ import (
 const (
 	managerImage = "conclave/manager:chaos"
 	agentImage   = "conclave/agent:chaos"
+	chaosImage   = "conclave/chaos:chaos"
 	clusterName  = "chaos"
 )
 
@@ -64,7 +65,7 @@ func (c *cluster) deleteGroups(ctx context.Context) error {
 
 // buildImages builds the images of the operator and of the workloads, and returns the archives.
 func buildImages(ctx context.Context, workloads []string) (archives []string, err error) {
-	images := map[string]string{"cmd/manager": managerImage, "cmd/agent": agentImage}
+	images := map[string]string{"cmd/manager": managerImage, "cmd/agent": agentImage, "cmd/chaos": chaosImage}
 	for _, name := range workloads {
 		images["examples/"+name] = "conclave/" + name + ":chaos"
 	}

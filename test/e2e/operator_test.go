@@ -58,6 +58,7 @@ func testOperator(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:"+fastRotationTag, "-tags", "conclave_fastrotation"))
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
+	c.load(buildImage(c.t, "./cmd/chaos", "conclave/chaos:e2e"))
 	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
 	install(c, operatorNamespace, "e2e")
 	c.createNamespace(samplesNamespace)

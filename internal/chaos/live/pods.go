@@ -38,7 +38,7 @@ type Pods struct {
 	Attach Attach
 	// Namespace is that of the helpers.
 	Namespace string
-	// Image is the image of the helpers, which is that of an agent. If it is empty, it is the image of the agent on the node.
+	// Image is the image of the helpers, conclave-chaos. If it is empty, it is that of the release of the agent on the node.
 	Image string
 	// Limit is the time after which a fault ends by itself.
 	Limit time.Duration
@@ -70,7 +70,7 @@ func (p *Pods) helperPod(member *corev1.Pod) *corev1.Pod {
 		Tolerations:           []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		ActiveDeadlineSeconds: new(int64(p.lifetime().Seconds())), AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		Containers: []corev1.Container{{
-			Name: helperContainer, Image: p.image(member), ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"node-fault"},
+			Name: helperContainer, Image: p.image(member), ImagePullPolicy: corev1.PullIfNotPresent,
 			Stdin: true, StdinOnce: true, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)), RunAsNonRoot: new(false)},
 		}},
@@ -87,10 +87,24 @@ func (p *Pods) image(member *corev1.Pod) string {
 	}
 	for _, c := range slices.Concat(member.Spec.InitContainers, member.Spec.Containers) {
 		if c.Name == v1.AgentContainer {
-			return c.Image
+			return chaosImage(c.Image)
 		}
 	}
 	return ""
+}
+
+// chaosImage returns the image of the same release as that of an agent: example.org/conclave/chaos:v1 for
+// example.org/conclave/agent:v1. It returns "" if that doesn't follow from the name.
+func chaosImage(agent string) string {
+	name, tag := agent, ""
+	if i := strings.LastIndexByte(agent, ':'); i > strings.LastIndexByte(agent, '/') {
+		name, tag = agent[:i], agent[i:]
+	}
+	prefix, ok := strings.CutSuffix(name, "agent")
+	if !ok {
+		return ""
+	}
+	return prefix + "chaos" + tag
 }
 
 // permissions are those that helpers need.
@@ -129,7 +143,7 @@ func (p *Pods) notPossible(ctx context.Context, action string) (string, error) {
 
 // tryCreate returns why the API server would refuse a helper, or "".
 func (p *Pods) tryCreate(ctx context.Context) (string, error) {
-	member := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "any", Containers: []corev1.Container{{Name: v1.AgentContainer, Image: "any/image:1"}}}}
+	member := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "any", Containers: []corev1.Container{{Name: v1.AgentContainer, Image: "any/agent:1"}}}}
 	err := p.Client.Create(ctx, p.helperPod(member), client.DryRunAll)
 	switch {
 	case err == nil:
@@ -182,6 +196,9 @@ func (p *Pods) prepare(ctx context.Context, member *corev1.Pod) error {
 		if err := p.stop(ctx, old); err != nil {
 			return err
 		}
+	}
+	if p.image(member) == "" {
+		return fmt.Errorf("node %s: the name of the image conclave-chaos doesn't follow from that of the agent of pod %s: set it with --machines-image", node, member.Name)
 	}
 	h := &helper{until: time.Now().Add(p.lifetime())}
 	err := h.start(ctx, p.Client, p.Attach, p.helperPod(member))

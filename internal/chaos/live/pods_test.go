@@ -28,7 +28,7 @@ var helperLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave-cha
 // nodes plays the parts of kubelets and of the processes in helpers.
 type nodes struct {
 	w *world
-	// oldImage: the image of helpers has no command for faults. lacks are the actions that aren't possible.
+	// oldImage: the image of helpers has no program for faults. lacks are the actions that aren't possible.
 	oldImage bool
 	lacks    map[string]string
 	// exitCode is that of helpers.
@@ -83,7 +83,7 @@ func (n *nodes) reconcile(ctx context.Context) error {
 		case pod.Status.Phase == corev1.PodPending:
 			state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 			if n.oldImage {
-				state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: `unknown command "node-fault"`}}
+				state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: "no such program"}}
 			}
 			pod.Status.Phase = corev1.PodRunning
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node-fault", State: state}}
@@ -219,8 +219,8 @@ func TestHelpersInjectFaults(t *testing.T) {
 	}
 	spec := helpers[0].Spec
 	if !spec.HostPID || !spec.HostNetwork || !*spec.Containers[0].SecurityContext.Privileged || *spec.ActiveDeadlineSeconds < 2*3600 ||
-		spec.Containers[0].Image != "any/thing:1" || !spec.Containers[0].StdinOnce || spec.Tolerations[0].Operator != corev1.TolerationOpExists {
-		t.Errorf("got %+v, want a privileged pod with the agent's image that ends by itself", spec)
+		spec.Containers[0].Image != "any/chaos:1" || !spec.Containers[0].StdinOnce || spec.Tolerations[0].Operator != corev1.TolerationOpExists {
+		t.Errorf("got %+v, want a privileged pod with the image of the agent's release that ends by itself", spec)
 	}
 	result := do(t, r)
 	if len(result.Violations) > 0 || len(result.Faults) != 2 || result.Faults[1].Coordinator != "ledger-1" || result.Faults[1].Settled == nil {
@@ -348,7 +348,7 @@ func TestImageWithoutFaultsIsReported(t *testing.T) {
 	r, pods, n := withPods(t, 1)
 	n.oldImage = true
 	err := r.Machines.Start(t.Context(), r.Group)
-	if err == nil || !strings.Contains(err.Error(), `with image any/thing:1 has ended: Error unknown command "node-fault"`) {
+	if err == nil || !strings.Contains(err.Error(), `with image any/chaos:1 has ended: Error no such program`) {
 		t.Errorf("got %v, want the message of the helper", err)
 	}
 	if err := pods.Stop(t.Context()); err != nil {

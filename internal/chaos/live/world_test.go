@@ -160,7 +160,7 @@ func (w *world) pod(i int) podOf {
 	pod := &corev1.Pod{ObjectMeta: w.meta(fmt.Sprint("ledger-", i))}
 	pod.Labels = map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled}
 	pod.Annotations = map[string]string{v1.AnnotationGroups: groupName}
-	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "any/thing:1"}, {Name: v1.AgentContainer, Image: "any/thing:1"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "any/thing:1"}, {Name: v1.AgentContainer, Image: "any/agent:1"}}
 	pod.Spec.NodeName = fmt.Sprint("node-", i)
 	if i == 1 && w.bugs.together {
 		pod.Spec.NodeName = "node-2"

@@ -1,5 +1,5 @@
 // Package nodefault injects faults into the containers and the network of the node on which it runs, and undoes them by itself. A
-// privileged pod runs it for `kubectl conclave chaos --machines pod`.
+// privileged pod of the image conclave-chaos runs it for `kubectl conclave chaos --machines pod`.
 //
 // The pod reads requests on standard input and answers each on standard output, one JSON object per line. A fault that lasts ends
 // when one of these happens first: the request to undo it, its limit, the end of standard input (the caller was killed, or its

@@ -103,7 +103,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
-	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is that of an agent (default: that of the agent on the node)")
+	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: that of the release of the agent on the node)")
 	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
 	command.CompleteFrom(cmd, "output", chaosOutputs)
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
