@@ -60,7 +60,7 @@ internal/command                : any
 controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... internal/election/memberlist : -internal/sim/... -internal/agent/...
 internal/operator/metrics       : any internal/operator/...
 internal/operator/serve/webhook : objects sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
-internal/operator/serve/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/connlimit internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
+internal/operator/serve/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
 internal/operator/serve/authority : objects -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/net/... internal/protocol/...
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
@@ -69,7 +69,7 @@ internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json interna
 internal/operator/...           : any api/v1 internal/net/... internal/protocol/...
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/sim internal/diagram # merges journals; its callers have connections and files
-internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms internal/election/memberlist internal/protocol/memberlist : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram internal/protocol/memberlist # its network is virtual
+internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
 internal/diagram                : std -net/... -os internal/election
 
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
@@ -79,12 +79,12 @@ api/...                         : std k8s.io/apimachinery/... # importers of the
 
 internal/election/catalog       : core internal/election algorithms # the only importer of the algorithms
 algorithms                      : core internal/election
-internal/election/memberlist internal/protocol/memberlist : slices internal/protocol/control # for the operator and the simulator, which have the clocks
+internal/election/memberlist    : slices # for the operator and the simulator, which have the clocks
 internal/election/office        : core internal/election internal/election/detector internal/election/grants
 internal/election/detector internal/election/grants : core internal/election
 internal/election               : core # no clock, goroutine, context, randomness, log, file or connection: a caller has them
 
-internal/net/... : any internal/net/... internal/protocol/connlimit
+internal/net/...                : any internal/net/...
 internal/protocol/control       : std -net/... internal/protocol/identity # defines messages; agent and operator have the connections
 internal/protocol/identity      : std # the manager signs what an agent presents: both import it without the other's dependencies
 internal/protocol/...           : any -kubernetes # agent and operator import it, not the reverse

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // operator is the simulated operator. It decides with the code of the real one (package
@@ -83,9 +83,10 @@ func (s *simulation) reconcile() {
 	if s.more.percent(50) {
 		o.term = max(o.term, s.highestTerm())
 	}
+	clock := initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)
 	facts := memberlist.Facts[election.ID]{
 		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
-		Clock: int64(initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)), Term: int64(o.term),
+		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) }, Term: int64(o.term),
 	}
 	if s.queue.now < s.schedule.healAt {
 		facts.Wanted = o.wanted

@@ -6,8 +6,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // The time settings of all schedules, in ticks. They leave little margin: one

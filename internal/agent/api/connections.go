@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 // localLimits are for the programs in the same pod. A connection is pinned while it has a

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 // limits apply to connections whose handshake isn't complete. The peer at their other

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 type boundTo struct {

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 type connKey struct{}

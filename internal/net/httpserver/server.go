@@ -27,7 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 // Limits bounds what clients can occupy.

@@ -22,21 +22,18 @@ func TermAt(t time.Time) int64 {
 	return int64(max(0, t.Sub(epoch)/TermDuration))
 }
 
-// NextFloor is NextFloorAt a time of day.
-func NextFloor(floor int64, now time.Time) int64 { return NextFloorAt(floor, TermAt(now)) }
-
-// NextFloorAt returns the floor of the next list, or of a list from which more members have
-// departed, if the present floor is floor and the publisher's clock reads the term reading.
-// No process whose clock is ahead of that by at most AcceptedSkew has used a higher term.
+// NextFloor returns the floor of the next list, or of a list from which more members have
+// departed, if the present floor is floor and the publisher's clock reads now. No process
+// whose clock is ahead of that by at most AcceptedSkew has used a higher term.
 //
 // It is the NextFloor of package election, which explains it: while the clock of a process
 // is behind the floor, its terms are ahead of its clock.
-func NextFloorAt(floor, reading int64) int64 {
+func NextFloor(floor int64, now time.Time) int64 {
 	const (
 		skew    = int64(AcceptedSkew / TermDuration)
 		catchUp = 30
 	)
-	next := reading + skew
+	next := TermAt(now) + skew
 	if floor > 0 {
 		slowest := max(0, floor-2*skew)
 		next = max(next, floor+1+max(0, next-slowest)/catchUp)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // nextList returns the member list for the status: the newest known list, or its
@@ -50,7 +50,8 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
-		Clock:     control.TermAt(f.Now), Term: f.Group.Status.Term,
+		NextFloor: func(floor int64) int64 { return control.NextFloor(floor, f.Now) },
+		Term:      min(f.Group.Status.Term, control.MaxTerm),
 	}
 	return statusList(facts.Next(pureList(current)))
 }

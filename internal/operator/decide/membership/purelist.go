@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // pureList returns the list of the status without Kubernetes, for package memberlist.

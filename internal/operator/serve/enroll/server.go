@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/net/fair"
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 

@@ -11,11 +11,7 @@
 // parts together never permit two coordinators.
 package memberlist
 
-import (
-	"slices"
-
-	"github.com/conclave-dev/conclave/internal/protocol/control"
-)
+import "slices"
 
 // Member is a member and its priority. N is the type of names: the operator uses the
 // names of pods, the simulator the IDs of processes.
@@ -58,9 +54,11 @@ type Facts[N comparable] struct {
 	// Missing reports whether a member of the previous list ended at least an AdoptionWait
 	// ago, and also that long after the current version was published.
 	Missing func(N) bool
-	// Clock is the operator's clock, in terms, and Term the highest term that a member has
-	// reported.
-	Clock, Term int64
+	// NextFloor returns the floor of a list that is published now, after a present floor: the
+	// NextFloor of package election, with the operator's clock.
+	NextFloor func(floor int64) int64
+	// Term is the highest term that a member has reported.
+	Term int64
 }
 
 // AdoptionWait returns the time for which a member must have reported a list, or must have
@@ -129,7 +127,7 @@ func (f *Facts[N]) advance(current *List[N]) *List[N] {
 // departed, after the present floor: earlier terms are at most that. Members elect in terms
 // above it at once.
 func (f *Facts[N]) nextFloor(floor int64) int64 {
-	return min(max(control.NextFloorAt(floor, f.Clock), f.Term), control.MaxTerm)
+	return max(f.NextFloor(floor), f.Term)
 }
 
 // NotNeeded returns the members of the previous list whose votes the members do not need.

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
 // members returns the members in text, such as "abc", with priorities from 1.
@@ -45,9 +46,11 @@ func format(l *memberlist.List[string]) string {
 // TestSteps is the history of one group: each step begins with the list of the one before.
 func TestSteps(t *testing.T) {
 	var adopted, missing string
+	var clock election.Term
 	f := memberlist.Facts[string]{
-		Adopted: func(name string) bool { return strings.Contains(adopted, name) },
-		Missing: func(name string) bool { return strings.Contains(missing, name) },
+		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) },
+		Adopted:   func(name string) bool { return strings.Contains(adopted, name) },
+		Missing:   func(name string) bool { return strings.Contains(missing, name) },
 	}
 	var list *memberlist.List[string]
 	for _, step := range []struct {
@@ -57,13 +60,13 @@ func TestSteps(t *testing.T) {
 	}{
 		{"no members are wanted", func() {}, "none"},
 		{"the first list is settled", func() { f.Wanted = members("abc") }, "v1 abc settled floor 0"},
-		{"the members are the wanted ones", func() { f.Published, f.Clock = true, 1000 }, "v1 abc settled floor 0"},
+		{"the members are the wanted ones", func() { f.Published, clock = true, 1000 }, "v1 abc settled floor 0"},
 		{"others are wanted", func() { f.Wanted = members("cd") }, "v2 cd after abc floor 1300"},
 		{"the list isn't published", func() { f.Published, missing, adopted = false, "ab", "abc" }, "v2 cd after abc floor 1300"},
 		{"one of three has departed", func() { f.Published, missing, adopted = true, "a", "" }, "v2 cd after abc without a floor 1321"},
 		{"it is back", func() { missing, f.Wanted = "", members("x") }, "v2 cd after abc without a floor 1321"},
 		{"it counts once, and new members don't count", func() { adopted = "ad" }, "v2 cd after abc without a floor 1321"},
-		{"another one has adopted the list", func() { adopted, f.Clock = "b", 2000 }, "v2 cd after abc without a settled floor 2300"},
+		{"another one has adopted the list", func() { adopted, clock = "b", 2000 }, "v2 cd after abc without a settled floor 2300"},
 		{"a higher term was reported", func() { f.Term = 5000 }, "v3 x after cd floor 5000"},
 		{"one of two is no majority", func() { adopted = "c" }, "v3 x after cd floor 5000"},
 		{"both have departed", func() { adopted, missing = "", "cd" }, "v3 x after cd without cd settled floor 5001"},
@@ -111,7 +114,7 @@ func TestAdoptionWait(t *testing.T) {
 // TestLeaseBeginsVersion: another lease needs another version, once the list has settled.
 func TestLeaseBeginsVersion(t *testing.T) {
 	f := memberlist.Facts[string]{
-		Wanted: members("ab"), Lease: 500, Published: true,
+		Wanted: members("ab"), Lease: 500, Published: true, NextFloor: func(floor int64) int64 { return floor + 1 },
 		Adopted: func(string) bool { return true }, Missing: func(string) bool { return false },
 	}
 	list := f.Next(nil)

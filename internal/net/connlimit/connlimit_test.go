@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
