@@ -80,6 +80,7 @@ func (c *adaptiveCluster) awaitHeartbeat(name, wanted string, is func(seconds fl
 // leases are shorter than the configured one. The traces of the agents are checked for two
 // holders.
 func TestSilentCoordinatorIsReplacedWhileTimingAdapts(t *testing.T) {
+	longTest(t)
 	t.Parallel()
 	c := startAdaptive(t)
 	_, err := c.Agent(c.coordinator).Stop()
@@ -103,6 +104,7 @@ func TestSilentCoordinatorIsReplacedWhileTimingAdapts(t *testing.T) {
 
 // TestDelayMakesHeartbeatsLonger: a follower that has no CPU time answers late.
 func TestDelayMakesHeartbeatsLonger(t *testing.T) {
+	longTest(t)
 	t.Parallel()
 	c := startAdaptive(t)
 	follower := c.followers()[0]

@@ -19,6 +19,7 @@ import (
 // TestDelayedLinksAreMeasured: when all links become slow, the coordinator measures it, and check
 // warns, long before a coordinator is lost.
 func TestDelayedLinksAreMeasured(t *testing.T) {
+	longTest(t)
 	agentcluster.NeedPartitions(t)
 	ctx := testContext(t)
 	// The suspicion timeout is 4 s and tolerates 3 s.

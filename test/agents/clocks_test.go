@@ -163,6 +163,7 @@ func (c *clockTest) awaitLog(name, text string) {
 // TestAgentRejoinsWhenItsClockIsRight: an agent that started with a wrong clock can't connect,
 // and reports that. It takes part soon after the clock was set, without a restart.
 func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
+	longTest(t)
 	for _, wrong := range []time.Duration{-time.Hour, time.Hour} {
 		c := startClockTest(t, nil)
 		e := c.cluster.Agent("e")

@@ -11,6 +11,7 @@ import (
 // service mesh. A proxy accepts connections on behalf of an agent that was killed, so the
 // others notice only its silence. Once the ports are excluded, they notice its end.
 func TestProxyHidesTheEndOfAProcess(t *testing.T) {
+	longTest(t)
 	agentcluster.NeedPartitions(t)
 	ctx := testContext(t)
 	const former = "c"

@@ -16,6 +16,7 @@ import (
 // timeout, as a node without CPU time does. The coordinator's heartbeats wait in its
 // socket, so it must not suspect the coordinator when it runs again.
 func TestPausedFollowerSuspectsNobody(t *testing.T) {
+	longTest(t)
 	t.Parallel()
 	// The timeouts are so long that only the pauses cause silence, even on a busy machine.
 	const (

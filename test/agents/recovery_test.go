@@ -70,6 +70,7 @@ var restarts = []restart{
 // of its algorithm, with the messages that the source texts count. It knows the
 // coordinator before the next heartbeat, and takes over only by a hand-over.
 func TestRestartedAgentRecovers(t *testing.T) {
+	longTest(t)
 	page := readPage(t)
 	for _, r := range restarts {
 		t.Run(r.title, func(t *testing.T) {
