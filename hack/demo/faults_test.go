@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // fakeCluster has two nodes with two pods each, and one with the ledger. A test sets the
@@ -40,10 +44,20 @@ func (s *fakeCluster) heal(_ context.Context, node string) error {
 }
 
 func (s *fakeCluster) setStatus(g status) error {
-	s.demo.update(func() { s.demo.now = g })
+	s.demo.update(func() { s.demo.now, s.demo.object = g, objectOf(g) })
 	before := s.demo.currentLocks()
 	s.demo.setLocks(locks{Granted: before.Granted + 10, Tenures: before.Tenures + 1, Violation: s.violation}, time.Now())
 	return nil
+}
+
+// objectOf returns a group with this status.
+func objectOf(g status) *v1.ElectionGroup {
+	object := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: group}}
+	object.Status.Coordinator = &v1.Coordinator{Pod: g.Coordinator.Pod, Term: g.Coordinator.Term}
+	for _, r := range g.Processes {
+		object.Status.Processes = append(object.Status.Processes, v1.Process{Pod: r.Pod, Priority: int32(r.Priority), Status: v1.ProcessStatus(r.Status)})
+	}
+	return object
 }
 
 // endWatch ends the watch of the group.

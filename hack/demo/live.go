@@ -23,7 +23,7 @@ type live struct {
 	past  []string       // What came of each fault.
 	busy  bool           // A fault is being injected.
 	after chan func()    // Changes of the live view by other goroutines.
-	draw  func(view)     // Draws the view.
+	draw  func(*view)    // Draws the view.
 	keys  <-chan byte    // Closed when the terminal is gone.
 	size  chan os.Signal // The size of the terminal has changed.
 }
@@ -116,13 +116,14 @@ func (l *live) run(ctx context.Context) (err error) {
 func (l *live) refresh() error {
 	l.mu.Lock()
 	l.view.status, l.view.nodes, l.view.locks = l.now, l.nodes, l.locks
+	l.view.setGroup(l.object)
 	ended := l.ended
 	l.mu.Unlock()
 	if ended != nil {
 		return ended
 	}
 	l.view.now = time.Now()
-	l.draw(l.view)
+	l.draw(&l.view)
 	return nil
 }
 

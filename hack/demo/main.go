@@ -37,13 +37,12 @@ const (
 )
 
 func main() {
-	record := flag.String("record", "", "write a recording of the live view to this `file.svg`")
 	down := flag.Bool("down", false, "remove the demo")
 	check := flag.Bool("check", false, "only check that this machine can run the demo")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	action := func(ctx context.Context, out io.Writer) error { return runDemo(ctx, out, *record) }
+	action := runDemo
 	switch {
 	case *down:
 		action = cleanUp
@@ -61,7 +60,7 @@ func main() {
 	}
 }
 
-func runDemo(ctx context.Context, out io.Writer, record string) error {
+func runDemo(ctx context.Context, out io.Writer) error {
 	running, err := lock()
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func runDemo(ctx context.Context, out io.Writer, record string) error {
 		{"Install the operator", s.install},
 		{"Create a lock service: three pods, and a ledger that checks their locks", s.applyGroup},
 	}
-	steps = append(steps, s.faults(record)...)
+	steps = append(steps, s.faults()...)
 	for _, step := range steps {
 		s.heading(step.title)
 		if err := step.do(ctx); err != nil {
@@ -98,11 +97,8 @@ func runDemo(ctx context.Context, out io.Writer, record string) error {
 }
 
 // faults returns the last steps. On a terminal, the user injects the faults.
-func (s *demo) faults(record string) []step {
-	switch {
-	case record != "":
-		return []step{{"Record the live view", func(ctx context.Context) error { return s.record(ctx, record) }}}
-	case term.IsTerminal(int(os.Stdin.Fd())) && s.out.columns != nil:
+func (s *demo) faults() []step {
+	if term.IsTerminal(int(os.Stdin.Fd())) && s.out.columns != nil {
 		return []step{{"Take the coordinator away yourself", func(ctx context.Context) error {
 			return s.runLive(ctx, os.Stdin, os.Stdout)
 		}}}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // demo prints the progress and tracks the status of the group.
@@ -24,6 +27,7 @@ type demo struct {
 	mu         sync.Mutex
 	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
 	now        status
+	object     *v1.ElectionGroup // What now is the status of. It isn't changed, only replaced.
 	locks      locks
 	observedAt time.Time
 	changed    chan struct{} // closed and replaced when now changes
@@ -113,11 +117,16 @@ func (s *demo) watchOnce(ctx context.Context) error {
 	}
 	seen := false
 	for decoder := json.NewDecoder(stdout); ; seen = true {
-		var object struct{ Status status }
-		if err := decoder.Decode(&object); err != nil {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
 			break
 		}
-		s.update(func() { s.now, s.observedAt = object.Status, time.Now() })
+		var object v1.ElectionGroup
+		var parsed struct{ Status status }
+		if err := errors.Join(json.Unmarshal(raw, &object), json.Unmarshal(raw, &parsed)); err != nil {
+			break
+		}
+		s.update(func() { s.now, s.object, s.observedAt = parsed.Status, &object, time.Now() })
 	}
 	if err := command.Wait(); !seen {
 		return fmt.Errorf("cannot watch the group: %w: %s", err, strings.TrimSpace(problem.String()))

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/term"
+
+	groupview "github.com/conclave-dev/conclave/internal/plugin/watch/view"
 )
 
 // screen is a terminal in raw mode, with its alternate screen.
 type screen struct {
 	in, out *os.File
 	before  *term.State
-	color   bool
 }
 
 // openScreen switches the terminal. The caller must call close.
@@ -23,7 +23,7 @@ func openScreen(in, out *os.File) (*screen, error) {
 		return nil, fmt.Errorf("cannot control the terminal: %w", err)
 	}
 	fmt.Fprint(out, "\x1b[?1049h\x1b[?25l") // The alternate screen, without a cursor.
-	return &screen{in: in, out: out, before: before, color: os.Getenv("NO_COLOR") == ""}, nil
+	return &screen{in: in, out: out, before: before}, nil
 }
 
 // close restores the terminal.
@@ -32,30 +32,11 @@ func (s *screen) close() error {
 	return term.Restore(int(s.in.Fd()), s.before)
 }
 
-func (s *screen) draw(v view) {
+func (s *screen) draw(v *view) {
 	columns, rows, err := term.GetSize(int(s.out.Fd()))
-	if err != nil || columns <= 0 || rows <= 0 {
-		columns, rows = 80, 24
+	if err != nil {
+		columns, rows = 0, 0
 	}
 	// A failed write to the terminal cannot be reported.
-	_, _ = io.WriteString(s.out, frame(v.lines(columns, rows), s.color))
-}
-
-// frame returns what a terminal needs to show lines instead of the previous ones.
-func frame(lines []line, color bool) string {
-	var b strings.Builder
-	b.WriteString("\x1b[H")
-	for i, l := range lines {
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		if color && l.style != plain {
-			fmt.Fprintf(&b, "\x1b[%sm%s\x1b[0m", l.style, l.text)
-		} else {
-			b.WriteString(l.text)
-		}
-		b.WriteString("\x1b[K")
-	}
-	b.WriteString("\x1b[J")
-	return b.String()
+	_, _ = io.WriteString(s.out, groupview.Frame(v.lines(), columns, rows))
 }

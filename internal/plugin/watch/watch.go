@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
+	"github.com/conclave-dev/conclave/internal/plugin/watch/view"
 )
 
 // New returns the command.
@@ -135,24 +135,17 @@ func connectionText(err error) string {
 
 // screen is the content of the terminal.
 type screen struct {
-	terminal *os.File
-	changes  describe.ChangeLog
-	group    *v1.ElectionGroup
+	view view.View
 	// connection describes why the API server is unreachable; empty if it is reachable.
 	connection string
 	// silentSince is since when the operator has not shown that it runs, or zero.
 	silentSince time.Time
-	// latest are the latest changes, in the order in which they happened.
-	latest []string
 }
-
-// changesShown is the number of changes below the table.
-const changesShown = 8
 
 // showOnScreen redraws the screen whenever the group changes, and each second,
 // since it also shows ages.
 func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, operator *operatorWatcher) error {
-	s := screen{terminal: terminal}
+	var s screen
 	updates := make(chan func())
 	send := func(update func()) {
 		select {
@@ -160,7 +153,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 		case <-ctx.Done():
 		}
 	}
-	w.OnChange = func(g *v1.ElectionGroup) { send(func() { s.setGroup(g) }) }
+	w.OnChange = func(g *v1.ElectionGroup) { send(func() { s.view.Set(g, time.Now()) }) }
 	w.OnConnection = func(err error) {
 		send(func() {
 			s.connection = ""
@@ -184,68 +177,21 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 			update()
 		case <-ticker.C:
 		}
-		s.draw(operator.now())
-	}
-}
-
-func (s *screen) setGroup(g *v1.ElectionGroup) {
-	now := time.Now()
-	for _, text := range s.changes.Append(g, now) {
-		s.latest = append(s.latest, now.Format("15:04:05.000")+"  "+text)
-	}
-	s.latest = s.latest[max(0, len(s.latest)-changesShown):]
-	s.group = g
-}
-
-// draw overwrites the previous content line by line, which avoids flicker.
-func (s *screen) draw(now time.Time) {
-	width, height, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil || width == 0 || height == 0 { // A terminal may not know its size.
-		width, height = 80, 24
-	}
-	var text strings.Builder
-	text.WriteString("\x1b[H")
-	for i, line := range crop(s.lines(now), width, height) {
-		if i > 0 {
-			text.WriteString("\r\n")
+		width, height, err := term.GetSize(int(terminal.Fd()))
+		if err != nil {
+			width, height = 0, 0
 		}
-		text.WriteString(line + "\x1b[K")
+		fmt.Fprint(terminal, view.Frame(s.lines(operator.now()), width, height))
 	}
-	text.WriteString("\x1b[J")
-	fmt.Fprint(s.terminal, text.String())
 }
 
 func (s *screen) lines(now time.Time) []string {
-	var text strings.Builder
-	if s.group != nil {
-		describe.Status(&text, s.group, now)
-	}
+	var notes []string
 	if s.connection != "" {
-		fmt.Fprintf(&text, "\n%s\n", s.connection)
+		notes = append(notes, s.connection)
 	}
 	if !s.silentSince.IsZero() {
-		fmt.Fprintf(&text, "\n%s\n", operatorText(s.silentSince, now))
+		notes = append(notes, operatorText(s.silentSince, now))
 	}
-	text.WriteString("\n" + strings.Join(s.latest, "\n"))
-	return strings.Split(text.String(), "\n")
-}
-
-// crop fits lines into a terminal. It removes lines from the middle, which are the
-// last rows of the table and the oldest changes: the coordinator is at the top and
-// the latest changes are at the bottom.
-func crop(lines []string, width, height int) []string {
-	if excess := len(lines) - height; excess > 0 {
-		bottom := min(len(lines)/2, height/2)
-		top := height - bottom
-		lines = append(append([]string{}, lines[:top]...), lines[top+excess:]...)
-	}
-	cropped := make([]string, len(lines))
-	for i, line := range lines {
-		line = output.WithoutControls(line)
-		if letters := []rune(line); len(letters) > width {
-			line = string(letters[:width])
-		}
-		cropped[i] = line
-	}
-	return cropped
+	return s.view.Lines(now, notes...)
 }

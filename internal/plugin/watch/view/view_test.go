@@ -1,4 +1,4 @@
-package watch
+package view
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-func TestScreenIsCroppedToTheTerminal(t *testing.T) {
+func TestViewIsCroppedToTheTerminal(t *testing.T) {
 	var lines []string
 	for i := range 30 {
 		lines = append(lines, fmt.Sprint(i, strings.Repeat("ä", 100)))
@@ -33,12 +33,13 @@ func TestScreenIsCroppedToTheTerminal(t *testing.T) {
 	}
 }
 
-func TestScreenShowsNoControlCharacters(t *testing.T) {
+func TestViewShowsNoControlCharacters(t *testing.T) {
 	g := &v1.ElectionGroup{Status: v1.ElectionGroupStatus{Conditions: []metav1.Condition{{
 		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: "PodMissing", Message: "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\a",
 	}}}}
-	s := screen{group: g}
-	got := strings.Join(crop(s.lines(time.Now()), 200, 50), "\n")
+	var v View
+	v.Set(g, time.Now())
+	got := strings.Join(crop(v.Lines(time.Now()), 200, 50), "\n")
 	if strings.ContainsAny(got, "\x1b\r\u009b\x7f\x07") || !strings.Contains(got, "^[[2J^[[Hcoordinator") {
 		t.Errorf("got %q, want no control characters", got)
 	}

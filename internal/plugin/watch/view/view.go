@@ -1,0 +1,82 @@
+// Package view is the live view of a group on a terminal, for kubectl conclave watch and the demo.
+package view
+
+import (
+	"strings"
+	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/plugin/output"
+)
+
+// View has the present state of a group and its latest changes.
+type View struct {
+	changes describe.ChangeLog
+	group   *v1.ElectionGroup
+	// latest are the latest changes, in the order in which they happened.
+	latest []string
+}
+
+// changesShown is the number of changes below the table.
+const changesShown = 8
+
+// Set sets the present state of the group, or nil if it doesn't exist.
+func (v *View) Set(g *v1.ElectionGroup, now time.Time) {
+	for _, text := range v.changes.Append(g, now) {
+		v.latest = append(v.latest, now.Format("15:04:05.000")+"  "+text)
+	}
+	v.latest = v.latest[max(0, len(v.latest)-changesShown):]
+	v.group = g
+}
+
+// Lines returns the status, some notes, and the latest changes. The present time is that of the cluster.
+func (v *View) Lines(now time.Time, notes ...string) []string {
+	var text strings.Builder
+	if v.group != nil {
+		describe.Status(&text, v.group, now)
+	}
+	for _, note := range notes {
+		text.WriteString("\n" + note + "\n")
+	}
+	text.WriteString("\n" + strings.Join(v.latest, "\n"))
+	return strings.Split(text.String(), "\n")
+}
+
+// Frame returns what a terminal needs to show lines instead of the previous ones. It overwrites them line by line, which
+// avoids flicker. Lines are cropped to the size of the terminal; a size of 0 is unknown.
+func Frame(lines []string, width, height int) string {
+	if width <= 0 || height <= 0 {
+		width, height = 80, 24
+	}
+	var text strings.Builder
+	text.WriteString("\x1b[H")
+	for i, line := range crop(lines, width, height) {
+		if i > 0 {
+			text.WriteString("\r\n")
+		}
+		text.WriteString(line + "\x1b[K")
+	}
+	text.WriteString("\x1b[J")
+	return text.String()
+}
+
+// crop fits lines into a terminal. It removes lines from the middle, which are the
+// last rows of the table and the oldest changes: the coordinator is at the top and
+// the latest changes are at the bottom.
+func crop(lines []string, width, height int) []string {
+	if excess := len(lines) - height; excess > 0 {
+		bottom := min(len(lines)/2, height/2)
+		top := height - bottom
+		lines = append(append([]string{}, lines[:top]...), lines[top+excess:]...)
+	}
+	cropped := make([]string, len(lines))
+	for i, line := range lines {
+		line = output.WithoutControls(line)
+		if letters := []rune(line); len(letters) > width {
+			line = string(letters[:width])
+		}
+		cropped[i] = line
+	}
+	return cropped
+}
