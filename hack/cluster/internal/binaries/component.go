@@ -51,7 +51,7 @@ var Kubernetes = Component{
 // NodeComponents are the programs that a node needs besides Kubernetes.
 var NodeComponents = []Component{
 	{
-		Name: "containerd", Module: "hack/containerd",
+		Name: "containerd", Module: "hack/node",
 		Packages: []string{
 			"github.com/containerd/containerd/v2/cmd/containerd",
 			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -60,17 +60,17 @@ var NodeComponents = []Component{
 		Stamp: stamp{Module: "github.com/containerd/containerd/v2", Flags: containerdVersion},
 	},
 	{
-		Name: "runc", Module: "hack/runc", Cgo: true, Tags: "seccomp",
+		Name: "runc", Module: "hack/node", Cgo: true, Tags: "seccomp",
 		Packages: []string{"github.com/opencontainers/runc"},
 	},
 	{
-		Name: "cni", Module: "hack/cni",
+		Name: "cni", Module: "hack/node",
 		Packages: []string{
 			"github.com/containernetworking/plugins/plugins/main/ptp",
 			"github.com/containernetworking/plugins/plugins/ipam/host-local",
 		},
 	},
-	{Name: "coredns", Module: "hack/coredns", Packages: []string{"."}, Output: "coredns"},
+	{Name: "coredns", Module: "hack/node", Sources: "coredns", Packages: []string{"./coredns"}, Output: "coredns"},
 	Pause,
 }
 
