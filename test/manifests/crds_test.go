@@ -14,19 +14,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// installCRD installs a CRD from a module that crds/go.mod pins.
+// pins is the folder of the go.mod that pins the CRDs of the Prometheus Operator. They are files in its module.
+const pins = "../alerts"
+
+// installCRD installs a CRD from a module that pins/go.mod requires.
 func installCRD(t *testing.T, module, crd string) {
 	t.Helper()
-	if err := program.DependOnFolder("crds"); err != nil {
+	if err := program.DependOnFolder(pins); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", module)
-	command.Dir, command.Env = "crds", append(os.Environ(), "GOWORK=off")
+	command.Dir, command.Env = pins, append(os.Environ(), "GOWORK=off")
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("cannot download %s: %v\n%s", module, err, output)
 	}
 	command = exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
-	command.Dir, command.Env = "crds", append(os.Environ(), "GOWORK=off")
+	command.Dir, command.Env = pins, append(os.Environ(), "GOWORK=off")
 	folder, err := command.Output()
 	if err != nil {
 		t.Fatal(err)
