@@ -53,7 +53,7 @@ func FromBuildInfo(info *debug.BuildInfo, s Subject) Document {
 	for _, dependency := range info.Deps {
 		switch replace := dependency.Replace; {
 		case replace == nil:
-		case replace.Version == "": // a folder of this repository, such as ./api
+		case strings.HasPrefix(replace.Path, "./"): // a folder of this repository, such as ./api
 			dependency = &debug.Module{Path: dependency.Path, Version: s.Version}
 		default:
 			dependency = replace

@@ -32,7 +32,7 @@ func TestLocalModuleHasVersionOfProgram(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.8",
 		Main:      debug.Module{Path: "example.com/program"},
-		Deps:      []*debug.Module{{Path: "example.com/program/api", Version: "v0.0.0", Replace: &debug.Module{Path: "./api"}}},
+		Deps:      []*debug.Module{{Path: "example.com/program/api", Version: "v0.0.0", Replace: &debug.Module{Path: "./api", Version: "(devel)"}}},
 	}
 	document := FromBuildInfo(info, Subject{Name: "program", Version: "v2", Created: time.Unix(0, 0)})
 	if got := document.Packages[2]; got.Name != "example.com/program/api" || got.VersionInfo != "v2" {
