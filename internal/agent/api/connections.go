@@ -13,13 +13,13 @@ import (
 // stream. The number of descriptors stays below that of transport.Listen. The buffers are
 // small because the kernel's memory counts for the container, too: a client may send much
 // while its stream lasts, or read nothing.
-var localLimits = connlimit.Limits{Loose: 256, Pinned: sessionsMax + watchersMax, Buffer: 8 << 10}
+var localLimits = connlimit.Limits{Unpinned: 256, Pinned: sessionsMax + watchersMax, Buffer: 8 << 10}
 
 // operatorLimits are for clients on the network. A connection is pinned during a request
 // with the certificate of the operator or of a reader of metrics. Others need a few hundred
 // bytes, after a TLS handshake.
 var operatorLimits = connlimit.Limits{
-	Loose: 64, LoosePerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second, Pinned: 128, Buffer: 32 << 10,
+	Unpinned: 64, UnpinnedPerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second, Pinned: 128, Buffer: 32 << 10,
 }
 
 type connKey struct{}
@@ -44,14 +44,14 @@ func connOf(r *http.Request) *connlimit.Conn {
 	return conn
 }
 
-// pin exempts the connection of a request from the limits for loose connections. It
+// pin exempts the connection of a request from the limits for unpinned connections. It
 // returns false if there are too many such connections.
 func pin(r *http.Request) bool {
 	conn := connOf(r)
 	return conn == nil || conn.Pin()
 }
 
-// unpin makes the connection of a request loose again.
+// unpin unpins the connection of a request.
 func unpin(r *http.Request) {
 	if conn := connOf(r); conn != nil {
 		conn.Unpin()

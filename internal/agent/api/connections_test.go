@@ -31,7 +31,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		}
 	}()
 	var conns []net.Conn
-	for i := range localLimits.Loose + localLimits.Loose/2 {
+	for i := range localLimits.Unpinned + localLimits.Unpinned/2 {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // The certificate of a member of 100 groups with the longest names has about 40 KiB, a
 // usual one less than 1 KiB. Therefore a single connection may read much more than its
 // share of the total. When the total is reached, the connection with most bytes is closed.
-var limits = connlimit.Limits{Loose: 128, LoosePerHost: 32, Bytes: 48 << 10, TotalBytes: 1 << 20}
+var limits = connlimit.Limits{Unpinned: 128, UnpinnedPerHost: 32, Bytes: 48 << 10, TotalBytes: 1 << 20}
 
 func (t *Transport) accept() {
 	for {

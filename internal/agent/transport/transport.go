@@ -272,7 +272,7 @@ func (t *Transport) RoundTrip(name string) time.Duration {
 func (t *Transport) Close() {
 	t.closing.Store(true)
 	_ = t.Listener.Close() // Nothing depends on the error any more.
-	t.accepting.CloseLoose()
+	t.accepting.CloseUnpinned()
 	t.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, p := range t.peers {

@@ -1,8 +1,8 @@
 // Package connlimit bounds what the clients of a listener can take from this process:
 // connections, bytes and time, for each host and in total.
 //
-// A connection is loose until its owner pins it, for example because its client is
-// authenticated. Loose connections compete: at a limit, the listener closes the one that
+// The owner of a connection can pin it, for example because its client is
+// authenticated. Unpinned connections compete: at a limit, the listener closes the one that
 // is most likely useless. So a client that needs only milliseconds to authenticate
 // succeeds while others hold as many connections as they can.
 package connlimit
@@ -28,14 +28,14 @@ const pace = 2 * time.Millisecond
 
 // Limits are the limits of a Listener. A limit of 0 doesn't apply.
 type Limits struct {
-	// Loose and LoosePerHost limit the number of loose connections.
-	Loose, LoosePerHost int
+	// Unpinned and UnpinnedPerHost limit the number of unpinned connections.
+	Unpinned, UnpinnedPerHost int
 	// Pinned limits the number of pinned connections.
 	Pinned int
-	// Bytes limits the bytes that are read from a loose connection, and TotalBytes those
-	// from all loose connections.
+	// Bytes limits the bytes that are read from an unpinned connection, and TotalBytes those
+	// from all unpinned connections.
 	Bytes, TotalBytes int
-	// Lifetime limits how long a connection may be loose.
+	// Lifetime limits how long a connection may be unpinned.
 	Lifetime time.Duration
 	// Buffer is the size of the kernel's buffers for each direction of a connection.
 	Buffer int
@@ -48,11 +48,11 @@ type Listener struct {
 	limits Limits
 
 	mu sync.Mutex
-	// loose has the loose connections, those that were used last at the end.
-	loose  []*Conn
-	bytes  int
-	pinned int
-	closed bool
+	// unpinned has the unpinned connections, those that were used last at the end.
+	unpinned []*Conn
+	bytes    int
+	pinned   int
+	closed   bool
 }
 
 // New limits the connections of a listener.
@@ -76,7 +76,7 @@ func setBuffers(socket syscall.Conn, size int) {
 	})
 }
 
-// Accept returns the next connection, a *Conn. It is loose.
+// Accept returns the next connection, a *Conn. It is unpinned.
 func (l *Listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -97,21 +97,21 @@ func (l *Listener) add(c *Conn) (full bool) {
 		_ = c.Conn.Close() // The caller learns that from its first Read.
 		return false
 	}
-	full = l.makeRoom(c.host)
-	l.loose = append(l.loose, c)
+	full = l.evictOldest(c.host)
+	l.unpinned = append(l.unpinned, c)
 	if l.limits.Lifetime > 0 {
 		c.lifetime = time.AfterFunc(l.limits.Lifetime, c.expire)
 	}
 	return full
 }
 
-// CloseLoose closes the loose connections, and all that are accepted later.
-func (l *Listener) CloseLoose() {
+// CloseUnpinned closes the unpinned connections, and all that are accepted later.
+func (l *Listener) CloseUnpinned() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for len(l.loose) > 0 {
-		l.evict(l.loose[0])
+	for len(l.unpinned) > 0 {
+		l.evict(l.unpinned[0])
 	}
 }
 
@@ -135,38 +135,38 @@ func hostOf(address net.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// makeRoom closes the oldest loose connection of a host if that host has too many. If
+// evictOldest closes the oldest unpinned connection of a host if that host has too many. If
 // there are too many in total, it closes the oldest one of the host that has most. It
 // reports whether it closed one. The caller holds the lock.
-func (l *Listener) makeRoom(host netip.Prefix) bool {
+func (l *Listener) evictOldest(host netip.Prefix) bool {
 	count := map[netip.Prefix]int{}
-	for _, c := range l.loose {
+	for _, c := range l.unpinned {
 		count[c.host]++
 	}
 	switch {
-	case l.limits.LoosePerHost > 0 && count[host] >= l.limits.LoosePerHost:
-	case l.limits.Loose > 0 && len(l.loose) >= l.limits.Loose:
-		host = slices.MaxFunc(l.loose, func(a, b *Conn) int { return cmp.Compare(count[a.host], count[b.host]) }).host
+	case l.limits.UnpinnedPerHost > 0 && count[host] >= l.limits.UnpinnedPerHost:
+	case l.limits.Unpinned > 0 && len(l.unpinned) >= l.limits.Unpinned:
+		host = slices.MaxFunc(l.unpinned, func(a, b *Conn) int { return cmp.Compare(count[a.host], count[b.host]) }).host
 	default:
 		return false
 	}
-	l.evict(l.loose[slices.IndexFunc(l.loose, func(c *Conn) bool { return c.host == host })])
+	l.evict(l.unpinned[slices.IndexFunc(l.unpinned, func(c *Conn) bool { return c.host == host })])
 	return true
 }
 
-// evict closes a loose connection. The caller holds the lock.
+// evict closes an unpinned connection. The caller holds the lock.
 func (l *Listener) evict(c *Conn) {
 	l.remove(c)
 	_ = c.Conn.Close() // Its owner gets an error from Read or Write.
 }
 
-// remove removes a loose connection. The caller holds the lock.
+// remove removes an unpinned connection. The caller holds the lock.
 func (l *Listener) remove(c *Conn) {
-	i := slices.Index(l.loose, c)
+	i := slices.Index(l.unpinned, c)
 	if i < 0 {
 		return
 	}
-	l.loose = slices.Delete(l.loose, i, i+1)
+	l.unpinned = slices.Delete(l.unpinned, i, i+1)
 	l.bytes -= c.read
 	if c.lifetime != nil {
 		c.lifetime.Stop()
@@ -176,14 +176,14 @@ func (l *Listener) remove(c *Conn) {
 // errTooMuch is the error of a client that sends much before it is authenticated.
 var errTooMuch = errors.New("the client sent too many bytes before it was authenticated")
 
-// count counts the bytes that were read from a loose connection.
+// count counts the bytes that were read from an unpinned connection.
 func (l *Listener) count(c *Conn, n int) error {
 	if l.limits.Bytes == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.wasPinned || !slices.Contains(l.loose, c) {
+	if c.wasPinned || !slices.Contains(l.unpinned, c) {
 		return nil
 	}
 	c.read += n
@@ -193,7 +193,7 @@ func (l *Listener) count(c *Conn, n int) error {
 		return errTooMuch
 	}
 	if l.limits.TotalBytes > 0 && l.bytes > l.limits.TotalBytes {
-		l.evict(slices.MaxFunc(l.loose, func(a, b *Conn) int { return cmp.Compare(a.read, b.read) }))
+		l.evict(slices.MaxFunc(l.unpinned, func(a, b *Conn) int { return cmp.Compare(a.read, b.read) }))
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Pin exempts the connection from the limits for loose connections. It returns false if
+// Pin exempts the connection from the limits for unpinned connections. It returns false if
 // the connection is closed, or if there are too many pinned connections. It may be called
 // again.
 func (c *Conn) Pin() bool {
@@ -247,7 +247,7 @@ func (c *Conn) Pin() bool {
 	switch {
 	case c.isPinned.Load():
 		return true
-	case !slices.Contains(l.loose, c), l.limits.Pinned > 0 && l.pinned >= l.limits.Pinned:
+	case !slices.Contains(l.unpinned, c), l.limits.Pinned > 0 && l.pinned >= l.limits.Pinned:
 		return false
 	}
 	l.remove(c)
@@ -257,7 +257,7 @@ func (c *Conn) Pin() bool {
 	return true
 }
 
-// Unpin makes the connection loose again. It is then the one that was used last, and its
+// Unpin subjects the connection to the limits again. It is then the one that was used last, and its
 // bytes and its lifetime remain unlimited.
 func (c *Conn) Unpin() {
 	l := c.listener
@@ -268,25 +268,25 @@ func (c *Conn) Unpin() {
 	}
 	l.pinned--
 	c.read = 0 // These bytes no longer count for the total.
-	l.makeRoom(c.host)
-	l.loose = append(l.loose, c)
+	l.evictOldest(c.host)
+	l.unpinned = append(l.unpinned, c)
 }
 
-// Use marks a loose connection as the one that was used last.
+// Use marks an unpinned connection as the one that was used last.
 func (c *Conn) Use() {
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.loose, c); i >= 0 {
-		l.loose = append(slices.Delete(l.loose, i, i+1), c)
+	if i := slices.Index(l.unpinned, c); i >= 0 {
+		l.unpinned = append(slices.Delete(l.unpinned, i, i+1), c)
 	}
 }
 
-// expire closes the connection if it is still loose.
+// expire closes the connection if it is still unpinned.
 func (c *Conn) expire() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	if slices.Contains(c.listener.loose, c) {
+	if slices.Contains(c.listener.unpinned, c) {
 		c.listener.evict(c)
 	}
 }

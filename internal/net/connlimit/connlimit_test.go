@@ -86,7 +86,7 @@ func (p pair) wantClosed(t *testing.T, what string) {
 }
 
 func TestOldestConnectionOfTheHostIsClosed(t *testing.T) {
-	s := listen(t, connlimit.Limits{Loose: 10, LoosePerHost: 2})
+	s := listen(t, connlimit.Limits{Unpinned: 10, UnpinnedPerHost: 2})
 	other, first, second, third := s.connect(2), s.connect(1), s.connect(1), s.connect(1)
 	first.wantClosed(t, "the oldest of the host")
 	for what, p := range map[string]pair{"another host": other, "the second": second, "the third": third} {
@@ -97,7 +97,7 @@ func TestOldestConnectionOfTheHostIsClosed(t *testing.T) {
 // TestHostWithMostConnectionsLoses: a host that has few connections keeps them, although
 // they are the oldest.
 func TestHostWithMostConnectionsLoses(t *testing.T) {
-	s := listen(t, connlimit.Limits{Loose: 4, LoosePerHost: 3})
+	s := listen(t, connlimit.Limits{Unpinned: 4, UnpinnedPerHost: 3})
 	honest := s.connect(9)
 	attackers := []pair{s.connect(1), s.connect(1), s.connect(1)}
 	next := s.connect(2)
@@ -144,7 +144,7 @@ func TestConnectionWithMostBytesIsClosed(t *testing.T) {
 	}
 }
 
-func TestLooseConnectionExpires(t *testing.T) {
+func TestUnpinnedConnectionExpires(t *testing.T) {
 	s := listen(t, connlimit.Limits{Lifetime: 50 * time.Millisecond})
 	pinned := s.connect(1)
 	pinned.Pin()
@@ -153,7 +153,7 @@ func TestLooseConnectionExpires(t *testing.T) {
 }
 
 func TestPinnedConnectionsAreLimited(t *testing.T) {
-	s := listen(t, connlimit.Limits{Loose: 2, Pinned: 1})
+	s := listen(t, connlimit.Limits{Unpinned: 2, Pinned: 1})
 	first, second := s.connect(1), s.connect(1)
 	if !first.Pin() || second.Pin() {
 		t.Fatal("want the first one pinned only")
@@ -163,14 +163,14 @@ func TestPinnedConnectionsAreLimited(t *testing.T) {
 		t.Error("the closed connection still counts")
 	}
 	second.Unpin()
-	second.wantOpen(t, "loose again")
+	second.wantOpen(t, "unpinned again")
 	s.connect(1)
 	s.connect(1)
-	second.wantClosed(t, "loose again, and the oldest")
+	second.wantClosed(t, "unpinned again, and the oldest")
 }
 
 func TestUsedConnectionIsTheNewest(t *testing.T) {
-	s := listen(t, connlimit.Limits{Loose: 2})
+	s := listen(t, connlimit.Limits{Unpinned: 2})
 	first, second := s.connect(1), s.connect(1)
 	first.Use()
 	s.connect(1)
@@ -178,12 +178,12 @@ func TestUsedConnectionIsTheNewest(t *testing.T) {
 	first.wantOpen(t, "used")
 }
 
-func TestCloseLoose(t *testing.T) {
+func TestCloseUnpinned(t *testing.T) {
 	s := listen(t, connlimit.Limits{})
-	pinned, loose := s.connect(1), s.connect(1)
+	pinned, unpinned := s.connect(1), s.connect(1)
 	pinned.Pin()
-	s.CloseLoose()
-	loose.wantClosed(t, "loose")
+	s.CloseUnpinned()
+	unpinned.wantClosed(t, "unpinned")
 	s.connect(1).wantClosed(t, "accepted later")
 	pinned.wantOpen(t, "pinned")
 }

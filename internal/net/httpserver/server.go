@@ -95,7 +95,7 @@ func (s *Server) Start(ctx context.Context) error {
 		stopped <- server.Shutdown(shutdown)
 	}()
 	listener := connlimit.New(s.Listener, connlimit.Limits{
-		Loose: s.Limits.Connections, LoosePerHost: s.Limits.ConnectionsPerHost, Pinned: s.Limits.Pinned,
+		Unpinned: s.Limits.Connections, UnpinnedPerHost: s.Limits.ConnectionsPerHost, Pinned: s.Limits.Pinned,
 	})
 	s.serving.Store(true)
 	serve := func() error { return server.Serve(listener) }

@@ -155,7 +155,9 @@ func TestLostStatus(t *testing.T) {
 			"v1 Settled: a 10, b 20",
 		},
 		"the ConfigMap was edited and has no members": {
-			func(f *Facts) { f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 1}}} }, "v1 Settled: a 10, b 20",
+			func(f *Facts) {
+				f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 1}}}
+			}, "v1 Settled: a 10, b 20",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
