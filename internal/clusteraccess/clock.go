@@ -17,6 +17,7 @@ type clusterClock struct {
 // take a moment.
 const smallestDifference = 5 * time.Second
 
+// Now returns the time of the cluster.
 func (c *clusterClock) Now() time.Time { return time.Now().Add(-time.Duration(c.ahead.Load())) }
 
 // clockReader is a RoundTripper that reads the clock from the responses.

@@ -50,6 +50,7 @@ func (c *Flags) Group(ctx context.Context, name string) (*v1.ElectionGroup, erro
 	return GetGroup(ctx, connected, namespace, name)
 }
 
+// GetGroup reads a group. The error names similar groups if there is none of this name.
 func GetGroup(ctx context.Context, c client.Client, namespace, name string) (*v1.ElectionGroup, error) {
 	g := &v1.ElectionGroup{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {

@@ -92,6 +92,7 @@ func FindOperator(ctx context.Context, c client.Client, namespace string) (*Oper
 	return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(namespaces, ", "))
 }
 
+// OperatorOf returns the operator of a Deployment.
 func OperatorOf(d *appsv1.Deployment) *Operator {
 	found := &Operator{Namespace: d.Namespace, Replicas: d.Status.Replicas, Available: d.Status.AvailableReplicas}
 	found.Updating = d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas
@@ -174,6 +175,7 @@ func (c *Flags) WarnOfSilentOperators(cmd *cobra.Command, groups []v1.ElectionGr
 // IdentityURL is the URL of the identity service of the operator in a namespace.
 func IdentityURL(namespace string) string { return "https://conclave-identity." + namespace + ".svc" }
 
+// SilenceText says for how long an operator has not shown that it runs.
 func SilenceText(operator string, silence time.Duration) string {
 	return fmt.Sprintf("%s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check",
 		operator, duration.HumanDuration(silence))

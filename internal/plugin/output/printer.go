@@ -13,7 +13,6 @@ import (
 type Error struct{ err error }
 
 func (e *Error) Error() string { return "cannot write the output: " + e.err.Error() }
-
 func (e *Error) Unwrap() error { return e.err }
 
 // Printer prints text that others wrote, such as the messages of agents and of other users'

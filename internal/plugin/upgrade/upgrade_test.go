@@ -27,7 +27,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/plugin/upgrade/plan"
-	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -397,7 +396,3 @@ func TestUpgradeWaitsForTheAPIServer(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
-
-var server = apiserver.New("../../../config/crd/bases")
-
-func TestMain(m *testing.M) { server.Main(m) }
