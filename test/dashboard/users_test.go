@@ -33,6 +33,9 @@ func (reviews) Create(_ context.Context, object client.Object, _ ...client.Creat
 	return nil
 }
 
+// readyForToken: the form is complete. While the browser replaces the page, it loses what a user types.
+const readyForToken = `document.readyState === "complete" && document.activeElement.id === "token"`
+
 // users logs in after a wrong token, sees the groups of one namespace, and logs out.
 func users(b *browser) {
 	b.open("") // Only a page of the site may clear its storage.
@@ -49,7 +52,7 @@ func users(b *browser) {
 	b.store.Replace([]v1.ElectionGroup{*ledger("StatusTable", 4), *named("shop", "checkout", ledger("Bully", 4))})
 
 	b.open("#/bank/ledger")
-	b.await(`document.title === "Log in · Conclave" && document.activeElement.id === "token"`)
+	b.await(`document.title === "Log in · Conclave" && ` + readyForToken)
 	for _, dark := range []bool{false, true} {
 		b.device(390, 600, dark)
 		b.accessible()
@@ -65,6 +68,7 @@ func users(b *browser) {
 			b.t.Errorf("got error %s on the console, want only the status 401", text)
 		}
 	}
+	b.await(readyForToken)
 	b.run("enter the token", chromedp.SendKeys("#token", "good\n"))
 	b.await(`document.querySelector("#coordinator")?.innerText === "ledger-4"`) // what the link named
 	b.await(`document.querySelector('[data-section="election"] pre').innerText === "kubectl conclave explain ledger -n bank"`)
