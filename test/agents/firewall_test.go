@@ -12,6 +12,7 @@ import (
 // some network policies do. Connections are refused then, as if the process had ended. But the coordinator
 // holds its lease, so that the others must wait.
 func TestFirewallThatRejects(t *testing.T) {
+	agentcluster.NeedPartitions(t)
 	for what, both := range map[string]bool{"what the coordinator receives": false, "everything": true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -257,8 +257,8 @@ func (c *Conn) Pin() bool {
 	return true
 }
 
-// Unpin subjects the connection to the limits again. It is then the one that was used last, and its
-// bytes and its lifetime remain unlimited.
+// Unpin makes the connection compete with other unpinned ones again, as the one that was used
+// last. Its bytes and its lifetime remain unlimited.
 func (c *Conn) Unpin() {
 	l := c.listener
 	l.mu.Lock()
