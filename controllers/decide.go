@@ -69,7 +69,7 @@ func (s *snapshot) adopted() map[string]bool {
 		if !ok || report.Report.UID != string(s.group.UID) || int64(report.Report.Version) != list.Version {
 			continue
 		}
-		if s.deadline.reached(report.Adopted.Add(wait), s.now) {
+		if s.deadline.reached(report.AdoptedAt.Add(wait), s.now) {
 			adopted[m.Pod] = true
 		}
 	}

@@ -66,7 +66,7 @@ func (s *snapshot) coordinatorLostAt(was *v1.Coordinator) time.Time {
 		}
 	}
 	for _, report := range s.reports {
-		consider(report.Lost)
+		consider(report.LostAt)
 	}
 	if was != nil {
 		if connection, ok := s.connections[was.Pod]; ok && !connection.Connected {
@@ -80,8 +80,8 @@ func (s *snapshot) coordinatorLostAt(was *v1.Coordinator) time.Time {
 func (s *snapshot) coordinatorNamedAt(is *v1.Coordinator) time.Time {
 	var first time.Time
 	for _, report := range s.reports {
-		if report.Report.Coordinator == is.Pod && int64(report.Report.Term) == is.Term && (first.IsZero() || report.Named.Before(first)) {
-			first = report.Named
+		if report.Report.Coordinator == is.Pod && int64(report.Report.Term) == is.Term && (first.IsZero() || report.NamedAt.Before(first)) {
+			first = report.NamedAt
 		}
 	}
 	return first

@@ -14,12 +14,12 @@ import (
 type AgentReport struct {
 	UID    types.UID
 	Report *control.Report
-	// Adopted is since when the agent has reported this version of the member list.
-	Adopted time.Time
-	// Named is when the agent first named this coordinator in this term.
-	Named time.Time
-	// Lost is when the agent last stopped naming a coordinator that it had named.
-	Lost time.Time
+	// AdoptedAt is since when the agent has reported this version of the member list.
+	AdoptedAt time.Time
+	// NamedAt is when the agent first named this coordinator in this term.
+	NamedAt time.Time
+	// LostAt is when the agent last stopped naming a coordinator that it had named.
+	LostAt time.Time
 }
 
 // Reports returns the latest reports on a group, by their pods' names.
@@ -155,15 +155,15 @@ func (r AgentReport) next(uid types.UID, report *control.Report, now time.Time) 
 	before := r.Report
 	r.UID, r.Report = uid, report
 	if before == nil || before.UID != report.UID {
-		return AgentReport{UID: uid, Report: report, Adopted: now, Named: now}
+		return AgentReport{UID: uid, Report: report, AdoptedAt: now, NamedAt: now}
 	}
 	if before.Version != report.Version {
-		r.Adopted = now
+		r.AdoptedAt = now
 	}
 	if before.Coordinator != report.Coordinator || before.Term != report.Term {
-		r.Named = now
+		r.NamedAt = now
 		if before.Coordinator != "" {
-			r.Lost = now
+			r.LostAt = now
 		}
 	}
 	return r

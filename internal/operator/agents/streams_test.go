@@ -24,7 +24,7 @@ func TestReportsAreStored(t *testing.T) {
 	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
 	h.eventually("the changed report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
 	got := h.Reports(key("ledger"))["ledger-0"]
-	if got.Lost.IsZero() || got.Named.IsZero() || !got.Adopted.Before(got.Named) {
+	if got.LostAt.IsZero() || got.NamedAt.IsZero() || !got.AdoptedAt.Before(got.NamedAt) {
 		t.Errorf("got %+v, want the earlier coordinator lost, and the list adopted before the coordinator was named", got)
 	}
 	a.Leave("ledger")

@@ -7,21 +7,21 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
 )
 
-// pureList returns the list of the status without Kubernetes, for package memberlist.
-func pureList(l *v1.MemberList) *memberlist.List[string] {
+// toMemberList returns the list of the status without Kubernetes, for package memberlist.
+func toMemberList(l *v1.MemberList) *memberlist.List[string] {
 	if l == nil {
 		return nil
 	}
 	list := &memberlist.List[string]{
-		Version: l.Version, Members: pureMembers(l.Members), Lease: int64(l.LeaseMillis), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
+		Version: l.Version, Members: toMembers(l.Members), Lease: int64(l.LeaseMillis), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
 	}
 	if l.Previous != nil {
-		list.Previous, list.PreviousLease = pureMembers(l.Previous.Members), int64(l.Previous.LeaseMillis)
+		list.Previous, list.PreviousLease = toMembers(l.Previous.Members), int64(l.Previous.LeaseMillis)
 	}
 	return list
 }
 
-func pureMembers(members []v1.Member) []memberlist.Member[string] {
+func toMembers(members []v1.Member) []memberlist.Member[string] {
 	list := make([]memberlist.Member[string], len(members))
 	for i, m := range members {
 		list[i] = memberlist.Member[string]{Name: m.Pod, Priority: int64(m.Priority)}
@@ -29,7 +29,7 @@ func pureMembers(members []v1.Member) []memberlist.Member[string] {
 	return list
 }
 
-// statusList is the reverse of pureList.
+// statusList is the reverse of toMemberList.
 func statusList(l *memberlist.List[string]) *v1.MemberList {
 	if l == nil {
 		return nil

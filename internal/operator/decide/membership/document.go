@@ -27,7 +27,7 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 			g.Previous.LeaseMillis = list.Previous.LeaseMillis
 		}
 	}
-	g.Departed = pureList(list).NotNeeded()
+	g.Departed = toMemberList(list).NotNeeded()
 	if list.Floor != nil {
 		g.Floor = uint64(*list.Floor)
 	}

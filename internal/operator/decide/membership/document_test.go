@@ -66,7 +66,7 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 		}
 		g := c.Groups[0]
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
-			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(pureList(p.List).NotNeeded()) {
+			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(toMemberList(p.List).NotNeeded()) {
 			t.Fatalf("got group %+v of\n%s", g, text)
 		}
 		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {

@@ -45,7 +45,7 @@ func (f *Facts) waitsForEarlierGroup() bool {
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	published := f.publishedList()
 	facts := memberlist.Facts[string]{
-		Wanted:    pureMembers(wanted),
+		Wanted:    toMembers(wanted),
 		Lease:     int64(specLease(f.Group)),
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
@@ -53,7 +53,7 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 		NextFloor: func(floor int64) int64 { return control.NextFloor(floor, f.Now) },
 		Term:      min(f.Group.Status.Term, control.MaxTerm),
 	}
-	return statusList(facts.Next(pureList(current)))
+	return statusList(facts.Next(toMemberList(current)))
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent

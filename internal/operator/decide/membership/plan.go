@@ -130,7 +130,7 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	}
 	lease := int64(specLease(group))
 	if list := group.Status.MemberList; list != nil {
-		lease = cmp.Or(pureList(list).LongestLease(), lease) // The schema permits a list without a lease.
+		lease = cmp.Or(toMemberList(list).LongestLease(), lease) // The schema permits a list without a lease.
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
