@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 )
 

@@ -21,18 +21,18 @@ var version string
 
 // options are the flags.
 type options struct {
-	namespace           string
-	watchNamespaces     []string
-	agentImage          string
-	agent               inject.Options
-	agentPullSecrets    []string
-	leaderElect         bool
-	metricsAddress      string
-	healthAddress       string
-	webhookPort         int
-	identityPort        int
-	logLevel            string
-	logFormat           string
+	namespace        string
+	watchNamespaces  []string
+	agentImage       string
+	agent            inject.Options
+	agentPullSecrets []string
+	leaderElect      bool
+	metricsAddress   string
+	healthAddress    string
+	webhookPort      int
+	identityPort     int
+	logLevel         string
+	logFormat        string
 	// podName is empty outside of a cluster.
 	podName string
 }
