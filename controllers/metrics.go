@@ -37,38 +37,36 @@ type groupGauges struct {
 	connected, expected  int
 }
 
-const prefix = "conclave_operator_"
-
 var (
 	groupLabels = []string{"namespace", "group"}
 
-	groupsMetric      = prometheus.NewDesc(prefix+"groups", "Number of groups.", nil, nil)
-	vacantMetric      = prometheus.NewDesc(prefix+"groups_without_coordinator", "Number of groups without a coordinator.", nil, nil)
-	disagreeingMetric = prometheus.NewDesc(prefix+"groups_disagreeing", "Number of groups whose agents disagree about the coordinator, the member list or the settings.", nil, nil)
-	streamsMetric     = prometheus.NewDesc(prefix+"streams_connected", "Number of connected agents, in any group or none.", nil, nil)
-	coordinatorMetric = prometheus.NewDesc(prefix+"group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
-	agreedMetric      = prometheus.NewDesc(prefix+"group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
-	dividedMetric     = prometheus.NewDesc(prefix+"group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
-	behindMetric      = prometheus.NewDesc(prefix+"group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
-	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
-	versionsMetric    = prometheus.NewDesc(prefix+"agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
-	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
-	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
+	groupsMetric      = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
+	vacantMetric      = prometheus.NewDesc("conclave_operator_groups_without_coordinator", "Number of groups without a coordinator.", nil, nil)
+	disagreeingMetric = prometheus.NewDesc("conclave_operator_groups_disagreeing", "Number of groups whose agents disagree about the coordinator, the member list or the settings.", nil, nil)
+	streamsMetric     = prometheus.NewDesc("conclave_operator_streams_connected", "Number of connected agents, in any group or none.", nil, nil)
+	coordinatorMetric = prometheus.NewDesc("conclave_operator_group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
+	agreedMetric      = prometheus.NewDesc("conclave_operator_group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
+	dividedMetric     = prometheus.NewDesc("conclave_operator_group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
+	behindMetric      = prometheus.NewDesc("conclave_operator_group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
+	electionsMetric   = prometheus.NewDesc("conclave_operator_elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
+	versionsMetric    = prometheus.NewDesc("conclave_operator_agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
+	connectedMetric   = prometheus.NewDesc("conclave_operator_agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
+	expectedMetric    = prometheus.NewDesc("conclave_operator_agents_expected", "Members of the group.", groupLabels, nil)
 )
 
 func newMetricSet(connected func() map[string]int) *metricSet {
 	return &metricSet{
 		connected: connected,
 		failover: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Name: "conclave_operator_failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next.",
 		}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Name: "conclave_operator_status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 			Help: "Time between a change, by the agent's clock, and the write of the group's status.",
 		}),
 		reconciles: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "reconciles_total", Help: "Completed reconciles of groups.",
+			Name: "conclave_operator_reconciles_total", Help: "Completed reconciles of groups.",
 		}),
 		groups: map[types.NamespacedName]*groupMetrics{},
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,13 +20,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
-	"github.com/conclave-dev/conclave/internal/operator/metrics"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 )
 
@@ -57,7 +54,7 @@ type manager struct {
 	caStore           *authority.Store
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
-	metrics           *metrics.Set
+	metrics           *metricSet
 	// reportedCA has the groups whose status reports that the CA is missing.
 	reportedCA map[types.UID]bool
 }
@@ -67,17 +64,18 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	bridge := logr.FromSlogHandler(log.Handler())
 	ctrl.SetLogger(bridge)
 	klog.SetLogger(bridge)
-	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}}
-	if err := m.registerMetrics(); err != nil {
+	all, err := newMetrics()
+	if err != nil {
 		return err
 	}
+	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}, metrics: all}
 	if err := m.connect(); err != nil {
 		return err
 	}
 	if err := m.serveProbes(ctx); err != nil {
 		return err
 	}
-	ctx, err := m.leaveOutForbidden(ctx)
+	ctx, err = m.leaveOutForbidden(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the context has ended
 	}
@@ -97,17 +95,6 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
-func (m *manager) registerMetrics() error {
-	var all []prometheus.Collector
-	m.metrics, all = metrics.New(version)
-	for _, one := range all {
-		if err := ctrlmetrics.Registry.Register(one); err != nil {
-			return fmt.Errorf("register the metrics: %w", err)
-		}
-	}
-	return nil
-}
-
 func (m *manager) connect() error {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
 		if err := add(m.scheme); err != nil {
@@ -118,7 +105,7 @@ func (m *manager) connect() error {
 	if m.config, err = ctrl.GetConfig(); err != nil {
 		return fmt.Errorf("load the kubeconfig: %w", err)
 	}
-	m.config.Wrap(m.metrics.CountRefusedWrites)
+	m.config.Wrap(m.metrics.refusedWrites.wrap)
 	if m.live, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
 		return fmt.Errorf("create a client: %w", err)
 	}
@@ -148,8 +135,8 @@ func (m *manager) openCAStore(ctx context.Context) error {
 	if m.serverCertificate, err = m.caStore.NewServerCertificate(hosts...); err != nil {
 		return err
 	}
-	m.metrics.AddCertificate("ca", m.caStore.NotAfter)
-	m.metrics.AddServerCertificate("identity", m.serverCertificate.GetCertificate)
+	m.metrics.expiry.Add("ca", m.caStore.NotAfter)
+	m.metrics.expiry.Add("identity", m.serverCertificate.NotAfter)
 	return nil
 }
 
@@ -262,7 +249,7 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
-	m.metrics.AddCertificate("operator", func() time.Time { return operator.NotAfter() })
+	m.metrics.expiry.Add("operator", operator.NotAfter)
 	//nolint:contextcheck // Setup only adds what the manager starts
 	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0})
 }

@@ -59,10 +59,10 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 	if !m.servesWebhook() {
 		return nil
 	}
-	m.metrics.AddServerCertificate("webhook", m.serverCertificate.GetCertificate)
+	m.metrics.expiry.Add("webhook", m.serverCertificate.NotAfter)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
-		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.Admitted}
+		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.injections.Count}
 		handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("create the webhook: %w", err)
@@ -79,7 +79,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 
 // addIdentity serves the identity service.
 func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
-	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log, Count: m.metrics.Enrolled}
+	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log, Count: m.metrics.enrollments.Count}
 	server, err := m.newServer(ctx, "the identity service", portAddress(m.identityPort), enroll.Limits, m.serverCertificate.GetCertificate, service.Handler())
 	if err != nil {
 		return err

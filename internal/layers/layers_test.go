@@ -59,10 +59,9 @@ internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/
 internal/command                : any
 
 controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... internal/election/memberlist : -internal/sim/... -internal/agent/...
-internal/operator/metrics       : any internal/operator/...
-internal/operator/serve/webhook : objects sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
-internal/operator/serve/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
-internal/operator/serve/authority : objects -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
+internal/operator/serve/webhook : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
+internal/operator/serve/enroll : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
+internal/operator/serve/authority : objects github.com/prometheus/client_golang/prometheus -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/net/... internal/protocol/...
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus

@@ -88,18 +88,13 @@ func validate(r rule, metrics []string) (problems []string) {
 func metrics(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, file := range []string{"controllers/metrics.go", "internal/operator/metrics/metrics.go"} {
-		source := read(t, file)
-		prefix := regexp.MustCompile(`prefix = "(\w+)"`).FindStringSubmatch(source)
-		if prefix == nil {
-			t.Fatal(file, "has no prefix")
+	for _, file := range []string{
+		"cmd/manager/metrics.go", "cmd/manager/refusedwrites.go", "controllers/metrics.go", "internal/operator/serve/authority/expiry.go",
+		"internal/operator/serve/enroll/result.go", "internal/operator/serve/webhook/webhook.go", "internal/agent/metrics/metrics.go",
+	} {
+		for _, found := range regexp.MustCompile(`"(conclave_\w+)"`).FindAllStringSubmatch(read(t, file), -1) {
+			names = append(names, found[1])
 		}
-		for _, found := range regexp.MustCompile(`prefix ?\+ ?"(\w+)"`).FindAllStringSubmatch(source, -1) {
-			names = append(names, prefix[1]+found[1])
-		}
-	}
-	for _, found := range regexp.MustCompile(`"(conclave_\w+)"`).FindAllStringSubmatch(read(t, "internal/agent/metrics/metrics.go"), -1) {
-		names = append(names, found[1])
 	}
 	return names
 }

@@ -30,6 +30,9 @@ func (c *ServerCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certifica
 	return c.cert.Load(), nil
 }
 
+// NotAfter returns when the current certificate expires.
+func (c *ServerCertificate) NotAfter() time.Time { return c.cert.Load().Leaf.NotAfter }
+
 func (c *ServerCertificate) renew(v view, now time.Time) error {
 	if old := c.cert.Load(); old != nil && isCurrent(old.Leaf, v, now) {
 		return nil

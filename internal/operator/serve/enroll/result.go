@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Result is the outcome of an enrollment: Issued, or why it was refused. There are few, so
@@ -44,14 +46,23 @@ var statuses = map[Result]int{
 	Failed:             http.StatusInternalServerError,
 }
 
-// Results returns all results, in any order.
-func Results() []Result {
-	var all []Result
+// Metric counts enrollments.
+type Metric struct{ *prometheus.CounterVec }
+
+// NewMetric returns a Metric. All results have the value 0 from the beginning, so that the first
+// refusal is an increase.
+func NewMetric() Metric {
+	m := Metric{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "conclave_operator_enrollments_total", Help: "Requests of agents for certificates, by result.",
+	}, []string{"result"})}
 	for result := range statuses {
-		all = append(all, result)
+		m.WithLabelValues(string(result))
 	}
-	return all
+	return m
 }
+
+// Count counts an enrollment: see Service.Count.
+func (m Metric) Count(result Result) { m.WithLabelValues(string(result)).Inc() }
 
 // refusal is an error with its result. Its message is for the agent.
 type refusal struct {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,8 +58,23 @@ const (
 	Failed    Result = "failed"    // The operator can't read the groups or the CA.
 )
 
-// Results returns all results.
-func Results() []Result { return []Result{Injected, Unchanged, Refused, Failed} }
+// Metric counts admission requests.
+type Metric struct{ *prometheus.CounterVec }
+
+// NewMetric returns a Metric. All results have the value 0 from the beginning, so that the first
+// refusal is an increase.
+func NewMetric() Metric {
+	m := Metric{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "conclave_operator_injections_total", Help: "Requests of the API server to inject an agent into a new pod, by result.",
+	}, []string{"result"})}
+	for _, result := range []Result{Injected, Unchanged, Refused, Failed} {
+		m.WithLabelValues(string(result))
+	}
+	return m
+}
+
+// Count counts an admission request: see Injector.Count.
+func (m Metric) Count(result Result) { m.WithLabelValues(string(result)).Inc() }
 
 // Handle responds to an admission request.
 func (i *Injector) Handle(ctx context.Context, request admission.Request) admission.Response {

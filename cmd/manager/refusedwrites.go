@@ -1,24 +1,34 @@
-package metrics
+package main
 
 import (
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// CountRefusedWrites wraps the transport of a client of the API server: all writes of the
-// operator pass through it, whichever part of it they come from.
-func (s *Set) CountRefusedWrites(next http.RoundTripper) http.RoundTripper {
-	return &countingTransport{next, s}
+// refusedWrites counts the writes that the API server refuses.
+type refusedWrites struct{ *prometheus.CounterVec }
+
+func newRefusedWrites() refusedWrites {
+	return refusedWrites{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "conclave_operator_writes_refused_total", Help: "Writes that the API server refused, by resource and HTTP status.",
+	}, []string{"resource", "code"})}
+}
+
+// wrap wraps the transport of a client of the API server: all writes of the operator pass
+// through it, whichever part of it they come from.
+func (w refusedWrites) wrap(next http.RoundTripper) http.RoundTripper {
+	return &countingTransport{next, w}
 }
 
 // countingTransport counts refused writes.
 type countingTransport struct {
 	http.RoundTripper
 
-	set *Set
+	refused refusedWrites
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -26,7 +36,7 @@ func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 	response, err := t.RoundTripper.RoundTrip(request)
 	if err == nil && refusedWrite(request.Method, response.StatusCode) {
 		if resource := resourceOf(request.URL.Path); !reviews[resource] {
-			t.set.refusedWrites.WithLabelValues(resource, codeOf(response.StatusCode)).Inc()
+			t.refused.WithLabelValues(resource, codeOf(response.StatusCode)).Inc()
 		}
 	}
 	return response, err
