@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 )
 
 // cleanUp removes what remains of a group that has been or is being deleted, also if
@@ -26,7 +27,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 		return nil
 	}
 	var pods corev1.PodList
-	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{podsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{cache.PodsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the pods of a deleted group: %w", err)
 	}

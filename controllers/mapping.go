@@ -13,19 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // groupsOfPod maps a pod to the groups that a change of it may affect.
 func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []reconcile.Request {
-	var groups []string
-	if pod, ok := object.(*corev1.Pod); ok {
-		groups = groupsInPod(pod)
-	}
+	groups := cache.GroupsInPod(object)
 	key := client.ObjectKeyFromObject(object)
 	groups = append(groups, r.agents.Groups(key)...)
 	var withMember v1.ElectionGroupList
-	err := r.cached.List(ctx, &withMember, client.InNamespace(key.Namespace), client.MatchingFields{groupsByMember: key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &withMember, client.InNamespace(key.Namespace), client.MatchingFields{cache.GroupsByMember: key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		r.log.Error(err, "cannot list groups of pod", "pod", key)
 	}
@@ -43,7 +41,7 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 // groupsOfNode maps a node to the groups of its pods.
 func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var pods corev1.PodList
-	err := r.cached.List(ctx, &pods, client.MatchingFields{podsByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &pods, client.MatchingFields{cache.PodsByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		r.log.Error(err, "cannot list pods of node", "node", node.GetName())
 	}

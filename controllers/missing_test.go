@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
@@ -129,7 +130,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a"}}
 		apiServer := func(objects ...client.Object) client.Client {
-			return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, podsByGroup, indexerFunc(groupsInPod)).Build()
+			return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
 		}
 		for name, c := range map[string]struct{ cached, live client.Client }{
 			"the pod is deleted while the CA bundle is read": {apiServer(published, pod.DeepCopy()), apiServer()},

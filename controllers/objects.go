@@ -23,13 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *corev1.ConfigMap) error {
-	have, content := s.configMap, contentOf(want)
-	if have != nil && bytes.Equal(have.BinaryData[contentKey], content) && sameMetadata(have, want) {
+	have, content := s.configMap, cache.Digest(want)
+	if have != nil && bytes.Equal(cache.StoredDigest(have), content) && sameMetadata(have, want) {
 		return nil
 	}
 	// Create or Update instead of a forced Apply: an operator that was delayed must not

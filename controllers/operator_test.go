@@ -20,10 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/conclave-dev/conclave/controllers"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -230,10 +231,10 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	config.QPS = -1
 	config.Impersonate.UserName = userWithPermissions(e.t, e.config)
 	config.Wrap(o.intercept)
-	caches := controllers.Cache()
-	caches.DefaultNamespaces = map[string]cache.Config{e.namespace: {}}
+	caches := cache.Options()
+	caches.DefaultNamespaces = map[string]ctrlcache.Config{e.namespace: {}}
 	for _, namespace := range o.namespaces {
-		caches.DefaultNamespaces[namespace] = cache.Config{}
+		caches.DefaultNamespaces[namespace] = ctrlcache.Config{}
 	}
 	log := testr.NewWithInterface(e.t, testr.Options{Verbosity: -1})
 	if o.lease > 0 {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
@@ -74,7 +75,7 @@ var selectionOfGroup = predicate.Funcs{
 		before, ok := e.ObjectOld.(*v1.ElectionGroup)
 		after, also := e.ObjectNew.(*v1.ElectionGroup)
 		return !ok || !also || before.Generation != after.Generation || !after.DeletionTimestamp.Equal(before.DeletionTimestamp) ||
-			!slices.Equal(membersOf(before), membersOf(after))
+			!slices.Equal(cache.MembersOf(before), cache.MembersOf(after))
 	},
 }
 

@@ -43,6 +43,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 )
 
 // CASource provides the CA bundle that agents trust.
@@ -92,13 +93,13 @@ const (
 	reconcileTimeout = 30 * time.Second
 )
 
-// Setup adds the controllers to a manager whose cache was created with Cache.
+// Setup adds the controllers to a manager whose cache was created with cache.Options.
 func Setup(mgr ctrl.Manager, options Options) error {
 	r, err := newReconciler(mgr, options)
 	if err != nil {
 		return err
 	}
-	if err := addIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	if err := cache.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
 	if err := mgr.Add(r.agents); err != nil {

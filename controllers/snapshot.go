@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -88,7 +89,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
 	var indexed corev1.PodList
-	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace), client.MatchingFields{podsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace), client.MatchingFields{cache.PodsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the pods of the group: %w", err)
 	}
@@ -100,7 +101,7 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 	}
 	// The index doesn't find members, or pods whose agents report the group, that don't
 	// name it.
-	others := membersOf(s.group)
+	others := cache.MembersOf(s.group)
 	for name := range reports {
 		others = append(others, name)
 	}

@@ -18,12 +18,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 )
@@ -181,9 +182,9 @@ func (m *manager) managerOptions() ctrl.Options {
 
 // cacheOptions returns those of the controllers and, of all webhook configurations, only
 // Conclave's: the manager isn't permitted to read others.
-func (m *manager) cacheOptions() cache.Options {
-	o := controllers.Cache(m.watchNamespaces...)
-	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = cache.ByObject{
+func (m *manager) cacheOptions() ctrlcache.Options {
+	o := cache.Options(m.watchNamespaces...)
+	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = ctrlcache.ByObject{
 		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
 	}
 	return o
@@ -212,7 +213,7 @@ func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 
 // webhookWritten returns a channel that signals each write of the webhook configuration.
 // A watch costs no requests while nothing is written.
-func webhookWritten(ctx context.Context, all cache.Cache) (<-chan struct{}, error) {
+func webhookWritten(ctx context.Context, all ctrlcache.Cache) (<-chan struct{}, error) {
 	informer, err := all.GetInformer(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	if err != nil {
 		return nil, fmt.Errorf("watch the webhook configuration: %w", err)

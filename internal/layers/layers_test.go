@@ -63,6 +63,7 @@ internal/operator/serve/webhook : objects github.com/prometheus/client_golang/pr
 internal/operator/serve/enroll : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
 internal/operator/serve/authority : objects github.com/prometheus/client_golang/prometheus -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/net/... internal/protocol/...
+internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
 internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections

@@ -1,4 +1,4 @@
-package controllers
+package cache
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -196,8 +195,8 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 	const most = 16 << 10
 	for name, size := range map[string]int{
 		"Service": retained(t, stripService, service()), "EndpointSlice": retained(t, stripEndpointSlice, slice()),
-		"ConfigMap":                           retained(t, stripConfigMap, configMap(long)),
-		"ConfigMap with a small document":     retained(t, stripConfigMap, configMap(long[:maxCachedDocument])),
+		"ConfigMap":                           retained(t, StripConfigMap, configMap(long)),
+		"ConfigMap with a small document":     retained(t, StripConfigMap, configMap(long[:maxCachedDocument])),
 		"EndpointSlice with a large endpoint": retained(t, stripEndpointSlice, largeEndpoint()),
 	} {
 		t.Logf("%s: %d bytes", name, size)
@@ -219,7 +218,7 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 	}
 	group.Status.MemberList = list
 	size := retained(t, stripGroup, group)
-	for _, pod := range membersOf(group) {
+	for _, pod := range MembersOf(group) {
 		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.
 	}
 	t.Logf("%d bytes", size)
@@ -244,30 +243,6 @@ func TestMetadataOfAGroupIsBounded(t *testing.T) {
 	}
 }
 
-// The objects that the operator writes compare as equal in the cache, also the largest ones.
-func TestWrittenObjectsAreComparedAsWhole(t *testing.T) {
-	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("s", 63), Name: strings.Repeat("g", 63), UID: "0b5c8f3e-0000-0000-0000-000000000000"}}
-	group.Spec.Service = &v1.CoordinatorService{Name: strings.Repeat("s", 63)}
-	for i := range maxServicePorts {
-		group.Spec.Service.Ports = append(group.Spec.Service.Ports, v1.ServicePort{
-			Name: strings.Repeat("p", 60) + fmt.Sprintf("%03d", i), Port: int32(i + 1), AppProtocol: strings.Repeat("a", 316),
-		})
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: strings.Repeat("p", 253), UID: group.UID}}
-	pod.Spec.NodeName, pod.Status.PodIP = strings.Repeat("n", 253), "2001:0db8:85a3:0000:1111:8a2e:0370:7334"
-	want := membership.EndpointSlice(group, pod)
-	stripped, _ := stripEndpointSlice(want)
-	have, _ := stripped.(*discoveryv1.EndpointSlice)
-	if !sameMetadata(have, want) || !reflect.DeepEqual(have.Endpoints, want.Endpoints) || !reflect.DeepEqual(have.Ports, want.Ports) {
-		t.Errorf("got %d ports and endpoints %+v, want those that were written", len(have.Ports), have.Endpoints)
-	}
-	service := membership.MakePlan(membership.Facts{Group: group}).Service
-	stripped, _ = stripService(service)
-	if have, _ := stripped.(*corev1.Service); !sameService(have, service) {
-		t.Errorf("got Service %+v, want that which was written", have)
-	}
-}
-
 // Each change of the data of a ConfigMap changes its digest, so that the operator restores it.
 func TestContentOfConfigMaps(t *testing.T) {
 	contents := map[string]string{}
@@ -279,7 +254,7 @@ func TestContentOfConfigMaps(t *testing.T) {
 		"binary":     {BinaryData: map[string][]byte{"a": []byte("b"), "c": []byte("d")}},
 		"half of it": {Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": []byte("d")}},
 	} {
-		content := string(contentOf(c))
+		content := string(Digest(c))
 		if other, ok := contents[content]; ok {
 			t.Errorf("got the same digest for %s and %s, want different ones", name, other)
 		}

@@ -1,4 +1,6 @@
-package controllers
+// Package cache decides what the operator's informer cache retains of objects, and by what
+// it finds them.
+package cache
 
 import (
 	"slices"
@@ -10,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -18,32 +20,32 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// Cache returns the options that the manager's cache must be created with. The cache
+// Options returns the options that the manager's cache must be created with. The cache
 // has all groups, pods and nodes of the cluster, and of other kinds only the objects with the
 // operator's label. It has only the fields that decisions use: tenants can make an object as large
 // as the API server accepts, and the memory of the manager must not depend on that
 // (docs/operate.md, Tenants that share an operator). If there are namespaces, the cache has only
 // the objects in them.
-func Cache(namespaces ...string) cache.Options {
+func Options(namespaces ...string) ctrlcache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label's key is a constant.
 	}
-	ofGroups := func(strip toolscache.TransformFunc) cache.ByObject {
-		return cache.ByObject{Label: labels.NewSelector().Add(*labeled), Transform: strip}
+	ofGroups := func(strip toolscache.TransformFunc) ctrlcache.ByObject {
+		return ctrlcache.ByObject{Label: labels.NewSelector().Add(*labeled), Transform: strip}
 	}
-	watched := map[string]cache.Config{}
+	watched := map[string]ctrlcache.Config{}
 	for _, namespace := range namespaces {
-		watched[namespace] = cache.Config{}
+		watched[namespace] = ctrlcache.Config{}
 	}
-	return cache.Options{
+	return ctrlcache.Options{
 		DefaultNamespaces: watched,
-		DefaultTransform:  cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
+		DefaultTransform:  ctrlcache.TransformStripManagedFields(),
+		ByObject: map[client.Object]ctrlcache.ByObject{
 			&corev1.Pod{}:                {Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
 			&v1.ElectionGroup{}:          {Transform: stripGroup},
-			&corev1.ConfigMap{}:          ofGroups(stripConfigMap),
+			&corev1.ConfigMap{}:          ofGroups(StripConfigMap),
 			&corev1.Service{}:            ofGroups(stripService),
 			&discoveryv1.EndpointSlice{}: ofGroups(stripEndpointSlice),
 		},

@@ -1,4 +1,4 @@
-package controllers
+package cache
 
 import (
 	"fmt"
@@ -35,14 +35,14 @@ func TestPodOfManyGroupsIsIndexedByFew(t *testing.T) {
 			t.Fatal(err)
 		}
 		cached, _ := stripped.(*corev1.Pod)
-		groups := groupsInPod(cached)
+		groups := GroupsInPod(cached)
 		if len(groups) > maxIndexedGroups {
 			t.Errorf("%s: got %d groups, want at most %d", name, len(groups), maxIndexedGroups)
 		}
 		if name != "annotation" && !slices.Contains(groups, "zebra") {
 			t.Errorf("%s: got no group that the annotation names, want it beside the others", name)
 		}
-		if again := groupsInPod(cached); !slices.Equal(again, groups) {
+		if again := GroupsInPod(cached); !slices.Equal(again, groups) {
 			t.Errorf("%s: got other groups the second time: an index must be stable", name)
 		}
 	}

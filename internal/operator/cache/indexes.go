@@ -1,4 +1,4 @@
-package controllers
+package cache
 
 import (
 	"context"
@@ -15,23 +15,24 @@ import (
 
 // The indexes of the cache.
 const (
-	// podsByGroup finds the pods that name a group, or have its role label or finalizer.
-	podsByGroup = "group"
-	// podsByNode finds the pods on a node that name any group.
-	podsByNode = "node"
-	// groupsByMember finds the groups that have a pod in a member list or in the spec.
-	groupsByMember = "member"
+	// PodsByGroup finds the pods that name a group, or have its role label or finalizer.
+	PodsByGroup = "group"
+	// PodsByNode finds the pods on a node that name any group.
+	PodsByNode = "node"
+	// GroupsByMember finds the groups that have a pod in a member list or in the spec.
+	GroupsByMember = "member"
 )
 
-func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+// AddIndexes adds the indexes to a cache.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, i := range []struct {
 		object  client.Object
 		field   string
 		extract client.IndexerFunc
 	}{
-		{&corev1.Pod{}, podsByGroup, indexerFunc(groupsInPod)},
-		{&corev1.Pod{}, podsByNode, indexerFunc(nodeOfMember)},
-		{&v1.ElectionGroup{}, groupsByMember, indexerFunc(membersOf)},
+		{&corev1.Pod{}, PodsByGroup, GroupsInPod},
+		{&corev1.Pod{}, PodsByNode, nodeOfMember},
+		{&v1.ElectionGroup{}, GroupsByMember, MembersOf},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.field, i.extract); err != nil {
 			return err
@@ -40,23 +41,17 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// indexerFunc adapts a function of a concrete type.
-func indexerFunc[T client.Object](extract func(T) []string) client.IndexerFunc {
-	return func(object client.Object) []string {
-		if typed, ok := object.(T); ok {
-			return extract(typed)
-		}
-		return nil
-	}
-}
-
 // maxIndexedGroups bounds the groups by which a pod is found: those that it names, and as many
 // of which it has a label or a finalizer. A user can give a pod any number of these.
 const maxIndexedGroups = 2 * inject.MaxGroups
 
-// groupsInPod returns the groups that a pod names, and those whose role label or
+// GroupsInPod returns the groups that a pod names, and those whose role label or
 // finalizer it has.
-func groupsInPod(pod *corev1.Pod) []string {
+func GroupsInPod(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
 	groups := membership.GroupsOf(pod)
 	var marked []string
 	for key := range pod.Labels {
@@ -77,16 +72,21 @@ func groupsInPod(pod *corev1.Pod) []string {
 }
 
 // nodeOfMember returns the node of a pod that names any group.
-func nodeOfMember(pod *corev1.Pod) []string {
-	if pod.Spec.NodeName == "" || len(membership.GroupsOf(pod)) == 0 {
+func nodeOfMember(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" || len(membership.GroupsOf(pod)) == 0 {
 		return nil
 	}
 	return []string{pod.Spec.NodeName}
 }
 
-// membersOf returns the pods in the spec of a group, in its member list, and in the
+// MembersOf returns the pods in the spec of a group, in its member list, and in the
 // previous one.
-func membersOf(group *v1.ElectionGroup) []string {
+func MembersOf(object client.Object) []string {
+	group, ok := object.(*v1.ElectionGroup)
+	if !ok {
+		return nil
+	}
 	var pods []string
 	add := func(members []v1.Member) {
 		for _, m := range members {
