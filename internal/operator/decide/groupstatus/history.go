@@ -25,7 +25,7 @@ func (e *evaluation) updateHistory(next *v1.ElectionGroupStatus) {
 		return
 	}
 	was, now := e.Group.Status.Coordinator, next.Coordinator
-	history := startTenure(next.History, was) // A status that an older operator wrote has no history.
+	history := startTenure(next.History, was) // A status from a backup may lack the tenure.
 	if was != nil && (now == nil || now.Pod != was.Pod || now.Term != was.Term) {
 		history[0].Until, history[0].EndReason = new(metav1.NewMicroTime(e.Now.UTC().Truncate(time.Microsecond))), v1.EndUnknown
 	}

@@ -41,7 +41,7 @@ func TestLastCoordinator(t *testing.T) {
 	expect(t, "after the next election", formatLast(&r.Status), "none")
 }
 
-// TestStatusWithoutLastCoordinator covers a status that an older operator wrote while
+// TestStatusWithoutLastCoordinator covers a status that was edited or restored while
 // the group had no coordinator: the loss isn't reported again, and the next election
 // doesn't name the coordinator before.
 func TestStatusWithoutLastCoordinator(t *testing.T) {
