@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
@@ -93,16 +92,8 @@ func (m *manager) addMetrics(ctx context.Context, mgr ctrl.Manager) error {
 	if m.metricsAddress == "0" {
 		return nil
 	}
-	authorize, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("authorize clients of the metrics: %w", err)
-	}
-	handler, err := authorize(mgr.GetLogger(), promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
-	if err != nil {
-		return fmt.Errorf("authorize clients of the metrics: %w", err)
-	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
+	mux.Handle("/metrics", &authorized{api: m.live, handler: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log: m.log})
 	server, err := m.newServer(ctx, "metrics", m.metricsAddress, readLimits, m.serverCertificate.GetCertificate, mux)
 	if err != nil {
 		return err
