@@ -24,8 +24,8 @@ func runCommand(t *testing.T, sample simulate.Sampler, args ...string) result {
 	t.Helper()
 	root := newRoot()
 	if sample != nil {
-		real, _, _ := root.Find([]string{"simulate"})
-		root.RemoveCommand(real)
+		original, _, _ := root.Find([]string{"simulate"})
+		root.RemoveCommand(original)
 		root.AddCommand(simulate.New(sample))
 	}
 	var stdout, stderr bytes.Buffer

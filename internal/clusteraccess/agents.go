@@ -1,3 +1,4 @@
+// Package clusteraccess reads what the plugin needs from a cluster: groups, operators and agents.
 package clusteraccess
 
 import (

@@ -53,6 +53,7 @@ func (a *FakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Statuses of an agent: before an election, and after it.
 const (
 	Vacant    = `{"group":"ledger","coordinator":"","term":100}`
 	Successor = `{"group":"ledger","coordinator":"ledger-1","priority":20,"term":101}`
