@@ -51,30 +51,29 @@ internal/plugin/dashboard       : open
 internal/dashboard/...          : open
 internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
-internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/... # observes a group from outside
+internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command # observes a group from outside
 internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
 internal/chaos/...              : std golang.org/x/sys/...
-internal/describe               : objects -k8s.io/api/... -net/... -os internal/protocol/control # formats objects; the plugin has the connections and the terminal
+internal/describe               : std -net/... -os k8s.io/apimachinery/... api/v1 internal/protocol/control # formats objects; the plugin has the connections and the terminal
 internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/...
 internal/command                : any
 
-controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... internal/election/memberlist : -internal/sim/... -internal/agent/...
+controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... : -internal/sim/... -internal/agent/...
 internal/operator/serve/webhook : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
-internal/operator/serve/enroll : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
-internal/operator/serve/authority : objects github.com/prometheus/client_golang/prometheus -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
+internal/operator/serve/enroll  : objects github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
+internal/operator/serve/authority : std -net/http/... k8s.io/api/... k8s.io/apimachinery/... github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/net/... internal/protocol/...
 internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
 internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
-internal/operator/...           : any api/v1 internal/net/... internal/protocol/...
 
-internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/sim internal/diagram # merges journals; its callers have connections and files
+internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files
 internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
 internal/diagram                : std -net/... -os internal/election
 
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
-internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -kubernetes # encodes and decodes; transport has the connections
+internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
 client                          : std # an application that imports the client gets no other module
 api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
 
