@@ -198,7 +198,8 @@ func (p *Pods) prepare(ctx context.Context, member *corev1.Pod) error {
 		}
 	}
 	if p.image(member) == "" {
-		return fmt.Errorf("node %s: the name of the image conclave-chaos doesn't follow from that of the agent of pod %s: set it with --machines-image", node, member.Name)
+		return fmt.Errorf("node %s: the name of the image of the fault injector doesn't follow from that of the agent of pod %s: set --machines-image",
+			node, member.Name)
 	}
 	h := &helper{until: time.Now().Add(p.lifetime())}
 	err := h.start(ctx, p.Client, p.Attach, p.helperPod(member))
