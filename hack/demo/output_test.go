@@ -60,3 +60,22 @@ func TestNextStepsSuitMachine(t *testing.T) {
 		t.Errorf("with kubectl, as root: got %s", got)
 	}
 }
+
+// Both the steps and the live view follow what kubectl prints.
+func TestWatchReadsGroup(t *testing.T) {
+	const printed = `{"metadata":{"name":"lock-service"},"status":{"coordinator":{"pod":"p-1","priority":20,"term":8,"electedAt":"2026-11-20T11:59:56.123456Z"},
+		"processes":[{"pod":"p-1","priority":20,"status":"Coordinator","since":"2026-11-20T11:59:56Z"}],
+		"history":[{"pod":"p-1","priority":20,"term":8,"since":"2026-11-20T11:59:56.123456Z","gapMicros":4100}]}}`
+	s := &demo{cluster: &scriptedCluster{script: "echo '" + printed + "'"}, changed: make(chan struct{})}
+	if err := s.watchOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.now.Coordinator; c == nil || c.Pod != "p-1" || c.Term != 8 || s.now.gap(0) != 4100*time.Microsecond {
+		t.Errorf("got %+v, want p-1 in term 8 after 4.1 ms", s.now)
+	}
+	v := view{now: time.Now()}
+	v.setGroup(s.object)
+	if got := strings.Join(v.lines(), "\n"); !strings.Contains(got, "coordinator p-1 in term 8") {
+		t.Errorf("got\n%s\nwant the coordinator", got)
+	}
+}
