@@ -32,6 +32,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
+CHAOS_IMG ?= conclave/chaos:$(VERSION)
 DASHBOARD_IMG ?= conclave/dashboard:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
@@ -56,7 +57,7 @@ CLUSTER ?= hack
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "; printf "Usage: make TARGET [VARIABLE=value]...\n"} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Development
 
@@ -125,12 +126,12 @@ export CLUSTER
 export TOOL_MODULES := $(filter-out . api client,$(MODULES))
 
 .PHONY: test-all
-test-all: ## As root: run all tests with all cases, with the race detector and on real clusters. Most of an hour.
+test-all: ## As root: run all tests: test-core, -race, -agents, -tools, -model, -cluster and -e2e (see hack/test). About 40 minutes.
 	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages; } || [ "$${CI:-}" != true ]; fi
 	@$(call keep_owner,hack/test $(PARTS))
 
 .PHONY: $(PARTS:%=test-%)
-$(PARTS:%=test-%): ## Run a part of test-all: see hack/test.
+$(PARTS:%=test-%):
 	@hack/test $(@:test-%=%)
 
 # The earlier release is built from git.
@@ -145,11 +146,6 @@ test-upgrade: ## As root: upgrade operator and agents from an earlier release on
 	@$(MAKE) cluster-build
 	@$(previous_sources) && \
 		$(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
-
-.PHONY: test-cert-manager
-test-cert-manager: ## As root: test config/certmanager with cert-manager on a throwaway cluster. The first run compiles cert-manager.
-	@$(MAKE) cluster-build
-	@$(GO) test -count 1 -timeout 40m -v -run TestCertManager ./test/e2e -cert-manager
 
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
@@ -235,11 +231,6 @@ demo: ## As root: start a cluster with the operator and a group. On a terminal, 
 	@if [ $$(id -u) = 0 ] && [ "$(CLUSTER)" != kind ]; then hack/cluster/packages; fi
 	@$(call keep_owner,$(demo_programs) && bin/demo)
 
-.PHONY: recording
-recording: ## As root: run the demo and record its live view as docs/images/demo.svg.
-	@hack/cluster/packages
-	@$(call keep_owner,$(demo_programs) && bin/demo -record docs/images/demo.svg)
-
 .PHONY: demo-down
 demo-down: ## Remove the cluster of make demo.
 	@$(call keep_owner,$(demo_programs) && bin/demo -down)
@@ -263,7 +254,7 @@ run: ## Run the manager on this machine with the current cluster, where NAMESPAC
 	@POD_NAMESPACE=$(NAMESPACE) AGENT_IMAGE=$(AGENT_IMG) $(GO) run ./cmd/manager $(ARGS)
 
 # tag sets $$tag to the tag of the image of the command $$name.
-tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; dashboard) tag=$(DASHBOARD_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
+tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; chaos) tag=$(CHAOS_IMG);; dashboard) tag=$(DASHBOARD_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
 
 .PHONY: image
 image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the SBOM dist/NAME.spdx.json.
@@ -281,7 +272,7 @@ image-example: ## Build the images of the agent and of examples/EXAMPLE, by defa
 		-tag conclave/$(if $(filter go,$(EXAMPLE)),example-go,$(EXAMPLE)):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
-docker-build: ## Build the images of COMMANDS with Docker: manager, agent, dashboard.
+docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos, dashboard.
 	@command -v $(DOCKER) >/dev/null || { echo "$(DOCKER) is not in PATH: use make image, which builds the same images without it" >&2; exit 2; }
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
