@@ -66,18 +66,14 @@ func (a *attackTest) awaitCoordinator(among ...string) string {
 	return coordinator
 }
 
-// attackedModes returns Majority and, unless the run is a short one, further modes.
-func attackedModes(further ...string) []string {
-	if testing.Short() {
-		further = nil
-	}
-	return append([]string{"Majority"}, further...)
-}
-
 // TestMemberCannotEndTenure: a process with the certificate of a member sends false, repeated and
 // random messages. The coordinator remains, and agents neither crash nor grow.
 func TestMemberCannotEndTenure(t *testing.T) {
-	for _, mode := range attackedModes("Strict") {
+	modes := []string{"Majority", "Strict"}
+	if testing.Short() {
+		modes = modes[:1]
+	}
+	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			a := startAttackTest(t, mode, attackLease, 10)
@@ -104,7 +100,8 @@ func TestMemberCannotEndTenure(t *testing.T) {
 // of an observer sends false, repeated and random messages. The others elect the next one. (A
 // member that isn't an observer can be elected itself.)
 func TestObserverCannotPreventElection(t *testing.T) {
-	for _, mode := range attackedModes("Available", "Strict") {
+	longTest(t)
+	for _, mode := range []string{"Available", "Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			a := startAttackTest(t, mode, 2*time.Second, 0)

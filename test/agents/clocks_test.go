@@ -32,6 +32,7 @@ type clockTest struct {
 // for longer than their lease. There is one coordinator at a time, tokens rise, and no
 // failover waits for a clock. A majority of the clocks agrees: see ADR 13.
 func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
+	longTest(t)
 	c := startClockTest(t, map[string]time.Duration{"a": -skew / 2, "e": skew / 2})
 	c.failover("the clocks differ", c.crash)
 	c.failover("the former coordinator has restarted", c.crash)
