@@ -213,7 +213,7 @@ func TestFloorMustCoverDepartedMembers(t *testing.T) {
 		next := *agent.Config()
 		next.Groups = slices.Clone(next.Groups)
 		list := &next.Groups[0].List
-		*list = control.List{Version: 2, Members: list.Members[1:], Departed: []string{"a"}, Floor: uint64(floor)}
+		*list = control.List{Version: 2, Members: list.Members[1:], Departed: []string{"a"}, Floor: floor}
 		return agent.Reload(t.Context(), &next)
 	}
 	want := fmt.Sprintf("floor must be at least %d, because a has departed, got %d: stop the departed members, "+

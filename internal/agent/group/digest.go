@@ -26,7 +26,7 @@ func hashList(h hash.Hash, version uint32, members []control.Member) {
 	b := binary.LittleEndian.AppendUint32(nil, version)
 	for _, m := range members {
 		b = append(b, m.Name...)
-		b = binary.LittleEndian.AppendUint32(b, uint32(m.Priority))
+		b = binary.LittleEndian.AppendUint32(b, m.Priority)
 	}
 	_, _ = h.Write(b) // A hash never returns an error.
 }

@@ -25,7 +25,7 @@ func (g *Group) Journal(ctx context.Context) (protocol.Journal, error) {
 			Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(), Omitted: g.journal.Omitted(),
 		}
 		for _, m := range g.list.Members {
-			result.Members = append(result.Members, protocol.Member{Name: m.Name, Priority: uint32(m.Priority)})
+			result.Members = append(result.Members, protocol.Member{Name: m.Name, Priority: m.Priority})
 		}
 	})
 	if err != nil {
