@@ -81,6 +81,7 @@ func withSelector(app string) func(*v1.ElectionGroup) {
 
 // A workload is scaled up, to zero, and up again.
 func TestSelectorFollowsThePods(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	e.createGroup("web", withSelector("web"))
@@ -111,6 +112,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 }
 
 func TestMembersChange(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
@@ -166,6 +168,7 @@ func leaveCommands(agent *fakeagent.Agent) int {
 // TestLeaseChanges: each change of the lease begins a version of the list with the same
 // members. The documents have the lease of the list, never one that the status doesn't have.
 func TestLeaseChanges(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -199,6 +202,7 @@ func TestLeaseChanges(t *testing.T) {
 }
 
 func TestSettingsChangeDuringElection(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -219,6 +223,7 @@ func TestSettingsChangeDuringElection(t *testing.T) {
 }
 
 func TestTwoGroupsOfTheSamePods(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -249,6 +254,7 @@ func TestTwoGroupsOfTheSamePods(t *testing.T) {
 }
 
 func TestPodsWithoutAgent(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	e.podWithoutAgent("ledger-0", func(*corev1.Pod) {})
@@ -263,6 +269,7 @@ func TestPodsWithoutAgent(t *testing.T) {
 
 // Pods that are older than the group don't name it. The status explains what they lack.
 func TestPodsThatNameNoGroup(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.podWithoutAgent("ledger-0", withApp("ledger"))
 	e.podWithoutAgent("ledger-1", withApp("ledger"))
@@ -278,6 +285,7 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 }
 
 func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	other := &corev1.Service{
@@ -311,6 +319,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 // one over, or adds a selector later, the status reports it, and the operator leaves the
 // Service unchanged.
 func TestServiceWithSelectorIsUnchanged(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
@@ -347,6 +356,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 
 // A Service that a user hands over gets the group's ports instead of its own, once.
 func TestServiceIsHandedOver(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{

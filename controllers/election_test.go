@@ -40,6 +40,7 @@ func (e *env) ip(pod string) string {
 
 // An EndpointSlice has one address type, which is immutable.
 func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"p-four", "p-six", "p-other"}
@@ -56,6 +57,7 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 }
 
 func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {

@@ -51,6 +51,7 @@ func (e *env) awaitExcluded(agent *fakeagent.Agent, excluded bool) {
 // The operator excludes members on a cordoned node, or whose pod is being deleted, so that
 // the coordinator hands over before it stops.
 func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	first, second := e.createNode("first"), e.createNode("second")

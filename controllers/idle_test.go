@@ -48,6 +48,7 @@ func kinds(writes []string) []string {
 }
 
 func TestNoWritesWithoutChanges(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)
@@ -74,6 +75,7 @@ func TestNoWritesWithoutChanges(t *testing.T) {
 }
 
 func TestWritesOfAnElection(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -121,6 +123,7 @@ func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

@@ -34,6 +34,7 @@ func (e *env) expectUnchanged(object client.Object) {
 }
 
 func TestConfigMapOfAnotherOwnerIsUnchanged(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	other := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger")), Data: map[string]string{"color": "blue"}}
@@ -62,6 +63,7 @@ func TestConfigMapOfAnotherOwnerIsUnchanged(t *testing.T) {
 
 // While no operator runs, a user replaces the ConfigMap of a running group by another one.
 func TestConfigMapIsReplacedByAnotherOwner(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -85,6 +87,7 @@ func TestConfigMapIsReplacedByAnotherOwner(t *testing.T) {
 }
 
 func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	other := &discoveryv1.EndpointSlice{
@@ -111,6 +114,7 @@ func (e *env) createSettledGroupWith(o *operator, reason v1.Reason) {
 // A backup restores the objects that the operator created, with the UID that the group had
 // then. The operator replaces them without waiting for the garbage collector or a user.
 func TestRestoredObjectsAreReplaced(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	restored := func(name string) metav1.ObjectMeta {
@@ -151,6 +155,7 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 // Others may own an object of the group, too, without being its controller: for example, so that it is deleted with an
 // application. The operator keeps such owners when it writes the object, and doesn't write because of them.
 func TestFurtherOwnersRemain(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroupWith(o, v1.ReasonHealthy)

@@ -21,6 +21,7 @@ import (
 
 // A group is deleted and elections take place while no operator runs.
 func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -58,6 +59,7 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 
 // A group is deleted during an election, and created again under the same name.
 func TestGroupIsRecreated(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -80,6 +82,7 @@ func TestGroupIsRecreated(t *testing.T) {
 
 // The status retains its term, even if agents that lost their state report a lower one.
 func TestTermNeverGoesBack(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -96,6 +99,7 @@ func TestTermNeverGoesBack(t *testing.T) {
 
 // The operator restores a document that a user has overwritten: the list is in the status.
 func TestOverwrittenConfigMapIsRestored(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
@@ -129,6 +133,7 @@ func TestOverwrittenConfigMapIsRestored(t *testing.T) {
 }
 
 func TestCABundleChanges(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -153,6 +158,7 @@ func TestCABundleChanges(t *testing.T) {
 
 // The operator restores its objects and labels when a user changes or deletes them.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -183,6 +189,7 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 
 // The operator owns the role label of a member even if another manager has applied it.
 func TestRoleLabelIsOwnedByOperator(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -202,6 +209,7 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 // Agents have a newer member list than the status, as after a restore of etcd. They get
 // nothing that is based on the status until the group is created again.
 func TestStatusFromBackupIsNotPublished(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -231,6 +239,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 
 // The operator doesn't label another pod that has the name by the time of the write.
 func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var replaced sync.Once
 	status := make(chan int, 1)
@@ -267,6 +276,7 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 // A group is deleted in the foreground: the garbage collector deletes the objects that the
 // group owns, and then the group. The operator doesn't restore them, and the agents leave.
 func TestGroupIsDeletedInTheForeground(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

@@ -22,6 +22,7 @@ import (
 // The ConfigMap can't be written. Agents elect all the same, and status, labels and Service
 // follow. The operator doesn't push a document that isn't published.
 func TestConfigMapIsRejected(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -62,6 +63,7 @@ func TestConfigMapIsRejected(t *testing.T) {
 
 // An object that routes traffic can't be written, and later it can.
 func TestTrafficWriteIsRejected(t *testing.T) {
+	t.Parallel()
 	for operation, path := range map[string]string{"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/"} {
 		t.Run(operation, func(t *testing.T) {
 			t.Parallel()
@@ -89,6 +91,7 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 // The status can't be written. Alerts learn of a lost coordinator all the same, and the elections are
 // counted once the status shows them.
 func TestStatusIsRejected(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -121,6 +124,7 @@ func TestStatusIsRejected(t *testing.T) {
 
 // A Service that can't be changed follows the coordinator all the same.
 func TestServiceIsRejected(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -143,6 +147,7 @@ func TestServiceIsRejected(t *testing.T) {
 // The CA Secret can't be read for so long that its content is outdated. Status and Service follow
 // elections, and nothing is published.
 func TestCABundleIsUnknown(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.createSettledGroup(e.startOperator())
 	setError := func(err error) {
@@ -165,6 +170,7 @@ func TestCABundleIsUnknown(t *testing.T) {
 
 // The operator drops an event that is rejected: later events don't wait for it.
 func TestRejectedEventIsDropped(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var mu sync.Mutex
 	var sent []string
@@ -204,6 +210,7 @@ func TestRejectedEventIsDropped(t *testing.T) {
 // than they are. In Strict mode, the operator publishes nothing to pods that it doesn't hold. But
 // status and Service follow elections.
 func TestFinalizerIsRejected(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {

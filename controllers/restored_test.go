@@ -12,6 +12,7 @@ import (
 // former group still run. The restored list doesn't begin before they have left: the two groups
 // could have a coordinator each.
 func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)

@@ -35,6 +35,7 @@ func (e *env) setReady(pod string, status corev1.ConditionStatus) {
 }
 
 func TestOptionsOfService(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
@@ -80,6 +81,7 @@ func TestOptionsOfService(t *testing.T) {
 
 // A load balancer that a user has handed over isn't replaced because the group has another type of Service.
 func TestServiceOfUserKeepsItsType(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{

@@ -75,6 +75,7 @@ func (e *env) awaitVacant() {
 // TestStandbyWritesLossForCrashedLeader: the leader and most members were lost together, so no
 // election follows.
 func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	e.stopAgents("ledger-2", "ledger-3", "ledger-4")
@@ -102,6 +103,7 @@ func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 // TestStandbyWritesLossWithoutEndOfConnections: nodes were lost, so that nothing closes the
 // connections to their agents. What these reported last doesn't count.
 func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.crashLeader()
 	for _, pod := range []string{"ledger-2", "ledger-3", "ledger-4"} {
@@ -117,6 +119,7 @@ func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
 // TestStandbyWritesNoLossWithoutEvidence: an agent without a coordinator, or agents that the
 // standby doesn't hear, are none.
 func TestStandbyWritesNoLossWithoutEvidence(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	written := len(standby.written())
@@ -133,6 +136,7 @@ func TestStandbyWritesNoLossWithoutEvidence(t *testing.T) {
 // TestStandbyWritesLossOncePerTerm: another replica, which hears other agents, may disagree. They
 // don't overwrite each other forever. A loss that was wrong is corrected, also once.
 func TestStandbyWritesLossOncePerTerm(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	before := e.group("ledger").Status
@@ -174,6 +178,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 // TestStandbyFinishesOnlyTraffic: a write after the status fails for long. The standby repeats
 // it, but doesn't act as the leader meanwhile.
 func TestStandbyFinishesOnlyTraffic(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	standby := e.crashLeader(func(o *operator) {

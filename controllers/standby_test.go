@@ -55,6 +55,7 @@ const longLease = time.Hour
 
 // TestStandbyLeavesWritesToLeader: a standby is connected to the agents, and writes nothing while the leader does.
 func TestStandbyLeavesWritesToLeader(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startLeader(longLease)
 	standby := e.startReplica(longLease, longLease)
@@ -67,6 +68,7 @@ func TestStandbyLeavesWritesToLeader(t *testing.T) {
 
 // TestStandbyWritesElectionsForCrashedLeader: the leader has crashed, and its Lease hasn't expired.
 func TestStandbyWritesElectionsForCrashedLeader(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {

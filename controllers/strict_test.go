@@ -105,6 +105,7 @@ func (e *env) reportStopped(name string) {
 // would be a majority of the first list. So the second list must not settle until it is
 // known that one of them has stopped.
 func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := e.createStrictGroup()
@@ -148,6 +149,7 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 // A pod that stops is deleted when its kubelet has reported that, and a pod of the same
 // name takes its place.
 func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	before := e.createStrictGroup()["p-4"]
@@ -180,6 +182,7 @@ func (e *env) deletePodIfAny(name string) {
 // Pods are held only as long as their group is in Strict mode, also if it is deleted while
 // no operator runs.
 func TestPodsAreReleasedWithTheGroup(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createStrictGroup()

@@ -21,6 +21,7 @@ import (
 // and the API server takes its time to say so. The record of a pod in another namespace doesn't
 // wait for all of them.
 func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
 	const pods = 100
 	greedy, e := newEnv(t), newEnv(t)
 	var read atomic.Int32
@@ -50,6 +51,7 @@ func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 // The cache has only a part of each object. What it leaves out remains when the operator writes
 // the object.
 func TestMetadataOfUsersRemains(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -108,6 +110,7 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 // The cache doesn't have the document of a large group. The operator reads it once after a start
 // or after a change by another one, and not after its own writes or in an election.
 func TestLargeDocumentIsReadWhenItHasChanged(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}

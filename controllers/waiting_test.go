@@ -24,6 +24,7 @@ func (e *env) expectPresentList() {
 // Three members are added whose pods don't exist. The list waits for a majority, also after a
 // restart of the operator, whether or not that reaches the agents.
 func TestListWaitsForItsMembers(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)
@@ -83,6 +84,7 @@ func TestListWaitsForItsMembers(t *testing.T) {
 // A pod that no list has yet is connected, because spec.members selects it: its record is how
 // its agent learns of the group. So a list never waits for what only its publication would bring.
 func TestPodOfWaitingListIsRecorded(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
