@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -245,6 +246,7 @@ func (e *env) awaitQuiet(o *operator) {
 // or any write fails; or it succeeds and the response is lost. The final state is the
 // same.
 func TestFaultAtEachWrite(t *testing.T) {
+	need.Complete(t)
 	final, writes := runUndisturbed(t)
 	t.Logf("writes of an undisturbed run: %s", strings.Join(writes, ", "))
 	for n := 1; n <= len(writes); n++ {

@@ -8,11 +8,13 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // An agent that reports a thousand changes a second neither makes the operator write all
 // the time nor delays the status of other groups.
 func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
+	need.Complete(t)
 	e := newEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	e.createSettledGroup(o)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // expectPresentList checks that the first list of three members is in force, with its coordinator.
@@ -24,6 +25,7 @@ func (e *env) expectPresentList() {
 // Three members are added whose pods don't exist. The list waits for a majority, also after a
 // restart of the operator, whether or not that reaches the agents.
 func TestListWaitsForItsMembers(t *testing.T) {
+	need.Complete(t)
 	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()

@@ -31,6 +31,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 	"github.com/conclave-dev/conclave/test/manifests"
@@ -73,6 +74,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	need.Complete(t)
 	config := apiServer.Config(t)
 	config.QPS = -1
 	types := runtime.NewScheme()

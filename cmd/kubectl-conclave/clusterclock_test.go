@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestClockOfThisMachineDoesNotMatter: the cluster's clocks are three hours behind, or the one
@@ -33,6 +34,7 @@ func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
 	if err := e.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
+	need.Complete(t)
 	config := apiServer.Config(t)
 	transport, err := rest.TransportFor(config)
 	if err != nil {

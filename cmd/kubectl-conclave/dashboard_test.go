@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	plugindashboard "github.com/conclave-dev/conclave/internal/plugin/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
@@ -124,6 +125,7 @@ func TestDashboardStepsDown(t *testing.T) {
 		t.Errorf("an unknown successor: got %v and output %q, want an error in both", err, &out)
 	}
 
+	need.Complete(t)
 	config := rest.CopyConfig(apiServer.Config(t))
 	config.Impersonate.UserName = "nobody@example.org"
 	nobody, err := client.New(config, client.Options{Scheme: e.Scheme()})

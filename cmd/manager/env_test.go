@@ -32,6 +32,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
@@ -91,6 +92,7 @@ func newEnv(t *testing.T) *env {
 // newEnvOf applies the objects of another folder.
 func newEnvOf(t *testing.T, folder string) *env {
 	t.Helper()
+	need.Complete(t)
 	environment := apiserver.Start(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {

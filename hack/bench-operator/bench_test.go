@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 
 // The test runs short measurements of the parts that need no cluster.
 func TestPartsWithoutClusterReportAllResults(t *testing.T) {
+	need.Complete(t)
 	need.APIServer(t)
 	t.Chdir("../..")
 	profile := filepath.Join(t.TempDir(), "profile")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // adaptiveCluster is a group whose timing adapts, and whose heartbeats have become more
@@ -80,7 +81,7 @@ func (c *adaptiveCluster) awaitHeartbeat(name, wanted string, is func(seconds fl
 // leases are shorter than the configured one. The traces of the agents are checked for two
 // holders.
 func TestSilentCoordinatorIsReplacedWhileTimingAdapts(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	t.Parallel()
 	c := startAdaptive(t)
 	_, err := c.Agent(c.coordinator).Stop()
@@ -104,7 +105,7 @@ func TestSilentCoordinatorIsReplacedWhileTimingAdapts(t *testing.T) {
 
 // TestDelayMakesHeartbeatsLonger: a follower that has no CPU time answers late.
 func TestDelayMakesHeartbeatsLonger(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	t.Parallel()
 	c := startAdaptive(t)
 	follower := c.followers()[0]

@@ -14,12 +14,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestDelayedLinksAreMeasured: when all links become slow, the coordinator measures it, and check
 // warns, long before a coordinator is lost.
 func TestDelayedLinksAreMeasured(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	agentcluster.NeedPartitions(t)
 	ctx := testContext(t)
 	// The suspicion timeout is 4 s and tolerates 3 s.

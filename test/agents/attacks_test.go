@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -100,7 +101,7 @@ func TestMemberCannotEndTenure(t *testing.T) {
 // of an observer sends false, repeated and random messages. The others elect the next one. (A
 // member that isn't an observer can be elected itself.)
 func TestObserverCannotPreventElection(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	for _, mode := range []string{"Available", "Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // skew is nearly the difference between clocks that agents accept.
@@ -32,7 +33,7 @@ type clockTest struct {
 // for longer than their lease. There is one coordinator at a time, tokens rise, and no
 // failover waits for a clock. A majority of the clocks agrees: see ADR 13.
 func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	c := startClockTest(t, map[string]time.Duration{"a": -skew / 2, "e": skew / 2})
 	c.failover("the clocks differ", c.crash)
 	c.failover("the former coordinator has restarted", c.crash)
@@ -164,7 +165,7 @@ func (c *clockTest) awaitLog(name, text string) {
 // TestAgentRejoinsWhenItsClockIsRight: an agent that started with a wrong clock can't connect,
 // and reports that. It takes part soon after the clock was set, without a restart.
 func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	for _, wrong := range []time.Duration{-time.Hour, time.Hour} {
 		c := startClockTest(t, nil)
 		e := c.cluster.Agent("e")

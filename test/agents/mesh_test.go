@@ -5,13 +5,14 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestProxyHidesTheEndOfAProcess shows why the ports of agents must be excluded from a
 // service mesh. A proxy accepts connections on behalf of an agent that was killed, so the
 // others notice only its silence. Once the ports are excluded, they notice its end.
 func TestProxyHidesTheEndOfAProcess(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	agentcluster.NeedPartitions(t)
 	ctx := testContext(t)
 	const former = "c"

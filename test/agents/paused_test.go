@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestPausedFollowerSuspectsNobody pauses a follower for longer than the suspicion
 // timeout, as a node without CPU time does. The coordinator's heartbeats wait in its
 // socket, so it must not suspect the coordinator when it runs again.
 func TestPausedFollowerSuspectsNobody(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	t.Parallel()
 	// The timeouts are so long that only the pauses cause silence, even on a busy machine.
 	const (

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 var rewrite = flag.Bool("rewrite", false, "replace the transcripts in docs/algorithms/recovery.md")
@@ -70,7 +71,7 @@ var restarts = []restart{
 // of its algorithm, with the messages that the source texts count. It knows the
 // coordinator before the next heartbeat, and takes over only by a hand-over.
 func TestRestartedAgentRecovers(t *testing.T) {
-	longTest(t)
+	need.Complete(t)
 	page := readPage(t)
 	for _, r := range restarts {
 		t.Run(r.title, func(t *testing.T) {

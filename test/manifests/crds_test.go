@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
@@ -35,6 +36,7 @@ func installCRD(t *testing.T, module, crd string) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(strings.TrimSpace(string(folder)), crd)
+	need.Complete(t)
 	if _, err := envtest.InstallCRDs(apiServer.Config(t), envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}

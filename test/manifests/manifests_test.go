@@ -23,6 +23,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
@@ -200,6 +201,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 
 func connect(t *testing.T) client.Client {
 	t.Helper()
+	need.Complete(t)
 	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestSeveralOperators: two teams of a cluster install an operator each, in the namespaces
@@ -100,6 +101,7 @@ type sharedCluster struct {
 func newSharedCluster(t *testing.T) *sharedCluster {
 	t.Helper()
 	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay", "hack/operators", "hack/prune")
+	need.Complete(t)
 	environment := apiserver.Start(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {

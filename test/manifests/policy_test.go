@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // attempt is a write that somebody tries with the manager's service account.
@@ -154,6 +155,7 @@ func TestRolesRestrictTheManager(t *testing.T) {
 // connectAsManager returns a client with the manager's service account.
 func connectAsManager(t *testing.T) client.Client {
 	t.Helper()
+	need.Complete(t)
 	config := rest.CopyConfig(apiServer.Config(t))
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},

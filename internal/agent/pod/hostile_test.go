@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -139,6 +140,7 @@ var anyKey = func() any {
 // certificate. It uses less memory than the limit of its container, and it becomes
 // coordinator when the previous one ends.
 func TestAttackedAgentIsElected(t *testing.T) {
+	need.Complete(t)
 	binary := buildAgent(t)
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {

@@ -28,6 +28,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -83,6 +84,7 @@ type bugs struct {
 }
 
 func newWorld(t *testing.T, b bugs) *world {
+	need.Complete(t)
 	config := apiServer.Config(t)
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), v1.AddToScheme(known)); err != nil {

@@ -22,6 +22,14 @@ func Skip(t testing.TB, need string) {
 	t.Skip(Prefix + need)
 }
 
+// Complete leaves a test out of short runs, because it takes long or others check the essentials.
+func Complete(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		Skip(t, "a complete run")
+	}
+}
+
 // Root skips a test that needs root, for what purpose says, for example "mounts a file system".
 func Root(t testing.TB, purpose string) {
 	t.Helper()

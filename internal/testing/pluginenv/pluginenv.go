@@ -19,6 +19,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // Env is a running API server with a namespace for one test.
@@ -32,6 +33,7 @@ type Env struct {
 // New creates a namespace in an API server.
 func New(t *testing.T, server *apiserver.Server) *Env {
 	t.Helper()
+	need.Complete(t)
 	config := server.Config(t)
 	types := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
