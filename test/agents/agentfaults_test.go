@@ -28,14 +28,6 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// longTest leaves a test out of short runs.
-func longTest(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes long: make test-all runs it")
-	}
-}
-
 // newCluster returns three agents without preemption. The timeouts are so long that a
 // coordinator keeps its office on a busy machine.
 func newCluster(t *testing.T) *agentcluster.Cluster {
