@@ -89,7 +89,7 @@ vet: ## Run go vet on all modules.
 	@$(call in_each_module,$(GO) vet ./...)
 
 .PHONY: lint
-lint: lint-config ## Run the linters on all modules: style, bugs and import rules.
+lint: lint-config ## Run the linters on all modules: style, bugs and API conventions.
 	@$(call in_each_module,$(LINT) run --allow-parallel-runners ./...)
 
 .PHONY: lint-fix
