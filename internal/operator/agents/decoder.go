@@ -52,6 +52,9 @@ func splitField(line []byte) (field string, value []byte) {
 }
 
 func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) error {
+	if err := control.CheckElements(data); err != nil {
+		return err
+	}
 	switch event {
 	case control.EventGroup:
 		report := &control.Report{}

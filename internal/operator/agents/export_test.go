@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -38,4 +40,36 @@ func (s *Streams) Tables(namespace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tables[namespace]
+}
+
+// The limits of a namespace: see tenant.go.
+const (
+	MaxUnreadOfTenant = maxUnreadOfTenant
+	TenantByteBurst   = tenantByteBurst
+)
+
+// Unread returns how many bytes of unfinished lines the agents of a namespace have sent.
+func (s *Streams) Unread(namespace string) int {
+	s.tenants.mu.Lock()
+	defer s.tenants.mu.Unlock()
+	if of := s.tenants.byName[namespace]; of != nil {
+		return of.unread
+	}
+	return 0
+}
+
+// TokensOfTenant returns how many bytes the agents of a namespace may send at once.
+func (s *Streams) TokensOfTenant(namespace string) float64 {
+	s.tenants.mu.Lock()
+	defer s.tenants.mu.Unlock()
+	if of := s.tenants.byName[namespace]; of != nil {
+		return of.bytes.Tokens()
+	}
+	return tenantByteBurst
+}
+
+// DecodeGroup decodes the data of a report.
+func DecodeGroup(data []byte) error {
+	d := decoder{}
+	return d.decodeEvent(context.Background(), control.EventGroup, data)
 }

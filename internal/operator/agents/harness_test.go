@@ -109,8 +109,13 @@ func (h *harness) eventually(what string, holds func() bool) {
 // newAgent returns an agent that doesn't run yet.
 func (h *harness) newAgent(pod, ip string, groups ...string) *fakeagent.Agent {
 	h.t.Helper()
+	return h.newAgentIn(types.NamespacedName{Namespace: "bank", Name: pod}, ip, groups...)
+}
+
+func (h *harness) newAgentIn(pod types.NamespacedName, ip string, groups ...string) *fakeagent.Agent {
+	h.t.Helper()
 	a, err := fakeagent.New(fakeagent.Identity{
-		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &h.network,
+		Namespace: pod.Namespace, Pod: pod.Name, Groups: groups, Address: ip + ":7375", Network: &h.network,
 	}, h.certificates)
 	if err != nil {
 		h.t.Fatal(err)

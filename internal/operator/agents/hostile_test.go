@@ -287,7 +287,7 @@ func TestContinuousStreamIsReadSlowly(t *testing.T) {
 		return conn, err
 	}})
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
-	const enough = agents.ByteBurst + 2<<20
+	const enough = agents.ByteBurst + 3<<19
 	began, written := time.Now(), make(chan int, 1)
 	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		raw := conn

@@ -12,7 +12,7 @@ const (
 	// longer line from several reads.
 	lineBuffer = 512
 	// maxLine is more than a report on a thousand members with the longest names.
-	maxLine = 1 << 20
+	maxLine = 512 << 10
 )
 
 // lineReader reads lines from a connection that returns errNoData.
@@ -20,15 +20,22 @@ type lineReader struct {
 	buffer *bufio.Reader
 	// part is the begin of a line whose end hasn't been read.
 	part []byte
+	// keep is called with the number of bytes that the reader keeps in addition; negative when it discards them. An error ends the
+	// line.
+	keep func(bytes int) error
+	kept int
 }
 
-func newLineReader(r io.Reader) lineReader {
-	return lineReader{buffer: bufio.NewReaderSize(r, lineBuffer)}
+func newLineReader(r io.Reader, keep func(bytes int) error) lineReader {
+	return lineReader{buffer: bufio.NewReaderSize(r, lineBuffer), keep: keep}
 }
 
 // next returns the next line without its end. It is valid until the next call. After
 // errNoData, the following call continues.
 func (l *lineReader) next() ([]byte, error) {
+	if l.part == nil {
+		l.discard()
+	}
 	for {
 		part, err := l.buffer.ReadSlice('\n')
 		if err == nil {
@@ -38,12 +45,24 @@ func (l *lineReader) next() ([]byte, error) {
 			}
 			return part, nil
 		}
-		l.part = append(l.part, part...)
-		if len(l.part) > maxLine {
+		if len(l.part)+len(part) > maxLine {
 			return nil, fmt.Errorf("report must have at most %d bytes", maxLine)
 		}
+		if err := l.keep(len(part)); err != nil {
+			return nil, err
+		}
+		l.kept += len(part)
+		l.part = append(l.part, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err
 		}
 	}
+}
+
+// discard discards the last line, or what has been read of it.
+func (l *lineReader) discard() {
+	if l.kept > 0 {
+		_ = l.keep(-l.kept) // It returns no error for a negative number.
+	}
+	l.kept, l.part = 0, nil
 }

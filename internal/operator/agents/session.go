@@ -22,6 +22,7 @@ type session struct {
 	lines    lineReader
 	decoder  decoder
 	throttle *throttle
+	tenant   *tenant
 	// The context ends with the session; its parent is that of the stream.
 	ctx    context.Context //nolint:containedctx // goroutines pass the session on to each other
 	parent context.Context //nolint:containedctx // see above
@@ -44,9 +45,9 @@ func (s *stream) open(ctx context.Context) (*session, error) {
 		}
 		return nil, err
 	}
-	t := newThrottle(s, len(response.groups))
+	t, of := newThrottle(s, len(response.groups)), s.streams.tenants.enter(s.agent.Pod.Namespace)
 	c := &session{
-		stream: s, began: began, response: response, lines: newLineReader(response.body), throttle: t,
+		stream: s, began: began, response: response, lines: newLineReader(response.body, of.keep), throttle: t, tenant: of,
 		decoder: decoder{pod: s.agent.Pod.Name, groups: response.groups, throttle: t}, parent: ctx,
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -85,10 +86,10 @@ func (c *session) read() error {
 		case err != nil:
 			return closedByAgent(err)
 		}
-		if err := c.stream.byteLimit.WaitN(c.ctx, lineCost+len(line)); err != nil {
+		if err := c.await(c.ctx, len(line)); err != nil {
 			return err
 		}
-		if err := c.decoder.decode(c.ctx, line); err != nil {
+		if err := c.decode(line); err != nil {
 			return err
 		}
 		if err := c.response.extendDeadline(); err != nil {
@@ -100,6 +101,8 @@ func (c *session) read() error {
 // end closes the session, and waits until it is time to reconnect.
 func (c *session) end(err error) {
 	c.throttle.close()
+	c.lines.discard()
+	c.stream.streams.tenants.leave(c.stream.agent.Pod.Namespace)
 	c.stream.setInterrupt(nil)
 	c.cancel()
 	c.response.close()

@@ -61,7 +61,10 @@ type Streams struct {
 	// handshakes bounds the number of concurrent handshakes, for each namespace. An operator
 	// that starts dials all agents at once, and each handshake takes a millisecond of CPU time.
 	handshakes *fair.Semaphore[string]
-	work       sync.WaitGroup
+	// decoding bounds how many long lines are decoded at a time, for each namespace.
+	decoding *fair.Semaphore[string]
+	tenants  tenants
+	work     sync.WaitGroup
 
 	mu sync.RWMutex
 	// spawn runs a function until Start's context is done. It is nil before and after
@@ -94,6 +97,7 @@ func New(options Options) *Streams {
 		options:    options,
 		config:     options.Credentials.Client(),
 		handshakes: fair.NewSemaphore[string](maxHandshakes, maxHandshakesPerNamespace),
+		decoding:   fair.NewSemaphore[string](decoding, decodingOfTenant),
 		streams:    map[types.NamespacedName]*stream{},
 		reports:    map[types.NamespacedName]map[string]AgentReport{},
 		tables:     map[string]int{}, maxTablesOfNamespace: maxTablesOfNamespace,

@@ -22,7 +22,7 @@ const (
 
 	// byteRate is how many bytes a second the operator reads from an agent that has
 	// sent more than byteBurst. Each line counts as lineCost more than its length.
-	byteRate  = 1 << 20
+	byteRate  = 256 << 10
 	byteBurst = 4 << 20
 	lineCost  = 256
 )
