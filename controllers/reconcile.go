@@ -120,7 +120,14 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if !result.RequeueAt.IsZero() {
 		s.deadline.reached(result.RequeueAt, s.now)
 	}
-	if err := r.updateStatus(ctx, s, &result.Status); err != nil {
+	statusErr := r.updateStatus(ctx, s, &result.Status)
+	if apierrors.IsInvalid(statusErr) {
+		rejected, _ := newWriteError(statusErr)
+		err = r.updateStatus(ctx, s, groupstatus.Refused(s.group, rejected.text, s.now))
+	} else {
+		err = statusErr
+	}
+	if err != nil {
 		return err
 	}
 	if leads {
@@ -132,7 +139,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 		// The status has been written before. The next reconcile adds the error.
 		s.state.routingError, s.deadline = next, deadline{s.now}
 	}
-	return errors.Join(append(routingErrs, publishErr, releaseErr, eventErr)...)
+	return errors.Join(append(routingErrs, statusErr, publishErr, releaseErr, eventErr)...)
 }
 
 // conflictRecheck is how often a reconcile checks whether the name of another owner's

@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -120,6 +121,39 @@ func TestStatusIsRejected(t *testing.T) {
 	reject.Store(false)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.eventually("the election is counted", func() bool { return value(t, o.metrics, "conclave_operator_elections_total") == elections+1 })
+}
+
+// The API server refuses a status as invalid, in which the newest term is negative. The traffic follows the election nevertheless, and the status
+// says why it doesn't.
+func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var spoil atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		o.beforeWrite = func(r *http.Request) {
+			if !spoil.Load() || !strings.HasSuffix(r.URL.Path, "/electiongroups/ledger/status") {
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			body = bytes.ReplaceAll(body, []byte(`"term":8`), []byte(`"term":-8`))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		}
+	})
+	e.createSettledGroup(o)
+	spoil.Store(true)
+	e.elect("ledger", "ledger-1", 8)
+	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
+	if want := "The status isn't up to date, because the API server refuses it: write the status: "; !strings.HasPrefix(ready.Message, want) {
+		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
+	}
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	spoil.Store(false)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
 // A Service that can't be changed follows the coordinator all the same.

@@ -14,8 +14,8 @@ import (
 // the clock is behind the floor, to the term that agents may have reached above it.
 func TestFloor(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30, d 40, e 50")
-	start := control.TermAt(noon)
-	const skew, reached = int64(control.AcceptedSkew / control.TermDuration), 21
+	start := control.EpochAt(noon)
+	const skew, reached = int64(control.AcceptedSkew / control.EpochDuration), 51
 	at := func(d time.Duration) { f.Now = noon.Add(d) }
 	f.step()
 	for _, step := range []struct {
@@ -27,17 +27,21 @@ func TestFloor(t *testing.T) {
 		{"nothing changes", func() { at(time.Second) }, skew},
 		{"a member departs", func() { f.Missing["c"] = true }, skew + reached},
 		{"the clock goes on", func() { at(2 * time.Second) }, skew + reached},
-		{"another one departs under the same version", func() { f.Missing["d"] = true }, skew + reached + 20},
-		{"the list settles", func() { at(40 * time.Second); f.Adopted["a"] = true }, 400 + skew},
-		{"it has settled", func() { at(41 * time.Second) }, 400 + skew},
-		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 400 + skew + reached},
-		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 400 + skew + reached + 1},
-		{"a newer term was reported", func() { f.Group.Status.Term = start + 1000; f.Adopted["a"] = true }, 1000},
-		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 36000 + skew},
+		{"another one departs under the same version", func() { f.Missing["d"] = true }, skew + reached + 50},
+		{"the list settles", func() { at(40 * time.Second); f.Adopted["a"] = true }, 1000 + skew},
+		{"it has settled", func() { at(41 * time.Second) }, 1000 + skew},
+		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 1000 + skew + reached},
+		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 1000 + skew + reached + 1},
+		{"a newer term was reported", func() { f.Group.Status.Term = (start+2500)<<4 + 5; f.Adopted["a"] = true }, 2500},
+		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 90000 + skew},
 	} {
 		step.change()
-		if got := *f.step().List.Floor - start; got != step.floor {
-			t.Errorf("%s: got floor %d, want %d above the first one", step.name, got, step.floor)
+		floor := *f.step().List.Floor
+		if got := floor>>4 - start; got != step.floor {
+			t.Errorf("%s: got the floor %d epochs above the first one, want %d", step.name, got, step.floor)
+		}
+		if counter := floor & 15; counter != 15 && counter != 5 {
+			t.Errorf("%s: got floor %d, want the last term of an epoch, or the reported one", step.name, floor)
 		}
 	}
 }
@@ -54,7 +58,7 @@ func TestFloorBoundsTermsThatTheOperatorHasNotSeen(t *testing.T) {
 		f.Now = noon.Add(time.Duration(i) * time.Second)
 		list := f.Group.Status.MemberList
 		fastest := election.TermClock{
-			AtBoot: election.Term(control.TermAt(f.Now.Add(control.AcceptedSkew))), TicksPerTerm: 1, ListFloor: election.Term(*list.Floor),
+			AtBoot: election.Epoch(control.EpochAt(f.Now.Add(control.AcceptedSkew))), TicksPerEpoch: 1, ListFloor: election.Term(*list.Floor),
 		}
 		used := int64(fastest.Ceiling(0))
 		f.Missing[departed] = true
@@ -87,8 +91,8 @@ func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
 			t.Errorf("at %v: got term %d of the operator, want %d as of the agents", at, operators, agents)
 		}
 	}
-	if skew := election.Term(control.AcceptedSkew / control.TermDuration); skew != election.AcceptedSkew {
-		t.Errorf("got accepted skew of %d terms, want %d as of the agents", skew, election.AcceptedSkew)
+	if skew := election.Epoch(control.AcceptedSkew / control.EpochDuration); skew != election.AcceptedSkew {
+		t.Errorf("got accepted skew of %d epochs, want %d as of the agents", skew, election.AcceptedSkew)
 	}
 	if control.MaxTerm != int64(election.MaxTerm) {
 		t.Errorf("got maximum term %d, want %d as of the agents", control.MaxTerm, election.MaxTerm)

@@ -64,6 +64,32 @@ func TestListWaitsForMajority(t *testing.T) {
 	}
 }
 
+// TestNextListWaitsForRemovedCoordinator: c has been removed while it leads, and its application stops. Another list would
+// leave it in neither of two lists, and end its tenure.
+func TestNextListWaitsForRemovedCoordinator(t *testing.T) {
+	const settled, next = "v1 Settled: a 1, b 2", "v2 Adopting: a 1, b 2, d 4; after v1: a 1, b 2"
+	for name, c := range map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"it hasn't handed over":     {func(*Facts) {}, settled},
+		"Available":                 {func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
+		"its priority is 0":         {func(f *Facts) { f.Group.Status.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0"},
+		"b has succeeded it":        {func(f *Facts) { f.Group.Status.Coordinator.Pod = "b" }, next},
+		"there is no coordinator":   {func(f *Facts) { f.Group.Status.Coordinator = nil }, next},
+		"its agent isn't connected": {func(f *Facts) { f.Connected[f.findPod("c").UID] = false }, next},
+		"no majority is connected":  {func(f *Facts) { f.MajorityLost = true }, next},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newMajorityFacts("a 1, b 2", "a b c d")
+			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "c"}
+			f.Group.Spec.Members = parseMembers("a 1, b 2, d 4")
+			c.change(f)
+			expect(t, "list", formatList(MakePlan(*f).List), c.want)
+		})
+	}
+}
+
 // TestFirstListDoesNotWaitForMajority: without a list, there is no coordinator to lose.
 func TestFirstListDoesNotWaitForMajority(t *testing.T) {
 	f := newDeclaredFacts("a 1, b 2, c 3")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -47,6 +49,7 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 	facts := memberlist.Facts[string]{
 		Wanted:    toMembers(wanted),
 		Lease:     int64(specLease(f.Group)),
+		Draining:  f.coordinatorDrains(current),
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
@@ -54,6 +57,19 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 		Term:      min(f.Group.Status.Term, control.MaxTerm),
 	}
 	return statusList(facts.Next(toMemberList(current)))
+}
+
+// coordinatorDrains reports whether the list in force has removed or demoted the coordinator, which has not handed over
+// yet. That takes the drain timeout at most: then its members replace it. The status keeps a coordinator while too
+// few agents report, so this counts only while a majority and the agent of the coordinator are connected.
+func (f *Facts) coordinatorDrains(current *v1.MemberList) bool {
+	coordinator := f.Group.Status.Coordinator
+	if current == nil || coordinator == nil || f.MajorityLost {
+		return false
+	}
+	mayLead := func(m v1.Member) bool { return m.Pod == coordinator.Pod && m.Priority > 0 }
+	connected := func(pod *corev1.Pod) bool { return pod.Name == coordinator.Pod && f.Connected[pod.UID] }
+	return !slices.ContainsFunc(current.Members, mayLead) && slices.ContainsFunc(f.Pods, connected)
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent
@@ -76,7 +92,8 @@ func (f *Facts) earlierGroupProblem() *Problem {
 //
 // If only a reports list 7, and b and c are connected and report list 6, then list 7 has
 // not been adopted by a majority of list 6, so it can't have a coordinator of its own.
-// The operator continues with list 6: a single agent must not block the group.
+// The operator continues with list 6: a single agent must not block the group. Nor must one that reports a list of a group that has
+// none, unless a majority of those that are connected does: then the status was lost.
 func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
@@ -88,10 +105,20 @@ func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 			ahead = append(ahead, pod)
 		}
 	}
-	if len(ahead) > 0 && newest != nil && f.majorityUses(newest) {
+	if len(ahead) > 0 && (newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= f.connectedPods()/2) {
 		return nil
 	}
 	return ahead
+}
+
+// connectedPods returns the number of pods whose agents are connected.
+func (f *Facts) connectedPods() (n int) {
+	for _, pod := range f.Pods {
+		if f.Connected[pod.UID] {
+			n++
+		}
+	}
+	return n
 }
 
 // majorityUses reports whether a majority of a list is connected, and reports this list or

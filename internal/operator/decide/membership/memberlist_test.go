@@ -319,5 +319,7 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
 	expect(t, "a list that is being adopted remains", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Published, f.Group.Status.MemberList = nil, nil
-	expect(t, "without a list", formatList(f.step().List), "none")
+	expect(t, "a minority reports a list of a group without one", formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20")
+	f.Versions["b"] = 3
+	expect(t, "a majority reports a list of a group without one", formatList(f.step().List), "none")
 }

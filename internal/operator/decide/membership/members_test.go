@@ -43,15 +43,15 @@ func TestFirstList(t *testing.T) {
 		},
 		"the lowest ordinal first": {
 			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
-			list:  "v1 Settled: ledger-10 1048565, ledger-2 1048573, ledger-1 1048574, ledger-0 1048575",
+			list:  "v1 Settled: ledger-10 16373, ledger-2 16381, ledger-1 16382, ledger-0 16383",
 		},
 		"ordinals above the maximum priority, highest first": {
 			facts: newSelectorFacts(highest).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
-			list:  "v1 Settled: ledger-7 8, ledger-20260601 1048574, ledger-20260602 1048575",
+			list:  "v1 Settled: ledger-7 8, ledger-20260601 16382, ledger-20260602 16383",
 		},
 		"ordinals above the maximum priority, lowest first": {
 			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
-			list:  "v1 Settled: ledger-20260602 1, ledger-20260601 2, ledger-7 1048568",
+			list:  "v1 Settled: ledger-20260602 1, ledger-20260601 2, ledger-7 16376",
 		},
 		"the same ordinal in two workloads": {
 			facts: newSelectorFacts(highest).addPods("x-0", "y-0", "x-1", "y-1"),
@@ -64,8 +64,8 @@ func TestFirstList(t *testing.T) {
 		},
 		"annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=30", "b=0", "c=1048575") },
-			list:   "v1 Settled: b 0, d 1, a 30, c 1048575",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=30", "b=0", "c=16383") },
+			list:   "v1 Settled: b 0, d 1, a 30, c 16383",
 		},
 		"equal annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d", "e"),
@@ -74,35 +74,35 @@ func TestFirstList(t *testing.T) {
 		},
 		"equal annotations with the maximum priority": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=1048575", "b=1048575", "c=1048574") },
-			list:   "v1 Settled: c 1048573, b 1048574, a 1048575",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=16383", "b=16383", "c=16382") },
+			list:   "v1 Settled: c 16381, b 16382, a 16383",
 		},
 		"an invalid annotation": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "b=high") },
 			list:    "v1 Settled: c 1, a 2",
-			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "high"`,
+			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 16383, got "high"`,
 		},
 		"an empty annotation": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=") },
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got ""`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got ""`,
 		},
 		"an annotation above the maximum": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a"),
-			change:  func(f *Facts) { setPriorityAnnotations(f, "a=1048576") },
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "1048576"`,
+			change:  func(f *Facts) { setPriorityAnnotations(f, "a=16384") },
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got "16384"`,
 		},
 		"a long annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
 			change: func(f *Facts) { setPriorityAnnotations(f, "a="+strings.Repeat("9", 1000)) },
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "` +
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got "` +
 				strings.Repeat("9", 32) + `..."`,
 		},
 		"an invalid annotation, and no other pod can be elected": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=high") },
-			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "high"`,
+			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 16383, got "high"`,
 		},
 		"no pod can be elected": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
@@ -134,7 +134,7 @@ func TestFirstList(t *testing.T) {
 		"an invalid node label": {
 			facts:   newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
 			change:  func(f *Facts) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },
-			problem: `InvalidMembers: Pod a: label tier of node node-a must be an integer from 0 to 1048575, got "-1"`,
+			problem: `InvalidMembers: Pod a: label tier of node node-a must be an integer from 0 to 16383, got "-1"`,
 		},
 		"an unknown node": {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b"),
@@ -265,26 +265,26 @@ func TestLaterLists(t *testing.T) {
 		},
 		"a member with an invalid annotation remains, and another pod joins": {
 			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=x", "c=9") }, list: "v2 Settled: b 1, a 2, c 9",
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got "x"`,
 		},
 		"a member with an invalid annotation does not move with the one below it": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=x", "b=9") }, list: "v2 Settled: b 9, a 2",
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got "x"`,
 		},
 		"a member with an invalid annotation is no longer selected": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=x"); f.findPod("a").Labels = nil }, list: "v2 Settled: b 1",
 		},
 		"a pod with an invalid annotation does not join, and another one does": {
 			change: func(f *Facts) { f.addPods("c", "d"); setPriorityAnnotations(f, "c=x", "d=9") }, list: "v2 Settled: b 1, a 2, d 9",
-			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
+			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 16383, got "x"`,
 		},
 		"a pod with an invalid annotation, and no member can be elected": {
 			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=0", "b=0", "c=x") }, list: "v1 Settled: b 1, a 2",
-			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
+			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 16383, got "x"`,
 		},
 		"a member with priority 0 gets an invalid annotation": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle(); setPriorityAnnotations(f, "a=x") }, list: "v2 Settled: b 1, a 0",
-			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 16383, got "x"`,
 		},
 		"no member can be elected": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") }, list: "v1 Settled: b 1, a 2",
