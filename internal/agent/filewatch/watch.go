@@ -6,24 +6,28 @@
 package filewatch
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
 	"log/slog"
-	"path/filepath"
+	"os"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// debounce is how long to wait for further changes before one is reported, because
-	// files may be written in several steps. maxDebounce limits the total, because another
-	// file in the directory may be written all the time.
-	debounce    = 100 * time.Millisecond
-	maxDebounce = time.Second
+	// pause is the time between two reads of events. Files may be written in several steps. And another file in the directory
+	// may be written all the time: the kernel merges equal events that follow each other unread.
+	pause = 100 * time.Millisecond
 	// fastPoll is the polling interval without inotify, and while the last check failed.
 	fastPoll = time.Second
 	// slowPoll is the polling interval in addition to inotify.
 	slowPoll = 5 * time.Second
+	// content has the events that concern only the content and the attributes of a file.
+	content = unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
 )
 
 // Watch calls check at once, after each change in a directory, and at intervals, until
@@ -65,52 +69,53 @@ func run(ctx context.Context, changes <-chan struct{}, check func(changed bool) 
 // ConfigMap, only a symbolic link beside the files changes. The channel receives a
 // value after changes.
 func watch(path string, relevant func(string) bool, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
-	watcher, err := fsnotify.NewWatcher()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("cannot use inotify: %w", err)
 	}
-	stop = func() { _ = watcher.Close() } // Nothing was written.
-	if err := watcher.Add(path); err != nil {
+	events := os.NewFile(uintptr(fd), "inotify")
+	stop = func() { _ = events.Close() } // Nothing was written.
+	const mask = content | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
+	if _, err := unix.InotifyAddWatch(fd, path, mask); err != nil {
 		stop()
-		return nil, nil, err
+		return nil, nil, &os.PathError{Op: "watch", Path: path, Err: err}
 	}
 	signals := make(chan struct{}, 1)
-	go forward(watcher, relevant, signals, log)
+	go forward(events, relevant, signals, log)
 	return signals, stop, nil
 }
 
-// forward debounces the events of the watcher until it is closed. It also reads the
-// watcher's errors, which would block the events otherwise. An error counts as a
-// change, because events may have been lost.
-func forward(watcher *fsnotify.Watcher, relevant func(string) bool, signals chan<- struct{}, log *slog.Logger) {
-	var began time.Time
-	var due <-chan time.Time
+// forward signals relevant events until they can't be read any more, because the watch is stopped.
+func forward(events io.Reader, relevant func(string) bool, signals chan<- struct{}, log *slog.Logger) {
+	buffer := make([]byte, 64<<10)
 	for {
-		select {
-		case event, open := <-watcher.Events:
-			if !open {
-				return
-			}
-			const content = fsnotify.Write | fsnotify.Chmod
-			if event.Op&^content == 0 && !relevant(filepath.Base(event.Name)) {
-				continue
-			}
-		case err, open := <-watcher.Errors:
-			if !open {
-				return
-			}
-			log.Debug("events of file changes may be lost", "error", err)
-		case <-due:
-			due = nil
-			select {
-			case signals <- struct{}{}:
-			default: // A signal is pending already.
-			}
+		n, err := events.Read(buffer)
+		if err != nil {
+			log.Debug("the watch has ended", "error", err)
+			return
+		}
+		time.Sleep(pause)
+		if !isRelevant(buffer[:n], relevant) {
 			continue
 		}
-		if due == nil {
-			began = time.Now()
+		select {
+		case signals <- struct{}{}:
+		default: // A signal is pending already.
 		}
-		due = time.After(min(debounce, maxDebounce-time.Since(began)))
 	}
+}
+
+// isRelevant reports whether one of the events matters. Each has a header, which ends with the length of the name that follows.
+// Without a name, an event concerns the directory or the watch itself, or events were lost.
+func isRelevant(events []byte, relevant func(name string) bool) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		mask, length := binary.NativeEndian.Uint32(events[4:]), int(binary.NativeEndian.Uint32(events[12:]))
+		end := min(unix.SizeofInotifyEvent+length, len(events))
+		name := string(bytes.TrimRight(events[unix.SizeofInotifyEvent:end], "\x00"))
+		if name == "" || mask&^content != 0 || relevant(name) {
+			return true
+		}
+		events = events[end:]
+	}
+	return false
 }

@@ -1,9 +1,12 @@
 package filewatch
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -13,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 func waitFor(t *testing.T, changes <-chan struct{}, what string) {
@@ -30,32 +33,65 @@ func everything(string) bool { return true }
 // TestContentOfOtherFilesIsIgnored: a log in the same directory isn't a reason for a check,
 // but a new file may be.
 func TestContentOfOtherFilesIsIgnored(t *testing.T) {
+	isConfig := func(name string) bool { return name == "agent.yaml" }
+	for _, c := range []struct {
+		events [][]byte
+		want   bool
+	}{
+		{[][]byte{event("log", unix.IN_CLOSE_WRITE)}, false},
+		{[][]byte{event("log", unix.IN_ATTRIB), event("another.log", unix.IN_CLOSE_WRITE)}, false},
+		{[][]byte{event("log", unix.IN_CLOSE_WRITE), event("agent.yaml", unix.IN_CLOSE_WRITE)}, true},
+		{[][]byte{event("agent.yaml", unix.IN_ATTRIB), event("log", unix.IN_CLOSE_WRITE)}, true},
+		{[][]byte{event("log", unix.IN_CREATE)}, true},
+		{[][]byte{event("log", unix.IN_MOVED_FROM)}, true},
+		{[][]byte{event("log", unix.IN_MOVED_TO)}, true},
+		{[][]byte{event("log", unix.IN_DELETE)}, true},
+		{[][]byte{event("", unix.IN_IGNORED)}, true},    // The directory was removed.
+		{[][]byte{event("", unix.IN_Q_OVERFLOW)}, true}, // Events were lost.
+		{nil, false},
+	} {
+		if got := isRelevant(bytes.Join(c.events, nil), isConfig); got != c.want {
+			t.Errorf("%q: got %t, want %t", c.events, got, c.want)
+		}
+	}
+}
+
+// event returns an event as the kernel writes it.
+func event(name string, mask uint32) []byte {
+	padded := make([]byte, (len(name)+15)/16*16)
+	copy(padded, name)
+	header := make([]byte, 0, unix.SizeofInotifyEvent)
+	for _, field := range []uint32{1, mask, 0, uint32(len(padded))} {
+		header = binary.NativeEndian.AppendUint32(header, field)
+	}
+	return append(header, padded...)
+}
+
+// endless returns the same event from each Read, until it ends.
+type endless struct {
+	event []byte
+	reads int
+	end   time.Time
+}
+
+func (e *endless) Read(into []byte) (int, error) {
+	e.reads++
+	if time.Now().After(e.end) {
+		return 0, io.EOF
+	}
+	return copy(into, e.event), nil
+}
+
+// TestContinuousChangesCostLittle: another file in the directory is written all the time. The watch reads ten times a second,
+// and signals the changes if they matter.
+func TestContinuousChangesCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
-		signals := make(chan struct{}, 1)
-		go forward(watcher, func(name string) bool { return name == "agent.yaml" }, signals, slog.New(slog.DiscardHandler))
-		defer close(watcher.Events)
-		for _, c := range []struct {
-			name string
-			op   fsnotify.Op
-			want int
-		}{
-			{"log", fsnotify.Write, 0},
-			{"log", fsnotify.Chmod, 0},
-			{"agent.yaml", fsnotify.Write, 1},
-			{"log", fsnotify.Create, 1},
-			{"log", fsnotify.Rename, 1},
-			{"log", fsnotify.Remove, 1},
-			{"log", fsnotify.Write | fsnotify.Create, 1},
-		} {
-			watcher.Events <- fsnotify.Event{Name: filepath.Join("dir", c.name), Op: c.op}
-			time.Sleep(2 * maxDebounce)
-			if len(signals) != c.want {
-				t.Errorf("%s of %s: got %d signals, want %d", c.op, c.name, len(signals), c.want)
-			}
-			select {
-			case <-signals:
-			default:
+		for _, matters := range []bool{false, true} {
+			signals := make(chan struct{}, 1)
+			events := &endless{event: event("log", unix.IN_CLOSE_WRITE), end: time.Now().Add(10 * time.Second)}
+			forward(events, func(string) bool { return matters }, signals, slog.New(slog.DiscardHandler))
+			if events.reads > 103 || len(signals) > 0 != matters {
+				t.Errorf("matters %t: got %d reads in 10 s and %d signals, want 10 a second", matters, events.reads, len(signals))
 			}
 		}
 	})
@@ -85,39 +121,25 @@ func TestChangesAreSignaled(t *testing.T) {
 	waitFor(t, changes, "a replaced link")
 }
 
-// TestErrorsAreSignaledAsChanges: and further events are still forwarded.
-func TestErrorsAreSignaledAsChanges(t *testing.T) {
-	watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
-	signals := make(chan struct{}, 1)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		forward(watcher, everything, signals, slog.New(slog.DiscardHandler))
-	}()
-	watcher.Errors <- fsnotify.ErrEventOverflow
-	waitFor(t, signals, "an error")
-	watcher.Errors <- fsnotify.ErrEventOverflow
-	watcher.Events <- fsnotify.Event{}
-	waitFor(t, signals, "an event")
-	close(watcher.Events)
-	<-ended
-}
-
-// TestContinuousChangesAreSignaled: another file in the directory may be a log.
-func TestContinuousChangesAreSignaled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
-		signals := make(chan struct{}, 1)
-		go forward(watcher, everything, signals, slog.New(slog.DiscardHandler))
-		defer close(watcher.Events)
-		for start := time.Now(); len(signals) == 0; {
-			watcher.Events <- fsnotify.Event{}
-			time.Sleep(debounce / 2)
-			if time.Since(start) > 2*maxDebounce {
-				t.Fatal("got no signal")
-			}
+// TestRepeatedWritesAreSignaled: and a change that follows them.
+func TestRepeatedWritesAreSignaled(t *testing.T) {
+	path := t.TempDir()
+	log := filepath.Join(path, "log")
+	changes, stop, err := watch(path, func(name string) bool { return name == "log" }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for range 1000 {
+		if err := os.WriteFile(log, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	})
+	}
+	waitFor(t, changes, "a written file")
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, changes, "a removed file")
 }
 
 // TestRun: a poll isn't reported as a change if there is a watch.

@@ -43,6 +43,7 @@ func (t *Transport) connect(ctx context.Context, address, name string) (*conn, e
 	c, err := t.dialAndHandshake(ctx, address, name)
 	if err != nil && ctx.Err() == nil {
 		t.Log.Debug("cannot connect to peer", "peer", name, "address", address, "error", err)
+		t.reportLookup(name, err)
 	}
 	return c, err
 }

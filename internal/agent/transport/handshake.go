@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -165,10 +166,10 @@ func (t *Transport) authorize(peer string, members map[string]string) error {
 	return t.Authorize(peer, members)
 }
 
-// maxTermDifference is the maximum difference of two term clocks, in terms of
-// 100 ms. An office accepts terms that are twice as far ahead, which leaves room
+// maxEpochDifference is the maximum difference of two term clocks, in epochs of
+// 40 ms. An office accepts terms that are twice as far ahead, which leaves room
 // for the time between a message and its processing.
-const maxTermDifference = int64(election.AcceptedSkew)
+const maxEpochDifference = int64(election.AcceptedSkew)
 
 // compareClocks rejects a peer whose term clock is too far from this agent's. One
 // of the two would ignore all messages of the other, and could prevent the
@@ -177,8 +178,8 @@ func (t *Transport) compareClocks(hello *wire.Hello) error {
 	if t.CurrentTerm == nil {
 		return nil
 	}
-	difference := int64(hello.Term - t.CurrentTerm())
-	if -maxTermDifference <= difference && difference <= maxTermDifference {
+	difference := int64(hello.Term.Epoch() - t.CurrentTerm().Epoch())
+	if -maxEpochDifference <= difference && difference <= maxEpochDifference {
 		t.clearProblem(hello.Name)
 		return nil
 	}
@@ -186,7 +187,7 @@ func (t *Transport) compareClocks(hello *wire.Hello) error {
 	if difference < 0 {
 		direction, difference = "behind", -difference
 	}
-	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name, time.Duration(difference)*time.Second/10, direction)
+	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name, time.Duration(difference)*control.EpochDuration, direction)
 	if t.addProblem(hello.Name, problem{kind: direction, text: err.Error()}) {
 		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
 	}

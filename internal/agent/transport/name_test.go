@@ -7,15 +7,21 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // nameServer resolves every name to 127.0.0.1, until it is silenced.
 type nameServer struct {
-	silent  atomic.Bool
-	queries atomic.Int64
+	silent, fails, slow atomic.Bool
+	queries             atomic.Int64
 }
+
+// slowAnswer is longer than an attempt to connect.
+const slowAnswer = 700 * time.Millisecond
 
 // startNameServer makes this process use a name server, until the test ends.
 func startNameServer(t *testing.T) *nameServer {
@@ -56,14 +62,20 @@ func (s *nameServer) serve(socket net.PacketConn) {
 		kind := binary.BigEndian.Uint16(buffer[end+1:])
 		answer := append([]byte(nil), buffer[:end+5]...)
 		answer[2], answer[3] = 0x80, 0x80
+		if s.fails.Load() {
+			const serverFailure = 2
+			answer[3] |= serverFailure
+		}
 		binary.BigEndian.PutUint16(answer[10:], 0) // No additional records.
 		if kind == typeA {
 			binary.BigEndian.PutUint16(answer[6:], 1)
 			answer = append(answer, 0xc0, headerSize, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
 		}
-		if _, err := socket.WriteTo(answer, from); err != nil {
-			return
+		delay := time.Duration(0)
+		if s.slow.Load() {
+			delay = slowAnswer
 		}
+		time.AfterFunc(delay, func() { _, _ = socket.WriteTo(answer, from) }) // The socket may be closed at the end of the test.
 	}
 }
 
@@ -107,4 +119,41 @@ func TestLostConnectionIsReplacedWithoutNameServer(t *testing.T) {
 	testwait.Until(t, "the connection is lost", func() bool { return strings.Contains(a.log.text(), "connection closed") })
 	a.sendUntilReceived(b, 2)
 	a.wantNoneEnded()
+}
+
+// TestSlowNameServerPreventsNoConnection: each answer takes longer than an attempt to connect, as if the first of two name servers
+// didn't answer.
+func TestSlowNameServerPreventsNoConnection(t *testing.T) {
+	h := newHarness(t)
+	names := startNameServer(t)
+	names.slow.Store(true)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
+	_, port, err := net.SplitHostPort(b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	b.SetPeers(map[string]string{"a": ""}) // It can't announce its address.
+	a.sendUntilReceived(b, 1)
+}
+
+// TestNameThatCannotBeResolvedIsAProblem: until the name server answers.
+func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
+	h := newHarness(t)
+	names := startNameServer(t)
+	names.fails.Store(true)
+	clock := func(c *transport.Config) { c.CurrentTerm = func() election.Term { return election.Epoch(1000).Last() } }
+	a, b := h.start("a", "127.0.0.1:0", 1, clock), h.start("b", "127.0.0.1:0", 2, clock)
+	_, port, err := net.SplitHostPort(b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	b.SetPeers(map[string]string{"a": ""})
+	testwait.Until(t, "a reports the problem", func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })
+	names.fails.Store(false)
+	a.sendUntilReceived(b, 1)
+	if problems := a.Problems(); len(problems) > 0 {
+		t.Errorf("got problems %q with a connection, want none", problems)
+	}
 }

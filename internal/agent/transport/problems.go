@@ -1,10 +1,6 @@
 package transport
 
-import (
-	"maps"
-	"slices"
-	"sync"
-)
+import "sync"
 
 // problems holds the current problem of each peer that has one.
 type problems struct {
@@ -61,14 +57,14 @@ func (t *Transport) notifyChange() {
 	}
 }
 
-// Problems returns one line for each peer that isn't connected, or whose messages
+// Problems returns one line, by peer, for each one that isn't connected, or whose messages
 // are ignored, because of its configuration.
-func (t *Transport) Problems() []string {
+func (t *Transport) Problems() map[string]string {
 	t.problems.mu.Lock()
 	defer t.problems.mu.Unlock()
-	var lines []string
-	for _, peer := range slices.Sorted(maps.Keys(t.problems.byPeer)) {
-		lines = append(lines, t.problems.byPeer[peer].text)
+	lines := map[string]string{}
+	for peer, problem := range t.problems.byPeer {
+		lines[peer] = problem.text
 	}
 	return lines
 }

@@ -99,8 +99,18 @@ func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
 	case !p.dials:
 		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
 	}
+	if attempt > patientAttempts {
+		return jitteredRedialDelay() * patientFactor
+	}
 	return jitteredRedialDelay()
 }
+
+// After about a minute of attempts in vain, an agent dials every 1.6 s on average: an isolated one doesn't keep a processor busy.
+// It dials earlier if another agent tells where the peer is.
+const (
+	patientAttempts = 200
+	patientFactor   = 8
+)
 
 // waitForConn waits before the next attempt. It returns early, with a connection if
 // the peer has established one, or nil if an attempt is worthwhile now.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,56 +19,45 @@ var errRejected = errors.New("a firewall or a router may have rejected the conne
 // refusal finds out why a dial was refused: the kernel reports ECONNREFUSED for both reasons, but
 // queues the ICMP messages of a socket. Linux does that for connection attempts since version 5.8.
 type refusal struct {
-	mu sync.Mutex
 	// unknown: a sandbox that isn't Linux doesn't have the option, so any refusal may be an ICMP message.
 	unknown bool
-	// sockets are copies of the dial's descriptors, because a failed dial closes its own ones. A
-	// name with several addresses has several.
-	sockets []watchedSocket
+	// descriptor is a copy of the dial's descriptor, because a failed dial closes its own one; 0 for none.
+	descriptor, level, option int
 }
 
-type watchedSocket struct{ descriptor, level, option int }
-
-// watch is called for each socket of a dial before it connects.
+// watch is called for the socket of a dial before it connects.
 func (r *refusal) watch(_ context.Context, network, address string, raw syscall.RawConn) error {
-	socket := watchedSocket{level: unix.SOL_IP, option: unix.IP_RECVERR}
+	r.level, r.option = unix.SOL_IP, unix.IP_RECVERR
 	if network == "tcp6" {
-		socket.level, socket.option = unix.SOL_IPV6, unix.IPV6_RECVERR
+		r.level, r.option = unix.SOL_IPV6, unix.IPV6_RECVERR
 	}
 	var unsupported, failed error
 	err := raw.Control(func(fd uintptr) {
-		if unsupported = unix.SetsockoptInt(int(fd), socket.level, socket.option, 1); unsupported == nil {
-			socket.descriptor, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		if unsupported = unix.SetsockoptInt(int(fd), r.level, r.option, 1); unsupported == nil {
+			r.descriptor, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 1)
 		}
 	})
 	if err := errors.Join(err, failed); err != nil {
+		r.descriptor = 0
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if unsupported != nil {
-		r.unknown = true
-	} else {
-		r.sockets = append(r.sockets, socket)
-	}
+	r.unknown = unsupported != nil
 	return setOptions(network, address, raw)
 }
 
 // explain returns the error of the dial, or errRejected. It ends the watch: an ICMP message must not
 // break an established connection.
 func (r *refusal) explain(dialed error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	rejected := r.unknown
-	for _, s := range r.sockets {
+	if r.descriptor > 0 {
 		if dialed == nil {
-			dialed = unix.SetsockoptInt(s.descriptor, s.level, s.option, 0)
+			dialed = unix.SetsockoptInt(r.descriptor, r.level, r.option, 0)
 		} else {
-			rejected = rejected || hasICMP(s.descriptor)
+			rejected = rejected || hasICMP(r.descriptor)
 		}
-		_ = unix.Close(s.descriptor) // It is a copy.
+		_ = unix.Close(r.descriptor) // It is a copy.
+		r.descriptor = 0
 	}
-	r.sockets = nil
 	if rejected && errors.Is(dialed, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: %s", errRejected, dialed) //nolint:errorlint // It must not count as ECONNREFUSED.
 	}
@@ -82,11 +71,34 @@ func hasICMP(descriptor int) bool {
 	return err == nil
 }
 
-// dialTCP dials from the address on which this agent listens, so that peers and
-// firewalls see only one address of it.
+// dialTCP dials the addresses of a peer, one after the other, until one answers.
 func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := t.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	ips = ips[:min(len(ips), addressesMax)]
+	for _, ip := range ips {
+		var c net.Conn
+		if c, err = t.dialIP(ctx, net.JoinHostPort(ip.Unmap().String(), port), dialTimeout/time.Duration(len(ips))); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// addressesMax limits the addresses of a name that an attempt tries.
+const addressesMax = 4
+
+// dialIP dials from the address on which this agent listens, so that peers and
+// firewalls see only one address of it.
+func (t *Transport) dialIP(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
 	var refusal refusal
-	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, ControlContext: refusal.watch}
+	dialer := net.Dialer{Timeout: timeout, KeepAliveConfig: keepAlive, ControlContext: refusal.watch}
 	if own, ok := t.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
 		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}
 	}

@@ -164,6 +164,7 @@ type Transport struct {
 	tasks    sync.WaitGroup
 	problems problems
 
+	names    names
 	uids     knownUIDs
 	renewals renewals
 
