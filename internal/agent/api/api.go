@@ -6,8 +6,8 @@
 // rejected. Over a Unix socket, it accepts certain users only: see RestrictUsers. The other API is for the operator: it requires TLS and the operator's
 // certificate, except for the status of the health checks.
 //
-// The numbers of streams and of connections are limited: see package connlimit. A client
-// that doesn't read is disconnected after 10 s. Streams send a comment every 5 s.
+// The numbers of streams and of connections are limited (see package connlimit), and the local API limits the rates of
+// requests (see lane). A client that doesn't read is disconnected after 10 s. Streams send a comment every 5 s.
 package api
 
 import (
@@ -32,8 +32,9 @@ type Groups interface {
 	// Expects reports whether the agent will take part in a group once it has received
 	// the group's document.
 	Expects(name string) bool
-	// Problems returns one line for each reason why the agent isn't ready.
-	Problems() []string
+	// Problems returns one line for each reason why the agent isn't ready, and for each problem that doesn't prevent
+	// that, such as one of a peer.
+	Problems() (own, others []string)
 }
 
 // Group is the part of group.Group that the API uses.
@@ -41,6 +42,8 @@ type Group interface {
 	// AwaitRoundTrip returns when the group has handled all that it received before.
 	AwaitRoundTrip(ctx context.Context) error
 	Leader() group.Leader
+	// Ineligible returns why this process may not be elected.
+	Ineligible() group.Ineligibility
 	LeaderWithPromise(ctx context.Context, atMost time.Duration) (group.Leader, error)
 	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
@@ -83,19 +86,26 @@ type api struct {
 // is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
 	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax, streamsPerGroup)}
+	l := newLanes()
 	mux := http.NewServeMux()
-	mux.Handle("/v1/groups", methods{http.MethodGet: a.listGroups})
-	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: a.withGroup(getLeader)})
-	mux.Handle("/v1/groups/{group}/status", methods{http.MethodGet: a.withGroup(getStatus)})
-	mux.Handle("/v1/groups/{group}"+journal.Path, methods{http.MethodGet: a.withGroup(getJournal)})
-	mux.Handle("/v1/groups/{group}/watch", methods{http.MethodGet: a.withGroup(a.watch)})
-	mux.Handle("/v1/groups/{group}/session", methods{http.MethodGet: a.withGroup(a.session)})
-	mux.Handle("/v1/groups/{group}/session/{session}/stopped", methods{http.MethodPost: a.withGroup(confirmStopped)})
-	mux.Handle("/v1/groups/{group}/step-down", methods{http.MethodPost: a.withGroup(stepDown)})
-	mux.Handle("/healthz", methods{http.MethodGet: newHealth(groups).serve})
-	mux.Handle("/readyz", methods{http.MethodGet: a.readyz})
+	get := func(path string, limits *lane, handle http.HandlerFunc) {
+		mux.Handle(path, methods{http.MethodGet: limits.limit(handle)})
+	}
+	post := func(path string, limits *lane, handle http.HandlerFunc) {
+		mux.Handle(path, methods{http.MethodPost: limits.limit(handle)})
+	}
+	get("/v1/groups", &l.queries, a.listGroups)
+	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: l.forLeader(a.withGroup(getLeader))})
+	get("/v1/groups/{group}/status", &l.details, a.withGroup(getStatus))
+	get("/v1/groups/{group}"+journal.Path, &l.details, a.withGroup(getJournal))
+	get("/v1/groups/{group}/watch", &l.queries, a.withGroup(a.watch))
+	get("/v1/groups/{group}/session", &l.sessions, a.withGroup(a.session))
+	post("/v1/groups/{group}/session/{session}/stopped", &l.sessions, a.withGroup(confirmStopped))
+	post("/v1/groups/{group}/step-down", &l.queries, a.withGroup(stepDown))
+	get("/healthz", &l.probes, newHealth(groups).serve)
+	get("/readyz", &l.probes, a.readyz)
 	if metrics != nil {
-		mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
+		get("/metrics", &l.details, metrics.ServeHTTP)
 	}
 	strict := strictPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +170,7 @@ func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) 
 		case ok:
 			handle(g, w, r)
 		case a.groups.Expects(name):
-			writeError(w, http.StatusServiceUnavailable, fmt.Errorf("group %s is not running: this agent has no document of it", name))
+			writeUnavailable(w, reasonNoDocument, fmt.Errorf("group %s is not running: this agent has no document of it", name))
 		default:
 			writeError(w, http.StatusNotFound, fmt.Errorf("group %q not found: GET /v1/groups lists the groups of this agent", name))
 		}
@@ -229,10 +239,22 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, l)
 }
 
-func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
-	if problems := a.groups.Problems(); len(problems) > 0 {
-		writeText(w, http.StatusServiceUnavailable, problems...)
-		return
+// readyz responds with the reasons why the agent isn't ready. With the parameter verbose, it
+// adds other problems, and in which groups this process may not be elected: such an agent is ready nevertheless,
+// because it votes.
+func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
+	code, lines := http.StatusOK, []string{"ok"}
+	own, others := a.groups.Problems()
+	if len(own) > 0 {
+		code, lines = http.StatusServiceUnavailable, own
 	}
-	writeText(w, http.StatusOK, "ok")
+	if r.URL.Query().Has("verbose") {
+		lines = append(lines, others...)
+		for _, name := range a.groups.Names() {
+			if g, ok := a.groups.Find(name); ok && g.Ineligible() != group.Eligible {
+				lines = append(lines, fmt.Sprintf("group %s: not eligible: %s", name, g.Ineligible()))
+			}
+		}
+	}
+	writeText(w, code, lines...)
 }

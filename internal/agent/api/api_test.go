@@ -69,6 +69,7 @@ func TestResponses(t *testing.T) {
 		{"POST", "/v1/groups", "", 405, `{"error":"method POST is not allowed, use GET or HEAD"}`},
 		{"GET", "/v1/groups/other/leader", "", 404, `{"error":"group \"other\" not found: GET /v1/groups lists the groups of this agent"}`},
 		{"GET", "/v1/groups/a%2Fb/leader", "", 503, `"group":"ledger"`},
+		{"GET", "/v1/groups/expected/leader", "", 503, `"reason":"NoDocument"`},
 		{"GET", "/v1/groups/a/b/leader", "", 404, `{"error":"path \"/v1/groups/a/b/leader\" not found"}`},
 		{"GET", "/v1/groups/%2e%2e/leader", "", 404, `not found`},
 		{"GET", "/v1//groups", "", 404, `not found`},
@@ -97,7 +98,7 @@ func TestResponses(t *testing.T) {
 		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"no member is ready to take over"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"no member took over in time"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"left"}`, 503, `{"error":"the agent has left the group"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"left"}`, 503, `{"error":"the agent has left the group","reason":"Leaving"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"odd"}`, 500, `{"error":"odd"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"To":"d","priority":9}`, 400, `unknown field`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"`, 400, `must be a JSON object`},
@@ -149,6 +150,26 @@ func TestReadyzListsProblems(t *testing.T) {
 	code, text := request(t, http.MethodGet, "http://"+startAPI(t, s)+"/readyz", "")
 	equal(t, http.StatusServiceUnavailable, code)
 	equal(t, "ledger: no majority is connected\nledger: no application\n", text)
+}
+
+// TestReadyzNamesProblemsOfPeersAndIneligibleMembers: only if the client asks, and such a member is ready.
+func TestReadyzNamesProblemsOfPeersAndIneligibleMembers(t *testing.T) {
+	s := newFakeGroup()
+	at := "http://" + startAPI(t, s) + "/readyz"
+	check := func(query, want string) {
+		t.Helper()
+		code, text := request(t, http.MethodGet, at+query, "")
+		equal(t, http.StatusOK, code)
+		equal(t, want, text)
+	}
+	check("?verbose", "ok\n")
+	s.others = []string{"ignoring peer c"}
+	check("", "ok\n")
+	check("?verbose", "ok\nignoring peer c\n")
+	s.others = nil
+	s.ineligible = group.ProbeFails
+	check("", "ok\n")
+	check("?verbose", "ok\ngroup ledger: not eligible: the probe of its application fails\n")
 }
 
 func TestWebPagesAreRejected(t *testing.T) {

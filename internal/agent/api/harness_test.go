@@ -28,6 +28,8 @@ type fakeGroup struct {
 	leaderCalls int
 	stepDown    func(ctx context.Context, to string) (group.Leader, error)
 	problems    []string
+	others      []string
+	ineligible  group.Ineligibility
 	stuck       bool
 	promises    int
 
@@ -53,7 +55,9 @@ func (f *fakeGroup) Names() []string { return []string{"ledger"} }
 
 func (f *fakeGroup) Find(name string) (Group, bool) { return f, name == "ledger" || name == "a/b" }
 
-func (f *fakeGroup) Problems() []string { return f.problems }
+func (f *fakeGroup) Problems() (own, others []string) { return f.problems, f.others }
+
+func (f *fakeGroup) Ineligible() group.Ineligibility { return f.ineligible }
 
 // LeaderWithPromise returns the limit of the promise as the remaining time.
 func (f *fakeGroup) LeaderWithPromise(_ context.Context, atMost time.Duration) (group.Leader, error) {

@@ -30,6 +30,16 @@ func writeError(w http.ResponseWriter, code int, err error) {
 	writeJSON(w, code, map[string]string{"error": err.Error()})
 }
 
+// The reasons why a group can't respond, as distinct from a member that isn't the coordinator, which has the same status.
+const (
+	reasonNoDocument = "NoDocument"
+	reasonLeaving    = "Leaving"
+)
+
+func writeUnavailable(w http.ResponseWriter, reason string, err error) {
+	writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error(), "reason": reason})
+}
+
 func writeText(w http.ResponseWriter, code int, lines ...string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
@@ -47,7 +57,8 @@ func writeGroupError(w http.ResponseWriter, err error) {
 	case errors.Is(err, group.ErrHandOverTimeout):
 		code = http.StatusGatewayTimeout
 	case errors.Is(err, group.ErrClosed), errors.Is(err, context.Canceled):
-		code = http.StatusServiceUnavailable
+		writeUnavailable(w, reasonLeaving, err)
+		return
 	}
 	writeError(w, code, err)
 }
