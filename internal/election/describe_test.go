@@ -25,7 +25,7 @@ func TestDescriptions(t *testing.T) {
 		"0 -> 0 UNKNOWN term 0":                              election.Message{Kind: 200}.Describe(),
 		"elected 9, term 2":                                  election.Event{Kind: election.Elected, Peer: 9, Term: 2}.Describe(),
 		"started, term 2":                                    election.Event{Kind: election.Started, Term: 2}.Describe(),
-		"tenure 9, term 2, token 2097161":                    election.Event{Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9)}.Describe(),
+		"tenure 9, term 2, token 32777":                      election.Event{Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9)}.Describe(),
 		"unknown, term 0":                                    election.Event{Kind: 99}.Describe(),
 		"tick":                                               election.Input{Kind: election.TimePassed}.Describe(),
 		"suspect 4":                                          election.Input{Kind: election.Suspect, Peer: 4}.Describe(),

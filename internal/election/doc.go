@@ -7,8 +7,8 @@
 // The algorithms are textbook algorithms: the bully algorithm and the election on
 // a ring by identifiers (Garcia-Molina; Chang and Roberts; Le Lann), the bully
 // algorithm improved by a process status table, the active list, and the ring that
-// skips dead successors. Each has its own package below this one. Package catalog
-// maps the names that users write to their constructors. Comments cite the source
+// skips dead successors. The packages bully, statustable and ring have them. Package
+// catalog maps the names that users write to their constructors. Comments cite the source
 // texts by keys such as [ImprovedBully]; docs/algorithms/README.md has the
 // bibliography.
 //

@@ -69,7 +69,7 @@ const (
 	// Retime: Timing holds the timeouts from now on. It doesn't affect those
 	// that have begun.
 	Retime
-	// CorrectClock: the wall clock has changed, and reads Term now.
+	// CorrectClock: the wall clock has changed, and reads the epoch of Term now.
 	CorrectClock
 )
 
@@ -151,11 +151,14 @@ const (
 	OfficeResigned
 	// Learned: this process recovers, and another one named Peer as coordinator.
 	Learned
+	// TooSlow: a majority granted this process the office, but their answers take so long that
+	// it could not renew the grants. So it waits.
+	TooSlow
 )
 
 var eventNames = [...]string{
 	"none", "started", "elected", "recognised", "crashed", "normal", "skipped", "outdated", "refused", "tenure",
-	"lost", "stop", "resigns", "learned",
+	"lost", "stop", "resigns", "learned", "too slow",
 }
 
 func (k EventKind) String() string {

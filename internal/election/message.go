@@ -111,6 +111,9 @@ type Hold struct {
 	// Ceiling is, in the answer to a PROBE, the highest term that the sender's clock allows
 	// now. 0 is unknown.
 	Ceiling Term
+	// ElectionTerm is, in the answer to a PROBE, the term of the sender's last election. It is above the term of the office if
+	// elections failed since.
+	ElectionTerm Term
 	// Held: the sender of a BEAT already holds the office, rather than
 	// requesting it. In a PROBE it marks the answer, and in a RESIGNED the end of a
 	// claim that was never a tenure. In a TABLE or REPLY, the subject holds the office
@@ -119,7 +122,8 @@ type Hold struct {
 	// Ineligible: the sender isn't eligible, because its application is dead or
 	// it has stepped down.
 	Ineligible bool
-	// Ready: the sender is eligible and could take the office at once.
+	// Ready: the sender is eligible and could take the office at once. In a RESIGNED, the
+	// tenure ended by a hand-over or because an operator requested it.
 	Ready bool
 	// Lease is, in a BEAT, the lease for which the sender requests a grant, and in a
 	// GRANT the one for which the member has granted. 0 stands for the lease that the

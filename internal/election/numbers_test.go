@@ -90,8 +90,8 @@ func TestTokens(t *testing.T) {
 			t.Fatalf("term %d: got tokens of the priorities %d and %d that aren't in order", term, p, q)
 		}
 	}
-	if top := election.TokenOf(election.MaxTerm, election.MaxPriority); top != 1<<64-1 {
-		t.Errorf("highest token: got %d, want 1<<64 - 1", top)
+	if top := election.TokenOf(election.MaxTerm, election.MaxPriority); top != 1<<58-1 {
+		t.Errorf("highest token: got %d, want 1<<58 - 1", top)
 	}
 }
 
@@ -104,13 +104,14 @@ func TestTermClock(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 5000 {
 		c := election.TermClock{
-			AtBoot: election.Term(random.Uint64N(1 << 40)), Boot: election.Tick(random.Int64N(1 << 50)),
-			TicksPerTerm: election.Tick(1 + random.Int64N(1<<31)),
+			AtBoot: election.Epoch(random.Uint64N(1 << 34)), Boot: election.Tick(random.Int64N(1 << 50)),
+			TicksPerEpoch: election.Tick(1 + random.Int64N(1<<31)),
 		}
-		if c.Floor() != c.AtBoot || c.Ceiling(c.Boot) != c.AtBoot || c.Ceiling(c.Boot-1000) != c.AtBoot {
+		last := c.AtBoot.Last()
+		if c.Floor() != last || c.Ceiling(c.Boot) != last || c.Ceiling(c.Boot-1000) != last {
 			t.Fatalf("%+v: at boot got floor %d and ceiling %d", c, c.Floor(), c.Ceiling(c.Boot))
 		}
-		term := min(election.MaxTerm, c.AtBoot+election.Term(random.Uint64N(1<<44)))
+		term := min(election.MaxTerm, last+election.Term(random.Uint64N(1<<44)))
 		due := c.Due(term)
 		if due < c.Boot {
 			t.Fatalf("%+v: term %d: got due at %d, before the boot", c, term, due)
@@ -118,7 +119,7 @@ func TestTermClock(t *testing.T) {
 		if due != election.Never && c.Ceiling(due) < term {
 			t.Fatalf("%+v: term %d, due at %d: got ceiling %d", c, term, due, c.Ceiling(due))
 		}
-		if term > c.AtBoot && due > c.Boot && due != election.Never && c.Ceiling(due-1) >= term {
+		if term > last && due > c.Boot && due != election.Never && c.Ceiling(due-1) >= term {
 			t.Fatalf("%+v: term %d: got a ceiling that reaches it before it is due, at %d", c, term, due)
 		}
 	}
@@ -129,11 +130,11 @@ func TestTermClockLimits(t *testing.T) {
 	if none.Floor() != 0 || none.Ceiling(0) != election.MaxTerm || none.Due(election.MaxTerm) != 0 {
 		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0), none.Due(election.MaxTerm))
 	}
-	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerTerm: 1_000_000_000}
-	if got := seconds.Ceiling(50 + 999_999_999); got != 27_000_000 {
+	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerEpoch: 1_000_000_000}
+	if got := seconds.Ceiling(50 + 999_999_999).Epoch(); got != 27_000_000 {
 		t.Errorf("less than a second after boot: got ceiling %d", got)
 	}
-	if got := seconds.Ceiling(50 + 1_000_000_000); got != 27_000_001 {
+	if got := seconds.Ceiling(50 + 1_000_000_000).Epoch(); got != 27_000_001 {
 		t.Errorf("a second after boot: got ceiling %d", got)
 	}
 	if got := seconds.Ceiling(election.Never); got > election.MaxTerm {
@@ -145,26 +146,29 @@ func TestTermClockLimits(t *testing.T) {
 }
 
 // While the clock is behind the floor of the list, the reading is above the floor, it
-// rises whenever the clock has risen by three seconds, and the next floor exceeds it.
+// rises whenever the clock has risen by thirty epochs, and the next floor exceeds it. At
+// any time, it permits fifteen elections.
 func TestTermClockBehindFloorOfList(t *testing.T) {
-	const floor, ticks = 10_000, 10
-	for wall := floor - 2*election.AcceptedSkew; wall < floor+200; wall++ {
-		c := election.TermClock{AtBoot: wall, Boot: 5, TicksPerTerm: ticks, ListFloor: floor}
-		reading := c.Ceiling(5)
-		if reading <= floor || reading < wall || reading != c.Floor() {
-			t.Fatalf("clock at %d: got reading %d and floor %d, want more than %d", wall, reading, c.Floor(), floor)
-		}
-		if due := c.Due(reading + 1); c.Ceiling(due) != reading+1 || c.Ceiling(due-1) != reading || due > 5+30*ticks {
-			t.Fatalf("clock at %d, reading %d: got the next term due at %d", wall, reading, due)
-		}
-		for _, publisher := range []election.Term{wall - election.AcceptedSkew, wall, wall + election.AcceptedSkew} {
-			if next := election.NextFloor(floor, publisher); next < reading {
-				t.Fatalf("clock at %d: got floor %d of the next list, want at least the reading, %d", wall, next, reading)
+	const epoch, ticks = election.Epoch(10_000), 10
+	for _, floor := range []election.Term{epoch.First(), epoch.Last()} {
+		for wall := epoch - 2*election.AcceptedSkew; wall < epoch+200; wall++ {
+			c := election.TermClock{AtBoot: wall, Boot: 5, TicksPerEpoch: ticks, ListFloor: floor}
+			ceiling := c.Ceiling(5)
+			if ceiling < floor+15 || ceiling.Epoch() < wall || ceiling != c.Floor() || c.Due(floor+15) != c.Boot {
+				t.Fatalf("clock at %d: got ceiling %d and floor %d, want at least %d", wall, ceiling, c.Floor(), floor+15)
+			}
+			if due := c.Due(ceiling + 1); c.Ceiling(due) < ceiling+1 || c.Ceiling(due-1) != ceiling || due > 5+30*ticks {
+				t.Fatalf("clock at %d, ceiling %d: got the next term due at %d", wall, ceiling, due)
+			}
+			for _, publisher := range []election.Epoch{wall - election.AcceptedSkew, wall, wall + election.AcceptedSkew} {
+				if next := election.NextFloor(floor, publisher); next < ceiling {
+					t.Fatalf("clock at %d: got floor %d of the next list, want at least the ceiling, %d", wall, next, ceiling)
+				}
 			}
 		}
-	}
-	c := election.TermClock{AtBoot: floor + 200, TicksPerTerm: ticks, ListFloor: floor}
-	if c.Ceiling(0) != floor+200 || election.NextFloor(0, 700) != 700+election.AcceptedSkew {
-		t.Errorf("got reading %d and floor %d, want those of the clock", c.Ceiling(0), election.NextFloor(0, 700))
+		c := election.TermClock{AtBoot: epoch + 200, TicksPerEpoch: ticks, ListFloor: floor}
+		if c.Ceiling(0) != (epoch+200).Last() || election.NextFloor(0, 700) != (700+election.AcceptedSkew).Last() {
+			t.Errorf("got ceiling %d and floor %d, want those of the clock", c.Ceiling(0), election.NextFloor(0, 700))
+		}
 	}
 }

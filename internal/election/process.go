@@ -250,26 +250,6 @@ func (p *Process) adopt(roster *Roster) {
 	p.Suspects = retained
 }
 
-// Successor returns the next process on the ring that isn't suspected. It first
-// skips the given number of processes that aren't suspected either. If there is
-// no other process, it returns the process itself.
-func (p *Process) Successor(skipped int) ID {
-	if !p.Roster.Has(p.Self) {
-		return p.Self
-	}
-	for i := 1; i < p.Roster.Len(); i++ {
-		id := p.Roster.After(p.Self, i)
-		if p.Suspects.Has(id) {
-			continue
-		}
-		if skipped == 0 {
-			return id
-		}
-		skipped--
-	}
-	return p.Self
-}
-
 // CoordinatorRows appends the table that follows from the coordinator and the
 // suspects.
 func (p *Process) CoordinatorRows(rows []Row) []Row {

@@ -21,7 +21,7 @@ func TestInvalidMemberLists(t *testing.T) {
 		"all without ID":             {list{{0, 2}}, "member 1 of the list has no ID"},
 		"an ID twice":                {list{{1, 1}, {2, 2}, {1, 3}}, "member ID 1 is on the list twice"},
 		"a priority twice":           {list{{1, 7}, {2, 2}, {3, 7}}, "members 1 and 3 have the same priority 7"},
-		"a priority that is too big": {list{{1, election.MaxPriority + 1}}, "priority 1048576 is above the limit of 1048575"},
+		"a priority that is too big": {list{{1, election.MaxPriority + 1}}, "priority 16384 is above the limit of 16383"},
 		"an ID that is too big":      {list{{1, 1}, {election.MaxID + 1, 2}}, "member ID 1048577 is above the limit of 1048576"},
 		"an absurd ID":               {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
 		"observers only":             {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
@@ -164,8 +164,8 @@ func TestInvalidConfigs(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error containing %q", err, want)
 		}
-		if _, err := election.NewRing(c); err == nil {
-			t.Errorf("got a ring, want an error containing %q", want)
+		if _, err := election.NewProcess(c); err == nil {
+			t.Errorf("got a process, want an error containing %q", want)
 		}
 	}
 }

@@ -20,9 +20,10 @@ func (s *simulation) target(a action) election.ID {
 	return election.ID(s.size)
 }
 
-// reportFault passes a description of a fault to the watch function, if there is
+// reportFault records a fault, and passes its description to the watch function, if there is
 // one.
-func (s *simulation) reportFault(id election.ID, format string, args ...any) {
+func (s *simulation) reportFault(kind outageKind, id election.ID, format string, args ...any) {
+	s.outages.fault(kind, s.queue.now)
 	if s.watch != nil {
 		s.watch(diagram.Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
 	}
@@ -61,7 +62,13 @@ func (s *simulation) execute(a action) {
 		s.recover(a.target)
 	case actCorrectClock:
 		s.correctClock(s.target(a))
-	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReconcile, actPublish, actHealAll:
+	case actMix:
+		s.changeMix(s.target(a))
+	case actRejoin:
+		s.rejoin(a.target)
+	case actThrottle:
+		s.throttle(a)
+	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReplaceMember, actReconcile, actPublish, actHealAll:
 		s.executeOutside(a)
 	}
 }
@@ -76,9 +83,11 @@ func (s *simulation) executeOutside(a action) {
 		s.cutLink(s.target(a))
 	case actHealLinks:
 		s.network.heal()
-		s.reportFault(election.None, "the network heals")
+		s.reportFault(outagePartition, election.None, "the network heals")
 	case actChangeMembers:
 		s.changeMembers()
+	case actReplaceMember:
+		s.replaceMember()
 	case actReconcile:
 		s.reconcile()
 	case actPublish:
@@ -96,7 +105,7 @@ func (s *simulation) executeOutside(a action) {
 func (s *simulation) cutLink(from election.ID) {
 	to := election.ID(s.rng.between(1, int(s.maxID)))
 	s.network.cut(from, to)
-	s.reportFault(from, "the link to %d fails", to)
+	s.reportFault(outagePartition, from, "the link to %d fails", to)
 }
 
 // crash ends a process, and may schedule its restart.
@@ -111,12 +120,13 @@ func (s *simulation) crash(id election.ID, a action) {
 	p.up, p.running, p.crashedSilently, p.downSince = false, false, a.silent, s.queue.now
 	p.status = election.Status{}
 	if a.silent {
-		s.reportFault(id, "crashes without resetting its connections")
+		s.reportFault(outageSilentCrash, id, "crashes without resetting its connections")
 	} else {
-		s.reportFault(id, "crashes")
+		s.reportFault(outageCrash, id, "crashes")
 		s.notifyPeers(id, p.incarnation)
 	}
-	p.podGone = s.schedule.faults&Members != 0 && s.more.percent(30)
+	s.vacate(s.outages.last)
+	p.podGone = s.schedule.faults&Members != 0 && s.more.percent(30) || s.schedule.faults&Pods != 0 && s.extra.percent(50)
 	s.markMissing(id, p)
 	if !p.removed && s.queue.now < s.schedule.healAt && s.rng.percent(70) {
 		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
@@ -133,6 +143,7 @@ func (s *simulation) notifyPeers(id election.ID, incarnation uint32) {
 		at := s.queue.now + election.Tick(s.rng.between(1, int(transMax)))
 		if s.rng.percent(20) { // so late that the process may have restarted
 			at += election.Tick(s.rng.below(int(2 * lease)))
+			s.outages.last = outageLateProof
 		}
 		s.queue.push(event{at: at, kind: eventPeerEnded, process: other, peer: id, slot: incarnation})
 	}
@@ -147,15 +158,18 @@ func (s *simulation) restart(id election.ID) {
 	if !s.operator.current.Has(id) {
 		return // the pod of a removed member isn't recreated
 	}
-	if p.podGone || !s.startWithStoredList(p, id) {
+	switch {
+	case p.podGone && s.startInNewPod(p, id):
+	case p.podGone || !s.startWithStoredList(p, id):
 		p.stored = s.operator.latest()
 		s.setRoster(p, p.stored)
 	}
+	s.drawMemory(p)
 	p.podGone = false
 	s.jump(p)
 	p.clock.neverBehind(p.highestWall, s.queue.now)
-	s.reportFault(id, "restarts without its memory")
-	s.boot(id, true)
+	s.reportRestart(id)
+	s.boot(id, true, 0)
 	if s.schedule.faults&Recovery != 0 {
 		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.between(1, int(heartbeat))), kind: actRecover, target: id})
 	}
@@ -175,7 +189,8 @@ func (s *simulation) pause(id election.ID, a action) {
 		return
 	}
 	p.pausedUntil = max(p.pausedUntil, s.queue.now+a.lasts)
-	s.reportFault(id, "pauses until %d", p.pausedUntil)
+	s.reportFault(outagePause, id, "pauses until %d", p.pausedUntil)
+	s.vacate(outagePause)
 }
 
 // killApp ends the application of a process, and schedules its restart.
@@ -185,6 +200,7 @@ func (s *simulation) killApp(id election.ID, a action) {
 		return
 	}
 	p.appDead, p.running = true, false
+	s.outages.fault(outageApplication, s.queue.now)
 	s.step(id, election.Input{Kind: election.BecomeIneligible})
 	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actReviveApp, target: id})
 }
@@ -200,12 +216,14 @@ func (s *simulation) reviveApp(id election.ID) {
 		return
 	}
 	p.appDead = false
+	s.outages.fault(outageApplication, s.queue.now)
 	s.step(id, election.Input{Kind: election.BecomeEligible})
 }
 
 // stepDown asks a process to step down.
 func (s *simulation) stepDown(id election.ID) {
 	if p := &s.processes[id]; p.up && s.queue.now >= p.pausedUntil {
+		p.stepsDownIn = p.tenures
 		s.step(id, election.Input{Kind: election.StepDown})
 	}
 }
@@ -232,6 +250,9 @@ func (s *simulation) healAll() {
 	if s.operator.current.Previous != nil {
 		spare = 0 // a majority of the previous list has to be up, too
 	}
+	if s.schedule.lasting() {
+		spare = 0 // these faults prevent a majority from time to time
+	}
 	least := s.lowestEligible() // restarts always, so that there is a candidate
 	for id := election.ID(1); id <= s.maxID; id++ {
 		p := &s.processes[id]
@@ -250,7 +271,7 @@ func (s *simulation) healAll() {
 			s.restart(id)
 		}
 	}
-	s.reportFault(election.None, "all faults end")
+	s.reportFault(outageHeal, election.None, "all faults end")
 	s.schedule.healAt = s.queue.now
-	s.schedule.deadline = s.queue.now + s.schedule.convergeWithin()
+	s.schedule.deadline = s.queue.now + s.convergeWithin()
 }

@@ -5,16 +5,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// minHeartbeats are the shortest heartbeats of processes whose timing adapts. 0 and the
-// longest heartbeat stand for one that doesn't adapt.
-var minHeartbeats = [...]election.Tick{0, heartbeat * 2 / 5, heartbeat * 2 / 5, heartbeat * 3 / 5, heartbeat * 4 / 5, heartbeat}
+// minHeartbeats are the shortest heartbeats of processes whose timing adapts, in fifths of the longest one.
+// 0 and 5 stand for one that doesn't adapt.
+var minHeartbeats = [...]election.Tick{0, 2, 2, 3, 4, 5}
 
 // drawAdaptation draws within which bounds and how soon the timing of an incarnation
 // adapts. So a coordinator and its members may have different bounds, as while a group
 // changes its settings. The calm periods are short, so that the timing changes often.
 func (sch *schedule) drawAdaptation(s *simulation, c *office.Config) {
 	if sch.faults&Adapt != 0 {
-		c.MinHeartbeat = minHeartbeats[s.more.below(len(minHeartbeats))]
+		c.MinHeartbeat = minHeartbeats[s.more.below(len(minHeartbeats))] * sch.timing.heartbeat / 5
 		c.CalmPeriod = election.Tick(s.more.between(1, int(3*heartbeat)))
 	}
 }

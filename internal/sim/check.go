@@ -28,6 +28,10 @@ type checker struct {
 	electionCause bool
 	// agreedSince is the time since which all processes agree, 0 if they don't.
 	agreedSince election.Tick
+	// agreed is set when all processes have agreed for a lease after all faults have ended.
+	agreed bool
+	// tenures is the number of tenures that countTenure has counted.
+	tenures int
 	// tenureChangedAt is the time at which the last tenure began or ended.
 	tenureChangedAt election.Tick
 }
@@ -62,17 +66,20 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	switch e.Kind {
 	case election.TenureStarted:
 		s.checkTenureStart(id, e.Token)
+		s.countTenure()
+		s.failSoon(id)
 		p.running = true
 		p.tenures++
 	case election.TenureLost:
 		s.checkLapse(id)
+		s.checkDrain(id, e.Term)
 		p.running = false
 	case election.StopRequested:
 		p.stopRequestedAt, p.stopTerm = s.queue.now, e.Term
-		at := s.queue.now + election.Tick(s.rng.between(1, int(drainTimeout)+4))
+		at := s.queue.now + election.Tick(s.rng.between(1, int(s.schedule.stopsWithin)+4))
 		s.queue.push(event{at: at, kind: eventAppStopped, process: id, slot: p.tenures})
 	case election.OfficeResigned:
-		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+drainTimeout
+		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
 		if p.running && !asked {
 			s.checker.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
 		}
@@ -111,7 +118,7 @@ func (s *simulation) checkSoleHolder(id election.ID) {
 		switch {
 		case other != id && q.up && q.status.Token != 0 && q.clock.local(s.queue.now) < q.status.Until:
 			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
-		case s.mode == office.Strict && q.clock.local(s.queue.now) < q.lostTenureUntil:
+		case s.mode == office.Strict && s.schedule.faults&Mixed == 0 && q.clock.local(s.queue.now) < q.lostTenureUntil:
 			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure before the tenure of process %d, which crashed, has expired", id, other))
 		}
 	}
@@ -149,8 +156,8 @@ func (s *simulation) checkStatus(id election.ID) {
 
 // checkSent checks the messages of the last step. Without a cause, a process sends
 // no message of an election. Once all processes agree, they send only BEATs and
-// the grants in reply, and with NeverPreempt the PROBEs of processes that outrank
-// the coordinator. Any other message restarts the quiet period.
+// the grants in reply, with NeverPreempt the PROBEs of processes that outrank
+// the coordinator, and the PROBEs of processes that wait for one that is down. Any other message restarts the quiet period.
 func (s *simulation) checkSent(id election.ID) {
 	if s.checker.electionCause && s.checker.agreedSince == 0 {
 		return
@@ -159,7 +166,7 @@ func (s *simulation) checkSent(id election.ID) {
 		m := &s.out.Send[i]
 		switch {
 		case m.Kind == election.Beat, m.Kind == election.Grant:
-		case m.Kind == election.Probe && s.policy == office.NeverPreempt:
+		case m.Kind == election.Probe && (s.mayNotPreempt() || s.awaitsAbsent()):
 		default:
 			s.checker.agreedSince = 0
 		}
@@ -167,6 +174,17 @@ func (s *simulation) checkSent(id election.ID) {
 			s.checker.fail("counts", fmt.Sprintf("process %d sends %s without a cause", id, m.Kind))
 		}
 	}
+}
+
+// awaitsAbsent reports whether a process that has joined, perhaps again, may wait for what one that is down remembers.
+func (s *simulation) awaitsAbsent() bool {
+	joined, absent := false, false
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		absent = absent || !p.up
+		joined = joined || p.up && p.bootedAt > 0
+	}
+	return joined && absent
 }
 
 // mayCauseElection reports whether an action may make an election necessary. The
@@ -236,6 +254,7 @@ func (s *simulation) checkAgreement() {
 	if s.checker.agreedSince == 0 {
 		s.checker.agreedSince = now
 	}
+	s.checker.agreed = s.checker.agreed || now >= max(s.checker.agreedSince, s.schedule.healAt+s.schedule.waitsForApplications())+lease
 	s.checker.done = now >= s.checker.agreedSince+s.schedule.quietFor
 }
 
@@ -251,7 +270,7 @@ func (s *simulation) disagreement() string {
 			break
 		}
 	}
-	if s.policy == office.NeverPreempt {
+	if s.mayNotPreempt() {
 		for _, m := range roster.Ring() {
 			if p := &s.processes[m.ID]; p.up && p.status.Token != 0 {
 				best = m.ID

@@ -19,18 +19,18 @@ func (s *simulation) correctClock(id election.ID) {
 		return
 	}
 	if s.more.percent(50) {
-		s.setForward(p, 100)
+		s.setForward(p, 250)
 	} else {
 		p.highestWall = max(p.highestWall, p.clock.wall(now))
-		p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(p.clock.skew)+1)))
+		p.clock.skew -= min(p.clock.skew, election.Epoch(s.more.below(int(p.clock.skew)+1)))
 	}
-	s.reportFault(id, "corrects its wall clock to %d", p.clock.wall(now))
-	s.step(id, election.Input{Kind: election.CorrectClock, Term: p.clock.wall(now)})
+	s.reportFault(outageClock, id, "corrects its wall clock to %d", p.clock.wall(now))
+	s.step(id, election.Input{Kind: election.CorrectClock, Term: p.clock.wall(now).Last()})
 }
 
 // neverBehind sets the clock forward to a reading. A clock that was set back while its process ran must have caught
 // up when the process restarts: that is an assumption (package grants).
-func (c *clock) neverBehind(reading election.Term, now election.Tick) {
+func (c *clock) neverBehind(reading election.Epoch, now election.Tick) {
 	if wall := c.wall(now); wall < reading {
 		c.skew += reading - wall
 	}

@@ -35,7 +35,7 @@ var allRoles = [...]office.Role{office.Follower, office.Candidate, office.Holder
 // coverage counts combinations, by the number of the fault, role and phase. It leaves
 // out faults that affect a whole schedule (clocks, graph, deep, skew), and jump, which
 // happens while a process is down.
-type coverage [32][len(allRoles)][listPhases]uint64
+type coverage [64][len(allRoles)][listPhases]uint64
 
 // countedFaults are the faults that a coverage counts.
 const countedFaults = allFaults&^(Clocks|Graph|Deep|Skew|Jump) | Gone
@@ -53,7 +53,7 @@ func (s *simulation) cover(f Fault, id election.ID) {
 			phase = listAdopted
 		}
 	}
-	s.coverage[bits.TrailingZeros32(uint32(f))][p.machine.Role()][phase]++
+	s.coverage[bits.TrailingZeros64(uint64(f))][p.machine.Role()][phase]++
 }
 
 // coverAll counts a fault that affects all processes.
@@ -86,7 +86,8 @@ func (s *simulation) coverAction(a action) {
 		s.cover(Slow, s.target(a))
 	case actReportGone:
 		s.cover(Gone, s.target(a))
-	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock:
+	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock,
+		actThrottle, actReplaceMember, actMix, actRejoin:
 	}
 }
 

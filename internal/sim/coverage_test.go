@@ -137,15 +137,19 @@ func TestFaultsAndCombinationsOccur(t *testing.T) {
 	}
 	c := &faultCoverage{simulation: s, schedules: map[string]int{}}
 	s.watch = c.watch
-	for seed := range uint64(4000) {
+	n := 4000
+	if testing.Short() {
+		n = 2000
+	}
+	for seed := range uint64(n) {
 		c.recorded, c.allCrashed = map[string]bool{}, false
 		if v := s.run(seed); v != nil {
 			t.Fatal(v)
 		}
 	}
 	for what, minimum := range minOccurrences {
-		if c.schedules[what] < minimum {
-			t.Errorf("%s: got %d of 4000 schedules, want at least %d", what, c.schedules[what], minimum)
+		if minimum = minimum * n / 4000; c.schedules[what] < minimum {
+			t.Errorf("%s: got %d of %d schedules, want at least %d", what, c.schedules[what], n, minimum)
 		}
 	}
 }

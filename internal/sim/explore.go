@@ -51,8 +51,8 @@ type Explored struct {
 
 const (
 	exploreTransMax election.Tick = 1
-	// termsPerLife exceeds the number of terms that one incarnation uses.
-	termsPerLife = 100
+	// epochsPerLife exceeds the number of epochs that one incarnation uses.
+	epochsPerLife = 100
 	// bootAge is the time since boot at the start, so large that the clock never
 	// limits the terms.
 	bootAge election.Tick = 1 << 20
@@ -155,10 +155,11 @@ func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (ele
 	}
 	return office.New(office.Config{
 		Config: c, NewElection: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, SuspicionTimeout: 6, Stagger: 2,
-		Policy: office.Always, DrainTimeout: 1, Life: s.incarnations[id], MemoryLost: memoryLost, Start: s.now,
+		LongTenure: 1, // The age of a tenure would make nearly equal states different.
+		Policy:     office.Always, DrainTimeout: 1, Life: s.incarnations[id], MemoryLost: memoryLost, Start: s.now,
 		// Each incarnation may use terms above all of the previous one. The true
 		// progress of the clock doesn't matter: states are encoded without the time.
-		Clock: election.TermClock{AtBoot: termsPerLife * election.Term(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerTerm: 1},
+		Clock: election.TermClock{AtBoot: epochsPerLife * election.Epoch(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerEpoch: 1},
 	})
 }
 
@@ -242,16 +243,16 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 // moment of a request counts only in a grant and in the request itself, and the highest
 // granted term only in an answer to a probe, because there is only one member list.
 func (e *explorer) encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
-	sent, highest := now-m.Hold.Sent, m.Hold.HighestGranted
+	sent, highest, elections := now-m.Hold.Sent, m.Hold.HighestGranted, m.Hold.ElectionTerm
 	if m.Kind != election.Grant && m.Kind != election.Beat || e.x.Safety == office.Available.String() {
 		sent = 0
 	}
 	if m.Kind != election.Probe {
-		highest = 0
+		highest, elections = 0, 0
 	}
 	for _, n := range [...]uint64{
 		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
-		uint64(sent), uint64(m.Hold.Life), uint64(m.Hold.RequesterLife), uint64(highest),
+		uint64(sent), uint64(m.Hold.Life), uint64(m.Hold.RequesterLife), uint64(highest), uint64(elections),
 		uint64(m.Hold.Version),
 	} {
 		b = election.AppendNumber(b, n)

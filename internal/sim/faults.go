@@ -6,7 +6,7 @@ import (
 )
 
 // Fault is a set of kinds of faults.
-type Fault uint32
+type Fault uint64
 
 // The kinds of faults. ParseFaults has their names.
 const (
@@ -73,6 +73,27 @@ const (
 	Late
 	// Correct: wall clocks are corrected while their processes run.
 	Correct
+	// Latency: all messages take the same additional time during the whole schedule. It doesn't
+	// end with the other faults: see lasting.go.
+	Latency
+	// Lossy: a few messages are lost, also after the other faults have ended.
+	Lossy
+	// Throttle: a process is paused again and again, also after the other faults have ended.
+	Throttle
+	// Failing: the application of a process fails each time soon after it starts to lead.
+	Failing
+	// Drains: applications take up to 20 leases to stop, and stable periods are as long.
+	Drains
+	// Operator: the clock of the operator is ahead of some or all members.
+	Operator
+	// Burst: members are replaced one by one in quick succession. Then the coordinator crashes.
+	Burst
+	// Pods: a replaced pod begins with an older member list.
+	Pods
+	// Mixed: processes have different policies and, except in Available, modes. Both change while they run.
+	Mixed
+	// Rejoin: a process joins the group again, without its memory, in the same incarnation.
+	Rejoin
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -87,7 +108,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct"}
+var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }
@@ -96,6 +117,17 @@ func FaultNames() []string { return slices.Clone(faultNames) }
 func OptionalFaultNames() []string { return slices.Clone(optionalFaultNames) }
 
 func allFaultNames() []string { return slices.Concat(faultNames, optionalFaultNames) }
+
+// names returns the names of a set of faults.
+func (f Fault) names() []string {
+	var names []string
+	for i, name := range allFaultNames() {
+		if f>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // ParseFaults returns the faults with the given names. The name "all" stands for
 // those of FaultNames.

@@ -134,6 +134,6 @@ func (s *simulation) judgeGraph() {
 		}
 		s.checker.fail("convergence", text)
 	default:
-		s.schedule.extended, s.schedule.deadline = true, s.queue.now+s.schedule.convergeWithin()
+		s.schedule.extended, s.schedule.deadline = true, s.queue.now+s.convergeWithin()
 	}
 }

@@ -43,7 +43,9 @@ func (s *simulation) beginLease(p *process, ended election.Tick) {
 	t.current = t.next
 	t.longest = max(t.longest, t.current)
 	t.longestUntil = p.clock.local(s.queue.now) + t.longest
-	t.waitsUntil = t.longestUntil - ended
+	if !p.remembersGrants {
+		t.waitsUntil = t.longestUntil - ended
+	}
 }
 
 // maxLease returns a time that exceeds any lease of the schedule on any clock.
@@ -87,7 +89,7 @@ func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.T
 // changeLease crashes a process, if it is up, and restarts it with the new lease.
 func (s *simulation) changeLease(id election.ID, a action) {
 	s.processes[id].lease.next, s.processes[id].factor = s.schedule.leaseAfter, 1
-	s.reportFault(id, "is restarted with a lease of %d", s.schedule.leaseAfter)
+	s.reportFault(outageRestart, id, "is restarted with a lease of %d", s.schedule.leaseAfter)
 	s.crash(id, a)
 	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 }

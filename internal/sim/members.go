@@ -22,8 +22,9 @@ type operator struct {
 	published   []*election.Roster
 	current     *election.Roster
 	publishedAt election.Tick
-	// term is the highest term that the operator knows.
-	term election.Term
+	// term is the highest term that the operator knows, and ahead by how many epochs its clock is ahead.
+	term  election.Term
+	ahead election.Epoch
 }
 
 // maxLevel bounds the levels from which priorities are drawn.
@@ -83,8 +84,9 @@ func (s *simulation) reconcile() {
 	if s.more.percent(50) {
 		o.term = max(o.term, s.highestTerm())
 	}
-	clock := initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)
+	clock := initialWallClock + o.ahead + election.Epoch(s.queue.now/s.schedule.epochTicks)
 	facts := memberlist.Facts[election.ID]{
+		Draining:  s.drainingCoordinator(),
 		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
 		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) }, Term: int64(o.term),
 	}
@@ -100,6 +102,17 @@ func (s *simulation) reconcile() {
 	}
 	o.decided = next
 	s.schedule.push(s, action{at: s.queue.now + s.operatorDelay(), kind: actPublish})
+}
+
+// drainingCoordinator reports whether a process holds the office that the list decided last doesn't permit to be elected.
+func (s *simulation) drainingCoordinator() bool {
+	for id := election.ID(1); id <= s.maxID; id++ {
+		mayLead := func(m memberlist.Member[election.ID]) bool { return m.Name == id && m.Priority > 0 }
+		if p := &s.processes[id]; p.up && p.status.Token != 0 && !slices.ContainsFunc(s.operator.decided.Members, mayLead) {
+			return true
+		}
+	}
+	return false
 }
 
 // highestTerm returns the highest term of the processes that are up.
@@ -155,7 +168,7 @@ func (s *simulation) publish() {
 	o.published = append(o.published, o.current)
 	slot := uint32(len(o.published) - 1)
 	if o.current.Version > before.Version {
-		s.reportFault(election.None, "member list %d is published: %v", o.current.Version, o.current.Ring())
+		s.reportFault(outageMembers, election.None, "member list %d is published: %v", o.current.Version, o.current.Ring())
 		s.startMembers(slot)
 		for _, m := range before.Ring() {
 			if p := &s.processes[m.ID]; !p.up {

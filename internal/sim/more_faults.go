@@ -25,9 +25,9 @@ var moreChances = []struct {
 	{Correct, 30},
 }
 
-// maxSkew is the largest difference of wall clocks, in terms. Their rates add to it, and
+// maxSkew is the largest difference of wall clocks, in epochs. Their rates add to it, and
 // in all it is less than agents accept.
-const maxSkew = election.AcceptedSkew - 30
+const maxSkew = election.AcceptedSkew - 75
 
 // drawMoreFaults draws which of these faults the schedule has. If there are no other
 // faults, it has all of them.
@@ -39,6 +39,7 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 		}
 	}
 	sch.faults |= s.faults & Recovery
+	sch.drawExtraFaults(s)
 	sch.drawLate(s)
 	if sch.faults&Deep != 0 && len(sch.enabledActions()) == 0 {
 		for _, f := range actionFaults {
@@ -106,12 +107,12 @@ func (sch *schedule) addMoreActions(s *simulation, at election.Tick) {
 	sch.addCorrections(s, at)
 }
 
-// drawSkew draws how far the wall clock of a process is ahead of the others, in terms.
-func (sch *schedule) drawSkew(s *simulation) election.Term {
+// drawSkew draws how far the wall clock of a process is ahead of the others, in epochs.
+func (sch *schedule) drawSkew(s *simulation) election.Epoch {
 	if sch.faults&Skew == 0 {
 		return 0
 	}
-	return election.Term(s.more.below(int(maxSkew) + 1))
+	return election.Epoch(s.more.below(int(maxSkew) + 1))
 }
 
 // jump sets the wall clock of a process that restarts forward, or back by at most the time
@@ -121,16 +122,16 @@ func (s *simulation) jump(p *process) {
 		return
 	}
 	if s.more.percent(50) {
-		s.setForward(p, 30)
+		s.setForward(p, 75)
 		return
 	}
 	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
-	p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(down/p.clock.termTicks)+1)))
+	p.clock.skew -= min(p.clock.skew, election.Epoch(s.more.below(int(down/p.clock.epochTicks)+1)))
 }
 
-// setForward sets the wall clock of a process forward by less than limit terms.
+// setForward sets the wall clock of a process forward by less than limit epochs.
 func (s *simulation) setForward(p *process, limit int) {
-	ahead := p.clock.skew + election.Term(s.more.below(limit))
+	ahead := p.clock.skew + election.Epoch(s.more.below(limit))
 	p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
 	s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 }
@@ -143,7 +144,7 @@ func (s *simulation) slowDown(id election.ID, a action) {
 		most = int(lease + lease/2)
 	}
 	p.slowBy, p.slowUntil = election.Tick(s.more.between(1, most)), s.queue.now+a.lasts
-	s.reportFault(id, "handles an input up to %d ticks late until %d", p.slowBy, p.slowUntil)
+	s.reportFault(outageSlow, id, "handles an input up to %d ticks late until %d", p.slowBy, p.slowUntil)
 }
 
 // stall delays the next input of a slow process.
@@ -156,7 +157,7 @@ func (s *simulation) stall(p *process) {
 // reportGone notifies some processes that a process has ended, although it runs.
 func (s *simulation) reportGone(id election.ID) {
 	if p := &s.processes[id]; p.up {
-		s.reportFault(id, "is reported as ended")
+		s.reportFault(outageFalseProof, id, "is reported as ended")
 		s.notifyPeers(id, p.incarnation)
 	}
 }
@@ -178,7 +179,7 @@ func (s *simulation) receive(id election.ID, e event) {
 	s.cover(Disk, id)
 	switch s.more.below(3) {
 	case 0:
-		s.reportFault(id, "can't store list %d", roster.Version)
+		s.reportFault(outageMembers, id, "can't store list %d", roster.Version)
 		e.at = s.queue.now + 1 + election.Tick(s.more.below(int(heartbeat)))
 		s.queue.push(e)
 		return

@@ -84,24 +84,9 @@ var mutants = []mutant{
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "got no coordinator for",
 	},
 	{
-		description: "a process waits for the terms of clocks that are ahead (Available)", file: "election/office/campaign.go",
-		old: "min(m.highestTerm, m.cfg.Clock.Ceiling(m.now)-1)", new: "m.highestTerm",
-		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "got no coordinator for",
-	},
-	{
 		description: "a coordinator gives up its term whenever a member asks (Available)", file: "election/office/available.go",
 		old: "p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises", new: "",
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "tenures",
-	},
-	{
-		description: "a process whose claims have failed waits although nobody else claims", file: "election/office/grant.go",
-		old: "return !m.othersClaim(claim.From)", new: "return false",
-		check: seedCheck, wantOutput: "convergence",
-	},
-	{
-		description: "a contender is followed in place of the named successor", file: "election/office/follow.go",
-		old: "if msg.Subject != election.None && msg.Subject != m.contender.id {", new: "if false {",
-		check: seedCheck, wantOutput: "convergence",
 	},
 	{
 		description: "the end of an earlier incarnation releases the grant of the current one", file: "election/grants/ledger.go",
@@ -125,7 +110,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "an expired tenure continues", file: "election/office/hold.go",
-		old: "if m.role >= Holder && m.now >= m.until() {", new: "if false {",
+		old: "if m.role >= Holder && (m.now >= m.until() || m.stoodStill()) {", new: "if false {",
 		check: scheduleCheck, wantOutput: "replay:",
 	},
 	{
@@ -155,7 +140,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "an election that led nowhere is repeated", file: "election/office/campaign.go",
-		old: "if m.vacancy.namedSuccessor || m.vacancy.attempts > 1 {", new: "if m.vacancy.namedSuccessor {",
+		old: "named || m.vacancy.attempts > 1 || ", new: "named || ",
 		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^RingActiveList$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
@@ -220,7 +205,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "processes without a coordinator send no probes", file: "election/office/probe.go",
-		old: "if m.coordinator != election.None && !m.mayTakeOver() {\n\t\treturn", new: "if !m.mayTakeOver() {\n\t\treturn",
+		old: "if m.coordinator != election.None && !m.mayTakeOver() && !m.forgot() {", new: "if !m.mayTakeOver() && !m.forgot() {",
 		check: scheduleCheck, wantOutput: "progress",
 	},
 	{
@@ -244,8 +229,8 @@ var mutants = []mutant{
 		check: seedCheck, wantOutput: "tokens",
 	},
 	{
-		description: "two elections overtake each other forever", file: "election/ring.go",
-		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now + r.Round()\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now\n",
+		description: "two elections overtake each other forever", file: "election/ring/ring.go",
+		old: "\tif waits {\n\t\tm.deadline = now + m.round()\n", new: "\tif waits {\n\t\tm.deadline = now\n",
 		check: "^TestScripts$/^RingSkip$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
@@ -255,12 +240,12 @@ var mutants = []mutant{
 	},
 	{
 		description: "the named successor claims the office in its predecessor's term", file: "election/office/campaign.go",
-		old: "m.vacancy.namedSuccessor = false\n\t\tm.claim(term, out)", new: "m.vacancy.namedSuccessor = false\n\t\tm.claim(m.coordinatorTerm, out)",
+		old: "m.passesOver() {\n\t\tm.claim(term, out)", new: "m.passesOver() {\n\t\tm.claim(m.coordinatorTerm, out)",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
 		description: "the office is not handed over to a higher process", file: "election/office/handover.go",
-		old: "if m.role != Holder || m.cfg.Policy == NeverPreempt {", new: "if true {",
+		old: "if m.cfg.Policy == NeverPreempt {", new: "if true {",
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
@@ -300,32 +285,32 @@ var mutants = []mutant{
 	},
 	{
 		description: "the application is notified of the end of its tenure only with the next heartbeat", file: "election/office/role.go",
-		old: "return min(m.beatAt, m.until(), m.tenure.handOverAt)", new: "return min(m.beatAt, m.tenure.handOverAt)",
+		old: "return min(m.beatAt, m.until())", new: "return m.beatAt",
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
 		description: "a step-down on request doesn't wait for the application", file: "election/office/handover.go",
-		old: "m.becomeDraining(peer, out)\n\tm.tenure.stepDownRequested = true", new: "m.tenure.stepDownRequested = true\n\tm.resign(peer, out)",
+		old: "m.becomeDraining(peer, out)\n\tm.tenure.stepDownRequested = true", new: "m.tenure.successor, m.tenure.stepDownRequested = peer, true\n\tm.resign(out)",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
 	{
 		description: "a process continues to probe when it has found a coordinator", file: "election/office/probe.go",
-		old: "if m.coordinator != election.None && !m.mayTakeOver() {", new: "if false {",
+		old: "if m.coordinator != election.None && !m.mayTakeOver() && !m.forgot() {", new: "if false {",
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
 		description: "the end of any process is treated as the coordinator's", file: "election/office/suspect.go",
-		old: "if id == m.coordinator {\n\t\tm.coordinatorLost", new: "if m.role == Follower {\n\t\tm.coordinatorLost",
+		old: "if m.takesForCoordinator(id) {\n", new: "if m.role == Follower {\n",
 		check: scheduleCheck, wantOutput: "cause",
 	},
 	{
 		description: "messages of an election are sent with the heartbeat", file: "election/office/hold.go",
-		old: "beat.List = absent\n", new: "beat.List = absent\n\t\tout.Send = append(out.Send, election.Message{Kind: election.Stale, From: m.cfg.Self, To: id})\n",
+		old: "\tout.Send = append(out.Send, beat)\n", new: "\tout.Send = append(out.Send, beat, election.Message{Kind: election.Stale, From: m.cfg.Self, To: to})\n",
 		check: "^TestSchedulesWithoutFaults$", wantOutput: "counts",
 	},
 	{
-		description: "a ring waits forever for an election that was lost on its way", file: "election/ring.go",
-		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif false && waits {\n",
+		description: "a ring waits forever for an election that was lost on its way", file: "election/ring/ring.go",
+		old: "\tif waits {\n", new: "\tif false && waits {\n",
 		check: exploreCheck, wantOutput: "agreement",
 	},
 	{
@@ -360,12 +345,12 @@ var mutants = []mutant{
 	},
 	{
 		description: "a slow process reports the end of its tenure late", file: "election/office/role.go",
-		old: "return min(m.beatAt, m.until(), m.tenure.handOverAt)", new: "return min(m.beatAt, m.tenure.handOverAt)",
+		old: "return min(m.beatAt, m.until())", new: "return m.beatAt",
 		check: eachFaultCheck + "/^slow$", wantOutput: "lapse",
 	},
 	{
 		description: "the terms of an earlier incarnation are forgotten", file: "election/term.go",
-		old: "return c.reading(c.AtBoot)\n", new: "return 0\n",
+		old: "return c.reading(c.AtBoot).Last()\n", new: "return 0\n",
 		check: eachFaultCheck + "/^jump$", wantOutput: "tokens",
 	},
 	{

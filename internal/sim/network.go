@@ -48,8 +48,9 @@ func (n *network) fifoArrival(from, to election.ID, at election.Tick) election.T
 // partition cuts all links between two random sets of processes.
 func (s *simulation) partition() {
 	sides := s.rng.next()
+	s.outages.fault(outagePartition, s.queue.now)
 	if s.watch != nil {
-		s.reportFault(election.None, "the network is partitioned: %s", s.sides(sides))
+		s.reportFault(outagePartition, election.None, "the network is partitioned: %s", s.sides(sides))
 	}
 	for a := election.ID(1); a <= s.maxID; a++ {
 		for b := election.ID(1); b <= s.maxID; b++ {
@@ -79,7 +80,7 @@ func (s *simulation) reportGraph() {
 			}
 		}
 		if len(unreached) > 0 {
-			s.reportFault(a, "has no link to %s during the whole schedule", FormatRanges(unreached))
+			s.reportFault(outageStart, a, "has no link to %s during the whole schedule", FormatRanges(unreached))
 		}
 	}
 }

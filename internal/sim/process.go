@@ -15,14 +15,17 @@ type process struct {
 	// podGone is set while the process is down and its pod was deleted. If it restarts, then
 	// in a new pod, without what the old one stored.
 	podGone bool
+	// remembersGrants is set if this incarnation remembered at its start what it had granted.
+	remembersGrants bool
 	// removed is set when the process is down and no longer on the member list.
 	// It never restarts.
 	removed bool
 	// crashedSilently is set if the last crash did not reset the connections.
 	crashedSilently bool
 	downSince       election.Tick
+	bootedAt        election.Tick
 	// highestWall is the highest reading of the wall clock that a correction has replaced.
-	highestWall election.Term
+	highestWall election.Epoch
 	// pausedUntil is the time at which a paused process resumes, 0 if it never
 	// was paused in this incarnation.
 	pausedUntil election.Tick
@@ -38,6 +41,8 @@ type process struct {
 	adoptedAt    election.Tick
 	clock        clock
 	lease        leaseState
+	mode         office.Mode
+	policy       office.Policy
 	// factor multiplies the heartbeat and the suspicion timeout. 0 stands for 1.
 	factor election.Tick
 
@@ -48,6 +53,8 @@ type process struct {
 	stopTerm        election.Term
 	// tenures counts the tenures of all incarnations.
 	tenures uint32
+	// stepsDownIn is the last tenure in which it was asked to step down.
+	stepsDownIn uint32
 	// status is the Machine's status after the last step.
 	status election.Status
 	// lostTenureUntil is the end, on the process's clock, of the tenure that a
@@ -56,12 +63,12 @@ type process struct {
 }
 
 // clock is the clock of one process. Its rate is in 1/65536 of the true rate. Its
-// wall clock is ahead of the true time by skew terms.
+// wall clock is ahead of the true time by skew epochs.
 type clock struct {
-	rate      int64
-	offset    election.Tick
-	skew      election.Term
-	termTicks election.Tick
+	rate       int64
+	offset     election.Tick
+	skew       election.Epoch
+	epochTicks election.Tick
 }
 
 const trueRate = 1 << 16
@@ -80,9 +87,9 @@ func (c clock) global(local election.Tick) election.Tick {
 	return ((local-c.offset)*trueRate + election.Tick(c.rate) - 1) / election.Tick(c.rate)
 }
 
-// wall returns the reading of the process's wall clock, in terms.
-func (c clock) wall(at election.Tick) election.Term {
-	return initialWallClock + c.skew + election.Term((c.local(at)-c.offset)/c.termTicks)
+// wall returns the reading of the process's wall clock, in epochs.
+func (c clock) wall(at election.Tick) election.Epoch {
+	return initialWallClock + c.skew + election.Epoch((c.local(at)-c.offset)/c.epochTicks)
 }
 
 // priority returns a priority that no other process has: two coordinators with

@@ -50,7 +50,8 @@ func TestSchedulesWithRecovery(t *testing.T) {
 						t.Fatalf("seed %d: %s: %s", seed, v.Invariant, v.Detail)
 					}
 				}
-				asks := algorithm.Name == "StatusTable" || algorithm.Name == "RingActiveList"
+				// In Available mode, the process follows the BEAT with which the coordinator welcomes it.
+				asks := mode != office.Available && (algorithm.Name == "StatusTable" || algorithm.Name == "RingActiveList")
 				if began == 0 || asks && learned == 0 {
 					t.Errorf("got %d recoveries, in %d of which the answer named the coordinator, want some", began, learned)
 				}

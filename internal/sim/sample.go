@@ -54,6 +54,8 @@ type Report struct {
 	// Coverage has how often each fault affected processes of each role, in each phase
 	// of a change of the member list.
 	Coverage []Combination
+	// Outages has how long there was no coordinator after each kind of fault.
+	Outages []Outage
 }
 
 // maxSampledProcesses is the most processes that a schedule may start with. It is
@@ -115,6 +117,7 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 		wait.Go(func() { c.work(ctx, simulation) })
 	}
 	wait.Wait()
+	c.report.Outages = c.outages.report()
 	c.report.Coverage = c.coverage.combinations(setting.faults)
 	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
 	return c.report, nil
@@ -127,6 +130,7 @@ type collector struct {
 	lock     sync.Mutex
 	report   Report
 	coverage coverage
+	outages  outages
 	traces   sketch
 }
 
@@ -171,6 +175,9 @@ func (c *collector) add(schedules, violated int, found []Violation, s *simulatio
 	r.Continued += s.continued
 	c.coverage.add(&s.coverage)
 	s.coverage = coverage{}
+	for kind := range s.outages.durations {
+		c.outages.durations[kind].merge(&s.outages.durations[kind])
+	}
 	// Workers finish in any order. Report the violations with the lowest seeds.
 	r.Violations = append(r.Violations, found...)
 	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })

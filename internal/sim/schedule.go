@@ -5,8 +5,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// defaultTermTicks is the number of ticks per term in most schedules.
-const defaultTermTicks election.Tick = 8
+// defaultEpochTicks is the number of ticks per epoch in most schedules.
+const defaultEpochTicks election.Tick = 6
 
 // convergeWithin is the number of ticks, after all faults have ended, within which
 // the processes must agree and nothing more may happen.
@@ -26,15 +26,24 @@ type schedule struct {
 	// quietFor is the time, from the agreement on, in which nothing may happen.
 	quietFor election.Tick
 
+	timing timing
+	// latency is how much longer each message takes, and lossy how many percent are lost, during the whole schedule.
+	latency election.Tick
+	lossy   int
+	slow    throttle
+	failing failing
+	// stopsWithin is how long an application takes to stop at most.
+	stopsWithin election.Tick
+
 	// leaseBefore is the lease at the start, leaseAfter the one at the end.
 	leaseBefore, leaseAfter election.Tick
 
-	// termTicks is the number of ticks of the wall clock per term.
-	termTicks election.Tick
+	// epochTicks is the number of ticks of the wall clock per epoch.
+	epochTicks election.Tick
 
 	lossPercent, delayPercent, reorderPercent, duplicatePercent int
-	// furthestAhead is how far a clock has been ahead of the true time, in terms.
-	furthestAhead election.Term
+	// furthestAhead is how far a clock has been ahead of the true time, in epochs.
+	furthestAhead election.Epoch
 
 	// diskPercent is how many percent of the lists can't be stored at once, and staleFor the
 	// longest time for which a process that has restarted uses the stored list.
@@ -69,6 +78,10 @@ const (
 	actHealAll
 	actRecover
 	actCorrectClock
+	actThrottle
+	actReplaceMember
+	actMix
+	actRejoin
 )
 
 // action is a change to the simulation at a given time: a fault, or its end.
@@ -90,12 +103,12 @@ type action struct {
 // one to four of them.
 func (sch *schedule) draw(s *simulation) {
 	r := &s.rng
-	*sch = schedule{actions: sch.actions[:0], quietFor: heartbeat, termTicks: defaultTermTicks, leaseBefore: lease, leaseAfter: lease}
+	*sch = schedule{actions: sch.actions[:0], quietFor: heartbeat, timing: tightTiming, stopsWithin: tightTiming.drain, epochTicks: defaultEpochTicks, leaseBefore: lease, leaseAfter: lease}
 	if r.percent(15) {
-		sch.termTicks = lease / 2 // long terms: an election may have to wait for the next one
+		sch.epochTicks = lease / 5 // as with the shortest lease of agents
 	}
 	if r.percent(5) {
-		sch.quietFor = lease + suspicionTimeout + 4*heartbeat
+		sch.quietFor = minute / 2
 	}
 	sch.faults = s.faults & baseFaults
 	if r.percent(75) {
@@ -121,6 +134,7 @@ func (sch *schedule) draw(s *simulation) {
 	kinds := sch.enabledActions()
 	if len(kinds) > 0 {
 		count, gap := sch.pace(s)
+		gap = max(gap, sch.waitsForApplications()/8)
 		for range count {
 			at += election.Tick(r.below(int(gap)))
 			sch.add(s, at, kinds[r.below(len(kinds))])
@@ -132,25 +146,34 @@ func (sch *schedule) draw(s *simulation) {
 	at += sch.moreTime(s)
 	s.checker.electionCause = s.checker.electionCause || sch.faults&(Loss|Delay) != 0
 	sch.addMoreActions(s, at)
+	at = sch.addExtraActions(s, at)
 	sch.healAt = at + election.Tick(r.below(int(lease)))
-	sch.deadline = sch.healAt + sch.convergeWithin()
+	sch.deadline = sch.healAt + s.convergeWithin()
 	sch.push(s, action{at: sch.healAt, kind: actHealAll})
 }
 
-// termsBehindFloor is how many terms a clock that is behind the floor of the list has to
-// advance for one more election (election.TermClock).
-const termsBehindFloor = 30
-
 // convergeWithin returns the time within which the processes must agree after all
 // faults have ended. A process uses and grants no term that its clock hasn't
-// reached, but others, whose clocks are ahead, may have used one. While its
-// clock is behind the floor of the list, it may have to wait for each of several elections.
-func (sch *schedule) convergeWithin() election.Tick {
-	within := convergeWithin + election.Tick(sch.furthestAhead)*sch.termTicks
-	if sch.faults&Members != 0 {
-		within += 10 * termsBehindFloor * sch.termTicks
+// reached, but others, whose clocks are ahead, may have used one.
+func (s *simulation) convergeWithin() election.Tick {
+	sch := &s.schedule
+	if sch.lasting() {
+		return minute
+	}
+	within := convergeWithin + election.Tick(sch.furthestAhead)*sch.epochTicks + sch.waitsForApplications()
+	if sch.faults&(Late|Disk|Pods) != 0 || !s.usesGrants() && sch.faults&(Members|Burst) != 0 {
+		// Members with an older list don't know the floor. Without grants, new members don't recover from the others.
+		within += election.Tick(election.AcceptedSkew) * sch.epochTicks
+	}
+	if !sch.limitsMembers() {
+		within += sch.quietFor
 	}
 	return within
+}
+
+// disturbsMessages reports whether messages may be lost, late or repeated now.
+func (sch *schedule) disturbsMessages(now election.Tick) bool {
+	return sch.lasting() || now < sch.healAt && sch.faults&(Loss|Delay|Reorder|Duplicate|Slow) != 0
 }
 
 // drawPercent draws how many percent of the messages a fault affects.
@@ -218,12 +241,12 @@ func (sch *schedule) push(s *simulation, a action) {
 
 // drawClock draws the clock of a process.
 func (sch *schedule) drawClock(s *simulation) clock {
-	c := clock{rate: trueRate, termTicks: sch.termTicks, skew: sch.drawSkew(s)}
+	c := clock{rate: trueRate, epochTicks: sch.epochTicks, skew: sch.drawSkew(s)}
 	if sch.faults&Clocks != 0 {
 		// The rates differ by nearly as much as the margin of the lease allows.
 		c.rate += int64(s.rng.between(-trueRate/34, trueRate/34))
 		c.offset = election.Tick(s.rng.below(1000))
-		c.skew += election.Term(s.rng.below(int(3*defaultTermTicks/sch.termTicks) + 1))
+		c.skew += election.Epoch(s.rng.below(int(3*defaultEpochTicks/sch.epochTicks) + 1))
 	}
 	sch.furthestAhead = max(sch.furthestAhead, c.skew)
 	return c

@@ -11,10 +11,15 @@ var timings = [...]struct{ lease, factor election.Tick }{{lease, 1}, {longLease,
 
 // officeSettings returns the settings of a process.
 func (s *simulation) officeSettings(p *process) office.Settings {
-	factor := max(p.factor, 1)
+	factor, timing := max(p.factor, 1), &s.schedule.timing
+	// Most schedules are too short for penalties of minutes.
+	longTenure := lease
+	if s.schedule.lasting() {
+		longTenure = minute
+	}
 	return office.Settings{
-		Mode: s.mode, Lease: p.lease.current, Heartbeat: factor * heartbeat, SuspicionTimeout: factor * suspicionTimeout, Stagger: stagger,
-		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout,
+		Mode: p.mode, Lease: p.lease.current, Heartbeat: factor * timing.heartbeat, SuspicionTimeout: factor * timing.suspicion, Stagger: timing.stagger,
+		Policy: p.policy, StablePeriod: timing.stable, DrainTimeout: timing.drain, LongTenure: longTenure,
 	}
 }
 
@@ -42,7 +47,7 @@ func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 // it starts the next time.
 func (s *simulation) changeSettings(id election.ID, a action) {
 	t := timings[a.timing]
-	s.reportFault(id, "gets a lease of %d and a heartbeat of %d", t.lease, t.factor*heartbeat)
+	s.reportFault(outageSettings, id, "gets a lease of %d and a heartbeat of %d", t.lease, t.factor*s.schedule.timing.heartbeat)
 	s.setTiming(id, t.lease, t.factor)
 }
 

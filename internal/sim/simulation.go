@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -10,19 +11,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The time settings of all schedules, in ticks. They leave little margin: one
+// The time settings of most schedules, in ticks. They leave little margin: one
 // lost BEAT makes a process suspect the coordinator, and two end a tenure.
 const (
-	// transMax is the longest time that a message takes without the fault Delay.
+	// transMax is the longest time that a message takes without the faults Delay and Latency.
 	transMax         election.Tick = 4
 	heartbeat        election.Tick = 40
 	suspicionTimeout election.Tick = 56
 	lease            election.Tick = 88
 	stagger          election.Tick = 12
-	drainTimeout     election.Tick = 12
-	stableDelay      election.Tick = 24
-	// initialWallClock is the initial reading of the wall clocks, in terms.
-	initialWallClock election.Term = 1000
+	// initialWallClock is the initial reading of the wall clocks, in epochs.
+	initialWallClock election.Epoch = 1000
 )
 
 // maxStepsPerSchedule ends a schedule that doesn't terminate. The longest regular
@@ -50,6 +49,7 @@ type simulation struct {
 	settings
 	rng         rng
 	more        rng // for the faults of more_faults.go
+	extra       rng // for the faults that were added after those
 	queue       wheel
 	slab        slab
 	out         election.Output
@@ -61,11 +61,14 @@ type simulation struct {
 	schedule    schedule
 	network     network
 	operator    operator
+	outages     outages
 	checker     checker
 	// alignHeartbeats is set for some of the schedules: see office.Config.
 	alignHeartbeats bool
 	// joinsLate: in some of the schedules, processes join the group some time after their start.
 	joinsLate bool
+	// remembers: in some of the schedules, processes remember their grants after some restarts.
+	remembers bool
 	steps     uint64
 	// endsWithFaults: this schedule ends with its last fault.
 	endsWithFaults bool
@@ -108,6 +111,9 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 			s.checker.fail("progress", "no event is pending")
 		case s.steps-began > maxStepsPerSchedule:
 			s.checker.fail("progress", fmt.Sprintf("no end at %d: more than %d steps", e.at, maxStepsPerSchedule))
+		case e.at > s.schedule.deadline && s.schedule.lasting():
+			s.judgeLasting()
+			s.queue.push(e)
 		case e.at > s.schedule.deadline && s.schedule.limitsMembers():
 			s.judgeGraph()
 			s.queue.push(e)
@@ -131,11 +137,14 @@ func (s *simulation) start(seed uint64) {
 	s.rng.next()
 	s.more = rng(^seed)
 	s.more.next()
-	s.alignHeartbeats, s.joinsLate = seed%8 == 1, seed%16 == 7
+	s.extra = rng(seed * 3)
+	s.extra.next()
+	s.alignHeartbeats, s.joinsLate, s.remembers = seed%8 == 1, seed%16 == 7, seed%4 == 2
 	s.queue.reset()
 	s.slab.reset()
 	s.network.reset()
 	s.checker.reset()
+	s.outages.reset()
 	s.traceHash = 14695981039346656037
 	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0 // the fields above depend on seed%8 or seed%16
 	s.operator.reset(s.firstRoster, s.firstList)
@@ -144,14 +153,18 @@ func (s *simulation) start(seed uint64) {
 	}
 	s.maxID = election.ID(s.size)
 	s.schedule.draw(s)
+	if s.watch != nil {
+		s.reportFault(outageStart, election.None, "this schedule has the faults %s", strings.Join(s.schedule.faults.names(), ", "))
+	}
 	for id := election.ID(1); id <= s.maxID; id++ {
 		s.processes[id].roster, s.processes[id].lease.next = s.firstRoster, s.schedule.leaseBefore
-		s.boot(id, false)
+		s.boot(id, false, 0)
 	}
 }
 
-// boot starts an incarnation of a process. Its memory may be lost.
-func (s *simulation) boot(id election.ID, memoryLost bool) {
+// boot starts an incarnation of a process. Its memory may be lost. claimed is the highest term in which the same incarnation has
+// claimed the office.
+func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term) {
 	p := &s.processes[id]
 	if !p.exists {
 		p.exists = true
@@ -160,19 +173,20 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 	now := s.queue.now
 	ended := s.drawEarlierEnd(p)
 	s.beginLease(p, ended)
-	p.up, p.pausedUntil, p.appDead, p.running = true, 0, false, false
+	p.up, p.pausedUntil, p.appDead, p.running, p.bootedAt = true, 0, false, false, now
 	p.incarnation++
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
 		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, EarlierEnded: ended, Start: p.clock.local(now),
-		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
-		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
+		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerEpoch: s.schedule.epochTicks},
+		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition, Memory: s.remembered(p),
 	}
+	s.mix(p)
 	c.Apply(s.officeSettings(p))
 	s.schedule.drawAdaptation(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
-	if !memoryLost {
+	if c.Term = claimed; !memoryLost {
 		c.Term, c.Coordinator = 1, s.firstRoster.Ranked()[0].ID
 	}
 	if p.machine == nil {
@@ -237,9 +251,11 @@ func (s *simulation) handleTimer(e event, p *process) {
 	if p.machine.Deadline() <= p.clock.local(e.at) {
 		s.step(e.process, election.Input{Kind: election.TimePassed})
 		if p.status.Token != 0 && e.at >= s.schedule.healAt {
-			if s.schedule.limitsMembers() {
+			switch {
+			case s.schedule.lasting(): // judgeLasting ends it
+			case s.schedule.limitsMembers():
 				s.checkStays()
-			} else {
+			default:
 				s.checkAgreement()
 			}
 		}
@@ -304,7 +320,9 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	for i := range s.out.Events {
 		s.handleEvent(id, &s.out.Events[i])
 	}
+	held := p.status.Token != 0
 	s.checkStatus(id)
+	s.followOutage(id, held, &in)
 	s.stall(p)
 	s.setTimer(id)
 }
@@ -318,8 +336,11 @@ func (s *simulation) send(m *election.Message) {
 	if s.network.isCut(m.From, m.To) {
 		return
 	}
+	if s.schedule.lossy > 0 && s.extra.percent(s.schedule.lossy) {
+		return
+	}
 	now := s.queue.now
-	delay := election.Tick(s.rng.between(1, int(transMax)))
+	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency
 	fifo := true
 	if now < s.schedule.healAt {
 		if s.schedule.loses(s) {

@@ -8,10 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/bully"
-	"github.com/conclave-dev/conclave/internal/election/ringactivelist"
-	"github.com/conclave-dev/conclave/internal/election/ringallids"
-	"github.com/conclave-dev/conclave/internal/election/ringchampion"
-	"github.com/conclave-dev/conclave/internal/election/ringskip"
+	"github.com/conclave-dev/conclave/internal/election/ring"
 	"github.com/conclave-dev/conclave/internal/election/statustable"
 )
 
@@ -34,10 +31,10 @@ func All() []Algorithm {
 	return []Algorithm{
 		{Name: "Bully", New: bully.New, RecoveryStarts: true},
 		{Name: "StatusTable", New: statustable.New},
-		{Name: "RingAllIDs", New: ringallids.New, Ring: true, DeadForward: true, RecoveryStarts: true},
-		{Name: "RingChampion", New: ringchampion.New, Ring: true, DeadForward: true, RecoveryStarts: true},
-		{Name: "RingActiveList", New: ringactivelist.New, Ring: true},
-		{Name: "RingSkip", New: ringskip.New, Ring: true, RecoveryStarts: true},
+		{Name: "RingAllIDs", New: ring.NewAllIDs, Ring: true, DeadForward: true, RecoveryStarts: true},
+		{Name: "RingChampion", New: ring.NewChampion, Ring: true, DeadForward: true, RecoveryStarts: true},
+		{Name: "RingActiveList", New: ring.NewActiveList, Ring: true},
+		{Name: "RingSkip", New: ring.NewSkip, Ring: true, RecoveryStarts: true},
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // tested separately.
 var ignoredFields = map[string]bool{
 	"Self": true, "Timing": true, "Roster": true, "roster": true, "lamport": true,
-	"cfg": true, "inner": true, "lease": true, "clock": true,
+	"rules": true, "cfg": true, "inner": true, "lease": true, "clock": true,
 	"now": true, "due": true, "watched": true, "support.until": true,
 	"support.current": true, "support.previous": true, // follow from the grants
 	"cause": true, // what is being handled in a step

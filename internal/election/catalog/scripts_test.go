@@ -17,7 +17,7 @@ import (
 // -rewrite, it replaces the outputs in them.
 func TestScripts(t *testing.T) {
 	for _, algorithm := range catalog.All() {
-		files, err := filepath.Glob(filepath.Join("..", strings.ToLower(algorithm.Name), "testdata", "*.txt"))
+		files, err := filepath.Glob(filepath.Join(scripts(algorithm), "*.txt"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no scripts of %s: %v", algorithm.Name, err)
 		}
@@ -25,6 +25,15 @@ func TestScripts(t *testing.T) {
 			t.Run(algorithm.Name+"/"+filepath.Base(file), func(t *testing.T) { runScript(t, file) })
 		}
 	}
+}
+
+// scripts returns the folder with the scripts of an algorithm. The elections on a ring are one package.
+func scripts(algorithm catalog.Algorithm) string {
+	name := strings.ToLower(algorithm.Name)
+	if algorithm.Ring {
+		return filepath.Join("..", "ring", "testdata", strings.TrimPrefix(name, "ring"))
+	}
+	return filepath.Join("..", name, "testdata")
 }
 
 func runScript(t *testing.T, file string) {

@@ -23,7 +23,12 @@
 // election.TermClock). Renewals need no such rule: a tenure that lapses is never
 // revived, and its process needs a new term.
 //
-// # What a member recovers after a restart
+// # What a member remembers after a restart
+//
+// A member whose process ended, but not its machine, has a Memory and continues as before.
+// The rest of this comment calls a member without a Memory one that lost its memory.
+//
+// # What a member without memory recovers
 //
 // The reading at boot may be far above the terms in use, and above the clocks of
 // other members. They could not grant such a term. So a member that lost its memory
@@ -55,16 +60,19 @@
 //
 //   - The rates of clocks differ by less than the margin, and clocks don't stand
 //     still.
-//   - When an incarnation begins, the member's wall clock reads at least what it
-//     read when the previous one granted last: it doesn't go back over a restart by
-//     more than the time for which the process was down. A member that recovers
-//     from the others doesn't rely on this.
+//   - When an incarnation begins, the member's wall clock reads at least what the previous
+//     one took it to read when it granted last: it doesn't go back over a restart by
+//     more than the time for which the process was down, and not shortly before, without
+//     a correction of the TermClock. A member that recovers
+//     from the others, or has a Memory, doesn't rely on this.
 //   - An incarnation of a process ends before the next one begins.
 //   - An incarnation never begins with an older member list than an earlier one
 //     had adopted, nor with a lower Floor of the same list. Otherwise members that
 //     forgot a list could be a majority of the previous one.
 //   - An incarnation that begins with a shorter lease than an earlier one granted
 //     for is informed of the longer one.
+//   - A Memory includes everything that the latest incarnation granted, and the clock of
+//     its moments has continued since.
 //   - A process that is reported as ended (ProcessEnded) or departed has ended.
 //   - At most two lists are in force at once.
 package grants

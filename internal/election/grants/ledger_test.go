@@ -30,10 +30,14 @@ func newMember(t *testing.T) *member {
 	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, election.TermClock{}, 0)}
 }
 
+// epoch50 is the last term of the epoch in which a member without memory starts, and epoch51
+// to epoch53 are the first ones of the next epochs.
+var epoch50, epoch51, epoch52, epoch53 = election.Epoch(50).Last(), election.Epoch(51).First(), election.Epoch(52).First(), election.Epoch(53).First()
+
 // newMemberWithoutMemory returns a member that has just lost its memory, when
 // its clock read 50.
 func newMemberWithoutMemory(t *testing.T) *member {
-	clock := election.TermClock{AtBoot: 50, TicksPerTerm: 1000}
+	clock := election.TermClock{AtBoot: 50, TicksPerEpoch: 1000}
 	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0, 0)}
 }
 
@@ -195,15 +199,15 @@ func TestMemberWithoutMemoryWaitsFromTheEndOfEarlierIncarnations(t *testing.T) {
 
 func TestMemberWithoutMemoryGrantsNewTermsOnly(t *testing.T) {
 	m := newMemberWithoutMemory(t)
-	m.wantHighestGranted(50)
-	m.wantAnswer(2*lease, claim(a, 50), grants.TermTooLow)
-	m.wantAnswer(2*lease, claim(a, 51), grants.Deferred) // nor one that its clock hasn't reached
-	m.wantAnswer(999, claim(a, 51), grants.Deferred)
-	m.wantAnswer(1000, claim(a, 51), grants.Granted)
-	if got := m.HighestGrantedExcept(a, 51); got != 50 {
-		t.Errorf("highest granted term except the first: got %d, want 50", got)
+	m.wantHighestGranted(epoch50)
+	m.wantAnswer(2*lease, claim(a, epoch50), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(a, epoch51), grants.Deferred) // nor one that its clock hasn't reached
+	m.wantAnswer(999, claim(a, epoch51), grants.Deferred)
+	m.wantAnswer(1000, claim(a, epoch51), grants.Granted)
+	if got := m.HighestGrantedExcept(a, epoch51); got != epoch50 {
+		t.Errorf("highest granted term except the first: got %d, want %d", got, epoch50)
 	}
-	m.wantAnswer(1001, renewal(a, 52), grants.Deferred)
+	m.wantAnswer(1001, renewal(a, epoch52), grants.Deferred)
 }
 
 func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
@@ -233,7 +237,7 @@ func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 		t.Errorf("after a restart: got due at %d, want %d", f.PendingDue(), lease)
 	}
 	f.DropPending()
-	f.wantAnswer(1, claim(a, 53), grants.Deferred)
+	f.wantAnswer(1, claim(a, epoch53), grants.Deferred)
 	if f.PendingDue() != 3000 {
 		t.Errorf("a term ahead of the clock: got due at %d, want 3000", f.PendingDue())
 	}

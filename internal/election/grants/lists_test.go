@@ -232,21 +232,6 @@ func TestDepartedMemberCountsAsAdopted(t *testing.T) {
 	}
 }
 
-func TestExpiredGrantsHaveToBeRenewed(t *testing.T) {
-	var s grants.Support
-	s.Reset(roster(t, 1, 1, 2, 3), lease)
-	s.Add(1, 10, 0)
-	s.Add(2, 20, 0)
-	s.Expire(40)
-	wantUntil(t, &s, 40)
-	s.Add(1, 30, 0)
-	wantUntil(t, &s, 40)
-	s.Add(3, 35, 0)
-	wantUntil(t, &s, 30+grantDuration)
-	s.Expire(1000)
-	wantUntil(t, &s, 30+grantDuration)
-}
-
 func TestHolderRetainsOfficeWhenAdoptingList(t *testing.T) {
 	first := roster(t, 1, 1, 2, 3)
 	var s grants.Support

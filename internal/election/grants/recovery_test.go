@@ -64,10 +64,10 @@ func TestBoundOfOthersNeedsAsFewAsPossible(t *testing.T) {
 func TestRecoveredMemberGrantsLowerTerms(t *testing.T) {
 	m := newMemberWithoutMemory(t)
 	m.Recover(20, lease-1)
-	m.wantHighestGranted(50) // the leases of its earlier grants last until then
+	m.wantHighestGranted(epoch50) // the leases of its earlier grants last until then
 	m.wantAnswer(lease, claim(a, 30), grants.Deferred)
-	m.Recover(51, lease)
-	m.wantHighestGranted(50) // its clock hasn't reached 51
+	m.Recover(epoch51, lease)
+	m.wantHighestGranted(epoch50) // its clock hasn't reached epoch 51
 	m.Recover(20, lease)
 	m.wantHighestGranted(20)
 	m.wantAnswer(m.PendingDue(), m.Pending(), grants.Granted)
@@ -91,10 +91,11 @@ func TestClaimIsDeferredDuringRecovery(t *testing.T) {
 
 func TestCorrectedClockCountsForMemberWithoutMemory(t *testing.T) {
 	for name, test := range map[string]struct {
-		wall, want election.Term
-	}{"ahead": {80, 80}, "back": {30, 50}} {
+		wall election.Epoch
+		want election.Term
+	}{"ahead": {80, election.Epoch(80).Last()}, "back": {30, election.Epoch(50).Last()}} {
 		m := newMemberWithoutMemory(t)
-		clock := election.TermClock{AtBoot: 50, TicksPerTerm: 1000}
+		clock := election.TermClock{AtBoot: 50, TicksPerEpoch: 1000}
 		m.SetClock(clock.Corrected(test.wall, 10))
 		if got := m.HighestGranted(); got != test.want {
 			t.Errorf("clock set %s to %d: got bound %d, want %d", name, test.wall, got, test.want)
@@ -120,12 +121,12 @@ func TestAbandonedClaimDoesntCountAsGranted(t *testing.T) {
 // A term that the clock hasn't reached can't be granted for a while.
 func TestPendingRequestAheadOfClockGivesWay(t *testing.T) {
 	m := newMemberWithoutMemory(t)
-	for _, second := range []grants.Request{claim(b, 51), claim(b, 53)} {
+	for _, second := range []grants.Request{claim(b, epoch51), claim(b, epoch53)} {
 		m.DropPending()
-		m.wantAnswer(1000, claim(a, 99), grants.Deferred)
+		m.wantAnswer(1000, claim(a, election.Epoch(99).First()), grants.Deferred)
 		m.wantAnswer(1000, renewal(c, 40), grants.Granted)
 		m.wantAnswer(1000, second, grants.Deferred)
-		if reached := second.Term <= 51; (m.Pending() == second) != reached {
+		if reached := second.Term == epoch51; (m.Pending() == second) != reached {
 			t.Errorf("got pending %+v after %+v", m.Pending(), second)
 		}
 		m.ProcessEnded(c, 1000)

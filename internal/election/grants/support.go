@@ -65,14 +65,6 @@ func (s *Support) AdoptRevision(roster *election.Roster) {
 	}
 }
 
-// Expire makes the grants cease to suffice at the latest at the moment at, unless they
-// are renewed.
-func (s *Support) Expire(at election.Tick) {
-	until := min(s.until, at)
-	s.Clear()
-	s.previousUntil, s.until = until, until
-}
-
 // Clear removes all grants, for a new term.
 func (s *Support) Clear() {
 	s.previousUntil, s.current, s.previous = noGrant, noQuorum, noQuorum

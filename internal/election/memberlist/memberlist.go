@@ -46,6 +46,9 @@ type Facts[N comparable] struct {
 	Wanted []Member[N]
 	// Lease is the lease that the list should have.
 	Lease int64
+	// Draining: the coordinator isn't in the list any more, or has priority 0 there, and its application
+	// stops. Members renew its tenure until it has stopped, as long as it is in the list before.
+	Draining bool
 	// Published: a member that starts now begins with the current version.
 	Published bool
 	// Adopted reports whether a member of the previous list has reported the current
@@ -86,6 +89,8 @@ func (f *Facts[N]) Next(current *List[N]) *List[N] {
 		return f.advance(current)
 	case len(f.Wanted) == 0 || slices.Equal(f.Wanted, current.Members) && f.Lease == current.Lease:
 		return current
+	case f.Draining:
+		return current // The next list would end its tenure.
 	}
 	return &List[N]{
 		Version: current.Version + 1, Members: f.Wanted, Previous: current.Members,

@@ -40,13 +40,17 @@ func format(l *memberlist.List[string]) string {
 	if l.Settled {
 		text += " settled"
 	}
-	return fmt.Sprint(text, " floor ", l.Floor)
+	floor := election.Term(l.Floor)
+	if floor > 0 && floor != floor.Epoch().Last() {
+		return fmt.Sprintf("%s floor %d", text, floor)
+	}
+	return fmt.Sprintf("%s floor after epoch %d", text, floor.Epoch())
 }
 
 // TestSteps is the history of one group: each step begins with the list of the one before.
 func TestSteps(t *testing.T) {
 	var adopted, missing string
-	var clock election.Term
+	var clock election.Epoch
 	f := memberlist.Facts[string]{
 		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) },
 		Adopted:   func(name string) bool { return strings.Contains(adopted, name) },
@@ -59,18 +63,19 @@ func TestSteps(t *testing.T) {
 		want   string
 	}{
 		{"no members are wanted", func() {}, "none"},
-		{"the first list is settled", func() { f.Wanted = members("abc") }, "v1 abc settled floor 0"},
-		{"the members are the wanted ones", func() { f.Published, clock = true, 1000 }, "v1 abc settled floor 0"},
-		{"others are wanted", func() { f.Wanted = members("cd") }, "v2 cd after abc floor 1300"},
-		{"the list isn't published", func() { f.Published, missing, adopted = false, "ab", "abc" }, "v2 cd after abc floor 1300"},
-		{"one of three has departed", func() { f.Published, missing, adopted = true, "a", "" }, "v2 cd after abc without a floor 1321"},
-		{"it is back", func() { missing, f.Wanted = "", members("x") }, "v2 cd after abc without a floor 1321"},
-		{"it counts once, and new members don't count", func() { adopted = "ad" }, "v2 cd after abc without a floor 1321"},
-		{"another one has adopted the list", func() { adopted, clock = "b", 2000 }, "v2 cd after abc without a settled floor 2300"},
-		{"a higher term was reported", func() { f.Term = 5000 }, "v3 x after cd floor 5000"},
-		{"one of two is no majority", func() { adopted = "c" }, "v3 x after cd floor 5000"},
-		{"both have departed", func() { adopted, missing = "", "cd" }, "v3 x after cd without cd settled floor 5001"},
-		{"the list must not change", func() { f.Wanted = nil }, "v3 x after cd without cd settled floor 5001"},
+		{"the first list is settled", func() { f.Wanted = members("abc") }, "v1 abc settled floor after epoch 0"},
+		{"the members are the wanted ones", func() { f.Published, clock = true, 1000 }, "v1 abc settled floor after epoch 0"},
+		{"the coordinator that it has removed stops", func() { f.Wanted, f.Draining = members("cd"), true }, "v1 abc settled floor after epoch 0"},
+		{"others are wanted", func() { f.Draining = false }, "v2 cd after abc floor after epoch 1750"},
+		{"the list isn't published", func() { f.Published, missing, adopted = false, "ab", "abc" }, "v2 cd after abc floor after epoch 1750"},
+		{"one of three has departed", func() { f.Published, missing, adopted = true, "a", "" }, "v2 cd after abc without a floor after epoch 1801"},
+		{"it is back", func() { missing, f.Wanted = "", members("x") }, "v2 cd after abc without a floor after epoch 1801"},
+		{"it counts once, and new members don't count", func() { adopted = "ad" }, "v2 cd after abc without a floor after epoch 1801"},
+		{"another one has adopted the list", func() { adopted, clock = "b", 2000 }, "v2 cd after abc without a settled floor after epoch 2750"},
+		{"a higher term was reported", func() { f.Term = int64(election.Epoch(5000).First()) + 3 }, "v3 x after cd floor 80003"},
+		{"one of two is no majority", func() { adopted = "c" }, "v3 x after cd floor 80003"},
+		{"both have departed", func() { adopted, missing = "", "cd" }, "v3 x after cd without cd settled floor after epoch 5001"},
+		{"the list must not change", func() { f.Wanted = nil }, "v3 x after cd without cd settled floor after epoch 5001"},
 	} {
 		step.change()
 		before := format(list)

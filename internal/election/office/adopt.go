@@ -15,7 +15,9 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	if m.role == Candidate {
 		m.abandonClaim(out)
 	}
+	m.forgiveChanged(roster)
 	m.roster = roster
+	m.admitDrain()
 	m.ledger.Adopt(roster.Version)
 	m.support.Adopt(roster)
 	m.useFloor(roster)
@@ -30,7 +32,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	}
 	switch {
 	case m.role == Holder && roster.Priority(m.cfg.Self) == 0:
-		m.becomeDraining(m.highestReadyPeer(), out)
+		m.becomeDraining(election.None, out)
 	case m.role >= Holder:
 		m.updateWatch()
 		m.beatAt = m.now
@@ -61,7 +63,7 @@ func (m *Machine) useFloor(roster *election.Roster) {
 // correctClock replaces the term clock after the wall clock has changed. It may also go
 // back: this incarnation remembers what it has granted and used. A campaign may have
 // waited for the clock.
-func (m *Machine) correctClock(wall election.Term) {
+func (m *Machine) correctClock(wall election.Epoch) {
 	m.clockCorrected = true
 	m.setClock(m.cfg.Clock.Corrected(wall, m.now))
 	if m.role == Follower && m.coordinator == election.None {

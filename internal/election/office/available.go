@@ -73,11 +73,14 @@ func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 		return
 	}
 	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises
-	p.raises = min(p.raises+1, maxFailedClaims)
+	p.raises = min(p.raises+1, maxRaises)
 	m.loseTenure(out)
 	m.claimedTerm = max(m.claimedTerm, msg.Term)
-	m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
+	m.vacancy.campaignAt, m.vacancy.successor = m.now, m.cfg.Self
 }
+
+// maxRaises bounds the exponential backoff of raiseTerm.
+const maxRaises = 6
 
 // maxUnacknowledged is the number of BEATs for which a coordinator may lack the answers
 // of a follower: a new one has to receive the first answer.

@@ -24,23 +24,28 @@ func (m *Machine) nextTerm() election.Term {
 // above it that seem alive. When it has waited for them once in this vacancy, it
 // waits for two heartbeats at most: in a large group the sum would be a long time.
 func (m *Machine) campaignDelay() election.Tick {
-	above := election.Tick(0)
-	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
-		if other.ID != m.vacancy.deadCoordinator && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].skipped {
+	above, below := election.Tick(0), election.Tick(0)
+	for i, other := range m.roster.Ranked() {
+		switch {
+		case other.ID == m.cfg.Self || !m.precedes(other.ID, m.cfg.Self) || !m.awaits(other):
+		case i < m.roster.Rank(m.cfg.Self):
 			above++
+		default: // this process flaps
+			below++
 		}
 	}
+	yields := min(below*m.cfg.Stagger, 2*m.cfg.Heartbeat)
 	if m.cfg.Mode != Available && (m.vacancy.attempts > 0 || m.vacancy.preVoting) {
-		return min(above*m.cfg.Stagger, 2*m.cfg.Heartbeat)
+		return min(above*m.cfg.Stagger+yields, 2*m.cfg.Heartbeat)
 	}
-	return above * m.cfg.Stagger
+	return above*m.cfg.Stagger + yields
 }
 
 // campaign starts an election, unless this process couldn't hold the office.
 func (m *Machine) campaign(out *election.Output) {
 	m.vacancy.campaignAt = election.Never
 	m.recovery.finish()
-	if m.coordinator != election.None || !m.Eligible() || !m.vacancy.namedSuccessor && m.awaitBound() {
+	if m.coordinator != election.None || !m.Eligible() || !m.isNamedSuccessor() && m.awaitBound() {
 		return
 	}
 	term := m.nextTerm()
@@ -54,6 +59,7 @@ func (m *Machine) campaign(out *election.Output) {
 		}
 		return
 	}
+	named := m.isNamedSuccessor()
 	trusted := m.vacancy.proven && m.vacancy.attempts == 0 && m.majorityAlive()
 	if m.cfg.Mode != Available && !trusted && !m.preVote() {
 		if !m.vacancy.preVoting {
@@ -64,8 +70,7 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	m.vacancy.attempt()
 	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
-	if m.vacancy.namedSuccessor || m.vacancy.attempts > 1 {
-		m.vacancy.namedSuccessor = false
+	if named || m.vacancy.attempts > 1 || m.passesOver() {
 		m.claim(term, out)
 		return
 	}

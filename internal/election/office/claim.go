@@ -1,8 +1,6 @@
 package office
 
 import (
-	"slices"
-
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
@@ -40,6 +38,10 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 	if m.role != Candidate || m.now >= m.until() {
 		return
 	}
+	if !m.renewable() {
+		m.awaitRenewable(out)
+		return
+	}
 	if m.term <= m.support.Floor() && m.cfg.Mode != Available {
 		// A tenure under an older list may have had this term or a higher one.
 		m.abandonClaim(out)
@@ -47,6 +49,46 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 		return
 	}
 	m.becomeHolder(out)
+}
+
+// renewable reports whether the grants last until they can be renewed. The next answers arrive
+// a heartbeat after those that count now, since that is how much later their request was sent.
+// If the members answer more slowly, the grants would expire before that, in each tenure.
+func (m *Machine) renewable() bool {
+	interval := m.beatInterval()
+	return m.cfg.Mode == Available || m.until()-m.now > interval+m.lapses.margin(interval, m.grantsLast()-interval)
+}
+
+// grantsLast returns how long the grants for the last request last, from when it was sent.
+func (m *Machine) grantsLast() election.Tick {
+	return m.request.granted - grants.Margin(m.request.granted)
+}
+
+// awaitRenewable makes a candidate wait until its grants last longer. Members may have deferred
+// these grants until an earlier one expired. So the candidate requests new ones, at once unless
+// later requests are on their way. If their answers arrive no sooner, it reports that the members
+// are too far away, once in a vacancy.
+func (m *Machine) awaitRenewable(out *election.Output) {
+	lasts := m.grantsLast()
+	if m.until() >= m.request.sent+lasts && m.now > m.request.sent {
+		m.beatAt = m.now
+	}
+	m.candidacy.slowAt = min(m.candidacy.slowAt, m.now+m.cfg.Heartbeat/2)
+	if m.vacancy.roundTrip == 0 && m.now >= m.candidacy.slowAt {
+		m.vacancy.roundTrip = max(lasts-(m.until()-m.now), 1)
+		out.Emit(election.TooSlow, m.term, m.cfg.Self)
+	}
+}
+
+// SlowAnswers returns how long the members take to answer if that is why this process doesn't
+// acquire the office, and how long they may take: see renewable. Otherwise it returns 0.
+func (m *Machine) SlowAnswers() (roundTrip, limit election.Tick) {
+	if m.vacancy.roundTrip == 0 {
+		return 0, 0
+	}
+	lease := m.requestedLease()
+	slack := lease - grants.Margin(lease) - m.cfg.Heartbeat
+	return m.vacancy.roundTrip, slack - m.lapses.margin(m.cfg.Heartbeat, slack)
 }
 
 // countGrant counts a grant. A holder also checks whether a higher process is
@@ -105,31 +147,15 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	p.follows, p.followsUntil = msg.Subject, p.answersUntil
 }
 
-// unanswered reports whether a claim of two heartbeats reaches too few members that
-// haven't refused it. The sooner it is given up, the sooner those members grant
+// claimFails reports whether a claim has taken too long, or reaches too few members after two
+// heartbeats that haven't refused it. The sooner it is given up, the sooner those members grant
 // another process.
-func (m *Machine) unanswered() bool {
+func (m *Machine) claimFails() bool {
+	if m.now >= m.claimUntil() {
+		return true
+	}
 	mayGrant := func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim }
 	return m.cfg.Mode != Available && m.now >= m.candidacy.since+2*m.cfg.Heartbeat && !m.majority(mayGrant)
-}
-
-// claimTimedOut ends a claim that took too long, unless it stands.
-func (m *Machine) claimTimedOut(out *election.Output) {
-	if m.claimStands() {
-		m.candidacy.since = m.now
-		return
-	}
-	m.abandonClaim(out)
-}
-
-// claimStands reports whether a claim may succeed in its term although it takes long. That
-// is so for the highest process, as long as a majority answers that follows no other
-// coordinator, and no member has refused the claim.
-// Members whose clocks are behind grant the term as soon as their clocks have
-// reached it. If the process went on to a newer term each time, they never would.
-func (m *Machine) claimStands() bool {
-	refused := slices.ContainsFunc(m.peers, func(p peer) bool { return p.refusedClaim })
-	return m.role == Candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.preVote()
 }
 
 // abandonClaim gives up a claim.

@@ -80,23 +80,34 @@ type Config struct {
 	Stagger election.Tick
 	Policy  Policy
 	// StablePeriod is how long a higher process must have been ready, for
-	// WhenStable. A process that stepped down stays ineligible for that time.
+	// WhenStable. A process that stepped down takes over from no other one for that time.
 	StablePeriod election.Tick
 	// DrainTimeout is how long the application may take to stop.
 	DrainTimeout election.Tick
+	// LongTenure is how long a tenure must last so that it doesn't count as short: see
+	// tenureRecord. 0 stands for a value that follows from the other durations.
+	LongTenure election.Tick
 
 	Clock election.TermClock
-	// Life numbers the incarnations of the process.
+	// Life numbers the incarnations of the process. If a process begins again in the same one,
+	// Term must be at least its ClaimedTerm: a life and a term identify a claim.
 	Life uint32
 	// MemoryLost reports that the process doesn't remember what it granted, and in
 	// which terms, in earlier incarnations.
 	MemoryLost bool
+	// Memory is what the process nevertheless remembers of its grants, nil if nothing. There
+	// are no grants in Available mode, so there it must be nil.
+	Memory *grants.Memory
 	// LongestEarlierLease is the longest lease for which an earlier incarnation
-	// may have granted, if that is longer than Lease.
+	// may have granted, if that is longer than Lease. It doesn't matter with a Memory, nor
+	// does EarlierEnded.
 	LongestEarlierLease election.Tick
 	// EarlierEnded is how long ago the earlier incarnations have ended at least. Their
 	// grants expire so much sooner after Start.
 	EarlierEnded election.Tick
+	// ListGrace is for how long after Start the process grants nothing while it knows that another member
+	// uses a newer list, 0 if it begins with the newest list that it has ever adopted: see awaitsList.
+	ListGrace election.Tick
 	// Start is the present moment.
 	Start election.Tick
 	// OnTransition, if set, is called with each change of the role. Tests compare
@@ -105,10 +116,28 @@ type Config struct {
 }
 
 func (c *Config) ledger() grants.Ledger {
-	if c.MemoryLost {
+	switch {
+	case c.Memory != nil:
+		return c.restoredLedger()
+	case c.MemoryLost && c.Mode == Available: // There were no grants, but terms.
+		return grants.NewLedgerWithoutMemory(0, 0, c.Clock, c.Start, c.Start)
+	case c.MemoryLost:
 		return grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Clock, c.Start-c.EarlierEnded, c.Start)
 	}
 	return grants.NewLedger(c.Lease, c.Clock, c.Start)
+}
+
+// restoredLedger returns the ledger of a process that remembers its grants. Its list may be
+// newer than the one that it had then. If it has granted itself, the earlier incarnation has
+// ended: that releases the grant as any other one does. In Strict the grant remains, because
+// an application may act as coordinator until it expires.
+func (c *Config) restoredLedger() grants.Ledger {
+	l := grants.NewLedgerFrom(*c.Memory, c.Lease, c.Clock)
+	l.Adopt(c.Roster.Version)
+	if holder := l.Holder(c.Start); c.Mode == Majority && holder.ID == c.Self {
+		l.ProcessEnded(holder, c.Start)
+	}
+	return l
 }
 
 // Validate returns an error if the configuration is invalid.
@@ -131,10 +160,14 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:
 		return fmt.Errorf("the lease (%d ticks) must be longer than two heartbeats (%d)", c.Lease, 2*c.Heartbeat)
+	case c.Mode == Available && c.Memory != nil:
+		return errors.New("there is no memory of grants in Available mode")
 	case c.EarlierEnded < 0:
 		return fmt.Errorf("the time since earlier incarnations ended (%d ticks) must not be negative", c.EarlierEnded)
-	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0:
-		return errors.New("the stagger, stable period and drain timeout must not be negative")
+	case c.ListGrace < 0:
+		return fmt.Errorf("the wait for a newer list (%d ticks) must not be negative", c.ListGrace)
+	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0 || c.LongTenure < 0:
+		return errors.New("the stagger, stable period, drain timeout and long tenure must not be negative")
 	}
 	return nil
 }

@@ -38,14 +38,19 @@ func (m *Machine) followContender(out *election.Output) {
 // process knows: it has granted that, or follows the process already, or a majority
 // follows it, the process included. Otherwise one member could end every election of the
 // others by false BEATs: a single member that grants and follows it would make all follow.
+// A process that this list doesn't permit to be elected holds the office since the previous one.
 func (m *Machine) isConfirmed(id election.ID, term election.Term) bool {
 	if m.coordinator == id && m.coordinatorTerm == term || m.ledger.HasGranted(id, term, m.now) {
 		return true
 	}
-	return m.majority(func(other election.ID) bool {
+	follows := func(other election.ID) bool {
 		p := &m.peers[other]
 		return other == id || other != m.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > m.now
-	})
+	}
+	if m.roster.Priority(id) == 0 && m.roster.Previous != nil {
+		return majorityOf(m.roster.Previous, follows)
+	}
+	return m.majority(follows)
 }
 
 // followUnconfirmed handles the BEAT of a process that holds the office as only it

@@ -44,11 +44,10 @@
 //	candidate | follower  | PROBE                                         | a majority follows a process that says that it holds the office
 //	candidate | follower  | DENY                                          | so many refused that no majority can grant
 //	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
-//	candidate | follower  | heartbeat                                     | no majority answered for two heartbeats, or as with GRANT
-//	candidate | follower  | claim timeout                                 | no majority granted in time
+//	candidate | follower  | heartbeat                                     | no majority answered for two heartbeats, none granted in time, or as with GRANT
 //	candidate | follower  | election                                      | it won an election in a term that it has granted to another process
 //	candidate | follower  | adopt, ineligible                             | the member list changed, or the application died
-//	holder    | draining  | GRANT, hand-over                              | a higher process is ready, and has been for the stable period
+//	holder    | draining  | GRANT                                         | a higher process is ready, and has been for the stable period
 //	holder    | draining  | step-down, adopt                              | an operator requested it, or the process became an observer
 //	holder    | follower  | lease                                         | the grants expired
 //	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member knows a higher term
@@ -61,6 +60,26 @@
 // process turns candidate and follower again. An observer (a member of priority 0) is
 // a follower that never campaigns.
 //
+// # Timers
+//
+// These are all deadlines at which a process acts by itself. Some exist in one role only.
+//
+//	timer                    | set to                                    | when it passes
+//	campaign, follower       | the end of the campaign delay and backoff | the process starts an election, or claims the office
+//	probe, follower          | a heartbeat, while none is followed       | the process probes the members
+//	heartbeat, others        | the next BEATs                            | the process requests or renews grants, or gives up a claim that takes too long
+//	lease, holders           | the end of the grants, less a margin      | the process loses its tenure
+//	drain timeout, draining  | the drain timeout                         | the process resigns
+//	silence                  | a suspicion timeout after a sign of life  | the process suspects another one
+//	election                 | the deadline of the inner election        | the inner election goes on
+//	recover                  | the reply timeout after a restart         | the inner election recovers
+//	deferred grant           | when a request can be granted             | the process grants it
+//
+// All other times in the state say how long something counts, such as an answer
+// (answersUntil) or a penalty (heldBackUntil). Nothing happens when they pass: the next
+// input or timer finds that they have. For example, a process that has stepped down is eligible
+// again with the next BEAT or probe.
+//
 // # Where to find what
 //
 //	step.go, role.go         what each role does, and how the roles change
@@ -71,6 +90,7 @@
 //	vacancy.go, campaign.go  pre-vote, campaigns, and delays
 //	claim.go                 a candidate's requests, and their answers
 //	hold.go, handover.go     renewing, losing, and handing over a tenure
+//	penalty.go               processes whose tenures are short again and again
 //	inner.go, recover.go     the inner election, and its recovery procedure
 //	suspect.go, probe.go     which processes are alive, and reachable
 //	eligibility.go           whether this process may be elected, and why not
@@ -94,6 +114,7 @@
 //
 // In Available mode each side of a partition has a coordinator. In Majority and
 // Strict no process is coordinator while no majority is connected, nor for up to
-// a lease after the coordinator was cut off or stopped. The assumptions about
+// a lease after the coordinator was cut off or stopped. Nor is any while the members answer
+// so late that grants couldn't be renewed (claim.go). The assumptions about
 // clocks are those of package grants.
 package office

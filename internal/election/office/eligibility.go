@@ -36,11 +36,11 @@ func (m *Machine) Eligible() bool {
 	return !m.eligibility.declared() && m.roster.Priority(m.cfg.Self) > 0
 }
 
-// ready reports whether the process is eligible and could take the office at once. Only
-// the process itself knows the term that it would need: it may have given up higher ones
+// ready reports whether the process is eligible, has recovered, could take the office at once, and hasn't
+// stepped down during the last stable period. Only the process itself knows the term that it would need: it may have given up higher ones
 // than that of the coordinator.
 func (m *Machine) ready() bool {
-	return m.Eligible() && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
+	return m.Eligible() && !m.recovery.active() && m.now >= m.yieldsUntil && !m.awaitsList() && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
 }
 
 // mayTakeOver reports whether the process follows a coordinator of lower rank,
@@ -99,9 +99,12 @@ func (m *Machine) applicationRecovered(out *election.Output) {
 	}
 }
 
-// endStepDown makes a process that stepped down eligible again, unless its
-// application has died since.
-func (m *Machine) endStepDown(out *election.Output) {
+// expireStepDown makes a process that stepped down eligible again after its time, unless
+// its application has died since.
+func (m *Machine) expireStepDown(out *election.Output) {
+	if m.now < m.eligibleAgainAt {
+		return
+	}
 	m.eligibleAgainAt = election.Never
 	if m.eligibility == steppedDown {
 		m.becomeEligible(out)

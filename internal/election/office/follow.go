@@ -13,8 +13,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	switch {
 	case m.cfg.Mode == Available: // the caller has compared the ranks
 	case m.role >= Holder && term > m.term:
-		m.doubt(out)
-		return
+		return // The sender is wrong, or the members will renew the grants of this process no more.
 	case term < m.coordinatorTerm:
 		out.Emit(election.Outdated, term, id)
 		return
@@ -64,18 +63,6 @@ func (m *Machine) boundTo(id election.ID) bool {
 	return m.cfg.Mode != Available && id != election.None && m.ledger.Holder(m.now).ID == id
 }
 
-// doubt makes a holder ask for its grants again, because another process claims to hold
-// the office. If it has to, it gives up the office earlier than it otherwise would: one
-// of the two is wrong, perhaps because a clock stood still.
-func (m *Machine) doubt(out *election.Output) {
-	if m.now < m.tenure.doubtUntil {
-		return
-	}
-	m.tenure.doubtUntil = m.now + 2*m.cfg.Heartbeat
-	m.support.Expire(m.tenure.doubtUntil)
-	m.heartbeat(out)
-}
-
 // recognize makes a process the coordinator of this one, which ends a claim or a
 // tenure.
 func (m *Machine) recognize(id election.ID, term election.Term, out *election.Output) {
@@ -86,11 +73,16 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 		m.loseTenure(out)
 	case Follower:
 	}
+	since := m.now
+	if m.coordinatorTerm == 0 && m.now >= m.peers[id].claimedUntil {
+		since = unknownStart // this process has just started, and hasn't seen the claim
+	}
+	m.judgeSuccessor(id)
 	m.vacancy = m.noVacancy()
 	m.recovery.learned = election.None
-	m.forgetClaims()
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
+		m.beginTenure(id, term, since)
 		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, fullPace, sentBeat{}
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
@@ -105,6 +97,9 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 	before := m.coordinator
 	m.coordinator = by
+	if before != election.None && m.cfg.Mode != Available {
+		m.endTenure(before, lapsed)
+	}
 	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resignedTerm >= m.coordinatorTerm {
 		return
 	}
@@ -145,7 +140,7 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 // wait for their campaign delay. The vacancy is proven if the coordinator has ended
 // or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator, m.pace = election.None, fullPace
+	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, fullPace
 	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()
@@ -177,17 +172,21 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 		m.vacancy.deferredTo = election.None
 		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay()+m.backoff())
 	}
-	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
+	if !m.takesForCoordinator(msg.From) || m.coordinatorTerm > msg.Term {
 		return
 	}
 	if msg.Subject != election.None && msg.Subject != m.contender.id {
 		m.contender = contender{} // the successor comes first
 	}
+	m.endTenure(msg.From, endingOf(msg))
 	m.coordinatorLost(election.None, true, out)
+	if m.isMember(msg.Subject) && m.coordinator == election.None {
+		m.vacancy.successor = msg.Subject
+	}
 	switch successor := msg.Subject; {
 	case m.role != Follower || m.coordinator != election.None || successor == election.None:
 	case successor == m.cfg.Self:
-		m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
+		m.vacancy.campaignAt = m.now
 	case m.isMember(successor) && !m.detector.Suspects(successor):
 		m.vacancy.campaignAt += m.cfg.Stagger // the successor comes first, even if its rank is lower
 	}

@@ -12,24 +12,6 @@ import (
 // grants, so it always relies on its clock.
 func (m *Machine) forgot() bool { return m.cfg.Mode != Available && m.ledger.Recovering() }
 
-// maxBoundProbes bounds the time between two probes for the recovery to 16 heartbeats.
-const maxBoundProbes = 4
-
-// probeForBounds sends probes until enough members have answered, while the process
-// sends none for another reason. It sends them less and less often, because it may have
-// to wait until members that are down have restarted.
-func (m *Machine) probeForBounds(out *election.Output) {
-	m.boundAt = election.Never
-	if !m.forgot() {
-		return
-	}
-	if m.boundProbes == 0 || m.probes.at == election.Never {
-		m.sendProbes(out)
-	}
-	m.boundAt = m.now + m.cfg.Heartbeat<<min(m.boundProbes/m.probeTurns(), maxBoundProbes)
-	m.boundProbes = min(m.boundProbes+1, maxBoundProbes*m.probeTurns())
-}
-
 // recordBound records what a member may have granted, as it reports with an answer. For
 // the recovery, only answers to probes of this incarnation count that it sent after the
 // leases of all earlier grants had expired. The member must use the same list: under a

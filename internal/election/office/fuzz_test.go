@@ -24,7 +24,7 @@ func fuzzMachine(f *testing.F, mode office.Mode) {
 				Policy: office.Policy(options % 3), Life: 1, MemoryLost: options&4 != 0, Start: start,
 			}
 			if options&8 != 0 {
-				oc.Clock = election.TermClock{AtBoot: 5, Boot: start, TicksPerTerm: 30}
+				oc.Clock = election.TermClock{AtBoot: 5, Boot: start, TicksPerEpoch: 30}
 			}
 			return office.New(oc)
 		})

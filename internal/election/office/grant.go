@@ -16,7 +16,7 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	if believed {
 		m.follow(msg, out)
 	}
-	answer := m.ledger.Handle(m.requestOf(msg), m.roster.Version, m.now)
+	answer := m.answerTo(m.requestOf(msg))
 	if msg.Hold.Held && !believed {
 		m.followUnconfirmed(msg, answer == grants.Granted, out)
 	}
@@ -46,63 +46,43 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 // clock of 4 is far behind, so its claims fail, and 4 may not know why. If 3 waited for 4,
 // there would be no coordinator meanwhile.
 func (m *Machine) deferTo(claim *election.Message) {
-	comesAfter := m.now >= m.peers[claim.From].claimsUntil // see admitsClaim
-	if !claim.Hold.Held && !comesAfter && m.vacancy.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
+	if !claim.Hold.Held && m.vacancy.campaignAt != election.Never && m.precedes(claim.From, m.cfg.Self) {
 		m.vacancy.campaignAt = max(m.vacancy.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
 		m.vacancy.deferredTo = claim.From
 	}
 }
 
-// admitsClaim reports whether a claim may be granted or deferred now. A process whose
-// claims fail yields to other candidates, with exponential backoff.
-//
-// For example, member 5 never gets all grants that it needs, because one of its links
-// loses most messages. Member 4 could acquire the office with the grant of member 1. If 1
-// granted each claim of 5, 4 would never acquire it. Instead, 1 admits claims of 5 for the
-// time of two claims (claimsUntil). Then, while another process claims the office, it
-// admits none for the time of two more, then four, then eight (claimsAgainAt).
-//
-// A claim of a term far ahead isn't admitted: nobody could claim the next term.
-func (m *Machine) admitsClaim(claim *election.Message) bool {
-	p := &m.peers[claim.From]
-	switch {
-	case !m.usable(claim.Term):
-		return false
-	case m.cfg.Mode == Available:
-		return true
-	case m.now >= p.claimsAgainAt:
-		p.claimsUntil = m.now + 2*m.claimTimeout()
-		p.claimsAgainAt = p.claimsUntil + 2*m.claimTimeout()<<p.failedClaims
-		p.failedClaims = min(p.failedClaims+1, maxFailedClaims)
-	case m.now >= p.claimsUntil:
-		return !m.othersClaim(claim.From)
+// answerTo answers a request for a grant.
+func (m *Machine) answerTo(r grants.Request) grants.Answer {
+	if m.awaitsList() {
+		return grants.Deferred
 	}
-	p.claimedUntil = m.now + m.cfg.Lease
-	return true
+	return m.ledger.Handle(r, m.roster.Version, m.now)
 }
 
-// othersClaim reports whether this process claims the office, or has admitted a claim of
-// another process than id during the last lease.
-func (m *Machine) othersClaim(id election.ID) bool {
-	if m.role == Candidate {
-		return true
-	}
-	for other := range m.peers {
-		if election.ID(other) != id && m.peers[other].claimedUntil > m.now {
-			return true
+// awaitsList reports whether this process must not grant yet, because another member uses a newer list.
+//
+// Package grants assumes that no process begins with an older list than an earlier incarnation has adopted. A
+// pod that replaces another one has lost the stored list, and the caches of Kubernetes may give it an older one.
+// It then hears of the newer list while it waits for the lease of its earlier grants: of any n - majority + 1
+// others, one has adopted the list, too, if a majority has. The wait is bounded, because a member may lie.
+func (m *Machine) awaitsList() bool {
+	return m.newestList > m.roster.Version && m.now < m.cfg.Start+m.cfg.ListGrace
+}
+
+// Votes reports whether this process may grant at the moment now. It may not for a lease after it has lost its memory,
+// and while it waits for a newer list.
+func (m *Machine) Votes(now election.Tick) bool {
+	return m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now) && !m.awaitsList()
+}
+
+// recordList records which list the sender of a message uses.
+func (m *Machine) recordList(version uint32) {
+	if m.cfg.ListGrace > 0 && m.cfg.Mode != Available && version > m.newestList {
+		m.newestList = version
+		if m.awaitsList() {
+			m.ledger.DropPending()
 		}
-	}
-	return false
-}
-
-// maxFailedClaims bounds the exponential backoff of admitsClaim and raiseTerm.
-const maxFailedClaims = 6
-
-// forgetClaims ends the backoff of all processes: there is a coordinator.
-func (m *Machine) forgetClaims() {
-	for i := range m.peers {
-		p := &m.peers[i]
-		p.claimsUntil, p.claimsAgainAt, p.claimedUntil, p.failedClaims = m.now, m.now, m.now, 0
 	}
 }
 
@@ -129,7 +109,7 @@ func (m *Machine) grantPending(out *election.Output) {
 	r.Lease = m.commonLease(r.Lease) // this process may have got a shorter lease meanwhile
 	answer := grants.VersionTooOld
 	if m.roster.Priority(r.ID) > 0 {
-		answer = m.ledger.Handle(r, m.roster.Version, m.now)
+		answer = m.answerTo(r)
 	}
 	if answer != grants.Granted {
 		m.ledger.DropPending()

@@ -2,12 +2,10 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// considerHandOver begins a hand-over if a higher process is ready for the office.
-// If one will have been ready for long enough later, it sets the deadline for the
-// next check.
+// considerHandOver begins a hand-over if a higher process has been ready for the office
+// for long enough. Each GRANT of a higher process tells whether it is ready still.
 func (m *Machine) considerHandOver(out *election.Output) {
-	m.tenure.handOverAt = election.Never
-	if m.role != Holder || m.cfg.Policy == NeverPreempt {
+	if m.cfg.Policy == NeverPreempt {
 		return
 	}
 	stable := m.cfg.StablePeriod
@@ -19,27 +17,37 @@ func (m *Machine) considerHandOver(out *election.Output) {
 		if !p.ready || m.detector.Suspects(other.ID) {
 			continue
 		}
-		if at := max(p.readySince+stable, p.notBefore); m.now < at {
-			m.tenure.handOverAt = min(m.tenure.handOverAt, at)
-			continue
+		if m.now >= max(p.readySince+stable, p.notBefore, m.notHandedOverBefore(other.ID)) {
+			m.becomeDraining(other.ID, out)
+			return
 		}
-		m.becomeDraining(other.ID, out)
-		return
 	}
 }
 
-// resign gives up the office.
-func (m *Machine) resign(successor election.ID, out *election.Output) {
+// resign gives up the office in favor of the successor that was chosen when the hand-over began,
+// or of the highest process that is ready now. A hand-over can take an hour.
+func (m *Machine) resign(out *election.Output) {
+	successor := m.tenure.successor
+	if !m.canSucceed(successor) {
+		if m.isMember(successor) {
+			m.addShortTenure(&m.peers[successor].record)
+		}
+		successor = m.highestReadyPeer()
+	}
 	out.Emit(election.OfficeResigned, m.term, successor)
 	m.sendResigned(successor, out)
 	m.ledger.Release(m.incarnation(), m.term, m.now)
-	if m.isMember(successor) {
+	if successor != election.None {
 		m.peers[successor].notBefore = m.now + 4*m.claimTimeout()
 	}
 	stepsDown := m.tenure.stepDownRequested
 	m.leaveOffice(out)
+	m.vacancy.successor = successor
 	if stepsDown {
-		m.eligibleAgainAt = m.now + max(m.cfg.StablePeriod, m.claimTimeout())
+		// The others need a claim for its succession. For longer than that, this process stands back only
+		// while another one leads: otherwise a crash of the successor could leave no eligible process.
+		m.eligibleAgainAt = m.now + m.claimTimeout()
+		m.yieldsUntil = max(m.eligibleAgainAt, m.now+m.cfg.StablePeriod)
 		m.becomeIneligible(steppedDown, out)
 	}
 	m.vacancy.campaignAt = m.now + m.cfg.Stagger + m.campaignDelay()
@@ -50,7 +58,7 @@ func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
 			resigned := election.Message{Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor}
-			resigned.Hold.Held = abandoned
+			resigned.Hold.Held, resigned.Hold.Ready = abandoned, !abandoned && m.ownEnding() == handedOver
 			out.Send = append(out.Send, resigned)
 		}
 	})
@@ -60,7 +68,7 @@ func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 // process that is ready.
 func (m *Machine) stepDown(peer election.ID, out *election.Output) {
 	peer = m.successor(peer)
-	if peer == election.None || !m.isMember(peer) || !m.peers[peer].ready {
+	if !m.canSucceed(peer) {
 		out.Emit(election.Refused, m.term, peer)
 		return
 	}
@@ -83,12 +91,18 @@ func (m *Machine) successor(named election.ID) election.ID {
 }
 
 // highestReadyPeer is the highest other process that is ready for the office, or
-// None.
+// None. One that flaps comes last.
 func (m *Machine) highestReadyPeer() election.ID {
+	best := election.None
 	for _, other := range m.roster.Ranked() {
-		if other.ID != m.cfg.Self && m.peers[other.ID].ready && !m.detector.Suspects(other.ID) {
-			return other.ID
+		if m.canSucceed(other.ID) && (best == election.None || m.precedes(other.ID, best)) {
+			best = other.ID
 		}
 	}
-	return election.None
+	return best
+}
+
+// canSucceed reports whether another process is ready for the office.
+func (m *Machine) canSucceed(id election.ID) bool {
+	return id != m.cfg.Self && m.roster.Priority(id) > 0 && m.peers[id].ready && !m.detector.Suspects(id)
 }

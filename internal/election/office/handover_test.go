@@ -101,6 +101,37 @@ func TestSteppedDownProcessStaysIneligible(t *testing.T) {
 	})
 }
 
+// Members 5 and 4 have stepped down, and 3 crashes. A process that has stepped down doesn't take over from
+// another one for the stable period, which may be a day, but may be elected again.
+func TestStepDownsDontLeaveGroupWithoutCoordinator(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const day = 1000 * lease
+		g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Policy, c.StablePeriod = office.Always, day })
+		g.advance(heartbeat)
+		g.input(5, election.Input{Kind: election.StepDown})
+		g.advance(heartbeat)
+		g.wantHolder(4)
+		g.input(4, election.Input{Kind: election.StepDown})
+		g.advance(10 * lease)
+		g.wantHolder(3)
+		for _, id := range []election.ID{1, 2} {
+			g.input(id, election.Input{Kind: election.BecomeIneligible})
+		}
+		g.crash(3, false)
+		if took := g.untilHolder(10 * lease); took > 3*lease {
+			t.Errorf("got no coordinator for %d ticks, want one within %d", took, 3*lease)
+		}
+		g.wantHolder(5)
+		g.start(3, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		g.advance(10 * lease)
+		g.input(5, election.Input{Kind: election.StepDown})
+		g.advance(day / 2)
+		g.wantHolder(3)
+		g.advance(day / 2)
+		g.wantHolder(5)
+	})
+}
+
 func TestStepDownNeedsReadySuccessor(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 3, newRoster(t, 1, 1, 2, 3), nil)
@@ -159,5 +190,26 @@ func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
 		if n := h.countEvents(self, election.StopRequested); n != 1 {
 			t.Errorf("got %d requests to stop, want 1: 5 is ready", n)
 		}
+	})
+}
+
+// Process 3 is ready, but its claims are lost. Its predecessor 2 is elected again, and must not resign in its
+// favor over and over.
+func TestHandOverThatFailedIsntRepeatedSoon(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const claimTimeout = lease + suspicionTimeout
+		g := newGroup(t, mode, 2, newRoster(t, 1, 1, 2, 3), alwaysPreempt)
+		g.drop = func(m *election.Message) bool { return m.From == 3 && m.Kind == election.Beat }
+		for g.countEvents(2, election.OfficeResigned) == 0 && g.now < lease {
+			g.advance(1)
+		}
+		g.advance(4*claimTimeout - 1)
+		g.wantHolder(2)
+		if n := g.countEvents(2, election.OfficeResigned); n != 1 {
+			t.Errorf("got %d resignations, want 1 within 4 claim timeouts", n)
+		}
+		g.drop = nil
+		g.advance(heartbeat)
+		g.wantHolder(3)
 	})
 }

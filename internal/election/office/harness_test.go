@@ -87,7 +87,7 @@ func (h *harness) countSent(kind election.Kind) (n int) {
 
 func TestMessageOfTermFarAheadIsRefused(t *testing.T) {
 	h := newFollower(t, office.Majority, func(c *office.Config) {
-		c.Clock = election.TermClock{AtBoot: 100, TicksPerTerm: 1000}
+		c.Clock = election.TermClock{AtBoot: 100, TicksPerEpoch: 1000}
 	})
 	h.receive(5, election.Beat, 100+1<<20+1, election.Hold{Held: true})
 	h.wantFollowed(4, self)

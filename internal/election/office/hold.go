@@ -1,6 +1,8 @@
 package office
 
 import (
+	"slices"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
@@ -19,7 +21,7 @@ func (m *Machine) heartbeat(out *election.Output) {
 		m.requestOwnGrant()
 	}
 	m.acquireIfGranted(out)
-	if m.role == Candidate && m.unanswered() {
+	if m.role == Candidate && m.claimFails() {
 		m.abandonClaim(out)
 	}
 	if m.role == Follower {
@@ -41,7 +43,7 @@ func (m *Machine) nextBeat(interval election.Tick) election.Tick {
 
 // requestOwnGrant requests the grant of this process itself.
 func (m *Machine) requestOwnGrant() {
-	answer := m.ledger.Handle(m.grantRequest(), m.roster.Version, m.now)
+	answer := m.answerTo(m.grantRequest())
 	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
 	if answer == grants.Granted {
 		m.support.Add(m.cfg.Self, m.now, m.requestedLease())
@@ -57,24 +59,34 @@ func (m *Machine) grantRequest() grants.Request {
 }
 
 func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
-	held := m.role >= Holder
 	m.request = request{sent: m.now, lease: m.requestedLease(), granted: m.requestedLease()}
 	var absent []election.ID // all receivers share it
-	if held {
+	if m.role >= Holder {
 		absent = m.absent()
 	}
 	m.eachMember(func(id election.ID) {
-		if id == m.cfg.Self {
-			return
+		if id != m.cfg.Self {
+			m.sendBeat(id, interval, absent, out)
 		}
-		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
-		beat.List = absent
-		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held, Lease: m.request.lease, Heartbeat: interval}
-		if p := &m.peers[id]; m.cfg.Mode == Available && p.answersUntil > m.now {
-			beat.Hold.RequesterLife = p.life // see acknowledged
-		}
-		out.Send = append(out.Send, beat)
 	})
+}
+
+func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []election.ID, out *election.Output) {
+	beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent}
+	beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease, Heartbeat: interval}
+	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {
+		beat.Hold.RequesterLife = p.life // see acknowledged
+	}
+	out.Send = append(out.Send, beat)
+}
+
+// welcome sends a BEAT to a process that has restarted, as its first message shows. Until it has received
+// one, it doesn't follow this process, and would not react if this process ended.
+func (m *Machine) welcome(msg *election.Message, out *election.Output) {
+	restarted := m.role >= Holder && msg.From != m.cfg.Self && m.peers[msg.From].life != msg.Hold.Life
+	if restarted && msg.Kind != election.Grant && msg.Kind != election.Deny { // it has received a BEAT
+		m.sendBeat(msg.From, m.beatInterval(), m.absent(), out)
+	}
 }
 
 // absent lists the processes that no election should wait for: the suspects and,
@@ -94,12 +106,25 @@ func (m *Machine) absent() []election.ID {
 	return absent
 }
 
-// expireTenure ends a tenure whose grants have expired.
+// expireTenure ends a tenure whose grants have expired, or whose process has stood still.
 func (m *Machine) expireTenure(out *election.Output) {
-	if m.role >= Holder && m.now >= m.until() {
+	if m.role >= Holder && (m.now >= m.until() || m.stoodStill()) {
 		m.cause = "lease"
 		m.loseTenure(out)
 	}
+}
+
+// stoodStill reports whether a holder in Available mode has sent no BEATs for so long that the others have
+// another coordinator by now. There are no grants that would have expired meanwhile. Without this rule the
+// process would take the office back by its rank, after each pause, whatever the policy and the penalties are.
+func (m *Machine) stoodStill() bool {
+	return m.cfg.Mode == Available && m.now >= m.request.sent+m.cfg.SuspicionTimeout+m.cfg.Heartbeat && m.otherSeemsAlive()
+}
+
+func (m *Machine) otherSeemsAlive() bool {
+	return slices.ContainsFunc(m.roster.Ring(), func(other election.Member) bool {
+		return other.ID != m.cfg.Self && !m.detector.Suspects(other.ID)
+	})
 }
 
 // loseTenure ends a tenure that could not be renewed. The members that this process
@@ -115,6 +140,7 @@ func (m *Machine) loseTenure(out *election.Output) {
 // leaveOffice makes a process that held the office a follower that knows no
 // coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
+	m.endTenure(m.cfg.Self, m.ownEnding())
 	m.support.Clear()
 	m.coordinator, m.pace = election.None, fullPace
 	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent

@@ -8,30 +8,30 @@ import (
 )
 
 // newGroupWithSlowClock returns a group of five in which the clock of process 5
-// is behind, and process 4 is coordinator in term 60. When 4 ends, 1
-// starts the election of term 61, which 5 wins, in a term that its own clock
+// is behind, and process 4 is coordinator in the last term of epoch 60. When 4 ends, 1
+// starts an election in epoch 61, which 5 wins, in a term that its own clock
 // hasn't reached. Its next incarnation may be in that term again.
 func newGroupWithSlowClock(t *testing.T, mode office.Mode) (*group, *election.Roster) {
 	t.Helper()
 	roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 	g := &group{t: t, mode: mode}
 	g.configure = func(c *office.Config) {
-		c.Clock = election.TermClock{AtBoot: 100, Boot: g.now, TicksPerTerm: 1000}
+		c.Clock = election.TermClock{AtBoot: 100, Boot: g.now, TicksPerEpoch: 1000}
 		if c.Self == 5 {
 			c.Clock.AtBoot = 60
 		}
 	}
 	for _, m := range roster.Ring() {
-		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 60, 4 })
+		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(60).Last(), 4 })
 	}
 	g.advance(heartbeat)
 	g.wantHolder(4)
 	return g, roster
 }
 
-// electInTerm61 ends process 4 and lets 1 start the election of term 61. It
+// electInEpoch61 ends process 4 and lets 1 start the election in epoch 61. It
 // returns the ELECTION from 1 to 5.
-func electInTerm61(g *group) election.Message {
+func electInEpoch61(g *group) election.Message {
 	g.t.Helper()
 	var asked election.Message
 	before := g.drop
@@ -44,8 +44,8 @@ func electInTerm61(g *group) election.Message {
 	g.crash(4, true)
 	g.input(1, election.Input{Kind: election.Campaign})
 	g.drop = before
-	if asked.Term != 61 {
-		g.t.Fatalf("got %v from process 1, want an ELECTION in term 61", asked)
+	if asked.Term != election.Epoch(61).First() {
+		g.t.Fatalf("got %v from process 1, want an ELECTION in epoch 61", asked)
 	}
 	return asked
 }
@@ -56,7 +56,7 @@ func TestGrantToEarlierIncarnationDoesntCount(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g, roster := newGroupWithSlowClock(t, mode)
 		g.capture = func(m *election.Message) bool { return m.To == 5 && m.Kind == election.Grant }
-		asked := electInTerm61(g)
+		asked := electInEpoch61(g)
 		for n := 0; len(g.captured) < 3 && n < 200; n++ {
 			g.advance(1)
 		}

@@ -2,10 +2,10 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// maxTermsAhead limits how far the inner election may run ahead of the clock, by
+// maxEpochsAhead limits how far the inner election may run ahead of the clock, by
 // starting again and again or by following a message. No member could grant a term
 // that it wins there.
-const maxTermsAhead election.Term = 2
+const maxEpochsAhead election.Epoch = 2
 
 // stepInner passes an input to the inner election and acts on the outcome.
 func (m *Machine) stepInner(in election.Input, out *election.Output) {
@@ -31,9 +31,6 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
-	if m.cfg.Mode != Available && m.claimStands() {
-		return // An election in a newer term doesn't help the members whose clocks are behind.
-	}
 	if mayClaim && !(m.role == Follower && m.awaitBound()) {
 		m.claim(min(max(status.Term, m.support.Floor()+1), m.nextTerm()), out)
 	}
@@ -44,7 +41,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 func (m *Machine) informInner(id election.ID, out *election.Output) {
 	term := m.coordinatorTerm
 	if !m.usable(term) {
-		term = m.cfg.Clock.Ceiling(m.now) + maxTermsAhead
+		term = m.cfg.Clock.Ceiling(m.now) + maxEpochsAhead.First()
 	}
 	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
 }
@@ -66,7 +63,7 @@ func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out 
 // innerDeadline is the deadline of the inner election. One that has run too far
 // ahead of the clock waits for the clock.
 func (m *Machine) innerDeadline() election.Tick {
-	return max(m.inner.Deadline(), m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
+	return max(m.inner.Deadline(), m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxEpochsAhead.First())))
 }
 
 // pauseInner delays an inner election that no majority would grant anything, and

@@ -142,7 +142,7 @@ func TestTenureExceedsTermsOfDepartedMembers(t *testing.T) {
 	first, alone := newRoster(t, 1, 1, 2, self), newRoster(t, 2, self)
 	departed := alone.Succeed(first, 500, 1, 2)
 	before := func(c *office.Config) {
-		c.MemoryLost, c.Clock = false, election.TermClock{AtBoot: 50, TicksPerTerm: 10}
+		c.MemoryLost, c.Clock = false, election.TermClock{AtBoot: 50, TicksPerEpoch: 10}
 	}
 	for learns, from := range map[string]*election.Roster{
 		"from its first list":                departed,

@@ -19,7 +19,7 @@ type Machine struct {
 
 	detector detector.Detector
 	ledger   grants.Ledger
-	support  grants.Support
+	support  grants.Support // without grants, unless the process is a candidate or holds the office
 
 	// role changes in the functions become... only. beatAt, candidacy and tenure are
 	// the state of one role, or of some: see role.go.
@@ -38,6 +38,9 @@ type Machine struct {
 	coordinatorTerm election.Term
 	// pace is that of the coordinator, or fullPace without one.
 	pace election.Tick
+	// drainsUntil is how long a coordinator that the member list has removed or demoted may hold
+	// the office: see mayDrain.
+	drainsUntil election.Tick
 	// lastBeat is the latest BEAT of the coordinator, on its clock.
 	lastBeat  sentBeat
 	vacancy   vacancy
@@ -57,12 +60,16 @@ type Machine struct {
 	eligibility eligibility
 	// eligibleAgainAt is when a step-down ends, Never if there is none.
 	eligibleAgainAt election.Tick
+	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
+	yieldsUntil election.Tick
 
-	// boundAt is when this process sends the next probes for its recovery, and
-	// boundProbes counts their rounds, up to a maximum.
-	boundAt        election.Tick
-	boundProbes    int
+	// newestList is the highest version of a list that another member uses, for ListGrace.
+	newestList     uint32
 	clockCorrected bool
+
+	lapses lapses
+	// penaltiesUntil is when the last penalty ends, at the latest: see Penalty.
+	penaltiesUntil election.Tick
 
 	lamport uint64
 	// due is the earliest of all deadlines, including those of the parts.
@@ -97,14 +104,15 @@ func (m *Machine) Restart(c Config) error {
 	*m = Machine{
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
-		ledger:      c.ledger(),
-		highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
-		beatAt: election.Never, eligibleAgainAt: election.Never, boundAt: election.Never, cause: "start",
+		ledger:         c.ledger(),
+		penaltiesUntil: c.Start, lapses: noLapses, highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
+		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start, cause: "start",
 		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease)
 	m.growPeers()
+	m.admitDrain()
 	m.vacancy = m.newVacancy(election.None, false, false)
 	switch c.Coordinator {
 	case election.None:
@@ -116,9 +124,6 @@ func (m *Machine) Restart(c Config) error {
 		m.coordinator, m.coordinatorTerm = c.Coordinator, c.Term
 		m.becomeFollower()
 	}
-	if m.forgot() {
-		m.boundAt = m.ledger.RecoveryStart()
-	}
 	m.due = m.nextDeadline()
 	return nil
 }
@@ -128,6 +133,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	in.Now = m.advance(in.Now)
 	sent := len(out.Send)
 	m.expireTenure(out)
+	m.expireStepDown(out)
 	m.cause = causeOf(&in)
 	m.handle(&in, out)
 	m.due = m.nextDeadline()
@@ -163,7 +169,7 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 	case election.Retime:
 		m.stepInner(*in, out)
 	case election.CorrectClock:
-		m.correctClock(in.Term)
+		m.correctClock(in.Term.Epoch())
 	case election.Recover, election.Follow: // Follow is only for the inner election
 		m.recover(in.Kind, out)
 	case election.TimePassed, election.NoInput:
@@ -188,10 +194,16 @@ func (m *Machine) stamp(out *election.Output, from int) {
 	}
 }
 
+// Memory returns what the process has to remember of its grants over a restart: see
+// grants.Ledger.
+func (m *Machine) Memory() grants.Memory { return m.ledger.Memory() }
+
+// ClaimedTerm returns the highest term in which this process has claimed the office.
+func (m *Machine) ClaimedTerm() election.Term { return m.claimedTerm }
+
 // Deadline returns the moment of the next timer.
 func (m *Machine) Deadline() election.Tick { return m.due }
 
 func (m *Machine) nextDeadline() election.Tick {
-	due := min(m.eligibleAgainAt, m.recovery.startAt, m.innerDeadline(), m.detector.Deadline(), m.ledger.PendingDue(), m.boundAt)
-	return min(due, m.roleDeadline())
+	return min(m.recovery.startAt, m.innerDeadline(), m.detector.Deadline(), m.ledger.PendingDue(), m.roleDeadline())
 }

@@ -37,9 +37,8 @@ type peer struct {
 	// ceiling is the highest term that the peer's clock allowed when it last answered a probe, 0 if
 	// it didn't tell. Later it allows more: how fast depends on its list, too.
 	ceiling election.Term
-	// claimsUntil, claimsAgainAt, claimedUntil and failedClaims limit claims: see admitsClaim.
-	claimsUntil, claimsAgainAt, claimedUntil election.Tick
-	failedClaims                             int
+	// claimedUntil is the end of the lease after the last claim of the peer.
+	claimedUntil election.Tick
 	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see insists.
 	refusedTerm  election.Term
 	refusedLife  uint32
@@ -57,6 +56,8 @@ type peer struct {
 	// notBefore is the earliest moment for another hand-over to the peer, after
 	// one that it didn't complete.
 	notBefore election.Tick
+	// record is what this process remembers of the peer's tenures.
+	record tenureRecord
 }
 
 // hasResigned reports whether the sender of a BEAT has since given up the term of
@@ -74,8 +75,8 @@ func (m *Machine) growPeers() {
 	}
 	for election.ID(len(m.peers)) <= top {
 		m.peers = append(m.peers, peer{
-			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now, claimedUntil: m.now,
-			raisesAgainAt: m.now, refusedUntil: m.now,
+			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimedUntil: m.now,
+			raisesAgainAt: m.now, refusedUntil: m.now, record: m.newTenureRecord(),
 		})
 	}
 	m.peers[m.cfg.Self].answersUntil = election.Never

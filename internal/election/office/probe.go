@@ -33,17 +33,36 @@ func (m *Machine) probeTimeout() election.Tick {
 // there is no coordinator whose BEATs would report which processes are alive.
 // Otherwise dead processes wouldn't be detected, and two processes that suspect
 // each other would wait for each other's signs of life forever. A process that may
-// take over probes to find out which members it reaches.
+// take over probes to find out which members it reaches, and one that forgot what it has
+// granted asks the others for it.
 func (m *Machine) probe(out *election.Output) {
 	m.probes.at = election.Never
-	if m.coordinator != election.None && !m.mayTakeOver() {
+	if m.coordinator != election.None && !m.mayTakeOver() && !m.forgot() {
 		return
 	}
-	m.probes.at = m.now + m.cfg.Heartbeat
+	m.probes.at = m.nextProbe()
 	m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted())
 	m.retryPreVote()
 	m.sendProbes(out)
 }
+
+// nextProbe returns when to send the next probes. The answers to those for the recovery count from
+// RecoveryStart on, so they are sent at that moment. If members that are down don't answer, later ones
+// are sent less often.
+func (m *Machine) nextProbe() election.Tick {
+	next := m.now + m.cfg.Heartbeat
+	switch start := m.ledger.RecoveryStart(); {
+	case !m.forgot():
+	case m.now < start && (m.coordinator != election.None || start < next):
+		return start
+	case m.coordinator != election.None && !m.mayTakeOver() && m.now >= start+m.claimTimeout():
+		return m.now + rareProbes*m.cfg.Heartbeat
+	}
+	return next
+}
+
+// rareProbes is the number of heartbeats between two probes for a recovery that takes long.
+const rareProbes = 16
 
 // sendProbes sends probes to the next part of the members.
 func (m *Machine) sendProbes(out *election.Output) {
@@ -68,6 +87,7 @@ func (m *Machine) sendProbe(to election.ID, out *election.Output) {
 // highest granted term.
 func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	if msg.Hold.Held {
+		m.see(msg.Hold.ElectionTerm)
 		m.recordAwareness(msg.From)
 	}
 	if m.cfg.Mode == Available && (msg.Hold.Held || m.coordinator == election.None) {
@@ -93,6 +113,6 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator}
 	answer.Hold.Held, answer.Hold.Sent, answer.Hold.RequesterLife, answer.Hold.Roster = true, msg.Hold.Sent, msg.Hold.Life, m.roster.Version
 	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted()
-	answer.Hold.Ceiling = m.cfg.Clock.Ceiling(m.now)
+	answer.Hold.Ceiling, answer.Hold.ElectionTerm = m.cfg.Clock.Ceiling(m.now), m.inner.Status().Term
 	out.Send = append(out.Send, answer)
 }

@@ -14,7 +14,7 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
 		h.configure = func(c *office.Config) {
 			c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
-			c.Clock = election.TermClock{AtBoot: 40, TicksPerTerm: lease}
+			c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: lease}
 		}
 		h.start(self, newRoster(t, 1, 1, 2, self), nil)
 		h.advance(1)
@@ -47,22 +47,22 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 	})
 }
 
-// The floor of the list is ahead of all clocks, so that their readings rise by a term in three
-// seconds. That of the highest process is ahead of the others by more than three terms, and rises
-// a second before the others reach the term that it needs.
+// The floor of the list is ahead of all clocks, so that their readings rise by an epoch in three
+// seconds, and the term in force is the last one of an epoch. The reading of the highest process is ahead
+// of the others by more than three epochs, and rises a second before the others reach the term that it needs.
 func TestHandOverWaitsForSlowReadings(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		const reading, floor = 10_000_000, 10_000_300
+		const reading, floor = 10_000_000, election.Epoch(10_000_300)
 		g := &group{t: t, mode: mode}
 		g.configure = func(c *office.Config) {
-			c.Clock = election.TermClock{AtBoot: reading, TicksPerTerm: second / 10}
+			c.Clock = election.TermClock{AtBoot: reading, TicksPerEpoch: second / 10}
 			if c.Self == 3 {
 				c.Clock.AtBoot += 100
 			}
 			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2, second/10, 2*second/5, second/20
-			c.MemoryLost, c.Coordinator, c.Term = false, 2, floor+11
+			c.MemoryLost, c.Coordinator, c.Term = false, 2, (floor + 11).Last()
 		}
-		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor)
+		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor.Last())
 		for _, m := range roster.Ring() {
 			g.start(m.ID, roster, nil)
 		}

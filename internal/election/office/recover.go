@@ -9,8 +9,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 // It takes the office from nobody, because the process claims nothing while it
 // recovers. A process that follows a coordinator doesn't claim, either: see
 // mayClaim. What other processes told about the coordinator is used only to
-// report it. Grants, elections and probes depend on the BEATs of the
-// coordinator.
+// report it, and to start an election when it ends. Grants and probes depend on
+// the BEATs of the coordinator.
 type recovery struct {
 	phase recoveryPhase
 	// unaware are the members that haven't answered yet. The procedure starts when
@@ -77,11 +77,12 @@ func (m *Machine) recordAwareness(id election.ID) {
 }
 
 // startRecovery starts the procedure of the inner election, unless an election has
-// reached this process before: that tells it the same.
+// reached this process before: that tells it the same. Its term is above those of earlier elections, as far as the members have
+// answered: they ignore messages of earlier ones.
 func (m *Machine) startRecovery(out *election.Output) {
 	m.recovery.phase, m.recovery.unaware, m.recovery.startAt = recovering, nil, election.Never
 	if !m.inner.Status().Electing {
-		m.stepInner(election.Input{Kind: election.Recover, Now: m.now, Term: m.nextTerm()}, out)
+		m.stepInner(election.Input{Kind: election.Recover, Now: m.now, Term: max(m.nextTerm(), m.highestTerm+1)}, out)
 	}
 }
 
@@ -196,6 +197,11 @@ func (m *Machine) learnTable(msg *election.Message, out *election.Output) {
 			m.suspect(id, out)
 		}
 	}
+}
+
+// takesForCoordinator reports whether this process follows another one, or has learned that it is coordinator.
+func (m *Machine) takesForCoordinator(id election.ID) bool {
+	return id == m.coordinator || m.coordinator == election.None && m.role == Follower && id == m.recovery.learned
 }
 
 // reportedCoordinator is the coordinator that this process reports: the one that it

@@ -375,7 +375,7 @@ func TestGroupThatStartsElectsOnce(t *testing.T) {
 		inGrantModes(t, func(t *testing.T, mode office.Mode) {
 			g := &group{t: t, mode: mode, configure: func(c *office.Config) {
 				electBy(t, algorithm)(c)
-				c.Clock = election.TermClock{AtBoot: 1, Boot: c.Start, TicksPerTerm: heartbeat}
+				c.Clock = election.TermClock{AtBoot: 1, Boot: c.Start, TicksPerEpoch: heartbeat}
 			}}
 			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 			for _, m := range roster.Ring() {
@@ -393,6 +393,63 @@ func TestGroupThatStartsElectsOnce(t *testing.T) {
 			g.wantFollowed(5, 1, 2, 3, 4)
 			if n := len(g.tokens); n != 1 {
 				t.Errorf("%s: got %d tenures, want 1", algorithm, n)
+			}
+		})
+	}
+}
+
+// The coordinator informs a process that has restarted at once: otherwise the process would not react if the
+// coordinator ended before its next heartbeat, and the others would wait for it.
+func TestRestartedProcessGetsBeatAtOnce(t *testing.T) {
+	inEachMode(t, func(t *testing.T, mode office.Mode) {
+		roster := newRoster(t, 1, 1, 2, 3, 4, 5)
+		g := newGroup(t, mode, 5, roster, electBy(t, "StatusTable"))
+		g.advance(heartbeat)
+		g.crash(4, true)
+		g.start(4, roster, nil)
+		beats := 0
+		g.drop = func(m *election.Message) bool {
+			if m.Kind == election.Beat && m.To == 4 {
+				beats++
+			}
+			return false
+		}
+		g.input(4, election.Input{Kind: election.Recover})
+		g.input(4, election.Input{Kind: election.TimePassed})
+		if beats != 1 {
+			t.Errorf("got %d BEATs to the restarted process, want 1", beats)
+		}
+		if mode == office.Available {
+			g.wantFollowed(5, 4)
+		}
+	})
+}
+
+// The coordinator ends or resigns before its BEAT has arrived at process 4, which has learned of it from a TABLE
+// and is the highest one now. It starts an election at once.
+func TestEndOfLearnedCoordinatorIsALoss(t *testing.T) {
+	for end, limit := range map[string]election.Tick{"ended": 1, "resigned": 2 * stagger} { // 5 may still be alive after it resigned
+		t.Run(end, func(t *testing.T) {
+			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
+			g := newGroup(t, office.Available, 5, roster, electBy(t, "StatusTable"))
+			g.advance(heartbeat)
+			g.crash(4, true)
+			g.start(4, roster, nil)
+			g.drop = func(m *election.Message) bool { return m.Kind == election.Beat && m.From == 5 && m.To == 4 }
+			g.input(4, election.Input{Kind: election.Recover})
+			g.advance(1)
+			g.wantFollowed(5, 4)
+			if end == "ended" {
+				g.crash(5, true)
+			} else {
+				g.deliver(election.Message{Kind: election.Resigned, From: 5, To: 4, Term: g.machines[5].Status().Term, Hold: election.Hold{Life: 1}})
+				g.crash(5, false)
+			}
+			before := g.now
+			g.untilHolder(lease)
+			g.wantHolder(4)
+			if took := g.now - before; took > limit {
+				t.Errorf("got the next coordinator after %d ticks, want it within %d", took, limit)
 			}
 		})
 	}

@@ -17,8 +17,8 @@ type recovered struct {
 	process election.ID
 	// counts has the messages of elections since the recovery began.
 	counts map[election.Kind]int
-	// tenures is the number of tenures before the recovery.
-	tenures int
+	// tenures and resigned are the numbers of tenures, and of hand-overs of the coordinator, before the recovery.
+	tenures, resigned int
 	// claims counts the requests for grants while the former coordinator holds the
 	// office.
 	claims int
@@ -47,7 +47,7 @@ func (r recovery) recover(t *testing.T) *recovered {
 	roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 	g := newGroup(t, r.mode, r.coordinator, roster, func(c *office.Config) {
 		c.NewElection, c.Policy = algorithm.New, r.policy
-		c.Clock = election.TermClock{AtBoot: 1 + election.Term(c.Start/heartbeat), Boot: c.Start, TicksPerTerm: heartbeat}
+		c.Clock = election.TermClock{AtBoot: 1 + election.Epoch(c.Start/heartbeat), Boot: c.Start, TicksPerEpoch: heartbeat}
 	})
 	for _, id := range []election.ID{r.process, r.crashed} {
 		if id != election.None {
@@ -55,7 +55,7 @@ func (r recovery) recover(t *testing.T) *recovered {
 		}
 	}
 	g.advance(3 * heartbeat)
-	got := &recovered{group: g, process: r.process, counts: map[election.Kind]int{}, tenures: len(g.tokens)}
+	got := &recovered{group: g, process: r.process, counts: map[election.Kind]int{}, tenures: len(g.tokens), resigned: g.countEvents(r.coordinator, election.OfficeResigned)}
 	g.drop = func(m *election.Message) bool {
 		if m.Kind.Counts() {
 			got.counts[m.Kind]++
@@ -198,7 +198,7 @@ func checkUndisturbed(t *testing.T, c recovery) {
 	}
 	r.wantHolder(last)
 	r.wantFollowed(last, c.process, c.coordinator)
-	if got := r.countEvents(c.coordinator, election.OfficeResigned); got != handOvers || len(r.tokens)-r.tenures != handOvers {
+	if got := r.countEvents(c.coordinator, election.OfficeResigned) - r.resigned; got != handOvers || len(r.tokens)-r.tenures != handOvers {
 		t.Errorf("process %d recovered while %d was coordinator: got %d hand-overs and %d tenures, want %d",
 			c.process, c.coordinator, got, len(r.tokens)-r.tenures, handOvers)
 	}

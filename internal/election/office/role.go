@@ -40,22 +40,20 @@ type candidacy struct {
 	// since is when the members could grant the claim first, or when it was last
 	// prolonged.
 	since election.Tick
+	// slowAt is from when on grants that couldn't be renewed show that the members answer slowly:
+	// see awaitRenewable. It is Never before the first ones.
+	slowAt election.Tick
 }
 
 // tenure is the state of a holder or a draining process.
 type tenure struct {
 	token election.Token
-	// handOverAt is when a holder checks next whether to hand over.
-	handOverAt election.Tick
 	// delays determine the pace.
 	delays delays
-	// A draining process resigns in favor of successor when its application has
-	// stopped, and at drainUntil at the latest.
+	// A draining process resigns in favor of successor, which may be None until then, when its
+	// application has stopped, and at drainUntil at the latest.
 	successor  election.ID
 	drainUntil election.Tick
-	// doubtUntil is the end of the last doubt whether the process still holds the
-	// office: see doubt.
-	doubtUntil election.Tick
 	// stepDownRequested: an operator requested the hand-over, so this process
 	// becomes ineligible for a while when it resigns.
 	stepDownRequested bool
@@ -84,9 +82,8 @@ func (m *Machine) becomeFollower() {
 func (m *Machine) becomeCandidate(term election.Term) {
 	m.become(Candidate)
 	m.term, m.claimedTerm = term, max(m.claimedTerm, term)
-	m.candidacy.since = max(m.now, m.cfg.Clock.Due(term))
+	m.candidacy = candidacy{since: max(m.now, m.cfg.Clock.Due(term)), slowAt: election.Never}
 	m.beatAt = m.now
-	m.support.Clear()
 	for i := range m.peers { // Only the answers to this claim count.
 		m.peers[i].refusedClaim, m.peers[i].ready = false, false
 	}
@@ -97,14 +94,15 @@ func (m *Machine) becomeCandidate(term election.Term) {
 func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
 	m.tenure = tenure{
-		token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)), handOverAt: election.Never, doubtUntil: m.now,
+		token:  election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
 		delays: delays{periodEnd: m.now + m.cfg.CalmPeriod},
 	}
 	m.beatAt, m.pace = m.now, fullPace
+	m.judgeSuccessor(m.cfg.Self)
 	m.vacancy = m.noVacancy()
-	m.forgetClaims()
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term
+	m.beginTenure(m.cfg.Self, m.term, m.now)
 	m.readmitAll(out)
 	out.Events = append(out.Events, election.Event{
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,
@@ -127,9 +125,9 @@ func (m *Machine) roleDeadline() election.Tick {
 	case Follower:
 		return min(m.vacancy.campaignAt, m.probes.at)
 	case Candidate:
-		return min(m.beatAt, m.claimUntil())
+		return m.beatAt
 	case Holder:
-		return min(m.beatAt, m.until(), m.tenure.handOverAt)
+		return min(m.beatAt, m.until())
 	default:
 		return min(m.beatAt, m.until(), m.tenure.drainUntil)
 	}
@@ -143,7 +141,7 @@ func (m *Machine) fireTimers(out *election.Output) {
 	case Candidate:
 		m.tickCandidate(out)
 	case Holder:
-		m.tickHolder(out)
+		m.tickTenure(out)
 	case Draining:
 		m.tickDraining(out)
 	case Follower:
@@ -167,16 +165,9 @@ func (m *Machine) fireCommonTimers(out *election.Output) {
 		m.cause = "election"
 		m.fireInner(out)
 	}
-	if m.now >= m.eligibleAgainAt {
-		m.cause = "end of step-down"
-		m.endStepDown(out)
-	}
 	if m.now >= m.ledger.PendingDue() {
 		m.cause = "deferred grant"
 		m.grantPending(out)
-	}
-	if m.now >= m.boundAt {
-		m.probeForBounds(out)
 	}
 }
 

@@ -21,13 +21,14 @@ type Settings struct {
 	SuspicionTimeout, Stagger  election.Tick
 	Policy                     Policy
 	StablePeriod, DrainTimeout election.Tick
+	LongTenure                 election.Tick
 }
 
 // Apply replaces the settings of a configuration.
 func (c *Config) Apply(s Settings) {
 	c.Mode, c.Lease, c.Heartbeat, c.MinHeartbeat, c.CalmPeriod = s.Mode, s.Lease, s.Heartbeat, s.MinHeartbeat, s.CalmPeriod
 	c.SuspicionTimeout, c.Stagger, c.Policy = s.SuspicionTimeout, s.Stagger, s.Policy
-	c.StablePeriod, c.DrainTimeout = s.StablePeriod, s.DrainTimeout
+	c.StablePeriod, c.DrainTimeout, c.LongTenure = s.StablePeriod, s.DrainTimeout, s.LongTenure
 }
 
 // Reconfigure switches to other settings. Waits that have begun end as they would have,
@@ -50,7 +51,6 @@ func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	m.rewatch()
 	if m.role == Holder {
 		m.tenure.delays = delays{periodEnd: m.now + s.CalmPeriod}
-		m.tenure.handOverAt = m.now
 	}
 	m.due = m.nextDeadline()
 	return nil

@@ -13,11 +13,11 @@ const second election.Tick = 1000
 // newSkewedGroup returns a group with the default settings, in which a term takes a
 // tenth of a second. The parameter ahead is by how many seconds the clocks of
 // processes are ahead.
-func newSkewedGroup(t *testing.T, mode office.Mode, ahead map[election.ID]election.Term) *group {
+func newSkewedGroup(t *testing.T, mode office.Mode, ahead map[election.ID]election.Epoch) *group {
 	g := &group{t: t, mode: mode}
 	g.configure = func(c *office.Config) {
-		reading := 10_000_000 + 10*ahead[c.Self] + election.Term(g.now/(second/10))
-		c.Clock = election.TermClock{AtBoot: reading, Boot: g.now, TicksPerTerm: second / 10}
+		reading := 10_000_000 + 10*ahead[c.Self] + election.Epoch(g.now/(second/10))
+		c.Clock = election.TermClock{AtBoot: reading, Boot: g.now, TicksPerEpoch: second / 10}
 		c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = second/2, second/10, 2*second/5, second/20
 	}
 	return g
@@ -43,8 +43,8 @@ func (g *group) untilHolder(limit election.Tick) election.Tick {
 func TestFailoverDoesntWaitForSkew(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		roster := newRoster(t, 1, 1, 2, 3)
-		for _, ahead := range []election.Term{0, 5, 30} {
-			g := newSkewedGroup(t, mode, map[election.ID]election.Term{1: ahead})
+		for _, ahead := range []election.Epoch{0, 5, 30} {
+			g := newSkewedGroup(t, mode, map[election.ID]election.Epoch{1: ahead})
 			for _, m := range roster.Ring() {
 				g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 3 })
 			}
@@ -68,10 +68,10 @@ func TestFailoverDoesntWaitForSkew(t *testing.T) {
 func TestColdStartDoesntWaitForSkew(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, size := range []int{3, 4, 5} {
-			for _, ahead := range []election.Term{0, 5, 30} {
+			for _, ahead := range []election.Epoch{0, 5, 30} {
 				ids := []election.ID{1, 2, 3, 4, 5}[:size]
 				roster := newRoster(t, 1, ids...)
-				g := newSkewedGroup(t, mode, map[election.ID]election.Term{ids[size-1]: ahead})
+				g := newSkewedGroup(t, mode, map[election.ID]election.Epoch{ids[size-1]: ahead})
 				for _, id := range ids {
 					g.start(id, roster, nil)
 				}
@@ -96,7 +96,7 @@ func TestOneMessageDoesntStopGroup(t *testing.T) {
 				g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 3 })
 			}
 			g.advance(second)
-			term := election.Term(10_000_000) + election.Term(g.now/(second/10)) + 299
+			term := (election.Epoch(10_000_000+g.now/(second/10)) + 299).Last()
 			g.deliver(election.Message{
 				Kind: election.Beat, From: 1, To: 3, Term: term, Subject: 1, Hold: election.Hold{Held: held, Life: 1, Version: 1},
 			})

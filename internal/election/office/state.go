@@ -22,22 +22,28 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.encodeRole(b, now)
 	b = append(b, byte(m.eligibility))
 	b = election.AppendMoment(b, m.eligibleAgainAt, now)
+	b = election.AppendMoment(b, max(m.yieldsUntil, now), now)
 	for _, n := range [...]uint64{
 		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm), uint64(m.claimedTerm),
 		uint64(m.roster.Version), uint64(m.cfg.Life),
 	} {
 		b = election.AppendNumber(b, n)
 	}
+	b = election.AppendMoment(b, max(m.penaltiesUntil, now), now)
+	b = election.AppendNumber(b, uint64(m.lapses.count))
+	b = election.AppendNumber(b, uint64(min(now-m.lapses.last, m.longestPenalty())))
 	b = m.vacancy.encode(b, now)
 	b = m.recovery.encode(b, now)
 	b = m.available.encode(b)
 	b = m.contender.encode(b, now)
 	b = m.encodeBounds(b, now)
 	b = election.AppendNumber(b, uint64(m.pace))
+	b = election.AppendMoment(b, max(m.drainsUntil, now), now)
 	b = m.request.encode(b, now)
 	b = m.tenure.delays.encode(b, now)
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
+		b = m.peers[i].record.encode(b, m, now)
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
@@ -47,14 +53,16 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 
 // encodeBounds appends the state of the recovery and of the clock.
 func (m *Machine) encodeBounds(b []byte, now election.Tick) []byte {
-	b = election.AppendMoment(b, m.boundAt, now)
-	b = election.AppendNumber(b, uint64(m.boundProbes))
 	// How long ago these moments are matters for the answers to probes: see answersProbe.
 	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, m.cfg.SuspicionTimeout)))
 	if m.ledger.Forgot() {
 		b = election.AppendNumber(b, uint64(min(now-m.ledger.RecoveryStart(), m.cfg.SuspicionTimeout)))
 	}
 	b = election.AppendNumber(b, uint64(m.cfg.Clock.ListFloor))
+	if m.cfg.ListGrace > 0 {
+		b = election.AppendMoment(b, max(m.cfg.Start+m.cfg.ListGrace, now), now)
+	}
+	b = election.AppendNumber(b, uint64(m.newestList))
 	b = election.AppendFlag(b, m.clockCorrected)
 	if m.clockCorrected {
 		b = election.AppendNumber(b, uint64(m.cfg.Clock.AtBoot))
@@ -73,8 +81,8 @@ func (m *Machine) encodeRole(b []byte, now election.Tick) []byte {
 		return election.AppendNumber(b, uint64(m.probes.turn))
 	case Candidate:
 		b = election.AppendMoment(b, m.claimUntil(), now)
+		b = election.AppendMoment(b, m.candidacy.slowAt, now)
 	case Holder:
-		b = election.AppendMoment(b, m.tenure.handOverAt, now)
 	case Draining:
 		b = election.AppendMoment(b, m.tenure.drainUntil, now)
 		b = election.AppendNumber(b, uint64(m.tenure.successor))
@@ -82,7 +90,6 @@ func (m *Machine) encodeRole(b []byte, now election.Tick) []byte {
 	}
 	b = election.AppendMoment(b, m.beatAt, now)
 	b = election.AppendNumber(b, uint64(m.tenure.token))
-	b = election.AppendMoment(b, max(m.tenure.doubtUntil, now), now)
 	return election.AppendNumber(b, uint64(m.probes.turn))
 }
 
@@ -100,7 +107,7 @@ func (c *contender) encode(b []byte, now election.Tick) []byte {
 func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, v.campaignAt, now)
 	b = election.AppendNumber(b, uint64(v.deadCoordinator))
-	b = election.AppendFlag(b, v.namedSuccessor)
+	b = election.AppendNumber(b, uint64(v.successor))
 	b = election.AppendMoment(b, max(v.trustUntil, now), now)
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)
 	b = election.AppendFlag(b, v.proven)
@@ -108,6 +115,7 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendFlag(b, v.awaitsBound)
 	b = election.AppendNumber(b, uint64(v.boundWaits))
 	b = election.AppendNumber(b, uint64(v.deferredTo))
+	b = election.AppendNumber(b, uint64(v.roundTrip))
 	return election.AppendNumber(b, uint64(v.attempts))
 }
 
@@ -118,10 +126,7 @@ func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendMoment(b, max(p.heardUntil, now), now)
 	b = election.AppendMoment(b, max(p.answersUntil, now), now)
 	b = election.AppendMoment(b, max(p.followsUntil, now), now)
-	b = election.AppendMoment(b, max(p.claimsUntil, now), now)
-	b = election.AppendMoment(b, max(p.claimsAgainAt, now), now)
 	b = election.AppendMoment(b, max(p.claimedUntil, now), now)
-	b = election.AppendNumber(b, uint64(p.failedClaims))
 	b = election.AppendNumber(b, uint64(p.refusedTerm))
 	b = election.AppendNumber(b, uint64(p.refusedLife))
 	b = election.AppendMoment(b, max(p.refusedUntil, now), now)

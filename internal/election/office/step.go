@@ -78,10 +78,6 @@ func (m *Machine) stepCandidate(in *election.Input, out *election.Output) {
 }
 
 func (m *Machine) tickCandidate(out *election.Output) {
-	if m.now >= m.claimUntil() {
-		m.cause = "claim timeout"
-		m.claimTimedOut(out)
-	}
 	if m.now >= m.beatAt {
 		m.cause = "heartbeat"
 		m.heartbeat(out)
@@ -100,19 +96,11 @@ func (m *Machine) stepHolder(in *election.Input, out *election.Output) {
 	m.stepTenure(in, out)
 }
 
-func (m *Machine) tickHolder(out *election.Output) {
-	if m.now >= m.tenure.handOverAt {
-		m.cause = "hand-over"
-		m.considerHandOver(out)
-	}
-	m.tickTenure(out)
-}
-
 func (m *Machine) stepDraining(in *election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.Stopped:
 		if in.Term == m.term {
-			m.resign(m.tenure.successor, out)
+			m.resign(out)
 		}
 	case election.StepDown:
 		m.refuseStepDown(in.Peer, out)
@@ -124,7 +112,7 @@ func (m *Machine) stepDraining(in *election.Input, out *election.Output) {
 func (m *Machine) tickDraining(out *election.Output) {
 	if m.now >= m.tenure.drainUntil {
 		m.cause = "drain timeout"
-		m.resign(m.tenure.successor, out)
+		m.resign(out)
 	}
 	m.tickTenure(out)
 }
@@ -145,7 +133,7 @@ func (m *Machine) stepTenure(in *election.Input, out *election.Output) {
 		}
 	case election.BecomeIneligible: // The application is dead: there is nothing to wait for.
 		m.becomeIneligible(applicationDead, out)
-		m.resign(m.highestReadyPeer(), out)
+		m.resign(out)
 	default:
 	}
 }

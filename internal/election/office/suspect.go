@@ -14,6 +14,8 @@ func (m *Machine) updateWatch() {
 		m.probes.at = election.Never
 		if m.mayTakeOver() {
 			m.probes.at = m.now
+		} else if m.forgot() {
+			m.probes.at = m.nextProbe()
 		}
 		return
 	}
@@ -25,7 +27,7 @@ func (m *Machine) updateWatch() {
 	})
 	m.probes.at = election.Never
 	if m.role == Follower {
-		m.probes.at = m.now + m.cfg.Heartbeat
+		m.probes.at = m.nextProbe()
 	}
 }
 
@@ -62,7 +64,12 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 	m.peers[id].ready = false
 	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
-	if id == m.coordinator {
+	if m.takesForCoordinator(id) {
+		how := lapsed
+		if proven {
+			how = crashed
+		}
+		m.endTenure(id, how)
 		m.coordinatorLost(id, proven, out)
 	}
 }

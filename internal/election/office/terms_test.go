@@ -13,7 +13,7 @@ import (
 func TestFailoverDoesntWaitForTermOfRecovery(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, recovers := range []bool{false, true} {
-			g := newSkewedGroup(t, mode, map[election.ID]election.Term{1: 20, 3: 20})
+			g := newSkewedGroup(t, mode, map[election.ID]election.Epoch{1: 20, 3: 20})
 			roster := newRoster(t, 1, 1, 2, 3)
 			for _, m := range roster.Ring() {
 				g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 3 })

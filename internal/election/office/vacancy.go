@@ -26,9 +26,9 @@ type vacancy struct {
 	campaignAt election.Tick
 	// deadCoordinator is the coordinator whose failure caused the vacancy, or None.
 	deadCoordinator election.ID
-	// namedSuccessor: the last coordinator resigned in favor of this process, which
-	// can claim the office without an election.
-	namedSuccessor bool
+	// successor is in favor of whom the last coordinator resigned, or None. It can claim the office
+	// without an election.
+	successor election.ID
 	// since is when it began.
 	since election.Tick
 	// trustUntil is how long this process relies on what it was told about the other
@@ -48,10 +48,19 @@ type vacancy struct {
 	boundWaits  int
 	// innerPausedUntil delays the timers of the inner election.
 	innerPausedUntil election.Tick
+	// roundTrip is how long the members take to answer if grants couldn't be renewed for that
+	// reason: see awaitRenewable.
+	roundTrip election.Tick
 }
 
 // maxAttempts limits the delay of further attempts, and the number of states.
-const maxAttempts = 6
+const maxAttempts = 5
+
+// isNamedSuccessor reports whether the last coordinator resigned in favor of this process, which hasn't
+// tried to succeed it yet.
+func (m *Machine) isNamedSuccessor() bool {
+	return m.vacancy.successor == m.cfg.Self && m.vacancy.attempts == 0
+}
 
 func (v *vacancy) attempt() { v.attempts = min(v.attempts+1, maxAttempts) }
 
@@ -74,14 +83,15 @@ func (m *Machine) noVacancy() vacancy {
 
 // backoff is the delay of the next attempt: none for the first two, and then
 // between half a heartbeat and sixteen. The processes must not try again at the
-// same moment, so half of the delay depends on the process and on the attempt.
+// same moment, so half of the delay depends on the attempt, and on the process: on its life, too, because
+// IDs are local to each agent.
 func (m *Machine) backoff() election.Tick {
 	if m.vacancy.attempts <= 1 {
 		return 0
 	}
 	longest := m.cfg.Heartbeat << (m.vacancy.attempts - 2)
-	mixed := (uint64(m.cfg.Self)<<8 | uint64(m.vacancy.attempts)) * 0x9e3779b97f4a7c15
-	return longest/2 + election.Tick(mixed>>32)%(longest/2+1)
+	mixed := (uint64(m.cfg.Life)<<32 | uint64(m.cfg.Self)<<8 | uint64(m.vacancy.attempts)) * 0x9e3779b97f4a7c15
+	return longest/2 + election.Tick(mixed>>1)%(longest/2+1)
 }
 
 // preVote reports whether a majority could grant this process the office: it

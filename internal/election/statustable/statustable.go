@@ -219,9 +219,9 @@ func (m *Machine) request(now election.Tick, out *election.Output) {
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if msg.Kind == election.Request || msg.Kind == election.Table {
+	if msg.Kind == election.Request || msg.Kind == election.Table || msg.Kind == election.Update {
 		if m.Accept(msg, out) {
-			m.handleRecovery(msg, out) // a recovering process may have any term, or none
+			m.handleRecovery(msg, now, out) // a recovering process may have any term, or none
 		}
 		return
 	}
@@ -240,10 +240,6 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		}
 	case election.Coordinator:
 		m.handleCoordinator(msg, out)
-	case election.Update:
-		if m.table.Mark(msg.From, false) {
-			out.Emit(election.MarkedNormal, m.Term, msg.From)
-		}
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -306,11 +302,19 @@ func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output)
 func (m *Machine) takeOver(out *election.Output) { m.announceTo(out, m.Roster.Ranked()) }
 
 // handleRecovery handles the messages of a recovery.
-func (m *Machine) handleRecovery(msg *election.Message, out *election.Output) {
-	if msg.Kind == election.Request {
+func (m *Machine) handleRecovery(msg *election.Message, now election.Tick, out *election.Output) {
+	switch msg.Kind {
+	case election.Request:
 		m.handleRequest(msg, out)
-	} else {
+	case election.Table:
 		m.handleTable(msg, out)
+	default: // Update
+		if msg.Term > m.Term {
+			m.observeTerm(msg, now)
+		}
+		if m.table.Mark(msg.From, false) {
+			out.Emit(election.MarkedNormal, m.Term, msg.From)
+		}
 	}
 }
 

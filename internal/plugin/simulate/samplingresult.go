@@ -104,9 +104,10 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		Steps              uint64      `json:"steps"`
 		ElapsedMillis      int64       `json:"elapsedMillis"`
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
+		Outages            []outage    `json:"outages"`
 	}{
 		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.Continued, r.interrupted,
-		r.Violated, violations, r.distinct(), r.Steps, r.elapsed.Milliseconds(), int64(r.rate()),
+		r.Violated, violations, r.distinct(), r.Steps, r.elapsed.Milliseconds(), int64(r.rate()), outagesJSON(r.Outages),
 	})
 }
 
@@ -126,6 +127,7 @@ func (r *samplingResult) writeTable(w io.Writer) {
 	fmt.Fprintf(facts, "STEPS\t%d\n", r.Steps)
 	fmt.Fprintf(facts, "SPEED\t%.0f schedules per second\n", r.rate())
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
+	writeOutages(w, r.Outages)
 	for _, v := range r.violations() {
 		fmt.Fprintf(w, "\nseed %d: %s\n  %s\n  %s\n", v.Seed, v.Invariant, v.Detail, r.replay(v.Seed))
 	}

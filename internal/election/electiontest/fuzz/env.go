@@ -218,7 +218,7 @@ func (e *environment) message(s *source) election.Message {
 	m.Lamport = uint64(s.byte())
 	m.Hold = election.Hold{
 		Sent: e.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: e.roster.Version - uint32(s.below(2)),
-		HighestGranted: e.anyTerm(s), Held: s.flag(), Ready: s.flag(),
+		HighestGranted: e.anyTerm(s), ElectionTerm: e.anyTerm(s), Held: s.flag(), Ready: s.flag(),
 		Ineligible: s.flag(), RequesterLife: uint32(s.below(3)),
 	}
 	return m

@@ -1,0 +1,118 @@
+package grants_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+// TestMemoryHasEveryField: a field of the ledger is remembered, unless it is one of those
+// that the new process has anyway, or may lose.
+func TestMemoryHasEveryField(t *testing.T) {
+	notRemembered := map[string]bool{"lease": true, "clock": true, "pending": true}
+	ledger, memory := reflect.TypeFor[grants.Ledger](), reflect.TypeFor[grants.Memory]()
+	for i := range ledger.NumField() {
+		name := ledger.Field(i).Name
+		field, has := memory.FieldByName(strings.ToUpper(name[:1]) + name[1:])
+		if has == notRemembered[name] {
+			t.Errorf("%s: got %t as whether it is remembered, want %t", name, has, !has)
+		}
+		if has && field.Type != ledger.Field(i).Type {
+			t.Errorf("%s: got type %s, want %s", name, field.Type, ledger.Field(i).Type)
+		}
+	}
+	if got, want := memory.NumField(), ledger.NumField()-len(notRemembered); got != want {
+		t.Errorf("got %d fields, want %d", got, want)
+	}
+}
+
+// TestRestoredLedgerBehavesAlike gives the same random inputs to two members. One of them
+// restarts again and again, with its memory. The other one only loses its deferred request
+// at those moments.
+func TestRestoredLedgerBehavesAlike(t *testing.T) {
+	restarts, granted := 0, 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		clock := election.TermClock{AtBoot: election.Epoch(r.IntN(20)), TicksPerEpoch: election.Tick(r.IntN(30))}
+		one := grants.NewLedger(lease, clock, 0)
+		if r.IntN(2) == 0 {
+			one = grants.NewLedgerWithoutMemory(lease, election.Tick(r.IntN(300)), clock, 0, 0)
+		}
+		other, version, now := one, uint32(1), election.Tick(0)
+		for range 60 {
+			now += election.Tick(r.IntN(40))
+			if r.IntN(4) == 0 {
+				restarts++
+				one.DropPending()
+				other = grants.NewLedgerFrom(other.Memory(), lease, clock)
+			}
+			input := r.Uint64()
+			got := apply(&other, input, &version, &clock, now)
+			if want := apply(&one, input, &version, &clock, now); got != want {
+				t.Fatalf("seed %d at %d: got %d, want %d as without a restart", seed, now, got, want)
+			} else if want == grants.Granted {
+				granted++
+			}
+			if got, want := other.Encode(nil, now), one.Encode(nil, now); !bytes.Equal(got, want) {
+				t.Fatalf("seed %d at %d: got %+v, want %+v as without a restart", seed, now, other, one)
+			}
+			if got, want := other.RecoveryStart(), one.RecoveryStart(); got != want {
+				t.Fatalf("seed %d: got start %d of the recovery, want %d", seed, got, want)
+			}
+		}
+	}
+	if restarts < 10_000 || granted < 10_000 {
+		t.Errorf("got %d restarts and %d grants, want 10,000 of each", restarts, granted)
+	}
+}
+
+// noAnswer is what apply returns for inputs without an answer.
+const noAnswer grants.Answer = 255
+
+// apply applies an input that the random number determines.
+func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.TermClock, now election.Tick) grants.Answer {
+	r := rand.New(rand.NewPCG(random, 2))
+	h := grants.Holder{ID: election.ID(1 + r.IntN(3)), Life: uint32(1 + r.IntN(2))}
+	term := l.HighestGranted() + election.Term(r.IntN(3))
+	switch r.IntN(16) {
+	case 0:
+		l.Release(h, term, now)
+	case 1:
+		l.Abandon(h, term, now)
+	case 2:
+		l.ProcessEnded(h, now)
+	case 3:
+		*version = max(*version, l.Memory().Version+uint32(r.IntN(2)))
+		l.Adopt(*version)
+	case 4:
+		*clock = clock.Corrected(election.Epoch(r.IntN(40)), now)
+		l.SetClock(*clock)
+	case 5:
+		l.Recover(election.Epoch(r.IntN(20)).First(), now)
+	case 6:
+		l.SetLease(lease)
+	default:
+		return l.Handle(grants.Request{
+			Holder: h, Term: term, Held: r.IntN(2) == 0, Version: *version - uint32(r.IntN(2)), Sent: now, Lease: election.Tick(r.IntN(int(lease))),
+		}, *version, now)
+	}
+	return noAnswer
+}
+
+// TestRestoredMemberKeepsItsPromise: it refuses another process until its grant has expired,
+// and renews the grant meanwhile.
+func TestRestoredMemberKeepsItsPromise(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 7), grants.Granted)
+	m.Ledger = grants.NewLedgerFrom(m.Memory(), lease, election.TermClock{})
+	m.wantAnswer(10, claim(b, 8), grants.Deferred)
+	m.wantAnswer(20, renewal(a, 7), grants.Granted)
+	m.wantAnswer(119, claim(b, 8), grants.Deferred)
+	m.wantAnswer(120, claim(b, 7), grants.TermTooLow)
+	m.wantAnswer(120, claim(b, 8), grants.Granted)
+}

@@ -1,0 +1,31 @@
+package office
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// Agents count nanoseconds. The delays of different processes are in each quarter of the range, also
+// for a long heartbeat. In agents, each process has ID 1, and a life of its own.
+func TestBackoffUsesItsWholeRange(t *testing.T) {
+	for _, interval := range []election.Tick{20, 100e6, 5e9} {
+		const processes = 64
+		var quarters [4]int
+		for life := range uint32(processes) {
+			m := Machine{vacancy: vacancy{attempts: maxAttempts}}
+			m.cfg.Self, m.cfg.Life, m.cfg.Heartbeat = 1, 0x5bd1e995*life, interval
+			longest := interval << (maxAttempts - 2)
+			delay := m.backoff()
+			if delay < longest/2 || delay > longest {
+				t.Fatalf("got a delay of %d, want one between %d and %d", delay, longest/2, longest)
+			}
+			quarters[min(int((delay-longest/2)*8/longest), 3)]++
+		}
+		for i, n := range quarters {
+			if n < processes/8 {
+				t.Errorf("heartbeat %d: got %d of %d delays in quarter %d of the range, want %d at least", interval, n, processes, i+1, processes/8)
+			}
+		}
+	}
+}

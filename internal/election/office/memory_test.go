@@ -1,0 +1,153 @@
+package office_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// restartRemembering ends a process without notice, and starts it with what it remembers.
+func (g *group) restartRemembering(id election.ID, roster *election.Roster) {
+	g.t.Helper()
+	memory := g.machines[id].Memory()
+	g.crash(id, false)
+	g.start(id, roster, func(c *office.Config) { c.Memory = &memory })
+}
+
+// answerTo makes a process claim the office in the next term, and returns the answer.
+func (g *group) answerTo(from, to election.ID, version uint32) election.Message {
+	g.t.Helper()
+	g.inFlight = nil
+	term := g.machines[to].Memory().HighestGranted + 1
+	g.step(to, election.Input{Kind: election.Receive, Message: election.Message{
+		Kind: election.Beat, From: from, To: to, Term: term, Hold: election.Hold{Life: 7, Sent: g.now, Version: version},
+	}})
+	sent := g.inFlight
+	g.inFlight = nil
+	for _, m := range sent {
+		if m.To == from && (m.Kind == election.Grant || m.Kind == election.Deny) {
+			return m
+		}
+	}
+	g.t.Fatalf("at %d got %v, want an answer", g.now, sent)
+	return election.Message{}
+}
+
+// A follower restarts, and the coordinator keeps its office with the grant of that follower
+// alone. Without memory, the follower would not grant for a lease.
+func TestTenureContinuesOverRestartOfFollower(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		roster := newRoster(t, 1, 1, 2, 3)
+		g := newGroup(t, mode, 3, roster, nil)
+		g.advance(3 * lease)
+		g.crash(2, true)
+		g.restartRemembering(1, roster)
+		g.advance(3 * lease)
+		g.wantHolder(3)
+		if n := g.countEvents(3, election.TenureLost); n != 0 {
+			t.Errorf("got %d lost tenures, want none", n)
+		}
+	})
+}
+
+// A restarted follower keeps its promise to the coordinator, and grants its successor as
+// soon as that is over: in Majority when it learns of the coordinator's end.
+func TestRestartedFollowerKeepsItsPromise(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		roster := newRoster(t, 1, 1, 2, 3)
+		g := newGroup(t, mode, 3, roster, nil)
+		g.advance(3 * lease)
+		end := g.machines[1].Memory().Until
+		g.crash(3, false)
+		g.restartRemembering(1, roster)
+		if answer := g.answerTo(2, 1, 1); answer.Kind != election.Deny {
+			t.Errorf("got %v while the promise is in force, want DENY", answer)
+		}
+		g.input(1, election.Input{Kind: election.Ended, Peer: 3, Life: 1})
+		if mode == office.Strict {
+			for g.now < end {
+				if answer := g.answerTo(2, 1, 1); answer.Kind != election.Deny {
+					t.Fatalf("at %d got %v, want DENY until %d", g.now, answer, end)
+				}
+				g.now++
+			}
+		}
+		if answer := g.answerTo(2, 1, 1); answer.Kind != election.Grant {
+			t.Errorf("got %v after the promise, want GRANT", answer)
+		}
+	})
+}
+
+// A coordinator restarts. In Majority, it doesn't wait for its own grant to expire. In Strict it
+// does, because its application may act as coordinator until then.
+func TestRestartedCoordinatorReleasesItsOwnGrant(t *testing.T) {
+	for mode, want := range map[office.Mode]election.Kind{office.Majority: election.Grant, office.Strict: election.Deny} {
+		roster := newRoster(t, 1, 1, 2, 3)
+		g := newGroup(t, mode, 3, roster, nil)
+		g.advance(3 * lease)
+		end := g.machines[3].Memory().Until
+		g.restartRemembering(3, roster)
+		if answer := g.answerTo(2, 3, 1); answer.Kind != want {
+			t.Errorf("%s: got %v after the restart, want %s", mode, answer, want)
+		}
+		g.now = end
+		if answer := g.answerTo(2, 3, 1); answer.Kind != election.Grant {
+			t.Errorf("%s: got %v after the lease, want GRANT", mode, answer)
+		}
+	}
+}
+
+// A member granted under a list, restarts, and finds a newer list. It reports that it has
+// adopted that only when the grant has expired.
+func TestRestartedMemberReportsNewListAfterGrantsUnderOlderOne(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2, 3)
+		g := newGroup(t, mode, 3, first, nil)
+		g.advance(3 * lease)
+		end := g.machines[1].Memory().Until
+		g.restartRemembering(1, newRoster(t, 2, 1, 2, 4).Succeed(first, 0))
+		for ; g.now <= end; g.now++ {
+			want := uint32(1)
+			if g.now == end {
+				want = 2
+			}
+			if got := g.answerTo(2, 1, 2).Hold.Version; got != want {
+				t.Fatalf("at %d got version %d as adopted, want %d", g.now, got, want)
+			}
+		}
+	})
+}
+
+// A process that restarts again and again during its recovery needs no more time for it.
+func TestRecoveryContinuesAfterRestart(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		roster := newRoster(t, 1, 1, 2, 3)
+		g := newGroup(t, mode, 3, roster, func(c *office.Config) {
+			c.Clock = election.TermClock{AtBoot: 1000, TicksPerEpoch: heartbeat}
+		})
+		g.advance(3 * lease)
+		g.crash(1, true)
+		g.start(1, roster, nil)
+		for range lease / 2 {
+			g.advance(2)
+			g.restartRemembering(1, roster)
+		}
+		g.advance(2 * heartbeat)
+		if m := g.machines[1].Memory(); !m.Recovered || m.HighestGranted == 0 {
+			t.Errorf("got %+v a lease after the start, want that the member has recovered, and grants", m)
+		}
+	})
+}
+
+func TestAvailableHasNoMemory(t *testing.T) {
+	g := newGroup(t, office.Available, 3, newRoster(t, 1, 1, 2, 3), nil)
+	memory := g.machines[1].Memory()
+	c := office.Config{}
+	g.start(1, newRoster(t, 1, 1, 2, 3), func(started *office.Config) { c = *started })
+	c.Memory = &memory
+	if _, err := office.New(c); err == nil || !strings.Contains(err.Error(), "no memory of grants in Available") {
+		t.Errorf("got error %v, want that there is no memory in Available mode", err)
+	}
+}

@@ -1,0 +1,404 @@
+package office_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// pausesOf makes processes stand still again and again, one after the other.
+func pausesOf(period election.Tick, ids ...election.ID) func(*delayed) {
+	return func(d *delayed) {
+		for i, id := range ids {
+			d.in(election.Tick(i)*period/election.Tick(len(ids)), func() { d.pauseEvery(period, 700, id) })
+		}
+	}
+}
+
+// failuresOf makes the applications of processes fail in each tenure.
+func failuresOf(ids ...election.ID) func(*delayed) {
+	return func(d *delayed) {
+		for _, id := range ids {
+			d.failAfterStart(200, 2000, id)
+		}
+	}
+}
+
+// TestShortTenuresBecomeRare: processes of high rank stand still, or their applications fail, again
+// and again.
+func TestShortTenuresBecomeRare(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		begin  func(*delayed)
+		sound  election.ID // the highest of the others
+		policy office.Policy
+	}{
+		{"5 pauses, always", pausesOf(8000, 5), 4, office.Always},
+		{"5 pauses, when stable", pausesOf(8000, 5), 4, office.WhenStable},
+		{"5 pauses rarely, always", pausesOf(15_000, 5), 4, office.Always},
+		{"5 pauses rarely, when stable", pausesOf(15_000, 5), 4, office.WhenStable},
+		{"5 and 4 pause, always", pausesOf(8000, 5, 4), 3, office.Always},
+		{"5 and 4 pause, when stable", pausesOf(8000, 5, 4), 3, office.WhenStable},
+		{"5 and 4 pause, never", pausesOf(8000, 5, 4), 3, office.NeverPreempt},
+		{"5 fails, always", failuresOf(5), 4, office.Always},
+		{"5 fails, when stable", failuresOf(5), 4, office.WhenStable},
+		{"5 and 4 fail, always", failuresOf(5, 4), 3, office.Always},
+		{"5 and 4 fail, when stable", failuresOf(5, 4), 3, office.WhenStable},
+		{"5 and 4 fail, never", failuresOf(5, 4), 3, office.NeverPreempt},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inGrantModes(t, func(t *testing.T, mode office.Mode) {
+				d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+					milliseconds(500, 100)(c)
+					c.Policy = test.policy
+				})
+				test.begin(d)
+				var vacant, since election.Tick
+				for d.now < 6*minute {
+					d.run(d.now + 50)
+					if len(d.holders()) > 0 {
+						since = d.now
+					}
+					if d.now > minute {
+						vacant = max(vacant, d.now-since)
+					}
+				}
+				if got := d.mostStarts(minute); got > 3 {
+					t.Errorf("got %d tenures within a minute, want at most 3", got)
+				}
+				if n := len(d.starts); n > 18 {
+					t.Errorf("got %d tenures in six minutes, want at most 18", n)
+				}
+				if vacant > 1500 {
+					t.Errorf("got no coordinator for %d ms, want at most 1500", vacant)
+				}
+				if got := d.machines[test.sound].Penalty(test.sound); got.ShortTenures > 0 {
+					t.Errorf("process %d: got penalty %+v, want none", test.sound, got)
+				}
+			})
+		})
+	}
+}
+
+// newFlapping returns a group in which 4 leads, and 5 has just had two short tenures.
+func newFlapping(t *testing.T, mode office.Mode, tune func(*office.Config)) *delayed {
+	t.Helper()
+	d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+		milliseconds(500, 100)(c)
+		c.Policy = office.Always
+		if tune != nil {
+			tune(c)
+		}
+	})
+	for range 2 {
+		d.runUntilHolder(5)
+		d.step(5, election.Input{Kind: election.BecomeIneligible})
+		d.runUntilHolder(4)
+		d.run(d.now + 300)
+		d.step(5, election.Input{Kind: election.BecomeEligible})
+	}
+	d.run(d.now + 2000)
+	d.wantHolder(4)
+	return d
+}
+
+// runUntilHolder lets time pass until a process holds the office, a minute at most.
+func (d *delayed) runUntilHolder(id election.ID) (took election.Tick) {
+	d.t.Helper()
+	began := d.now
+	for !slices.Equal(d.holders(), []election.ID{id}) {
+		if d.now > began+minute {
+			d.t.Fatalf("at %d got holders %d for a minute, want %d", d.now, d.holders(), id)
+		}
+		d.run(d.now + 1)
+	}
+	return d.now - began
+}
+
+func (d *delayed) wantHeldBack(id election.ID, want bool, by ...election.ID) {
+	d.t.Helper()
+	for _, other := range by {
+		got := d.machines[other].Penalty(id)
+		if heldBack := got.ShortTenures > 0 && d.machines[other].HeldBack() == 1; heldBack != want {
+			d.t.Errorf("at %d process %d: got penalty %+v of process %d, want one %v", d.now, other, got, id, want)
+		}
+	}
+}
+
+func TestPenaltyDoublesAndEndsAfterLongTenure(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		d.wantHeldBack(5, true, 1, 2, 3, 4, 5)
+		d.wantHeldBack(4, false, 1, 2, 3, 4, 5)
+		for _, want := range []election.Tick{1, 2, 4, 8, 8} {
+			took := d.runUntilHeldBackEnds(5)
+			if took < want*minute-3000 || took > want*minute+1000 {
+				t.Errorf("at %d process 5 was held back for %d, want %d", d.now, took, want*minute)
+			}
+			d.runUntilHolder(5)
+			d.step(5, election.Input{Kind: election.BecomeIneligible})
+			d.runUntilHolder(4)
+			d.step(5, election.Input{Kind: election.BecomeEligible})
+		}
+		d.runUntilHeldBackEnds(5)
+		d.runUntilHolder(5)
+		d.run(d.now + minute)
+		d.step(5, election.Input{Kind: election.BecomeIneligible})
+		d.runUntilHolder(4)
+		d.wantHeldBack(5, false, 1, 2, 3, 4, 5)
+		d.step(5, election.Input{Kind: election.BecomeEligible})
+		if took := d.runUntilHolder(5); took > 1000 {
+			t.Errorf("after a long tenure the office was handed over after %d, want at once", took)
+		}
+	})
+}
+
+// runUntilHeldBackEnds lets time pass until all other processes may hand over to a process.
+func (d *delayed) runUntilHeldBackEnds(id election.ID) (took election.Tick) {
+	d.t.Helper()
+	began := d.now
+	for other := election.ID(1); other <= 5; other++ {
+		d.run(d.machines[other].Penalty(id).Until)
+	}
+	return d.now - began
+}
+
+// TestHealthySuccessorDoesNotWait: 5 flaps, and 4, which is healthy, crashes.
+func TestHealthySuccessorDoesNotWait(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, noticed := range []bool{true, false} {
+			var took, want election.Tick // the longest
+			for moment := election.Tick(5); moment < 100; moment += 10 {
+				usual := newDelayed(t, mode, 4, 1, milliseconds(500, 100))
+				usual.run(5000 + moment)
+				usual.wantHolder(4)
+				usual.stop(4, noticed)
+				want = max(want, usual.runUntilHolder(3))
+
+				d := newFlapping(t, mode, nil)
+				d.run(d.now + moment)
+				d.stop(4, noticed)
+				took = max(took, d.runUntilHolder(3))
+			}
+			if took > want+5 {
+				t.Errorf("noticed %v: got a coordinator after %d, want it after %d, as without 5", noticed, took, want)
+			}
+		}
+	})
+}
+
+// stop ends a process.
+func (d *delayed) stop(id election.ID, noticed bool) {
+	d.machines[id] = nil
+	for other, m := range d.machines {
+		if noticed && m != nil {
+			d.step(election.ID(other), election.Input{Kind: election.Ended, Peer: id, Life: d.incarnations[id]})
+		}
+	}
+}
+
+// TestFlappingProcessLeadsIfNoOtherCan: the applications of all others are dead.
+func TestFlappingProcessLeadsIfNoOtherCan(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		for id := election.ID(1); id <= 3; id++ {
+			d.step(id, election.Input{Kind: election.BecomeIneligible})
+		}
+		d.run(d.now + 300)
+		d.step(4, election.Input{Kind: election.BecomeIneligible})
+		if took := d.runUntilHolder(5); took > 10 {
+			t.Errorf("got coordinator 5 after %d, want it at once", took)
+		}
+	})
+}
+
+// TestFlappingProcessLeadsIfOthersReachNoMajority: the others are eligible, but have lost all links
+// except for those to 5.
+func TestFlappingProcessLeadsIfOthersReachNoMajority(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		d.drop = func(m *election.Message) bool { return m.From != 5 && m.To != 5 }
+		if took := d.runUntilHolder(5); took > 4000 {
+			t.Errorf("got coordinator 5 after %d, want it within 4000", took)
+		}
+	})
+}
+
+// TestOperatorsDecide: short tenures that end on request don't count, a named successor leads, and a
+// new priority ends a penalty.
+func TestOperatorsDecide(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = office.Always
+		})
+		for range 3 {
+			d.runUntilHolder(5)
+			d.run(d.now + 300)
+			d.step(5, election.Input{Kind: election.StepDown})
+			d.runUntilHolder(4)
+		}
+		d.wantHeldBack(5, false, 1, 2, 3, 4, 5)
+		d.wantHeldBack(4, false, 1, 2, 3, 4, 5)
+
+		d = newFlapping(t, mode, nil)
+		d.step(4, election.Input{Kind: election.StepDown, Peer: 5})
+		if took := d.runUntilHolder(5); took > 10 {
+			t.Errorf("got the named successor after %d, want it at once", took)
+		}
+
+		d = newFlapping(t, mode, nil)
+		ring := slices.Clone(newRoster(t, 1, 1, 2, 3, 4, 5).Ring())
+		ring[4].Priority = 9
+		changed, err := election.NewRoster(2, ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed = changed.Succeed(newRoster(t, 1, 1, 2, 3, 4, 5), 0)
+		for id := election.ID(1); id <= 5; id++ {
+			d.step(id, election.Input{Kind: election.Adopt, Roster: changed})
+		}
+		d.wantHeldBack(5, false, 1, 2, 3, 4, 5)
+		if took := d.runUntilHolder(5); took > 1000 {
+			t.Errorf("got coordinator 5 after %d, want it at once", took)
+		}
+	})
+}
+
+// TestCrashDoesNotEndPenalty: 5 restarts and knows nothing of its tenures.
+func TestCrashDoesNotEndPenalty(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		d.stop(5, true)
+		d.run(d.now + 1000)
+		d.start(5, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		d.run(d.now + minute/2)
+		d.wantHolder(4)
+	})
+}
+
+func TestUnnamedSuccessorDoesNotFlap(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newFlapping(t, mode, nil)
+		d.step(4, election.Input{Kind: election.StepDown})
+		if took := d.runUntilHolder(3); took > 10 {
+			t.Errorf("got coordinator 3 after %d, want it at once", took)
+		}
+	})
+}
+
+// TestShortTenuresAreForgotten: ten minutes pass between two short tenures of 5.
+func TestShortTenuresAreForgotten(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, milliseconds(500, 100))
+		for range 2 {
+			d.runUntilHolder(5)
+			d.run(d.now + 6000) // 4 is eligible again
+			d.step(5, election.Input{Kind: election.BecomeIneligible})
+			d.runUntilHolder(4)
+			d.step(5, election.Input{Kind: election.BecomeEligible})
+			d.wantHeldBack(5, false, 1, 2, 3, 4, 5)
+			d.run(d.now + 10*minute)
+			d.step(4, election.Input{Kind: election.StepDown, Peer: 5})
+		}
+	})
+}
+
+// TestTenureFromBeforeStartIsNotShort: 1 restarts shortly before a long tenure ends.
+func TestTenureFromBeforeStartIsNotShort(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = office.Always
+		})
+		d.runUntilHolder(5)
+		d.run(d.now + 2*minute)
+		d.stop(1, true)
+		d.start(1, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		d.run(d.now + 5000)
+		for range 2 {
+			d.step(5, election.Input{Kind: election.BecomeIneligible})
+			d.runUntilHolder(4)
+			d.wantHeldBack(5, false, 1, 2, 3, 4, 5)
+			d.step(5, election.Input{Kind: election.BecomeEligible})
+			d.runUntilHolder(5)
+		}
+	})
+}
+
+// TestUnnoticedEndOfTenureCounts: the process stood still while one coordinator succeeded another.
+func TestUnnoticedEndOfTenureCounts(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		for term := election.Term(12); term < 16; term += 2 {
+			h.now += 3 * lease
+			h.receive(5, election.Beat, term, election.Hold{Held: true, Sent: h.now})
+			h.wantFollowed(5, self)
+			h.now += 3 * lease
+			h.receive(4, election.Beat, term+1, election.Hold{Held: true, Sent: h.now})
+			h.wantFollowed(4, self)
+		}
+		if got := h.machines[self].Penalty(5); got.ShortTenures != 2 || got.Length == 0 {
+			t.Errorf("got penalty %+v, want one for 2 short tenures", got)
+		}
+	})
+}
+
+// TestSuccessorThatDoesNotSucceedIsHeldBack: 5 stands still each time 4 hands over to it.
+func TestSuccessorThatDoesNotSucceedIsHeldBack(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = office.Always
+		})
+		d.step(5, election.Input{Kind: election.BecomeIneligible})
+		d.runUntilHolder(4)
+		d.step(5, election.Input{Kind: election.BecomeEligible})
+		for d.now < minute {
+			if d.run(d.now + 1); len(d.holders()) == 0 && !d.paused[5] {
+				d.paused[5] = true
+				d.in(1500, func() { d.paused[5] = false })
+			}
+		}
+		d.wantHolder(4)
+		d.wantHeldBack(5, true, 1, 2, 3, 4)
+		if n := len(d.starts); n > 4 {
+			t.Errorf("got %d tenures in a minute, want at most 4", n)
+		}
+	})
+}
+
+// TestPausesInAvailableMode: no grants expire while the highest process stands still. The others elect, so its
+// tenure is over when it continues. Otherwise its rank would end theirs, each time.
+func TestPausesInAvailableMode(t *testing.T) {
+	for _, policy := range []office.Policy{office.Always, office.WhenStable, office.NeverPreempt} {
+		d := newDelayed(t, office.Available, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = policy
+		})
+		pausesOf(8000, 5)(d)
+		d.run(6 * minute)
+		if got := d.mostStarts(minute); got > 3 {
+			t.Errorf("policy %d: got %d tenures within a minute, want at most 3", policy, got)
+		}
+		if n := len(d.starts); policy == office.NeverPreempt && n != 2 {
+			t.Errorf("got %d tenures without preemption, want 2", n)
+		}
+	}
+}
+
+// TestIsolatedCoordinatorStandsStill: nobody could have succeeded it.
+func TestIsolatedCoordinatorStandsStill(t *testing.T) {
+	d := newDelayed(t, office.Available, 2, 1, milliseconds(500, 100))
+	d.runUntilHolder(2)
+	d.stop(1, true)
+	d.run(d.now + 2000)
+	d.pauseEvery(1000, 700, 2)
+	d.run(d.now + 5000)
+	d.wantHolder(2)
+	if n := len(d.starts); n != 1 {
+		t.Errorf("got %d tenures, want 1", n)
+	}
+}

@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/memberlist"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// The faults from Latency on are drawn from random numbers of their own, too: see more_faults.go.
+
+// drawExtra draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules have
+// it, and in others all.
+func (s *simulation) drawExtra(f Fault, perMille int) bool {
+	if s.faults&f == 0 || s.faults&baseFaults == baseFaults && s.extra.below(1000) >= perMille {
+		return false
+	}
+	s.schedule.faults |= f
+	return true
+}
+
+// drawExtraFaults draws which of these faults the schedule has.
+func (sch *schedule) drawExtraFaults(s *simulation) {
+	r := &s.extra
+	if s.drawExtra(Burst, 3) {
+		s.checker.electionCause = true
+		if r.percent(50) {
+			sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+		}
+	}
+	sch.drawLasting(s)
+	if s.drawExtra(Drains, 50) {
+		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+		sch.timing.drain, sch.timing.stable = election.Tick(r.below(20*int(lease))), election.Tick(r.below(20*int(lease)))
+		if r.percent(50) {
+			sch.stopsWithin = sch.timing.drain
+		}
+	}
+	if s.drawExtra(Operator, 200) {
+		s.operator.ahead = election.Epoch(r.below(int(maxSkew) + 1))
+		sch.furthestAhead = s.operator.ahead
+		if r.percent(50) {
+			sch.faults |= Skew
+		}
+		s.checker.electionCause = true
+	}
+	s.drawExtra(Pods, 200)
+	if s.drawExtra(Mixed, 100) || s.drawExtra(Rejoin, 100) {
+		s.drawExtra(Rejoin, 300)
+		s.checker.electionCause = true
+	}
+}
+
+// addExtraActions adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.
+func (sch *schedule) addExtraActions(s *simulation, at election.Tick) election.Tick {
+	r := &s.extra
+	some := func(f Fault, kind actionKind) {
+		if sch.faults&f == 0 {
+			return
+		}
+		for range r.between(1, s.size) {
+			sch.push(s, action{at: election.Tick(r.below(int(at))), kind: kind, target: election.ID(r.between(1, s.size))})
+		}
+	}
+	some(Mixed, actMix)
+	some(Rejoin, actRejoin)
+	if sch.slow.id != election.None {
+		sch.push(s, action{at: election.Tick(r.below(int(lease))), kind: actThrottle, target: sch.slow.id, lasts: sch.slow.lasts})
+	}
+	if sch.faults&Drains != 0 {
+		at += election.Tick(r.below(int(sch.waitsForApplications()/2) + 1))
+	}
+	if sch.faults&Burst == 0 {
+		return at
+	}
+	for range 10 {
+		at += 4 * lease
+		sch.push(s, action{at: at, kind: actReplaceMember})
+	}
+	for range 4 {
+		at += election.Tick(r.between(int(lease), 10*int(lease)))
+		sch.push(s, action{at: at, kind: actCrash, lasts: election.Tick(r.below(int(lease))), silent: r.percent(30)})
+	}
+	return at
+}
+
+// replaceMember makes a user want another member in the place of one.
+func (s *simulation) replaceMember() {
+	next := s.maxID
+	for _, m := range s.operator.wanted {
+		next = max(next, m.Name)
+	}
+	if next++; next > maxMembers {
+		return
+	}
+	wanted := slices.Clone(s.operator.wanted)
+	wanted[s.extra.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(priority(next, s.extra.below(maxLevel)))}
+	s.operator.wanted = wanted
+	s.reconcileAt(s.queue.now)
+}
+
+// startInNewPod reports whether a process whose pod was replaced starts with an older list. Its predecessor may have granted for the longest
+// lease that the list permits.
+func (s *simulation) startInNewPod(p *process, id election.ID) bool {
+	latest := s.operator.latest()
+	if s.schedule.faults&Pods == 0 || latest == 0 || s.queue.now >= s.schedule.healAt {
+		return false
+	}
+	older := latest - uint32(s.extra.between(1, min(3, int(latest))))
+	if !s.operator.published[older].Has(id) {
+		return false
+	}
+	p.stored, p.slot, p.roster, p.adoptedAt = older, older, s.operator.published[older], s.queue.now
+	p.lease.longest = max(s.schedule.leaseBefore, s.schedule.leaseAfter)
+	s.queue.push(event{at: s.queue.now + election.Tick(s.extra.below(6*int(lease))), kind: eventRoster, process: id, slot: latest})
+	return true
+}
+
+// mix gives a process its mode and policy, which may be others than those of the group.
+func (s *simulation) mix(p *process) {
+	p.mode, p.policy = s.mode, s.policy
+	if s.schedule.faults&Mixed == 0 {
+		return
+	}
+	p.policy = office.Policy(s.extra.below(int(office.NeverPreempt) + 1))
+	if s.usesGrants() {
+		p.mode = office.Majority + office.Mode(s.extra.below(2))
+	}
+}
+
+// changeMix gives a running process another mode and policy.
+func (s *simulation) changeMix(id election.ID) {
+	p := &s.processes[id]
+	if !p.up || p.pausedUntil > s.queue.now {
+		return
+	}
+	s.mix(p)
+	s.reportFault(outageSettings, id, "gets the mode %s and the policy %d", p.mode, p.policy)
+	s.setTiming(id, cmp.Or(p.lease.next, p.lease.current), p.factor)
+}
+
+// mayNotPreempt reports whether a process may be coordinator although a higher one is ready.
+func (s *simulation) mayNotPreempt() bool {
+	return s.policy == office.NeverPreempt || s.schedule.faults&Mixed != 0
+}
+
+// rejoin makes a process that doesn't act as coordinator join the group again. The other processes take it for the same incarnation.
+func (s *simulation) rejoin(id election.ID) {
+	p := &s.processes[id]
+	if !p.up || p.pausedUntil > s.queue.now || p.status.Token != 0 || !p.roster.Has(id) {
+		return
+	}
+	s.drawMemory(p)
+	s.reportFault(outageRestart, id, "joins again, and remembers its grants: %t", p.remembersGrants)
+	p.downSince = s.queue.now
+	p.clock.neverBehind(p.highestWall, s.queue.now)
+	p.incarnation--
+	s.boot(id, true, p.machine.ClaimedTerm())
+}

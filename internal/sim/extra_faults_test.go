@@ -1,0 +1,40 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+// Faults that don't end, long drains, bursts of lists, and groups whose members differ, each with those faults that
+// make it show.
+var extraFaults = []struct {
+	faults    string
+	schedules int
+}{
+	{"crash,lossy", 40},
+	{"latency", 40},
+	{"throttle", 40},
+	{"failing", 40},
+	{"crash,members,appdead,stepdown,drains", 300},
+	{"crash,members,operator", 1000},
+	{"burst", 50},
+	{"skew,operator,burst", 50},
+	{"crash,members,pods", 1000},
+	{"crash,appdead,partition,mixed", 1000},
+	{"crash,partition,rejoin", 1000},
+}
+
+func TestSchedulesWithExtraFaults(t *testing.T) {
+	for _, x := range extraFaults {
+		t.Run(x.faults, func(t *testing.T) {
+			t.Parallel()
+			for _, mode := range modes {
+				sample(t, sim.Sampling{
+					Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: strings.Split(x.faults, ","), Schedules: schedules(x.schedules), Seed: 1,
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// Some faults don't end with the others. A group may then be unable to agree, or have no coordinator. But it
+// must not flap: a minute after the other faults have ended, it has at most three tenures a minute. A minute is
+// that of a group with the default lease, half a second. Without such faults, the same holds for the processes
+// from their first agreement on. Some of these schedules continue for half a minute after the last agreement.
+const (
+	lastingFaults = Latency | Lossy | Throttle | Failing
+	minute        = 120 * lease
+	maxPerMinute  = 3
+	// maxVacant is the longest time of a minute without a coordinator.
+	maxVacant = minute / 10
+)
+
+// throttle is a process that is paused again and again.
+type throttle struct {
+	id          election.ID
+	lasts, each election.Tick
+}
+
+// failing is a process whose application fails some time after it starts to lead, for a while.
+type failing struct {
+	id           election.ID
+	after, lasts election.Tick
+}
+
+// lasting reports whether the schedule has faults that don't end.
+func (sch *schedule) lasting() bool { return sch.faults&lastingFaults != 0 }
+
+// drawLasting draws which of these faults the schedule has. The timing is the default one: with a lease of
+// two heartbeats, no group stays calm.
+func (sch *schedule) drawLasting(s *simulation) {
+	r := &s.extra
+	if s.drawExtra(Latency, 3) {
+		sch.latency = election.Tick(r.between(1, int(lease)*3/5))
+	}
+	if s.drawExtra(Lossy, 3) {
+		sch.lossy = r.between(1, 10)
+	}
+	affected := election.ID(s.size)
+	if r.percent(40) {
+		affected = election.ID(r.between(1, s.size))
+	}
+	if s.size >= 3 && s.drawExtra(Throttle, 2) {
+		sch.slow = throttle{affected, election.Tick(r.between(int(lease), 2*int(lease))), election.Tick(r.between(8, 40)) * lease}
+	}
+	if s.size >= 2 && s.drawExtra(Failing, 2) {
+		sch.failing = failing{affected, election.Tick(r.between(1, int(lease))), election.Tick(r.between(1, 8)) * lease}
+	}
+	if sch.lasting() {
+		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+		sch.faults &^= Graph | Late // with these, a slow process may be the only one that connects a majority
+		s.checker.electionCause = true
+	}
+}
+
+// throttle pauses a process, and does so again later.
+func (s *simulation) throttle(a action) {
+	s.pause(a.target, a)
+	a.at += s.schedule.slow.each
+	s.schedule.push(s, a)
+}
+
+// failSoon makes the application of a process that has become coordinator fail, if it is a failing one.
+func (s *simulation) failSoon(id election.ID) {
+	if f := s.schedule.failing; f.id == id {
+		s.schedule.push(s, action{at: s.queue.now + f.after, kind: actKillApp, target: id, lasts: f.lasts})
+	}
+}
+
+// countTenure counts a tenure that has begun.
+func (s *simulation) countTenure() {
+	c := &s.checker
+	if s.needsThrottled() || s.needsFailing() {
+		return
+	}
+	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
+		return
+	}
+	most := maxPerMinute
+	if !s.usesGrants() {
+		most += s.size // several processes may hold the office at a time
+		if s.schedule.faults&Throttle != 0 {
+			most += s.size // and a process that stood still has led until it finds out
+		}
+	}
+	if c.tenures++; c.tenures > most {
+		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
+	}
+}
+
+// judgeLasting begins the minute in which tenures are counted, and ends the schedule after it.
+func (s *simulation) judgeLasting() {
+	if !s.schedule.extended {
+		s.schedule.extended, s.schedule.deadline = true, s.schedule.deadline+minute
+		s.outages.vacantSince(s.queue.now)
+		return
+	}
+	s.checker.done = true
+	vacant := s.outages.vacantFor(s.queue.now)
+	if s.schedule.permitsCoordinator() && !s.needsThrottled() && !s.needsFailing() && vacant > maxVacant {
+		s.checker.fail("outage", fmt.Sprintf("for %d of %d ticks there was no coordinator, want at most %d", vacant, minute, maxVacant))
+	}
+}
+
+// needsThrottled reports whether a majority needs the process that is paused again and again: the list has shrunk.
+func (s *simulation) needsThrottled() bool {
+	list := s.operator.current
+	return s.schedule.faults&Throttle != 0 && list.Len()-1 < list.Majority()
+}
+
+// needsFailing reports whether no process may lead but the one whose application fails each time.
+func (s *simulation) needsFailing() bool {
+	if s.schedule.faults&Failing == 0 {
+		return false
+	}
+	for _, m := range s.operator.current.Ring() {
+		if p := &s.processes[m.ID]; m.ID != s.schedule.failing.id && m.Priority > 0 && p.up {
+			return false
+		}
+	}
+	return true
+}
+
+// permitsCoordinator reports whether a group can have a coordinator for most of the time: the answers to a heartbeat arrive a heartbeat
+// before the tenure ends. After some lapses, processes want that margin.
+func (sch *schedule) permitsCoordinator() bool {
+	if sch.faults&Throttle != 0 && sch.slow.lasts <= sch.maxLease() {
+		return false // a paused coordinator keeps its tenure
+	}
+	roundTrip := 2 * (sch.latency + transMax)
+	return sch.faults&(Graph|Late) == 0 && 2*sch.timing.heartbeat+roundTrip < sch.leaseAfter*7/8
+}

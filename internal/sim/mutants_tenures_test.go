@@ -1,0 +1,55 @@
+package sim_test
+
+// tenureMutants make tenures short, or let short ones go on.
+var tenureMutants = []mutant{
+	{
+		description: "a candidate acquires what it can't renew", file: "election/office/claim.go",
+		old: "if !m.renewable() {", new: "if false {",
+		check: "^TestNoTenureThatCannotBeRenewed$", pkg: "election/office", wantOutput: "want none",
+	},
+	{
+		description: "the office is handed over to a process that flaps", file: "election/office/penalty.go",
+		old: "r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {\n", new: "r.short >= 0 {\n",
+		check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
+	},
+	{
+		description: "processes that flap get the office in turn", file: "election/office/penalty.go",
+		old: "return max(m.peers[id].record.heldBackUntil, m.peers[m.cfg.Self].record.since+m.longTenure())", new: "return m.peers[id].record.heldBackUntil",
+		check: "^TestShortTenuresBecomeRare$", pkg: "election/office", wantOutput: "want at most 3",
+	},
+	{
+		description: "grants that can just be renewed suffice after lapses", file: "election/office/penalty.go",
+		old: "return min(heartbeat*election.Tick(max(l.count-1, 0))/4, max(slack, 0)/2)", new: "return 0",
+		check: "^TestDelaysThatVaryCauseFewTenures$", pkg: "election/office", wantOutput: "want at most 3",
+	},
+	{
+		description: "grants must last for two heartbeats after lapses, whatever the lease is", file: "election/office/penalty.go",
+		old: "max(slack, 0)/2)", new: "heartbeat)",
+		check: "^TestFastNetworkIsFastEnoughAfterLapses$", pkg: "election/office", wantOutput: "got no coordinator for 4 s",
+	},
+	{
+		description: "a process that stood still in Available mode keeps its tenure", file: "election/office/hold.go",
+		old: "m.now >= m.request.sent+m.cfg.SuspicionTimeout+m.cfg.Heartbeat", new: "false",
+		check: "^TestPausesInAvailableMode$", pkg: "election/office", wantOutput: "want at most 3",
+	},
+	{
+		description: "a successor that doesn't succeed is named again", file: "election/office/penalty.go",
+		old: "named != election.None && named != actual", new: "false",
+		check: "^TestSuccessorThatDoesNotSucceedIsHeldBack$", pkg: "election/office", wantOutput: "want at most 4",
+	},
+	{
+		description: "a process that flaps wins the next election", file: "election/office/campaign.go",
+		old: " || m.passesOver() {", new: " {",
+		check: "^TestHealthySuccessorDoesNotWait$", pkg: "election/office", wantOutput: "for a minute, want 3",
+	},
+	{
+		description: "a step-down counts as a short tenure", file: "election/office/follow.go",
+		old: "m.endTenure(msg.From, endingOf(msg))", new: "m.endTenure(msg.From, failed)",
+		check: "^TestOperatorsDecide$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	},
+	{
+		description: "a long tenure doesn't end the penalty", file: "election/office/penalty.go",
+		old: "r.short, r.heldBackUntil = 0, m.now\n", new: "r.heldBackUntil = m.now\n",
+		check: "^TestPenaltyDoublesAndEndsAfterLongTenure$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	},
+}
