@@ -27,6 +27,10 @@
 //
 // # Limits
 //
+// In Majority and Strict, the function isn't called if the group's drain timeout is 0, and
+// a drain timeout that is shorter than the lease takes its place: after it, the agent hands
+// over even if this process is paused.
+//
 // The client cannot ensure that no other process acts while the function does.
 // Canceling a context is only a request: a function that ignores it continues. The
 // kernel, a debugger, the garbage collector or a hypervisor may pause the process at
@@ -54,8 +58,9 @@
 // become coordinator again. After the drain timeout, the client closes the session. The
 // agent then considers the application dead, and another process becomes coordinator.
 //
-// A session ends with its process, but not if only a part of the process hangs; use a
-// probe to detect that. Several programs that share an agent count as one process in
+// A session ends with its process, or if the process stops renewing it while the function
+// runs, as when it is paused or deadlocked. It doesn't end if only the function hangs; use
+// a probe to detect that. Several programs that share an agent count as one process in
 // the election. The agent assigns the tenure to the oldest session. If that session
 // ends, the agent gives up the office, and it may assign another tenure to the next
 // session.

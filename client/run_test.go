@@ -274,7 +274,8 @@ func TestTenureIsNotRenewedByAnother(t *testing.T) {
 	})
 }
 
-func TestTenureWithoutLeaseIsNotRenewed(t *testing.T) {
+// TestTenureWithoutLeaseIsRenewed: the agent replaces an application that stops renewing.
+func TestTenureWithoutLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
 		r := startRun(fake)
@@ -282,12 +283,50 @@ func TestTenureWithoutLeaseIsNotRenewed(t *testing.T) {
 		fake.setLeading(7, 0)
 		session.sendLead(t, 7)
 		c := r.awaitCall(7)
+		before := fake.queryCount()
+		time.Sleep(10 * aliveInterval)
+		if renewals := fake.queryCount() - before; renewals < 8 || renewals > 10 || c.ctx.Err() != nil {
+			t.Fatalf("got %d renewals in %s, and %v", renewals, 10*aliveInterval, context.Cause(c.ctx))
+		}
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
-		if fake.queryCount() != 1 {
-			t.Fatalf("got %d queries, want 1", fake.queryCount())
-		}
 		c.result <- nil
+	})
+}
+
+// TestSessionIsIntroduced: also if it never leads.
+func TestSessionIsIntroduced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		session.send(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":60000}\n\n")
+		time.Sleep(time.Minute)
+		if fake.queryCount() != 1 {
+			t.Errorf("got %d queries, want 1", fake.queryCount())
+		}
+		r.cancel()
+		wantError(t, r.awaitResult(), context.Canceled)
+	})
+}
+
+// TestNoTimeToLeadIsLogged: in this case the function is never called.
+func TestNoTimeToLeadIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(0)
+		fake.setResponse(func() (int, string) {
+			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":0}`
+		})
+		time.Sleep(time.Second)
+		session.sendLead(t, 7)
+		time.Sleep(time.Second)
+		if n := strings.Count(r.log.String(), "drainMillis is 0"); n != 1 || len(r.calls) > 0 {
+			t.Errorf("got %d lines about drainMillis and %d calls, want 1 and none: %s", n, len(r.calls), r.log.String())
+		}
+		r.cancel()
+		wantError(t, r.awaitResult(), context.Canceled)
 	})
 }
 

@@ -46,6 +46,11 @@ type session struct {
 	pendingStop uint64
 	// querying is set while a query is in progress.
 	querying bool
+	// introduced is set once a query has shown the agent that this session belongs to an
+	// application: a stream alone may be a stray request.
+	introduced bool
+	// warned is set once it was logged that the agent promises no time.
+	warned bool
 	// queryTimer fires when the next query is due. drainTimer fires when the function
 	// should have returned. Both are nil if there is nothing to wait for.
 	queryTimer, drainTimer <-chan time.Time
@@ -157,6 +162,7 @@ func (s *session) handleEvent(e event) error {
 	switch e.kind {
 	case "session":
 		s.id, s.drainTimeout = data.Session, time.Duration(data.DrainMillis)*time.Millisecond
+		s.query()
 	case "lead":
 		s.revoke(data.Term-1, ErrLost)
 		s.pendingLead = &data
@@ -184,16 +190,17 @@ func (s *session) revoke(term uint64, cause error) {
 	}
 }
 
-// query queries the coordinator if there is a tenure to confirm or renew, unless a
-// query is in progress.
+// query queries the coordinator if there is a tenure to confirm or renew, or a session to
+// introduce, unless a query is in progress.
 func (s *session) query() {
 	s.queryTimer = nil
 	confirm := s.tenure == nil && s.pendingLead != nil
 	renew := s.tenure != nil && !s.tenure.revoked()
-	if s.querying || !confirm && !renew {
+	introduce := s.tenure == nil && !s.introduced
+	if s.querying || !confirm && !renew && !introduce {
 		return
 	}
-	s.querying = true
+	s.querying, s.introduced = true, true
 	renewal := url.Values{"session": {s.id}}
 	s.start(func() {
 		state, err := s.agent.queryLeader(s.ctx, renewal)
@@ -224,7 +231,17 @@ func (s *session) handleResult(r queryResult) {
 	default:
 		// The query failed, or its result is older or newer than the event. If the
 		// tenure has ended, the agent sends an event.
+		s.warnWithoutTime(r)
 		s.queryTimer = time.After(queryInterval)
+	}
+}
+
+// warnWithoutTime logs why the function isn't called if the agent promises no time in which
+// it could run.
+func (s *session) warnWithoutTime(r queryResult) {
+	if r.err == nil && r.state.Token == s.pendingLead.Token && s.drainTimeout == 0 && !s.warned {
+		s.warned = true
+		s.agent.log.Warn("cannot lead: the group's drainMillis is 0, so a handover doesn't wait for this process", "group", s.agent.group)
 	}
 }
 
@@ -248,12 +265,8 @@ func (s *session) updateTenure(r queryResult) {
 	}
 }
 
-// scheduleRenewal sets the time of the next renewal. Without a lease, there is none.
-func (s *session) scheduleRenewal() {
-	if s.tenure.renewInterval > 0 {
-		s.queryTimer = time.After(s.tenure.renewInterval)
-	}
-}
+// scheduleRenewal sets the time of the next renewal.
+func (s *session) scheduleRenewal() { s.queryTimer = time.After(s.tenure.renewInterval) }
 
 // afterReturn continues the session after a function whose context had ended has
 // returned. An error ends the session.

@@ -18,7 +18,8 @@ type tenure struct {
 	clock      leaseClock
 	until      time.Duration
 	leaseTimer leaseTimer
-	// renewInterval is a fraction of the lease, so that some renewals may fail.
+	// renewInterval is a fraction of the lease, so that some renewals may fail. Without a
+	// lease, renewals show the agent that this process doesn't hang.
 	renewInterval time.Duration
 	// returned receives the outcome when the function has returned.
 	returned chan outcome
@@ -33,13 +34,16 @@ type outcome struct {
 	cause     error
 }
 
+// aliveInterval is the interval of renewals without a lease.
+const aliveInterval = time.Second
+
 var errGoexit = errors.New("the function called runtime.Goexit")
 
 func startTenure(
 	parent context.Context, clock leaseClock, term, token uint64, until time.Duration, lead func(context.Context, uint64) error,
 ) *tenure {
 	ctx, end := context.WithCancelCause(parent)
-	t := &tenure{term: term, token: token, ctx: ctx, end: end, clock: clock, returned: make(chan outcome, 1)}
+	t := &tenure{term: term, token: token, ctx: ctx, end: end, clock: clock, renewInterval: aliveInterval, returned: make(chan outcome, 1)}
 	t.renew(until)
 	go func() {
 		o := outcome{err: errGoexit}
@@ -60,7 +64,7 @@ func (t *tenure) renew(until time.Duration) {
 		return
 	}
 	t.until = until
-	t.renewInterval = (until - t.clock.now()) / 4
+	t.renewInterval = max(time.Millisecond, (until-t.clock.now())/4)
 	if t.leaseTimer == nil {
 		t.leaseTimer = t.clock.newTimer(func() { t.end(ErrNotRenewed) })
 	}

@@ -101,6 +101,9 @@ const (
 	ReasonNoMajority Reason = "NoMajority"
 	// ReasonNoEligibleMember (False): none of the members that are up is eligible.
 	ReasonNoEligibleMember Reason = "NoEligibleMember"
+	// ReasonMembersTooSlow (False): the agents answer each other so slowly that no coordinator
+	// could renew its lease.
+	ReasonMembersTooSlow Reason = "MembersTooSlow"
 )
 
 // Reasons of Agreed.

@@ -8,7 +8,7 @@ const (
 	MaxMembers = 1000
 	// MaxPriority is the highest priority. It leaves room for the term in a fencing
 	// token.
-	MaxPriority = 1<<20 - 1
+	MaxPriority = 1<<14 - 1
 	// MaxNameLength is the maximum length of a group's name, which is part of a label.
 	MaxNameLength = 63
 )
@@ -26,7 +26,7 @@ type Member struct {
 	// has a row in the process status table, but is never elected.
 	// +required
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1048575
+	// +kubebuilder:validation:Maximum=16383
 	Priority int32 `json:"priority"`
 }
 
@@ -122,7 +122,7 @@ type PriorityFrom struct {
 	Ordinal OrdinalOrder `json:"ordinal,omitempty"`
 
 	// annotation is the key of a pod annotation, such as conclave.dev/priority,
-	// whose value is an integer from 0 to 1048575. A higher value is preferred, and
+	// whose value is an integer from 0 to 16383. A higher value is preferred, and
 	// a pod with 0 is never elected. The default is 1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317

@@ -65,7 +65,7 @@ type Preemption struct {
 	Policy PreemptionPolicy `json:"policy,omitempty"`
 
 	// stableSeconds is the time for which a member must have been eligible before it
-	// takes over, and for which a member remains ineligible after it stepped down.
+	// takes over, and for which a member that stepped down doesn't take over again.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0

@@ -87,7 +87,7 @@ type Coordinator struct {
 	// priority is the priority of the member.
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1048575
+	// +kubebuilder:validation:Maximum=16383
 	Priority int32 `json:"priority"`
 
 	// term is the term in which it was elected.
@@ -192,7 +192,7 @@ type Process struct {
 	// priority is the priority of the member.
 	// +required
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1048575
+	// +kubebuilder:validation:Maximum=16383
 	Priority int32 `json:"priority"`
 
 	// status is the status that the agents report. It is Unknown if no agent reports
@@ -262,4 +262,7 @@ const (
 	// NotEligible: the process is up, but its application or the operator makes it
 	// ineligible.
 	ProcessNotEligible ProcessReason = "NotEligible"
+	// HeldBack: the process is up, but its last tenures were short. So it does not take over
+	// from a healthy coordinator for some minutes.
+	ProcessHeldBack ProcessReason = "HeldBack"
 )

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,7 +21,10 @@ type configFile struct {
 
 // openConfigFile records the content of a file. Call it before reading the file, so that
 // watch doesn't miss a change.
-func openConfigFile(path string) configFile { return configFile{path, checksum(path)} }
+func openConfigFile(path string) configFile {
+	content, _ := checksum(path) // Whoever reads the file reports the error.
+	return configFile{path, content}
+}
 
 // watch reloads the file whenever it changes, until ctx ends. If a file is refused, the
 // agent continues with its previous settings. watch retries a refused file only when it
@@ -29,7 +33,15 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 	tried, final := f.content, true
 	relevant := func(name string) bool { return name == filepath.Base(f.path) }
 	filewatch.Watch(ctx, filepath.Dir(f.path), relevant, log, func(bool) bool {
-		now := checksum(f.path)
+		now, err := checksum(f.path)
+		if err != nil {
+			if final {
+				a.SetProblems(err.Error())
+				log.Error("continuing with the previous configuration", "error", err)
+			}
+			tried, final = now, false
+			return false
+		}
 		if now == tried && final {
 			return true
 		}
@@ -44,6 +56,9 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 		case err == nil:
 			a.SetProblems()
 			log.Info("reloaded configuration", "file", f.path)
+		case changed && !final:
+			a.SetProblems("cannot apply the changed configuration yet: " + err.Error())
+			log.Error("cannot apply the changed configuration yet; continuing with the previous one", "error", err)
 		case changed:
 			a.SetProblems("refused changed configuration: " + err.Error())
 			log.Error("refused changed configuration; continuing with the previous one", "error", err)
@@ -52,11 +67,11 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 	})
 }
 
-// checksum identifies the content of a file, or the error of reading it.
-func checksum(path string) [sha256.Size]byte {
+// checksum identifies the content of a file.
+func checksum(path string) ([sha256.Size]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		data = []byte(err.Error())
+		return [sha256.Size]byte{}, fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	return sha256.Sum256(data)
+	return sha256.Sum256(data), nil
 }

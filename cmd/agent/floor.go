@@ -19,7 +19,8 @@ func newFloor() *cobra.Command {
 Stop the departed members first. Then run this command once, on any machine whose
 clock is right, and write the number into the files of all agents. No process has
 used a higher term yet: the number is the current time plus the accepted
-difference between clocks, in tenths of seconds since 2026-01-01.`,
+difference between clocks, in units of 40 ms since 2026-01-01, with 4 bits for the
+elections in each unit.`,
 		Example: `  conclave-agent floor`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -62,6 +62,11 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 		return err
 	}
 	defer store.Close()
+	remembered, err := agent.OpenMemory(c.State, log)
+	if err != nil {
+		return err
+	}
+	defer remembered.Close()
 	files, err := openCertificates(c, log)
 	if err != nil {
 		return err
@@ -73,7 +78,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	registry := metrics.New()
 	registry.Version, registry.DroppedLogLines = version, droppedLogLines
 	options := agent.Options{
-		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store,
+		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store, Memory: remembered,
 		Metrics:     func(name string) group.Metrics { return registry.ForGroup(name) },
 		TraceFolder: traceFolder, Log: log,
 	}
@@ -138,11 +143,11 @@ func reloadCertificates(ctx context.Context, files *identity.Files) {
 
 // expiryProblems reports an expired certificate, for which peers refuse this agent's
 // connections.
-func expiryProblems(files *identity.Files) func() []string {
-	return func() []string {
+func expiryProblems(files *identity.Files) func() (own, others []string) {
+	return func() (own, others []string) {
 		if until := files.NotAfter(); time.Now().After(until) {
-			return []string{"certificate expired at " + until.UTC().Format(time.RFC3339) + ": replace it"}
+			return []string{"certificate expired at " + until.UTC().Format(time.RFC3339) + ": replace it"}, nil
 		}
-		return nil
+		return nil, nil
 	}
 }

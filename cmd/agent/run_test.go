@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,8 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 	next := strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1)
 	write(t, dir, strings.Replace(next, "priority: ", "priority: -", 1))
 	testwait.Until(t, "the invalid file is refused", func() bool {
-		problems := strings.Join(a.Problems(), "\n")
+		own, _ := a.Problems()
+		problems := strings.Join(own, "\n")
 		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
 			strings.Contains(problems, "priority must be")
 	})
@@ -96,8 +98,29 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 	}
 	write(t, dir, next)
 	testwait.Until(t, "the next valid file is reloaded", func() bool {
-		return a.Config().Groups[0].List.Version == 2 && !strings.Contains(strings.Join(a.Problems(), ""), "refused")
+		own, _ := a.Problems()
+		return a.Config().Groups[0].List.Version == 2 && !strings.Contains(strings.Join(own, ""), "refused")
 	})
+}
+
+// TestUnreadableFileIsNoChange: the agent says that it can't read the file, until it can.
+func TestUnreadableFileIsNoChange(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, validConfig)
+	a := startAgent(t, path)
+	watchFile(t, openConfigFile(path), a)
+	unreadable := func() bool {
+		own, _ := a.Problems()
+		return strings.Contains(strings.Join(own, "\n"), "cannot read the configuration: ")
+	}
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the agent can't read the file", unreadable)
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the agent has read the file", func() bool { return !unreadable() })
 }
 
 // watchFile reloads a file until the test ends.

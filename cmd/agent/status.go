@@ -150,6 +150,8 @@ func printTable(w io.Writer, s *group.Status) error {
 	for _, p := range s.Processes {
 		connected := "no"
 		switch {
+		case p.Name == s.Self && p.Ineligible != "":
+			connected = "self, not eligible: " + p.Ineligible
 		case p.Name == s.Self:
 			connected = "self"
 		case p.Connected:

@@ -81,7 +81,7 @@ class Tenure:
                 # In the mode Available, only an event ends a tenure.
                 left = state.get("remainingMillis", float("inf")) / 1000
                 self.until = max(self.until, sent + left)
-                pause = min(left / 4, 1)
+                pause = max(0.02, min(left / 4, 1))
             elif self.until:
                 self.over.set()
         agent.close()
@@ -130,6 +130,8 @@ def session(group):
             raise OSError(stream.read().decode().strip())
         for kind, data in events(stream):
             if kind == "session":
+                if not name:
+                    introduce(group, data["session"])
                 name = data["session"]
             elif kind in ("lead", "stop", "lost"):
                 if tenure:
@@ -141,6 +143,14 @@ def session(group):
         if tenure:
             tenure.end()
         agent.close()
+
+
+def introduce(group, name):
+    """Shows the agent that an application has opened the session. From now on, the agent is eligible only while one is open."""
+    agent = connect(timeout=2)
+    agent.request("GET", f"/v1/groups/{group}/leader?session={name}")
+    agent.getresponse().read()
+    agent.close()
 
 
 def stopped(group, name, term):

@@ -9,11 +9,20 @@ session='' worker='' stream=''
 
 ask() { curl -fs --noproxy '*' --max-time 1 "$@"; }
 
+# mayAct queries the agent. A response may take 150 ms, so a step of another 50 ms needs 200 ms of the tenure. In Available mode,
+# there is no remainingMillis.
+mayAct() {
+	state=$(curl -fs --noproxy '*' --max-time 0.15 "$group/leader?session=$session") || return
+	case $state in *"\"token\":$1"[,}]*) ;; *) return 1 ;; esac
+	remaining=${state#*\"remainingMillis\":}
+	[ "$remaining" = "$state" ] || [ "${remaining%%[!0-9]*}" -ge 200 ]
+}
+
 # work queries the agent before each step, so that it ends with the tenure in any case. It must still pass the token to the
-# resource that it changes, because the tenure may end between the query and the step.
+# resource that it changes, because the tenure may end between the query and the step. A single query may fail.
 work() {
 	echo "leads with token $1"
-	while ask "$group/leader?session=$session" | grep -q "\"token\":$1[,}]"; do
+	while mayAct "$1" || mayAct "$1"; do
 		echo "works with token $1"
 		sleep 0.2
 	done
@@ -40,7 +49,11 @@ follow() {
 		event:) event=$value ;;
 		data:)
 			case $event in
-			session) session=$(expr "$value" : '.*"session":"\([^"]*\)"') ;;
+			session)
+				session=$(expr "$value" : '.*"session":"\([^"]*\)"')
+				# This shows the agent that an application has opened the session.
+				ask "$group/leader?session=$session" >/dev/null
+				;;
 			lead)
 				halt
 				work "$(number token "$value")" &

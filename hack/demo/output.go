@@ -202,7 +202,7 @@ func (s *demo) table(g status) {
 var notes = map[string]string{
 	"PodPending": "starting", "PodMissing": "being recreated", "PodTerminating": "being deleted",
 	"Unreachable": "its agent doesn't respond", "Disputed": "the agents disagree",
-	"NotEligible": "cannot lead yet",
+	"NotEligible": "cannot lead yet", "HeldBack": "held back: its tenures were short",
 }
 
 // note explains the status. The reason PodPending of a process that is up only says that kubelet hasn't reported its

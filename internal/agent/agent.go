@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
@@ -41,10 +42,12 @@ type Options struct {
 	// Security is nil for plain TCP.
 	Security transport.Security
 	Store    *state.Store
-	Metrics  func(group string) group.Metrics
-	// Problems, if it isn't nil, returns further reasons why the agent isn't ready. Call
+	// Memory is what survives the end of the process, in addition to Store. It may be nil.
+	Memory  *memory.Dir
+	Metrics func(group string) group.Metrics
+	// Problems, if it isn't nil, returns further reasons why the agent isn't ready, and problems that don't prevent that. Call
 	// Refresh when its result changes.
-	Problems func() []string
+	Problems func() (own, others []string)
 	// OnReport, if it isn't nil, is called with each report of a group that differs from
 	// the previous one. It must not block.
 	OnReport func(control.Report)
@@ -73,14 +76,24 @@ type Agent struct {
 	config   *config.Config
 	groups   map[string]*joinedGroup
 	problems []string
+	// claims has the highest terms in which the agent has claimed the office of groups that it
+	// left, by name. If it joins again, it has the same incarnation.
+	claims map[string]claim
 	// lastLeft is when the agent last left a group, or 0.
 	lastLeft election.Tick
+}
+
+// claim is a claim of the office of the group with this UID.
+type claim struct {
+	uid  string
+	term election.Term
 }
 
 // joinedGroup is a group that the agent takes part in.
 type joinedGroup struct {
 	*group.Group
 
+	uid                       string
 	stopProbe, stopLeaseTimer func()
 }
 
@@ -94,7 +107,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		}
 		options.Listener = listener
 	}
-	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}}
+	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if err := a.chooseList(c.Position(g.Name, "version"), g, nil, nil); err != nil {
@@ -211,39 +224,6 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 		return nil, false
 	}
 	return g.Group, true
-}
-
-// SetProblems sets why the agent isn't ready. It replaces the problems of the previous
-// call.
-func (a *Agent) SetProblems(problems ...string) {
-	a.mu.Lock()
-	a.problems = problems
-	a.mu.Unlock()
-	a.Refresh()
-}
-
-// Refresh lets all groups handle changed problems and connections.
-func (a *Agent) Refresh() {
-	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok {
-			g.Refresh()
-		}
-	}
-}
-
-// Problems returns why the agent isn't ready, nothing if it is.
-func (a *Agent) Problems() []string {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	problems := slices.Clone(a.problems)
-	if a.options.Problems != nil {
-		problems = append(problems, a.options.Problems()...)
-	}
-	problems = append(problems, a.transport.Problems()...)
-	for _, name := range slices.Sorted(maps.Keys(a.groups)) {
-		problems = append(problems, a.groups[name].Problems()...)
-	}
-	return problems
 }
 
 // authorize refuses a peer whose certificate is for none of the agent's groups. It may

@@ -8,8 +8,10 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -83,6 +85,7 @@ func (a *Agent) chooseList(position string, g *config.Group, running *control.Li
 			stored = last.List
 		}
 	}
+	g.FirstList = stored == nil
 	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm(), FromOperator: g.Provenance.UID != ""}
 	if joined, ok := a.Find(g.Name); ok && running != nil {
 		known.Term = election.Term(joined.Leader().Term)
@@ -136,20 +139,25 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
+	stored, remembered, err := a.openMemory(&settings)
+	if err != nil {
+		return err
+	}
 	corrections := a.options.Clock.Corrections()
 	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
-		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),
-		TraceFolder: a.options.TraceFolder,
+		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),
+		TraceFolder: a.options.TraceFolder, Memory: stored, Remembered: remembered, Claimed: a.claimed(&settings),
 	})
 	if err != nil {
+		stored.Close()
 		return err
 	}
-	if longest > settings.Safety.Lease {
+	if longest > settings.Safety.Lease && remembered == nil {
 		a.options.Log.Info("waiting for the previous, longer lease to expire before granting", "group", settings.Name, "lease", longest)
 	}
-	joined := &joinedGroup{Group: g, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, longest)}
+	joined := &joinedGroup{Group: g, uid: settings.UID, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, longest)}
 	if settings.Probe != nil {
 		var probing context.Context
 		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
@@ -162,6 +170,22 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		g.CorrectClock() // The group was not yet among those that learned of it.
 	}
 	return nil
+}
+
+// openMemory opens the memory of a group, and returns what earlier incarnations granted, nil if
+// that is unknown. In Available mode there are no grants. Then, what was remembered before is
+// forgotten, because it doesn't tell the terms since: without it, a later mode relies on the
+// clock.
+func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error) {
+	if g.Safety.Mode == office.Available {
+		return nil, nil, a.options.Memory.Forget(g.Name)
+	}
+	owner := memory.Owner{Domain: a.Config().Domain, Member: a.self, Group: g.Name, UID: g.UID}
+	file, remembered, without, err := a.options.Memory.Open(owner)
+	if without != nil {
+		a.options.Log.Warn("cannot remember grants: after a restart, this agent waits for the lease", "group", g.Name, "error", without)
+	}
+	return file, remembered, err
 }
 
 // reconfigure switches a running group to new settings, if there are any.
@@ -236,6 +260,17 @@ func (a *Agent) end(ctx context.Context, joined *joinedGroup) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lastLeft = a.options.Clock.Now()
+	a.claims[joined.Name()] = claim{joined.uid, joined.Claimed()}
+}
+
+// claimed returns the highest term in which this process has claimed the office of a group.
+func (a *Agent) claimed(g *config.Group) election.Term {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if last := a.claims[g.Name]; last.uid == g.UID {
+		return last.term
+	}
+	return 0
 }
 
 // outSince returns since when neither this process nor an earlier one has been in a group that

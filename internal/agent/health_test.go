@@ -43,6 +43,9 @@ func TestHealthzReportsBlockedGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := ledger.RenewSession(t.Context(), session.ID()); err != nil {
+		t.Fatal(err)
+	}
 	session.Close() // The group gives up the office, and logs that.
 	testwait.Until(t, "/healthz reports the group", func() bool {
 		code, text := healthz()

@@ -214,7 +214,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		"a term of 2^63":       {func(m *wire.Message) { m.Term = 1 << 63 }, refused},
 		"the highest term":     {func(m *wire.Message) { m.Term = election.MaxTerm }, refused},
 		"the one behind that":  {func(m *wire.Message) { m.Term = election.MaxTerm + 1 }, refused},
-		"a term far ahead":     {func(m *wire.Message) { m.Term += 10000 }, refused},
+		"a term far ahead":     {func(m *wire.Message) { m.Term += 10000 << 4 }, refused},
 		"an election far off":  {func(m *wire.Message) { m.Kind, m.Term = election.Election, m.Term+10000 }, refused},
 		"a grant far ahead":    {func(m *wire.Message) { m.Kind, m.Term = election.Grant, election.MaxTerm }, refused},
 		"a resignation far":    {func(m *wire.Message) { m.Kind, m.Term = election.Resigned, election.MaxTerm }, refused},

@@ -3,8 +3,10 @@ package agent
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestOutSince: an agent counts the time for which it grants nothing from when it locked its
@@ -38,5 +40,48 @@ func TestOutSince(t *testing.T) {
 	}
 	if left := a.outSince(); left < before {
 		t.Errorf("got tick %d after the agent left the group, want at least %d", left, before)
+	}
+}
+
+// TestJoinAgainInHigherTerm: an agent that leaves a group and joins it again has the same
+// incarnation. A message about a claim of its first participation, which names the incarnation
+// and the term, must not count for one of the second.
+func TestJoinAgainInHigherTerm(t *testing.T) {
+	t.Parallel()
+	agents := startAgents(t, 1, office.Majority, "StatusTable")
+	a := agents["a"]
+	settings := a.Config().Groups[0]
+	lead := func() election.Term {
+		t.Helper()
+		var l group.Leader
+		testwait.Until(t, "a leads", func() bool {
+			g, ok := a.Find(settings.Name)
+			if ok {
+				l = g.Leader()
+			}
+			return ok && l.Coordinator == "a"
+		})
+		return election.Term(l.Term)
+	}
+	first := lead()
+	if err := a.LeaveGroup(t.Context(), settings.Name); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.claimed(&settings); got < first {
+		t.Errorf("got %d as the highest claimed term after a tenure in term %d", got, first)
+	}
+	given := (first.Epoch() + 100).Last() // up to which it gave claims up: two seconds later
+	a.mu.Lock()
+	a.claims[settings.Name] = claim{settings.UID, given}
+	a.mu.Unlock()
+	prepared, err := a.PrepareGroup(settings, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.ApplyGroup(t.Context(), prepared); err != nil {
+		t.Fatal(err)
+	}
+	if second := lead(); second <= given {
+		t.Errorf("got a tenure in term %d after claims up to %d, want a higher term", second, given)
 	}
 }

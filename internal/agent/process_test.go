@@ -14,10 +14,10 @@ import (
 // noGroups is the local API of an agent that hasn't started.
 type noGroups struct{}
 
-func (noGroups) Names() []string               { return nil }
-func (noGroups) Find(string) (api.Group, bool) { return nil, false }
-func (noGroups) Expects(string) bool           { return false }
-func (noGroups) Problems() []string            { return nil }
+func (noGroups) Names() []string                  { return nil }
+func (noGroups) Find(string) (api.Group, bool)    { return nil, false }
+func (noGroups) Expects(string) bool              { return false }
+func (noGroups) Problems() (own, others []string) { return nil, nil }
 
 // TestProcessEndsIfLocalAPIFailsDuringStart: the process doesn't wait for a certificate,
 // for example, if the application cannot reach it.

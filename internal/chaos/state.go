@@ -28,6 +28,8 @@ type Row struct {
 	Priority int32
 	Up       bool
 	Eligible bool
+	// HeldBack: its tenures were short, so a lower member may lead for some minutes.
+	HeldBack bool
 	Reason   string
 }
 
@@ -120,7 +122,7 @@ func (s *State) recovery() (all []Problem) {
 func (s *State) highest() []Problem {
 	var best, leads Row
 	for _, r := range s.Rows {
-		if r.Up && r.Eligible && r.Priority > best.Priority {
+		if r.Up && r.Eligible && (!r.HeldBack || r.Pod == s.Coordinator) && r.Priority > best.Priority {
 			best = r
 		}
 		if r.Pod == s.Coordinator {

@@ -72,6 +72,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonNoEligibleMember:
 		return "A member is ineligible if it has priority 0, if its application has no open session or fails its probe, or if the operator has excluded it. " +
 			"See the logs of an agent: " + logs
+	case v1.ReasonMembersTooSlow:
+		return "A coordinator whose lease ends before the members can renew it would lead for a moment, again and again. So none leads. See the round trips: " +
+			"kubectl conclave check " + namespaceFlag(g)
 	case v1.ReasonUnreachable:
 		return unreachable(g)
 	case v1.ReasonStopUnconfirmed:

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -38,6 +39,14 @@ func isEligible(p *v1.Process) bool {
 	return isUp(p) && p.Priority > 0 && p.Reason != v1.ProcessNotEligible && p.Reason != v1.ProcessPodTerminating
 }
 
+// heldBack returns 1 if a member is held back because of short tenures, else 0.
+func heldBack(p v1.Process) int {
+	if p.Reason == v1.ProcessHeldBack {
+		return 1
+	}
+	return 0
+}
+
 func analyze(g *v1.ElectionGroup) analysis {
 	a := analysis{needsMajority: g.Spec.Safety.Mode != v1.Available}
 	up := map[string]bool{}
@@ -59,7 +68,9 @@ func analyze(g *v1.ElectionGroup) analysis {
 		}
 	}
 	highestFirst := func(a, b v1.Process) int { return int(b.Priority) - int(a.Priority) }
-	slices.SortStableFunc(a.candidates, highestFirst)
+	slices.SortStableFunc(a.candidates, func(a, b v1.Process) int { // Those that are held back come last.
+		return cmp.Or(cmp.Compare(heldBack(a), heldBack(b)), highestFirst(a, b))
+	})
 	slices.SortStableFunc(a.above, highestFirst)
 	a.countVotes(g.Status.MemberList, g.Status.Processes, up)
 	return a

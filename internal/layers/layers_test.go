@@ -27,7 +27,7 @@ import (
 // that matches decides. !x does so, too, also by way of other packages. NAME = WORDS gives words a name. No package imports
 // what "nowhere" names.
 const table = `
-algorithms = internal/election/bully internal/election/ringactivelist internal/election/ringallids internal/election/ringchampion internal/election/ringskip internal/election/statustable
+algorithms = internal/election/bully internal/election/ring internal/election/statustable
 core       = bytes cmp encoding/binary errors fmt hash/crc32 hash/fnv iter maps math math/bits slices sort strconv strings unicode unicode/utf8
 kubernetes = k8s.io/... sigs.k8s.io/...
 objects    = std k8s.io/api/... k8s.io/apimachinery/... api/v1

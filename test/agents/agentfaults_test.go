@@ -21,7 +21,7 @@ import (
 )
 
 // testContext returns a context that limits the waits of a test.
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)

@@ -39,7 +39,7 @@ type application struct {
 
 	mutex   sync.Mutex
 	session string
-	// token is the token of the current tenure, or 0. cache is a copy of the storage.
+	// token is the token of the current tenure, or 0. cache is a copy of the storage, nil before the agent has confirmed the tenure.
 	token uint64
 	cache map[int]int
 	// leaseEnd is the end of the current lease.
@@ -108,11 +108,17 @@ func (a *application) setSession(session string) {
 func (a *application) startTenure(token uint64) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	memory, err := a.storage.load(token, a.id)
+	a.token, a.cache, a.leaseEnd = token, nil, time.Time{}
+}
+
+// confirmTenure uses the token for the first time. The caller holds the mutex.
+func (a *application) confirmTenure() {
+	memory, err := a.storage.load(a.token, a.id)
 	if err != nil {
-		return // A later coordinator has already accessed the storage.
+		a.token = 0 // A later coordinator has already accessed the storage.
+		return
 	}
-	a.token, a.cache, a.leaseEnd = token, memory, time.Time{}
+	a.cache = memory
 }
 
 // endTenure returns when no operation is in progress.
@@ -146,6 +152,9 @@ func (a *application) renewLease() {
 			continue
 		}
 		a.mutex.Lock()
+		if leader.Leading && leader.Token == a.token && a.cache == nil {
+			a.confirmTenure()
+		}
 		if leader.Leading && leader.Token == a.token {
 			a.leaseEnd = sent
 			if leader.RemainingMillis != nil {
@@ -218,7 +227,7 @@ func (a *application) verify() error {
 }
 
 func (a *application) hasLease() bool {
-	return a.token != 0 && time.Now().Before(a.leaseEnd) && a.ctx.Err() == nil
+	return a.token != 0 && a.cache != nil && time.Now().Before(a.leaseEnd) && a.ctx.Err() == nil
 }
 
 // gate pauses an application while it is closed.

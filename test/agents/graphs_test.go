@@ -147,6 +147,9 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 	if testing.Short() {
 		graphs = []graph{namedGraphs[1], namedGraphs[4], drawGraph(1)} // a chain, a quorum loss, and links in one direction
 	}
+	if agentcluster.Race() {
+		graphs = graphs[:1] // With more of them at a time, two processors can't answer within a lease.
+	}
 	for i := range uint64(*graphCount) {
 		graphs = append(graphs, drawGraph(*seed+i))
 	}

@@ -56,15 +56,7 @@ func TestStalledStderrBlocksNothing(t *testing.T) {
 	if err := agents.AwaitConnected(ctx); err != nil {
 		t.Fatal(err)
 	}
-	coordinator, err := agents.AwaitCoordinator(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if coordinator != "c" {
-		if _, err := agents.StepDown(ctx, coordinator, "c"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	coordinate(ctx, t, agents, "c")
 	stop := holdSession(ctx, t, agents, "c")
 	fill()
 	if _, err := agents.StepDown(ctx, "c", "b"); err != nil {

@@ -6,13 +6,14 @@
 // suspended: an agent that resumes must see that its lease has expired. Adjustments
 // of the wall clock don't affect it.
 //
-// The wall clock is for election.TermClock: a term is 100 ms long, and term 0 is the
-// beginning of 2026. It is read when the process starts, and every few seconds: see
-// Correct.
+// The wall clock is for election.TermClock: an epoch is 40 ms long, and epoch 0 is the
+// beginning of 2026. The wall clock is read when the process starts, and every few
+// seconds: see Correct.
 //
 // # Wrong wall clocks
 //
-// A wrong wall clock doesn't affect safety, unless it goes back over a restart. If it
+// A wrong wall clock doesn't affect safety, unless it goes back over a restart without a
+// memory of grants, or in the seconds before, which the agent hasn't noticed then. If it
 // is wrong by more than half a minute, peers refuse to connect. The agent reports that,
 // and connects soon after the wall clock was corrected.
 //
@@ -45,22 +46,22 @@ type Clock struct {
 func New(wall time.Time) *Clock {
 	c := &Clock{start: boottime() - 1, last: reading{started: time.Now()}}
 	c.terms.Store(&election.TermClock{
-		AtBoot: election.Term(control.TermAt(wall)), Boot: c.Now(), TicksPerTerm: election.Tick(control.TermDuration),
+		AtBoot: epochAt(wall), Boot: c.Now(), TicksPerEpoch: election.Tick(control.EpochDuration),
 	})
 	return c
 }
 
 // tolerance is the difference from the expected time of day up to which a wall clock
 // counts as unchanged. NTP adjusts smaller ones gradually.
-const tolerance = election.Term(time.Second / control.TermDuration)
+const tolerance = election.Epoch(time.Second / control.EpochDuration)
 
 // Correct compares the clock with the current time of day. If two readings in a row
 // differ from the expected one by more than a second, it adopts the time of day and
 // returns true: for example, NTP has set the wall clock, or the machine was suspended.
 // Correct must not be called concurrently.
 func (c *Clock) Correct(wall time.Time) bool {
-	reading, now := election.Term(control.TermAt(wall)), c.Now()
-	expected := c.terms.Load().Ceiling(now)
+	reading, now := epochAt(wall), c.Now()
+	expected := c.terms.Load().Ceiling(now).Epoch()
 	before := c.deviates
 	c.deviates = max(reading, expected)-min(reading, expected) > tolerance
 	if !before || !c.deviates {
@@ -89,12 +90,16 @@ func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at 
 
 // TermClock returns the term clock of a machine that starts now. A machine that
 // doesn't start with the process may have a predecessor, whose terms it doesn't
-// know. Therefore its first term is the current one.
+// know. Therefore its first epoch is the current one.
 func (c *Clock) TermClock() election.TermClock {
 	current := c.CurrentTerm()
 	terms := c.terms.Load()
-	return election.TermClock{AtBoot: current, Boot: terms.Due(current), TicksPerTerm: terms.TicksPerTerm}
+	return election.TermClock{AtBoot: current.Epoch(), Boot: terms.Due(current), TicksPerEpoch: terms.TicksPerEpoch}
 }
 
-// CurrentTerm returns the current term.
+// CurrentTerm returns the highest term of the current epoch.
 func (c *Clock) CurrentTerm() election.Term { return c.terms.Load().Ceiling(c.Now()) }
+
+func epochAt(wall time.Time) election.Epoch {
+	return election.Epoch(control.EpochAt(wall)) //nolint:gosec // Epochs aren't negative.
+}

@@ -139,6 +139,22 @@ func parsed(t *testing.T, text string) *config.Config {
 	return c
 }
 
+// TestShortDrainTimeoutIsReported: unless there is no lease.
+func TestShortDrainTimeoutIsReported(t *testing.T) {
+	const members = "  members: [{name: a, priority: 1, address: \"127.0.0.1:7401\"}, {name: b, priority: 2, address: \"127.0.0.1:7402\"}, " +
+		"{name: c, priority: 3, address: \"127.0.0.1:7403\"}]\n"
+	for timing, want := range map[string]string{
+		"Majority, leaseMillis: 5000}\n  timing: {drainMillis: 100}\n": "f:7: drainMillis (100) of group g is shorter than leaseMillis (5000): " +
+			"a handover waits for an application for no longer than that, so the agent promises it no more; increase drainMillis",
+		"Available}\n  timing: {drainMillis: 100}\n":                  "",
+		"Strict, leaseMillis: 5000}\n  timing: {drainMillis: 5000}\n": "",
+	} {
+		if got := strings.Join(parsed(t, prelude+"- name: g\n  safety: {mode: "+timing+members).Warnings(), "\n"); got != want {
+			t.Errorf("%s: got %s\nwant %s", timing, got, want)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct{ mode, members, want string }{
 		{"Majority", "abc", ""},

@@ -13,7 +13,8 @@ import (
 type application struct {
 	// requiresSession: without a session, the application counts as dead. This is so
 	// from the start if the configuration requires a session, and otherwise from the
-	// first session on.
+	// first session on that counts: one that has asked whether it leads, or confirmed that
+	// it has stopped. A stream alone may be a stray request.
 	requiresSession bool
 	// healthy is the result of the last probe.
 	healthy bool
@@ -42,7 +43,7 @@ func newApplication(group config.Group) application {
 
 func (a *application) close() {
 	for _, s := range a.sessions {
-		s.finish()
+		s.finish(ErrClosed)
 	}
 }
 
@@ -89,17 +90,12 @@ func (g *Group) releaseOffice() {
 // still the same.
 func (g *Group) becomeIneligibleAfter(rest time.Duration) {
 	term := g.app.term
-	time.AfterFunc(rest, func() {
-		_ = g.enqueue(func() { // A group that was left has no office to give up.
-			if g.app.term == term {
-				g.becomeIneligible()
-			}
-		})
+	g.after(rest, func() {
+		if g.app.term == term {
+			g.becomeIneligible()
+		}
 	})
 }
-
-// promiseRemaining returns how long a caller of LeaderWithPromise may still act.
-func (g *Group) promiseRemaining() time.Duration { return g.cfg.Clock.Until(g.promisedUntil) }
 
 func (g *Group) becomeIneligible() {
 	if g.app.eligible {
@@ -156,6 +152,11 @@ func (g *Group) handleEvent(e election.Event) {
 func (g *Group) logEvent(e election.Event) {
 	log := g.cfg.Log.Debug
 	switch e.Kind {
+	case election.TooSlow:
+		roundTrip, limit := g.machine.SlowAnswers()
+		g.cfg.Log.Warn("no coordinator: the members answer too slowly to renew a lease",
+			"roundTrip", time.Duration(roundTrip).String(), "limit", time.Duration(limit).String())
+		return
 	case election.TenureStarted, election.TenureLost, election.StopRequested, election.OfficeResigned, election.Recognized, election.Learned:
 		log = g.cfg.Log.Info
 	default:

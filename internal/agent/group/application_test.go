@@ -16,7 +16,7 @@ func TestSessionReceivesLead(t *testing.T) {
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s := openSession(t, g)
 	e := nextEvent(t, s, Lead)
-	if l := g.Leader(); !l.Leading || l.Token != e.Token || l.Term != e.Term || e.Token != e.Term<<20|10 {
+	if l := g.Leader(); !l.Leading || l.Token != e.Token || l.Term != e.Term || e.Token != e.Term<<14|10 {
 		t.Errorf("got event %+v, want one for %+v", e, l)
 	}
 }
@@ -29,6 +29,7 @@ func TestEachSessionHasItsOwnTenure(t *testing.T) {
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s, later := openSession(t, g), openSession(t, g)
 	first := nextEvent(t, s, Lead)
+	renew(t, s)
 	s.Close()
 	if second := nextEvent(t, later, Lead); second.Token <= first.Token {
 		t.Errorf("got token %d, want one above %d", second.Token, first.Token)

@@ -7,9 +7,10 @@
 //
 // The goroutine of Group.run does all of this, one input after the other:
 //
-//	input  ->  Machine.Step  ->  publish state, notify application  ->  send messages
+//	input  ->  Machine.Step  ->  store memory  ->  publish state, notify application  ->  send messages
 //
-// The order matters. A message may give up the office or grant it to another
+// The order matters. A process that is killed remembers each grant that another process, or
+// its application, relies on. A message may give up the office or grant it to another
 // process. Because it is sent last, no other process can become coordinator before
 // the application of this one could see that it has lost the office.
 //
@@ -49,16 +50,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/journal"
+	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/replay"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // inboxMax bounds the functions that wait for the goroutine of run.
 const inboxMax = 1024
+
+// listGrace is for how long a new process expects a newer list of which others have told. The
+// kubelet updates a ConfigMap within about a minute.
+const listGrace = election.Tick(2 * time.Minute)
 
 // Transport sends messages to peers.
 type Transport interface {
@@ -84,7 +91,7 @@ type Config struct {
 	// OnReport, if it isn't nil, is called by the goroutine of run with each report
 	// that differs from the previous one.
 	OnReport func(control.Report)
-	// Problems, if it isn't nil, returns why the agent isn't ready, for reports.
+	// Problems, if it isn't nil, returns the problems of the agent that don't pass by themselves, for reports.
 	Problems func() []string
 	// Excluded is the initial state: see Exclude.
 	Excluded bool
@@ -97,6 +104,13 @@ type Config struct {
 	// OutSince is since when this agent, including its earlier incarnations, hasn't been in the
 	// group. It may be before the first tick.
 	OutSince election.Tick
+	// Claimed is the highest term in which this incarnation of the agent has claimed the office,
+	// when it took part in the group before.
+	Claimed election.Term
+	// Memory stores the grants, and Remembered is what it had stored, nil if nothing. The
+	// group closes Memory, unless New fails.
+	Memory     *memory.File
+	Remembered *memory.Record
 }
 
 // Group is an agent's participation in one election.
@@ -114,8 +128,8 @@ type Group struct {
 	published atomic.Pointer[snapshot]
 	// peers has the other members of the current list.
 	peers atomic.Pointer[[]string]
-	// problems are the lines that Problems returns.
-	problems atomic.Pointer[[]string]
+	// problems is what Problems returns.
+	problems atomic.Pointer[map[string]string]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
 	// timing is that of the settings in force. Only its drain timeout may be longer than that
@@ -128,6 +142,7 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
+	stored       grants.Memory    // in cfg.Memory
 	recorder     *replay.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
@@ -183,6 +198,7 @@ func New(cfg Config) (*Group, error) {
 	if g.machine, err = g.newMachine(); err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
+	g.storeMemory()
 	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
 	g.measureDue, g.replyInForce = cfg.Clock.Now()+election.Tick(measureInterval), cfg.Group.Timing.ReplyTimeout
 	g.timerDue = election.Never
@@ -212,13 +228,16 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	}
 	config := office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: roster, Timing: electionTiming(group.Timing.ReplyTimeout),
+			Self: g.self, Roster: roster, Timing: electionTiming(group.Timing.ReplyTimeout), Term: g.cfg.Claimed,
 		},
 		NewElection: algorithm.New, AlignHeartbeats: true,
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true,
-		LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
+		Memory: g.remembered(), LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
 	config.EarlierEnded = config.Start - g.cfg.OutSince
+	if group.FirstList {
+		config.ListGrace = listGrace
+	}
 	config.Apply(officeSettings(&group))
 	machine, err := office.New(config)
 	if err == nil && g.cfg.TraceFolder != "" {
@@ -246,6 +265,9 @@ func (g *Group) useList(list control.List, roster *election.Roster) {
 // Name returns the name of the group.
 func (g *Group) Name() string { return g.cfg.Group.Name }
 
+// Claimed returns the highest term in which the agent has claimed the office, after Leave.
+func (g *Group) Claimed() election.Term { return g.machine.ClaimedTerm() }
+
 // DrainTimeout returns how long the application may take to stop.
 func (g *Group) DrainTimeout() time.Duration { return g.timing.Load().DrainTimeout }
 
@@ -263,6 +285,7 @@ func (g *Group) run() {
 			g.closeRecorder()
 			g.feed.close()
 			g.app.close()
+			g.cfg.Memory.Close()
 			return
 		}
 		g.adjustTiming()
@@ -313,6 +336,7 @@ func (g *Group) step(in election.Input) {
 	g.lastStep = in.Now
 	before, sent := len(g.out.Events), len(g.out.Send)
 	g.machine.Step(in, &g.out)
+	g.storeMemory()
 	if g.recorder != nil {
 		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
 	}

@@ -35,6 +35,8 @@ type cluster struct {
 	roundTrip time.Duration
 	// outFor is for how long members have not been in the group when they join it.
 	outFor time.Duration
+	// tune, if it isn't nil, changes the configuration of each member.
+	tune func(*Config)
 }
 
 // link connects one member to the others.
@@ -139,10 +141,14 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(timers.Close)
-	g, err := New(Config{
+	cfg := Config{
 		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
-	})
+	}
+	if c.tune != nil {
+		c.tune(&cfg)
+	}
+	g, err := New(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -153,6 +159,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.groups[name] = g
+	delete(c.cut, name)
 }
 
 func (c *cluster) isolate(name string) {

@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
@@ -99,18 +98,18 @@ func (g *Group) isListed(peer string) bool {
 }
 
 func (g *Group) updateProblems() {
-	var problems []string
-	for _, name := range slices.Sorted(maps.Keys(g.mismatches)) {
-		if reason := g.mismatches[name].reason; reason != "" {
-			problems = append(problems, fmt.Sprintf("group %s: ignoring peer %s: %s", g.cfg.Group.Name, name, reason))
+	problems := map[string]string{}
+	for name, m := range g.mismatches {
+		if m.reason != "" {
+			problems[name] = fmt.Sprintf("group %s: ignoring peer %s: %s", g.cfg.Group.Name, name, m.reason)
 		}
 	}
 	g.problems.Store(&problems)
 	g.reporter.dirty = true
 }
 
-// Problems returns one line for each peer whose messages are ignored.
-func (g *Group) Problems() []string {
+// Problems returns one line for each peer whose messages are ignored, by peer.
+func (g *Group) Problems() map[string]string {
 	if problems := g.problems.Load(); problems != nil {
 		return *problems
 	}

@@ -133,6 +133,49 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 	}
 }
 
+// TestSuccessorWaitsForPromiseOfSession: an application that is paused can't be asked to
+// stop, and acts once more when it continues. The lease is longer than the drain timeout.
+func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
+	t.Parallel()
+	for name, becomesShorter := range map[string]bool{"the drain timeout is short": false, "it becomes shorter": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+				g.Preemption.Stable = time.Minute
+				g.Safety.Lease, g.Timing.DrainTimeout = 5*time.Second, 300*time.Millisecond
+			})
+			leader := cluster.group("c")
+			s := openSession(t, leader)
+			nextEvent(t, s, Lead)
+			waitFor(t, cluster.group("b"), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+			var until time.Time
+			request := leader.stepDownTo("b")
+			err := retryStepDown(testContext(t), func(ctx context.Context) error {
+				start := time.Now()
+				renewed, err := leader.RenewSession(ctx, s.ID())
+				if err != nil || !renewed.Leading {
+					return err
+				}
+				until = start.Add(time.Duration(*renewed.RemainingMillis) * time.Millisecond)
+				if becomesShorter {
+					next := leader.cfg.Group
+					next.Timing.DrainTimeout = time.Millisecond
+					if err := leader.Reconfigure(ctx, next); err != nil {
+						return err
+					}
+				}
+				return request(ctx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Until(until); left > 0 {
+				t.Errorf("b became coordinator %s before the end of the promise", left)
+			}
+		})
+	}
+}
+
 // TestPromiseIsLimitedToRequest: and a query without a promise makes none.
 func TestPromiseIsLimitedToRequest(t *testing.T) {
 	t.Parallel()
@@ -264,6 +307,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 			}
 			if c.session {
 				nextEvent(t, s, Lead)
+				renew(t, s)
 			}
 			until := promiseOf(t, leader)
 			c.die(t, leader, s)

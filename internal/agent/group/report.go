@@ -26,9 +26,13 @@ type reporter struct {
 // because the table may have a thousand rows. So it is built only if the summary or
 // the suspects have changed.
 type summary struct {
-	coordinator                  election.ID
-	term                         election.Term
-	electing, eligible, excluded bool
+	coordinator        election.ID
+	term               election.Term
+	electing, excluded bool
+	ineligible         Ineligibility
+	// roundTrip is why there is no coordinator, or 0, and heldBack the number of members that are held back.
+	roundTrip, limit election.Tick
+	heldBack         int
 }
 
 // report calls OnReport if the report has changed.
@@ -41,7 +45,10 @@ func (g *Group) report() {
 		r.dirty = true
 	}
 	status := g.machine.Status()
-	now := summary{status.Coordinator, status.Term, status.Electing, g.app.eligible && g.machine.Eligible(), g.app.excluded}
+	roundTrip, limit := g.machine.SlowAnswers()
+	now := summary{
+		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit, g.machine.HeldBack(),
+	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
 	}
@@ -71,12 +78,16 @@ func (g *Group) buildReport(now summary) control.Report {
 		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
 		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
 		Ended:    g.observer.endings.last.report(g.names),
-		Electing: now.electing, Eligible: now.eligible, Excluded: now.excluded,
+		Electing: now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(), Excluded: now.excluded,
+	}
+	if now.roundTrip > 0 {
+		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}
 	}
 	for _, row := range g.machine.Rows(nil) {
 		name := g.names.name(row.ID)
+		penalty := g.machine.Penalty(row.ID)
 		report.Processes = append(report.Processes, control.Row{
-			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
+			ShortTenures: penalty.ShortTenures, PenaltySeconds: int64(time.Duration(penalty.Length).Seconds()), Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
 			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
 		})
 	}

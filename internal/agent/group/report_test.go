@@ -168,3 +168,27 @@ func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 		t.Errorf("a: got %+v, %v, want version 2, not leading", s, err)
 	}
 }
+
+// TestShortTenuresAreReported: the application of c fails in each tenure.
+func TestShortTenuresAreReported(t *testing.T) {
+	t.Parallel()
+	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
+	for range 2 {
+		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" })
+		for _, healthy := range []bool{false, true} {
+			if err := cluster.group("c").ReportProbe(testContext(t), healthy); err != nil {
+				t.Fatal(err)
+			}
+			if !healthy {
+				reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" })
+			}
+		}
+	}
+	reports.waitFor(t, "c is held back", func(r control.Report) bool {
+		row := r.Processes[0]
+		return r.Coordinator == "b" && row.Name == "c" && row.ShortTenures == 2 && row.PenaltySeconds == 60
+	})
+	if got := cluster.group("a").HeldBack(); got != 1 {
+		t.Errorf("got %d members that are held back, want 1", got)
+	}
+}

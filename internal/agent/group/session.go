@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
@@ -22,6 +21,15 @@ type Session struct {
 	wake   chan struct{}
 	done   chan struct{}
 	once   sync.Once
+	// reason is why the session is closed, once done is.
+	reason error
+
+	// The fields below belong to the goroutine of run.
+
+	// promisedUntil is the latest time until which the application may act without a
+	// newer answer.
+	promisedUntil election.Tick
+	renewals      renewals
 }
 
 // OpenSession opens a session.
@@ -34,7 +42,6 @@ func (g *Group) OpenSession(ctx context.Context) (*Session, error) {
 		// A tenure whose lease has expired must end before a session may lead.
 		g.step(election.Input{Kind: election.TimePassed})
 		g.applyOutput()
-		g.app.requiresSession = true
 		g.app.sessions = append(g.app.sessions, s)
 		g.updateEligibility()
 		if len(g.app.sessions) == 1 && g.app.term != 0 && !g.app.stopping {
@@ -63,7 +70,7 @@ func (s *Session) Next(ctx context.Context) (SessionEvent, error) {
 			if e, ok := s.pop(); ok {
 				return e, nil
 			}
-			return SessionEvent{}, ErrClosed
+			return SessionEvent{}, s.reason
 		case <-ctx.Done():
 			return SessionEvent{}, ctx.Err()
 		}
@@ -100,15 +107,24 @@ func (s *Session) push(e SessionEvent) {
 // Close reports that the application has ended. If it acted as coordinator, the
 // process gives up the office.
 func (s *Session) Close() {
-	s.finish()
+	s.finish(ErrClosed)
 	_ = s.group.enqueue(func() { s.group.sessionClosed(s) }) // A group that was left has given up the office.
 }
 
-func (s *Session) finish() { s.once.Do(func() { close(s.done) }) }
+// finish ends the events of the session. Next returns the first reason.
+func (s *Session) finish(reason error) {
+	s.once.Do(func() {
+		s.reason = reason
+		close(s.done)
+	})
+}
 
 // sessionClosed removes a session. If that session acted as coordinator, the tenure
 // ends, even if there is another session. The process may then be elected again, and
 // the other session acts in the new tenure.
+//
+// If no session has ever counted, the session has received lead and never asked whether it
+// leads. So it hasn't acted, and the tenure continues. It may have been a stray request.
 func (g *Group) sessionClosed(s *Session) {
 	if g.app.find(s.id) == nil {
 		return
@@ -119,9 +135,12 @@ func (g *Group) sessionClosed(s *Session) {
 		return
 	}
 	g.app.acting = nil
-	if g.app.stopping {
+	switch {
+	case g.app.stopping:
 		g.stoppedIfComplete()
-	} else {
+	case !g.app.requiresSession:
+		g.startLeading()
+	default:
 		g.releaseOffice()
 	}
 }
@@ -160,6 +179,7 @@ func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64)
 		case !g.app.stopping || g.app.acting != s || uint64(g.app.term) != term:
 			refused = ErrWrongTerm
 		default:
+			g.app.requiresSession = true
 			g.app.acting = nil
 			g.stoppedIfComplete()
 		}
@@ -184,7 +204,7 @@ func (g *Group) stoppedIfComplete() {
 	term := g.app.term
 	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
 	if rest := g.promiseRemaining(); rest > 0 {
-		time.AfterFunc(rest, func() { _ = g.enqueue(stopped) }) // A group that was left has stopped.
+		g.after(rest, stopped)
 		return
 	}
 	stopped()

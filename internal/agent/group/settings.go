@@ -18,7 +18,15 @@ func officeSettings(group *config.Group) office.Settings {
 		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
+		LongTenure: ticks(longTenure(group.Preemption.Stable)),
 	}
+}
+
+// longTenure returns how long a tenure must last so that it doesn't count against a member: ten
+// stable periods, but at least a minute. So a member that fails again and again leads once in a
+// minute at most. The longest penalty is eight times as long.
+func longTenure(stable time.Duration) time.Duration {
+	return min(max(10*stable, time.Minute), 2*time.Minute)
 }
 
 // Reconfigure switches to the settings of next, except for the member list. The election
@@ -38,11 +46,9 @@ func (g *Group) Reconfigure(ctx context.Context, next config.Group) error {
 // not wait for its end.
 func (g *Group) reconfigure(next config.Group) error {
 	timing := next.Timing
-	if promised := g.promiseRemaining(); promised > timing.DrainTimeout {
+	if promised := g.longestPromise(); promised > timing.DrainTimeout {
 		timing.DrainTimeout = promised
-		time.AfterFunc(promised, func() {
-			_ = g.enqueue(g.reconfigureAgain) // A group that was left has no drain timeout.
-		})
+		g.after(promised, g.reconfigureAgain)
 	}
 	settings, now := officeSettings(&config.Group{Safety: next.Safety, Preemption: next.Preemption, Timing: timing}), g.cfg.Clock.Now()
 	if err := g.machine.Reconfigure(settings, now); err != nil {

@@ -16,12 +16,21 @@ type snapshot struct {
 	until election.Tick
 	// heartbeat is the interval of the coordinator's heartbeats.
 	heartbeat election.Tick
+	// heldBack is the number of members that this process holds back.
+	heldBack int
+	// votes: this process may grant the office.
+	votes bool
+	// ineligible is why this process may not be elected.
+	ineligible Ineligibility
 }
 
 // publish publishes the state of the machine.
 func (g *Group) publish() {
 	status := g.machine.Status()
-	s := snapshot{until: status.Until, heartbeat: g.machine.HeartbeatInForce()}
+	s := snapshot{
+		until: status.Until, heartbeat: g.machine.HeartbeatInForce(), heldBack: g.machine.HeldBack(),
+		votes: g.machine.Votes(g.cfg.Clock.Now()), ineligible: g.ineligible(),
+	}
 	s.leader = Leader{
 		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
 	}
@@ -31,62 +40,17 @@ func (g *Group) publish() {
 	if status.Token != 0 && !g.app.stopping {
 		s.leader.Leading, s.leader.Token = true, uint64(status.Token)
 	}
-	if old := g.published.Load(); old != nil && *old == s {
-		return
+	before := Eligible
+	if old := g.published.Load(); old != nil {
+		if *old == s {
+			return
+		}
+		before = old.ineligible
 	}
+	g.logEligibility(before, s.ineligible)
 	changed := s // Only this copy escapes to the heap; usually nothing has changed.
 	g.published.Store(&changed)
 	g.feed.append(s.leader)
-}
-
-// LeaderWithPromise returns Leader, and guarantees that no other process becomes
-// coordinator during the remaining time that it reports, which is at most the given time.
-// It is for callers that act as coordinator during that time, and can't be asked to stop.
-// Because a hand-over waits for the drain timeout only, the remaining time is at most
-// that, too.
-//
-// The goroutine of run gives the promise, so that all its later steps respect it.
-func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Leader, error) {
-	var leader Leader
-	err := g.call(ctx, func() {
-		leader = g.Leader()
-		if leader.RemainingMillis == nil {
-			return
-		}
-		drainTimeout := g.cfg.Group.Timing.DrainTimeout // not that in force, see reconfigure
-		millis := min(*leader.RemainingMillis, drainTimeout.Milliseconds(), atMost.Milliseconds())
-		leader.RemainingMillis = &millis
-		g.promisedUntil = max(g.promisedUntil, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
-	})
-	if err != nil {
-		return Leader{}, err
-	}
-	return g.unlessOutdated(leader), nil
-}
-
-// RenewSession returns Leader for the application that holds this session open. Only
-// the session that was asked to lead is leading. It needs no promise, because it will
-// be asked to stop.
-func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
-	var leader Leader
-	var refused error
-	err := g.call(ctx, func() {
-		s := g.app.find(session)
-		if s == nil {
-			refused = ErrNoSession
-			return
-		}
-		if leader = g.Leader(); s != g.app.acting {
-			leader = leader.following()
-		}
-	})
-	switch {
-	case err != nil:
-		return Leader{}, err
-	case refused != nil:
-		return Leader{}, refused
-	}
-	return g.unlessOutdated(leader), nil
 }
 
 // unlessOutdated returns an answer of the goroutine of run. If the tenure has changed
@@ -119,6 +83,13 @@ func (g *Group) Leader() Leader {
 // this process knows. It never blocks.
 func (g *Group) Heartbeat() time.Duration { return time.Duration(g.published.Load().heartbeat) }
 
+// Votes reports whether this process may grant the office.
+func (g *Group) Votes() bool { return g.published.Load().votes }
+
+// HeldBack returns the number of members to which this process would not hand over, because their
+// tenures are short again and again. It never blocks.
+func (g *Group) HeldBack() int { return g.published.Load().heldBack }
+
 // Status returns the complete state of the group.
 func (g *Group) Status(ctx context.Context) (Status, error) {
 	var status Status
@@ -139,6 +110,9 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
 				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name), Answers: g.answers.of(row.ID, at),
 			})
+			if name == g.cfg.Self {
+				status.Processes[len(status.Processes)-1].Ineligible = g.ineligible().String()
+			}
 		}
 	})
 	if err != nil {

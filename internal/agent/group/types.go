@@ -41,6 +41,8 @@ type Process struct {
 	Connected bool   `json:"connected"`
 	// Answers is how long its answers took, if this agent has measured that as coordinator.
 	Answers *control.Answers `json:"answers,omitempty"`
+	// Ineligible is why this agent's own process may not be elected, or empty.
+	Ineligible string `json:"ineligible,omitempty"`
 }
 
 // Status is the complete state of a group, as the agent knows it.
@@ -94,6 +96,8 @@ var (
 	ErrWatcherTooSlow = errors.New("the watcher is too slow: watch again")
 	// ErrNoSession: there is no open session with this ID.
 	ErrNoSession = errors.New("session not found")
+	// ErrNotRenewed: the application of a session hangs, as far as the agent can tell.
+	ErrNotRenewed = errors.New("the application stopped renewing its session")
 	// ErrWrongTerm: the application wasn't asked to stop in this term.
 	ErrWrongTerm = errors.New("the session was not asked to stop in this term")
 	// ErrNotLeading: only the coordinator can step down.

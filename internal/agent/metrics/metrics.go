@@ -285,11 +285,13 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 
 // gauges writes the current state of the groups.
 func (p *page) gauges(groups Groups) {
-	leaders, heartbeats := map[string]group.Leader{}, map[string]time.Duration{}
+	leaders, heartbeats, heldBack := map[string]group.Leader{}, map[string]time.Duration{}, map[string]int{}
+	ineligible := map[string]group.Ineligibility{}
 	names := groups.Names()
 	for _, name := range names {
 		if g, ok := groups.Find(name); ok {
-			leaders[name], heartbeats[name] = g.Leader(), g.Heartbeat()
+			leaders[name], heartbeats[name], heldBack[name] = g.Leader(), g.Heartbeat(), g.HeldBack()
+			ineligible[name] = g.Ineligible()
 		}
 	}
 	gauge := func(name, help string, value func(group.Leader) float64) {
@@ -307,6 +309,16 @@ func (p *page) gauges(groups Groups) {
 	gauge("conclave_term", "Term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
 	gauge("conclave_heartbeat_seconds", "Interval of the coordinator's heartbeats, which may adapt to measured delays.",
 		func(l group.Leader) float64 { return heartbeats[l.Group].Seconds() })
+	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",
+		func(l group.Leader) float64 { return float64(heldBack[l.Group]) })
+	p.header("conclave_ineligible", "Whether this process may not be elected for this reason: 1 or 0.", "gauge")
+	for _, groupName := range names {
+		if now, ok := ineligible[groupName]; ok {
+			for why := group.Eligible + 1; why < group.IneligibilityCount; why++ {
+				p.sample("conclave_ineligible", groupName, boolValue(why == now), "reason", why.Label())
+			}
+		}
+	}
 }
 
 func boolValue(is bool) float64 {

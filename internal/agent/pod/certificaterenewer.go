@@ -73,9 +73,8 @@ func (r *certificateRenewer) lacksGroup() bool {
 	return slices.ContainsFunc(r.wanted, func(group string) bool { return !r.files.Names().Has(r.settings.name(group)) })
 }
 
-// Problems returns why peers refuse the agent's connections, nothing if its certificate
-// is valid.
-func (r *certificateRenewer) Problems() []string {
+// Problems returns why peers refuse the agent's connections, or that they will soon.
+func (r *certificateRenewer) Problems() (own, others []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cause := ""
@@ -83,12 +82,17 @@ func (r *certificateRenewer) Problems() []string {
 		cause = ": " + r.problem.Error()
 	}
 	if r.files == nil {
-		return []string{"waiting for a certificate" + cause}
+		return []string{"waiting for a certificate" + cause}, nil
 	}
-	if until := r.files.NotAfter(); time.Now().After(until) {
-		return []string{"certificate expired at " + until.UTC().Format(time.RFC3339) + cause}
+	until, now := r.files.NotAfter(), time.Now()
+	at := until.UTC().Format(time.RFC3339)
+	switch {
+	case now.After(until):
+		return []string{"certificate expired at " + at + cause}, nil
+	case cause != "" && until.Sub(now) < until.Sub(r.files.NotBefore())/4:
+		return nil, []string{"certificate expires at " + at + ", and can't be renewed" + cause}
 	}
-	return nil
+	return nil, nil
 }
 
 // notAfter returns when the certificate expires, zero if there is none.
@@ -188,12 +192,12 @@ func (r *certificateRenewer) awaitRenewal(ctx context.Context, due time.Time) bo
 	}
 }
 
-// renewalTime returns when a third of a certificate's lifetime is left, minus a random
+// renewalTime returns when half of a certificate's lifetime is left, minus a random
 // part, so that agents don't renew at the same time. If the clock of this machine is
 // ahead, the certificate may expire before it is received. Then it is due at once.
 func renewalTime(received, notAfter time.Time) time.Time {
-	third := max(0, notAfter.Sub(received)/3)
-	return notAfter.Add(-third - rand.N(third/10+1))
+	half := max(0, notAfter.Sub(received)/2)
+	return notAfter.Add(-half - rand.N(half/10+1))
 }
 
 // enrollWithRetry enrolls until it succeeds, ctx ends, or it is unnecessary: it asks that

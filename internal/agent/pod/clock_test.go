@@ -73,7 +73,7 @@ func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 	}
 }
 
-// TestRenewalFollowsTheWallClock: a third of the lifetime is left by the wall clock. A timer
+// TestRenewalFollowsTheWallClock: less than half of the lifetime is left by the wall clock. A timer
 // that began earlier doesn't count the time for which the machine was suspended, nor a
 // correction of the clock.
 func TestRenewalFollowsTheWallClock(t *testing.T) {

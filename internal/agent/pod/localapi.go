@@ -46,17 +46,16 @@ func (r *runtime) Expects(name string) bool {
 	return err == nil
 }
 
-// Problems returns why the agent isn't ready. One reason is a group that the pod names
+// Problems implements api.Groups. One reason why the agent isn't ready is a group that the pod names
 // and whose document the agent hasn't received.
-func (l localAPI) Problems() []string {
-	var problems []string
+func (l localAPI) Problems() (own, others []string) {
 	if a := l.agent.Load(); a != nil {
-		problems = a.Problems()
+		own, others = a.Problems()
 	} else {
-		problems = l.renewer.Problems()
+		own, others = l.renewer.Problems()
 	}
 	for _, group := range l.groups.groupsWithoutDocument() {
-		problems = append(problems, fmt.Sprintf("group %s: waiting for its document", group))
+		own = append(own, fmt.Sprintf("group %s: waiting for its document", group))
 	}
-	return problems
+	return own, others
 }

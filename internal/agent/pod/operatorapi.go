@@ -19,7 +19,7 @@ type operatorAPI struct {
 func (o operatorAPI) Find(name string) (api.Group, bool) { return o.agent.Local().Find(name) }
 
 // Problems implements api.Groups.
-func (o operatorAPI) Problems() []string { return localAPI{o.runtime}.Problems() }
+func (o operatorAPI) Problems() (own, others []string) { return localAPI{o.runtime}.Problems() }
 
 // Reports implements api.OperatorAgent.
 func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -31,6 +32,7 @@ type runtime struct {
 	settings *Settings
 	life     uint32
 	store    *state.Store
+	memory   *memory.Dir
 	reports  *reportHub
 	groups   *groupManager
 	renewer  *certificateRenewer
@@ -49,11 +51,16 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		return err
 	}
 	defer store.Close()
+	remembered, err := agent.OpenMemory(s.StateDir, log)
+	if err != nil {
+		return err
+	}
+	defer remembered.Close()
 	credentials, err := openCredentials(&s)
 	if err != nil {
 		return err
 	}
-	r := &runtime{settings: &s, life: agent.NewLife(), store: store, metrics: metrics.New(), log: log}
+	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, store, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.acceptEnrolledDocument, log)
@@ -124,7 +131,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	s := r.settings
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.store,
+		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.store, Memory: r.memory,
 		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: r.renewer.Problems,
 		Metrics: func(name string) group.Metrics { return r.metrics.ForGroup(name) }, OnReport: r.reports.publish, Log: r.log,
 	})

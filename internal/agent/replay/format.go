@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -51,11 +52,14 @@ type settings struct {
 	Policy              office.Policy                                   `json:"policy"`
 	StablePeriod        election.Tick                                   `json:"stablePeriod"`
 	DrainTimeout        election.Tick                                   `json:"drainTimeout"`
+	LongTenure          election.Tick                                   `json:"longTenure,omitempty"`
 	Clock               election.TermClock                              `json:"clock"`
 	Life                uint32                                          `json:"life"`
 	MemoryLost          bool                                            `json:"memoryLost"`
+	Memory              *grants.Memory                                  `json:"memory,omitempty"`
 	LongestEarlierLease election.Tick                                   `json:"longestEarlierLease"`
 	EarlierEnded        election.Tick                                   `json:"earlierEnded,omitempty"`
+	ListGrace           election.Tick                                   `json:"listGrace,omitempty"`
 	Start               election.Tick                                   `json:"start"`
 	OnTransition        func(office.Transition)                         `json:"-"` // only for tests
 }
@@ -72,6 +76,7 @@ type changed struct {
 	Policy           office.Policy `json:"policy"`
 	StablePeriod     election.Tick `json:"stablePeriod"`
 	DrainTimeout     election.Tick `json:"drainTimeout"`
+	LongTenure       election.Tick `json:"longTenure,omitempty"`
 }
 
 // roster is election.Roster.

@@ -51,7 +51,7 @@ func single(t *testing.T, life uint32, start election.Tick) office.Config {
 	return office.Config{
 		Config:      election.Config{Self: 1, Roster: list, Timing: election.DefaultTiming(1, 0)},
 		NewElection: algorithm.New, Mode: office.Majority, Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 2 * heartbeat,
-		Life: life, MemoryLost: true, Start: start, Clock: election.TermClock{AtBoot: election.Term(start), Boot: start, TicksPerTerm: 1},
+		Life: life, MemoryLost: true, Start: start, Clock: election.TermClock{AtBoot: election.Epoch(start), Boot: start, TicksPerEpoch: 1},
 	}
 }
 

@@ -25,7 +25,7 @@ type Choice struct {
 type Known struct {
 	// Stored is the list that the agent adopted last, nil if there is none.
 	Stored *control.List
-	// Clock is the reading of the agent's term clock.
+	// Clock is the highest term of the present epoch of the agent's term clock.
 	Clock election.Term
 	// Term is that of the running group, 0 if the agent isn't in the group.
 	Term election.Term
@@ -66,7 +66,7 @@ func ChooseList(known Known, configured control.List, mode office.Mode) (Choice,
 // maxFloorLead is how far ahead of the agent's clock a floor may be: a floor that is further
 // ahead is an error, and the group could have no coordinator until clocks have passed it.
 // The operator's floors are less far ahead.
-const maxFloorLead = election.Term(48 * time.Hour / control.TermDuration)
+const maxFloorLead = election.Epoch(48 * time.Hour / control.EpochDuration)
 
 // checkFloor refuses a floor of configured that cannot be right. The floor must be at least
 // what departed members may have granted, and they had adopted the stored list at the most.
@@ -74,7 +74,7 @@ func (k Known) checkFloor(configured control.List, mode office.Mode) error {
 	if mode == office.Available || k.FromOperator {
 		return nil // In Available mode, there are no grants.
 	}
-	if highest := k.Clock + maxFloorLead; k.Term > 0 && election.Term(configured.Floor) > highest {
+	if highest := k.Clock + maxFloorLead.First(); k.Term > 0 && election.Term(configured.Floor) > highest {
 		return fmt.Errorf("floor must be at most %d, which is two days ahead of the clock of this agent, got %d: "+
 			"use the number that conclave-agent floor prints", highest, configured.Floor)
 	}
@@ -86,7 +86,7 @@ func (k Known) checkFloor(configured control.List, mode office.Mode) error {
 		return nil
 	}
 	before := election.Term(k.Stored.Floor)
-	least := max(k.Term, election.NextFloor(before, before-min(before, election.AcceptedSkew)))
+	least := max(k.Term, election.NextFloor(before, before.Epoch()-min(before.Epoch(), election.AcceptedSkew)))
 	if election.Term(configured.Floor) >= least {
 		return nil
 	}

@@ -88,28 +88,28 @@ func TestChooseList(t *testing.T) {
 		{"a restart", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{"a restart with the first list", "1 a1 b2", "1 a1 b2", "Majority", "1 a1 b2"},
 		{"a new address", "3 a1 b2 after 2 a1 b3 floor 7", "3 a1@x b2", "Majority", "save 3 a1@x b2 after 2 a1@x b3 floor 7"},
-		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 1007", "3 a1 b2 gone c floor 1028", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 1028"},
+		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 129023", "3 a1 b2 gone c floor 129839", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 129839"},
 		{"a member has departed in Available", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Available", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
 		{
-			"a member has departed, and the floor is what members may have reached above the one before", "3 a1 b2 after 2 a1 c3 floor 1007",
-			"3 a1 b2 gone c floor 1027", "Majority",
-			"floor must be at least 1028, because c has departed, got 1027: stop the departed members, and then use the number that conclave-agent floor prints",
+			"a member has departed, and the floor is what members may have reached above the one before", "3 a1 b2 after 2 a1 c3 floor 129023",
+			"3 a1 b2 gone c floor 129838", "Majority",
+			"floor must be at least 129839, because c has departed, got 129838: stop the departed members, and then use the number that conclave-agent floor prints",
 		},
 		{
-			"another member has departed, and the floor is the one before", "3 a1 b2 after 2 a1 c3 d4 gone c floor 1007",
-			"3 a1 b2 gone c d floor 1007", "Strict",
-			"floor must be at least 1028, because d has departed, got 1007: stop the departed members, and then use the number that conclave-agent floor prints",
+			"another member has departed, and the floor is the one before", "3 a1 b2 after 2 a1 c3 d4 gone c floor 129023",
+			"3 a1 b2 gone c d floor 129023", "Strict",
+			"floor must be at least 129839, because d has departed, got 129023: stop the departed members, and then use the number that conclave-agent floor prints",
 		},
 		{
 			"a member has departed, without a floor", "1 a1 b2 c3", "2 a1 b2 gone c", "Majority",
-			"floor must be at least 300, because c has departed, got 0: stop the departed members, and then use the number that conclave-agent floor prints",
+			"floor must be at least 12015, because c has departed, got 0: stop the departed members, and then use the number that conclave-agent floor prints",
 		},
 		{"the departed are the same after a restart", "3 a1 b2 after 2 a1 c3 gone c floor 7", "3 a1 b2 gone c floor 5", "Majority", "3 a1 b2 after 2 a1 c3 gone c floor 7"},
 		{"the same previous as stored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 after 2 a1", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{"a higher floor replaces a lower one", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 9", "Majority", "save 3 a1 b2 after 2 a1 floor 9"},
 		{"a lower floor is ignored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 5", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{
-			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x floor 400", "Majority",
+			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x floor 102463", "Majority",
 			"departed must name members of version 2, got x",
 		},
 		{"departed without previous", "3 a1 b2", "3 a1 b2 gone a", "Available", "departed must be empty, because the list before version 3 is unknown, got a"},
@@ -124,7 +124,7 @@ func TestChooseList(t *testing.T) {
 
 		{"the next list", "3 a1 b2 after 2 a1 gone a floor 7", "4 a1 c3", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 99"},
 		{"the second list", "1 a1 b2", "2 a1 c3", "Majority", "save 2 a1 c3 after 1 a1 b2"},
-		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b floor 400", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b floor 400"},
+		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b floor 102463", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b floor 102463"},
 		{"the next list has the stored one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b2 floor 8", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 8"},
 		{
 			"the next list has another one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b3", "Majority",
@@ -181,14 +181,14 @@ func TestChooseList(t *testing.T) {
 // TestFloorMustFitRunningGroup: a group that runs knows a term, which the departed members may
 // have granted, and its agent's clock is right.
 func TestFloorMustFitRunningGroup(t *testing.T) {
-	const clock, term, day = 500_000, 400_000, 864_000
+	const clock, term, day = 500_000, 400_000, 2_160_000 << 4
 	stored := list("1 a1 b2 c3")
 	for floor, want := range map[election.Term]string{
 		term - 1: "floor must be at least 400000, because c has departed, got 399999: stop the departed members, " +
 			"and then use the number that conclave-agent floor prints",
 		term:              "",
 		clock + 2*day:     "",
-		clock + 2*day + 1: "floor must be at most 2228000, which is two days ahead of the clock of this agent, got 2228001: use the number that conclave-agent floor prints",
+		clock + 2*day + 1: "floor must be at most 69620000, which is two days ahead of the clock of this agent, got 69620001: use the number that conclave-agent floor prints",
 	} {
 		next := *list("2 a1 b2 gone c")
 		next.Floor = uint64(floor)
@@ -203,17 +203,17 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 // operator's clock is behind it.
 func TestFloorOfOperatorIsAccepted(t *testing.T) {
 	stored := control.List{
-		Version: 3, Members: []control.Member{{Name: "a", Priority: 1}}, Floor: 1007,
+		Version: 3, Members: []control.Member{{Name: "a", Priority: 1}}, Floor: 129023,
 		Previous: &control.PreviousList{Version: 2, Members: []control.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}}},
 	}
 	configured := stored
-	configured.Departed, configured.Floor = []string{"c"}, 1012
+	configured.Departed, configured.Floor = []string{"c"}, 129055
 	known := state.Known{Stored: &stored, Clock: 99, Term: 5000}
 	if _, err := state.ChooseList(known, configured, office.Majority); err == nil {
 		t.Error("in a file: got no error, want one about the floor")
 	}
 	known.FromOperator = true
-	if choice, err := state.ChooseList(known, configured, office.Majority); err != nil || choice.List.Floor != 1012 {
-		t.Errorf("from the operator: got %+v and error %v, want floor 1012", choice, err)
+	if choice, err := state.ChooseList(known, configured, office.Majority); err != nil || choice.List.Floor != 129055 {
+		t.Errorf("from the operator: got %+v and error %v, want floor 129055", choice, err)
 	}
 }

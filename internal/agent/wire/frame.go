@@ -130,6 +130,7 @@ const (
 	messageHeartbeat
 	messageSenderLease
 	messageCeiling
+	messageElectionTerm
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -186,6 +187,7 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageLease, uint64(m.Hold.Lease))
 	b = appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
 	b = appendNumber(b, messageCeiling, uint64(m.Hold.Ceiling))
+	b = appendNumber(b, messageElectionTerm, uint64(m.Hold.ElectionTerm))
 	return appendNumber(b, messageSenderLease, uint64(m.Lease))
 }
 

@@ -208,6 +208,9 @@ func (m *Message) setHoldField(v value) (err error) {
 	case messageCeiling:
 		n, err = v.number()
 		h.Ceiling = election.Term(n)
+	case messageElectionTerm:
+		n, err = v.number()
+		h.ElectionTerm = election.Term(n)
 	default: // a field of a later version
 	}
 	return err

@@ -17,7 +17,7 @@ var full = Message{
 	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5, Lease: 500_000_000,
 	Hold: election.Hold{
 		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, Roster: 3, HighestGranted: election.MaxTerm, Held: true, Ready: true, Ineligible: true,
-		Lease: 200_000_000, Heartbeat: 40_000_000, Ceiling: 27993605,
+		Lease: 200_000_000, Heartbeat: 40_000_000, Ceiling: 27993605, ElectionTerm: 27993606,
 	},
 }
 

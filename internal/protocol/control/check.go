@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 )
@@ -12,9 +13,20 @@ const (
 	maxRows = 1000
 	// maxText is the length of the longest name.
 	maxText = 253
-	// maxYear is that of the latest time that the API server accepts.
+	// minYear and maxYear are those of the times that the API server accepts.
+	minYear = 1
 	maxYear = 9999
 )
+
+// CheckElements returns an error if the JSON of a report has so many elements that it takes far more memory than text: a row takes 3
+// bytes in JSON, and a hundred in memory. It reads the text only, and counts those in strings, too.
+func CheckElements(json []byte) error {
+	const maxObjects, maxElements = maxRows + 16, 16 * maxRows // a row has seven fields
+	if objects, elements := bytes.Count(json, []byte("{")), bytes.Count(json, []byte(",")); objects > maxObjects || elements > maxElements {
+		return fmt.Errorf("report must have at most %d objects and %d elements, got %d and %d", maxObjects, maxElements, objects, elements)
+	}
+	return nil
+}
 
 // Check returns what is wrong with a report. The agent may be hostile.
 func (r *Report) Check() error {
@@ -35,8 +47,8 @@ func (r *Report) Check() error {
 		}
 	}
 	for _, at := range times {
-		if year := at.UTC().Year(); year > maxYear {
-			return fmt.Errorf("each time of a report must be before the year %d, got %d", maxYear+1, year)
+		if year := at.UTC().Year(); year < minYear || year > maxYear {
+			return fmt.Errorf("each time of a report must be in the years %d to %d, got %d", minYear, maxYear, year)
 		}
 	}
 	return nil

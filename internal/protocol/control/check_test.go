@@ -12,7 +12,7 @@ func TestCheckReport(t *testing.T) {
 	late := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)) // year 10000 in UTC
 	text := strings.Repeat("x", 254)
 	const tooLong = "each text of a report must have at most 253 bytes, got 254"
-	const tooLate = "each time of a report must be before the year 10000, got 10000"
+	const tooLate = "each time of a report must be in the years 1 to 9999, got 10000"
 	for name, test := range map[string]struct {
 		report control.Report
 		want   string
@@ -29,6 +29,7 @@ func TestCheckReport(t *testing.T) {
 		"name in a row":      {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
 		"status in a row":    {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
 		"elected too late":   {control.Report{ElectedAt: late}, tooLate},
+		"elected too early":  {control.Report{ElectedAt: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))}, "each time of a report must be in the years 1 to 9999, got -1"},
 		"changed too late":   {control.Report{ChangedAt: late}, tooLate},
 		"ended too late":     {control.Report{Ended: &control.Ending{At: late}}, tooLate},
 		"too many members":   {control.Report{Processes: make([]control.Row, 1001)}, "report must have at most 1000 rows, got 1001"},

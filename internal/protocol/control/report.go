@@ -33,12 +33,15 @@ type Report struct {
 	// ElectedAt is when the agent first learned of this coordinator in this term.
 	ElectedAt time.Time `json:"electedAt,omitzero"`
 	Electing  bool      `json:"electing,omitempty"`
+	// TooSlow is set while there is no coordinator because the members answer too slowly.
+	TooSlow *TooSlow `json:"tooSlow,omitempty"`
 	// Ended is the end of the last tenure that the agent has observed, or nil.
 	Ended *Ending `json:"ended,omitempty"`
-	// Eligible: the member may be elected. Excluded: the operator has made it
-	// ineligible.
-	Eligible bool `json:"eligible"`
-	Excluded bool `json:"excluded,omitempty"`
+	// Eligible: the member may be elected. Ineligible is why not, as text, from agents that
+	// report it. Excluded: the operator has made it ineligible.
+	Eligible   bool   `json:"eligible"`
+	Ineligible string `json:"ineligible,omitempty"`
+	Excluded   bool   `json:"excluded,omitempty"`
 
 	// Processes are the process status table, highest priority first. If OnlyUnusual is
 	// set, the usual rows are left out: those of all other members of the list.
@@ -48,6 +51,14 @@ type Report struct {
 	Problems []string `json:"problems,omitempty"`
 	// ChangedAt is when the agent learned of the latest change in this report.
 	ChangedAt time.Time `json:"changedAt"`
+}
+
+// TooSlow is why an agent does not become coordinator although a majority would grant it that.
+type TooSlow struct {
+	// RoundTripMicros is the time until the members answered, and LimitMicros the longest one with which a
+	// coordinator can renew its lease.
+	RoundTripMicros int64 `json:"roundTripMicros"`
+	LimitMicros     int64 `json:"limitMicros"`
 }
 
 // Ending is what an agent observed when a tenure ended.
@@ -94,10 +105,14 @@ type Row struct {
 	// Status is Coordinator, Normal or Crashed.
 	Status    string `json:"status"`
 	Connected bool   `json:"connected"`
+	// ShortTenures is the number of short tenures in a row because of which the process is held
+	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
+	ShortTenures   int   `json:"shortTenures,omitempty"`
+	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 }
 
 // unusual reports whether a row says more than that its process is up and connected.
-func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected }
+func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected || r.ShortTenures > 0 }
 
 // rowCrashed is the status of a process that has crashed.
 const rowCrashed = "Crashed"

@@ -2,25 +2,33 @@ package control
 
 import "time"
 
-// Terms number the elections of a group. The operator and the agents derive them
-// from the time of day: the current term is the number of TermDurations since the
-// epoch, 2026-01-01.
+// Terms number the elections of a group. A term is an epoch and a counter. The operator and
+// the agents derive the epoch from the time of day: it is the number of EpochDurations since
+// the beginning of 2026.
 const (
-	// TermDuration is the shortest time between two terms of a group.
-	TermDuration = 100 * time.Millisecond
-	// MaxTerm is the highest term that fits in a fencing token. It is the MaxTerm of
-	// package election, which the operator doesn't import.
+	// EpochDuration is the time between two epochs.
+	EpochDuration = 40 * time.Millisecond
+	// counterBits is the size of the counter in a term, as in package election, which the
+	// operator doesn't import.
+	counterBits = 4
+	// MaxTerm is the MaxTerm of package election.
 	MaxTerm = 1<<44 - 1
 	// AcceptedSkew is the maximum difference between the clocks of two agents that
 	// accept each other's connections, and between theirs and the operator's.
 	AcceptedSkew = 30 * time.Second
 )
 
-// TermAt returns the current term at a time of day.
-func TermAt(t time.Time) int64 {
-	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	return int64(max(0, t.Sub(epoch)/TermDuration))
+// EpochAt returns the epoch at a time of day.
+func EpochAt(t time.Time) int64 {
+	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	return int64(max(0, t.Sub(start)/EpochDuration))
 }
+
+// TermAt returns the highest term of the epoch at a time of day.
+func TermAt(t time.Time) int64 { return lastOf(EpochAt(t)) }
+
+// lastOf returns the highest term of an epoch.
+func lastOf(epoch int64) int64 { return min((epoch+1)<<counterBits-1, MaxTerm) }
 
 // NextFloor returns the floor of the next list, or of a list from which more members have
 // departed, if the present floor is floor and the publisher's clock reads now. No process
@@ -30,13 +38,14 @@ func TermAt(t time.Time) int64 {
 // is behind the floor, its terms are ahead of its clock.
 func NextFloor(floor int64, now time.Time) int64 {
 	const (
-		skew    = int64(AcceptedSkew / TermDuration)
+		skew    = int64(AcceptedSkew / EpochDuration)
 		catchUp = 30
 	)
-	next := TermAt(now) + skew
+	next := EpochAt(now) + skew
 	if floor > 0 {
-		slowest := max(0, floor-2*skew)
-		next = max(next, floor+1+max(0, next-slowest)/catchUp)
+		present := floor >> counterBits
+		slowest := max(0, present-2*skew)
+		next = max(next, present+1+max(0, next-slowest)/catchUp)
 	}
-	return min(next, MaxTerm)
+	return lastOf(next)
 }

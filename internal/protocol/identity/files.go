@@ -61,6 +61,9 @@ func (f *Files) Names() Names { return f.loaded.Load().names }
 // NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
 func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
 
+// NotBefore returns from when on the certificate that was loaded last is valid. It does no I/O.
+func (f *Files) NotBefore() time.Time { return f.loaded.Load().cert.Leaf.NotBefore }
+
 // Reload reads the files if they have changed. Each handshake does that, too. Unlike a
 // handshake, Reload waits for a check in progress, which may have begun before the change.
 func (f *Files) Reload() {

@@ -123,9 +123,10 @@ func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
 	return string(body), nil
 }
 
-// Ready queries whether an agent is ready, with the reasons why it isn't.
+// Ready queries whether an agent is ready, with the reasons why it isn't, and why its process
+// may not be elected.
 func (t *Cluster) Ready(ctx context.Context, name string) (ready bool, reasons string, err error) {
-	status, body, err := t.client.do(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/readyz", nil)
+	status, body, err := t.client.do(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/readyz?verbose", nil)
 	return status == http.StatusOK, string(body), err
 }
 

@@ -39,6 +39,9 @@ func Main(m *testing.M) {
 	os.Exit(outer(m))
 }
 
+// Race reports whether the agents are built with the race detector. They need about ten times as much CPU time.
+func Race() bool { return os.Getenv("CONCLAVE_RACE") == "true" }
+
 // exitNoNetwork is the exit status of a test process that cannot set up its network
 // namespace.
 const exitNoNetwork = 97
@@ -52,7 +55,7 @@ func outer(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(folder)
-	binary, err := Build(context.Background(), folder, os.Getenv("CONCLAVE_RACE") == "true", shiftedClock)
+	binary, err := Build(context.Background(), folder, Race(), shiftedClock)
 	if err == nil {
 		err = os.Setenv(binaryVariable, binary)
 	}

@@ -2,6 +2,7 @@ package groupstatus
 
 import (
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -10,7 +11,7 @@ import (
 // the status until then, nor raise the floor of the next list.
 func TestFutureTermNeedsAMajority(t *testing.T) {
 	s := newHarness(5)
-	tomorrow := uint64(control.TermAt(noon)) + 23*3600*10
+	tomorrow := uint64(control.TermAt(noon.Add(23 * time.Hour)))
 	report := s.report("a")
 	report.Coordinator, report.Term = "a", tomorrow
 	status := Evaluate(s.Facts).Status

@@ -66,6 +66,18 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	return requeueAt
 }
 
+// Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present one, with the
+// reason. So users see it, while the operator routes the traffic as if it had written the status.
+func Refused(group *v1.ElectionGroup, reason string, now time.Time) *v1.ElectionGroupStatus {
+	status := group.Status.DeepCopy()
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: string(v1.ReasonWriteFailed),
+		Message:            "The status isn't up to date, because the API server refuses it: " + reason,
+		ObservedGeneration: group.Generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
+	})
+	return status
+}
+
 // oldCondition returns a condition in the current status, or nil.
 func (e *evaluation) oldCondition(of v1.ConditionType) *metav1.Condition {
 	return meta.FindStatusCondition(e.Group.Status.Conditions, string(of))

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // wantConditions has the conditions to check; "" is not checked.
@@ -127,6 +128,17 @@ func TestConditions(t *testing.T) {
 				}
 			},
 			wantConditions{elected: "False NoEligibleMember: No live member is eligible: see status.processes for the reasons of a, b and c"},
+		},
+		"the members answer too slowly": {
+			3, func(s *harness) {
+				s.reportCoordinator("", s.names...)
+				s.report("c").TooSlow = &control.TooSlow{RoundTripMicros: 400_900, LimitMicros: 367_000}
+				s.report("b").TooSlow = &control.TooSlow{RoundTripMicros: 380_000, LimitMicros: 367_000}
+			},
+			wantConditions{
+				elected: "False MembersTooSlow: The members answer after 380 ms, and a coordinator could renew its lease only if they answered within 367 ms: " +
+					"increase spec.safety.leaseMillis, or check the network",
+			},
 		},
 		"a disconnected member may be eligible": {
 			3, func(s *harness) {

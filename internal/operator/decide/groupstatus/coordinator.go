@@ -54,8 +54,8 @@ func (e *evaluation) candidates() []candidate {
 // status: the term would remain, and exclude the tenures of honest members.
 //
 // A coordinator that needs a majority has one, and its members report it as soon as
-// their heartbeats are answered. So the operator waits for the majority of those that it
-// hears, including those that it is about to hear. A term that the operator's clock will
+// their heartbeats are answered. So the operator waits for the majority of those that are
+// connected, including those that it is about to contact. Otherwise, whoever reports first would be believed alone. A term that the operator's clock will
 // not reach soon needs a majority of all members: then the wrong clock may be the operator's.
 func (e *evaluation) isConfirmed(c candidate) bool {
 	if !e.needsMajority() {
@@ -69,10 +69,9 @@ func (e *evaluation) isConfirmed(c candidate) bool {
 	return known || e.isMajority(len(c.reportedBy))
 }
 
-// isMajority reports whether a number of agents is a majority of those that the operator
-// hears, or is about to hear.
+// isMajority reports whether a number of agents is a majority of those that are connected, or that the operator is about to contact.
 func (e *evaluation) isMajority(agents int) bool {
-	return agents > (len(e.reports)+e.pendingContacts)/2
+	return agents > (e.connected+e.pendingContacts)/2
 }
 
 // memberPriority returns the priority of a member of a list that is in force, 0 for
@@ -132,7 +131,8 @@ func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 		entry.ElectedAt = old.ElectedAt
 		return entry
 	}
-	if c.electedAt.IsZero() {
+	// An agent whose clock is wrong, or that lies, may report any time.
+	if c.electedAt.Before(e.Group.CreationTimestamp.Add(-maxClockSkew)) || c.electedAt.After(e.Now.Add(maxClockSkew)) {
 		c.electedAt = e.Now
 	}
 	// The API server stores microseconds.

@@ -28,6 +28,15 @@ func TestCoordinator(t *testing.T) {
 		"the majority is that of the agents that are connected": {
 			change: func(s *harness) { s.disconnect("a", "b", "e"); s.term++; s.reportCoordinator("d", "c", "d") }, want: "d",
 		},
+		"connected agents that haven't reported may contradict": {
+			change: func(s *harness) {
+				for _, name := range []string{"a", "b", "c", "e"} {
+					s.Agents[name] = AgentState{Connected: true}
+				}
+				s.term++
+				s.reportCoordinator("d", "d")
+			}, want: "e",
+		},
 		"agents that the operator is about to contact may contradict": {
 			change: func(s *harness) {
 				report := s.report("d")
@@ -206,6 +215,18 @@ func TestElectedAt(t *testing.T) {
 	s.disconnect("c")
 	if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Time.Equal(early) {
 		t.Errorf("got election time %v, want the earliest one, which b reports", got)
+	}
+}
+
+// TestImpossibleElectionTimeIsReplaced: an agent lies, or its clock is wrong.
+func TestImpossibleElectionTimeIsReplaced(t *testing.T) {
+	for _, reported := range []time.Time{{}, time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), noon.AddDate(0, 0, 2)} {
+		s := newHarness(3)
+		s.Group.CreationTimestamp = metav1.NewTime(noon.AddDate(0, -1, 0))
+		s.report("c").ElectedAt = reported
+		if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Time.Equal(s.Now.UTC().Truncate(time.Microsecond)) {
+			t.Errorf("reported %v: got election time %v, want %v", reported, got, s.Now)
+		}
 	}
 }
 

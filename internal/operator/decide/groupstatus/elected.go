@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // electedCondition returns the condition CoordinatorElected, and the time of its next
@@ -19,7 +20,7 @@ func (e *evaluation) electedCondition() (found finding, requeueAt time.Time) {
 		}
 		return isTrue(v1.ReasonElected, fmt.Sprintf("%s is the coordinator in term %d", c.Pod, c.Term)), requeueAt
 	}
-	return e.withLastCoordinator(firstFinding(e.noMembers, e.noReports, e.noMajority, e.noEligibleMember,
+	return e.withLastCoordinator(firstFinding(e.noMembers, e.noReports, e.noMajority, e.noEligibleMember, e.membersTooSlow,
 		constant(isFalse(v1.ReasonElecting, "An election is in progress"))))
 }
 
@@ -89,6 +90,23 @@ func (e *evaluation) noMajority() finding {
 	}
 	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members %s up, and a coordinator needs %d",
 		up, len(e.members), plural(up, "is", "are"), majority))
+}
+
+// membersTooSlow reports round trips that are too long for the lease. The shortest one counts: the
+// others may be of agents that are farther away.
+func (e *evaluation) membersTooSlow() finding {
+	var least *control.TooSlow
+	for _, r := range e.reports {
+		if s := r.TooSlow; s != nil && (least == nil || s.RoundTripMicros < least.RoundTripMicros) {
+			least = s
+		}
+	}
+	if least == nil {
+		return finding{}
+	}
+	millis := func(micros int64) int64 { return (time.Duration(micros) * time.Microsecond).Milliseconds() }
+	return isFalse(v1.ReasonMembersTooSlow, fmt.Sprintf("The members answer after %d ms, and a coordinator could renew its lease only if they answered "+
+		"within %d ms: increase spec.safety.leaseMillis, or check the network", millis(least.RoundTripMicros), millis(least.LimitMicros)))
 }
 
 func (e *evaluation) noEligibleMember() finding {

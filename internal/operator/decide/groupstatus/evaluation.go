@@ -28,9 +28,10 @@ type evaluation struct {
 	reports  []*control.Report
 	reportOf map[string]*control.Report
 	// pendingContacts is the number of agents that the operator has not contacted yet, and
-	// contactPending means that there are any.
-	pendingContacts int
-	contactPending  bool
+	// contactPending means that there are any. connected is the number of members whose agents are connected, whether or not they
+	// have reported.
+	pendingContacts, connected int
+	contactPending             bool
 
 	coordinator *v1.Coordinator
 	last        *v1.LastCoordinator
@@ -57,6 +58,9 @@ func newEvaluation(f Facts) *evaluation {
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
+		if f.Agents[pod].Connected && e.isMember(pod) {
+			e.connected++
+		}
 		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && e.isRelevant(pod, report) {
 			e.reports = append(e.reports, report)
 			e.reportOf[pod] = report

@@ -26,7 +26,7 @@ func (e *evaluation) buildTable() {
 		old[row.Pod] = row
 	}
 	reports := e.authoritativeReports()
-	others := e.livenessOfMembers(reports)
+	others, heldBack := e.livenessOfMembers(reports), e.heldBack()
 	for i, m := range e.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := old[m.Pod]
@@ -35,6 +35,9 @@ func (e *evaluation) buildTable() {
 			row.Status = was.Status
 		}
 		row.Reason, row.Message = e.explain(&row, others[i])
+		if penalty, ok := heldBack[m.Pod]; ok && row.Reason == "" && row.Status == v1.ProcessNormal {
+			row.Reason, row.Message = v1.ProcessHeldBack, heldBackMessage(penalty)
+		}
 		if was != nil && e.isContactPending(m.Pod) && was.Status == row.Status {
 			row.Reason, row.Message = was.Reason, was.Message
 		}
@@ -206,9 +209,32 @@ func unreachableMessage(status v1.ProcessStatus, problem string) string {
 		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
 }
 
+// heldBack returns the rows of the members to which the coordinator does not hand over for a while.
+func (e *evaluation) heldBack() map[string]*control.Row {
+	all := map[string]*control.Row{}
+	if e.coordinator == nil || e.reportOf[e.coordinator.Pod] == nil {
+		return all
+	}
+	own := e.reportOf[e.coordinator.Pod].Processes
+	for i := range own {
+		if own[i].ShortTenures > 0 {
+			all[own[i].Name] = &own[i]
+		}
+	}
+	return all
+}
+
+func heldBackMessage(row *control.Row) string {
+	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in status.history, and the logs of the pod",
+		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
+}
+
 func notEligibleMessage(own *control.Report) string {
 	if own.Excluded {
 		return "The operator has excluded the member, because its node is cordoned or its pod is being deleted"
+	}
+	if own.Ineligible != "" {
+		return "The member is not eligible: " + own.Ineligible
 	}
 	return "The member has stepped down and waits, or its application makes it ineligible: it has no open session, or its probe fails"
 }

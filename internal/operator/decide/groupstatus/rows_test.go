@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 func TestTable(t *testing.T) {
@@ -81,6 +82,24 @@ func TestTable(t *testing.T) {
 		},
 		"an application makes a member ineligible": {
 			func(s *harness) { s.report("a").Eligible = false }, "c Coordinator, b Normal, a Normal (NotEligible)",
+		},
+		"the coordinator holds a member back": {
+			func(s *harness) {
+				for i := range s.report("c").Processes {
+					if row := &s.report("c").Processes[i]; row.Name == "b" {
+						row.ShortTenures, row.PenaltySeconds = 3, 120
+					}
+				}
+			},
+			"c Coordinator, b Normal (HeldBack), a Normal",
+		},
+		"a follower would hold a member back": {
+			func(s *harness) {
+				for i := range s.report("a").Processes {
+					s.report("a").Processes[i].ShortTenures = 3
+				}
+			},
+			"c Coordinator, b Normal, a Normal",
 		},
 		"a member with priority 0 is always ineligible": {
 			func(s *harness) { s.List.Members[0].Priority = 0; s.report("a").Eligible = false },
@@ -157,7 +176,9 @@ func TestTable(t *testing.T) {
 			"c Coordinator, b Normal, a Normal",
 		},
 		"a term that is too far in the future does not count": {
-			func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", firstTerm+2*24*3600*10 },
+			func(s *harness) {
+				s.report("a").Coordinator, s.report("a").Term = "a", uint64(control.TermAt(noon.Add(48*time.Hour)))
+			},
 			"c Coordinator, b Normal, a Normal",
 		},
 		"a term that is out of range does not count": {

@@ -228,6 +228,21 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndCrash, v1.EndLapse) },
 			"warning group bank/ledger: In the last day, 2 coordinators lost their lease: no majority answered within spec.safety.leaseMillis (500).",
 		},
+		"a short drain timeout": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Safety.LeaseMillis, f.Groups[0].Spec.Timing.DrainMillis = 5000, new(int32(100))
+			},
+			"warning group bank/ledger: spec.timing.drainMillis (100) is shorter than spec.safety.leaseMillis (5000), so a coordinator must stop when its agent hasn't answered for 100 ms.",
+		},
+		"no drain timeout": {
+			func(f *Facts) { f.Groups[0].Spec.Timing.DrainMillis = new(int32(0)) },
+			"warning group bank/ledger: spec.timing.drainMillis is 0, so agents promise no time: an application with a session can't act as coordinator.",
+		},
+		"a short drain timeout without a lease": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Safety.Mode, f.Groups[0].Spec.Timing.DrainMillis = v1.Available, new(int32(100))
+			}, "",
+		},
 		"a lease that lapsed once": {
 			func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndSilence, v1.EndCrash) }, "",
 		},

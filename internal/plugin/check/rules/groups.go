@@ -52,6 +52,7 @@ func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 		all = append(all, Finding{Problem, object, "No operator serves its namespace, so its status may be out of date.", install})
 	}
 	all = append(all, checkLease(f, g, object)...)
+	all = append(all, checkDrain(g, object)...)
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: object, Message: fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)})
 	}
@@ -100,4 +101,19 @@ func checkLease(f *Facts, g *v1.ElectionGroup, object string) []Finding {
 		Warning, object, fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within spec.safety.leaseMillis (%d).", lapses, g.Spec.Safety.LeaseMillis),
 		"Find out what delays agents, such as a CPU limit or the network, or set a longer lease.",
 	}}
+}
+
+// checkDrain finds drain timeouts that limit for how long an application may act without a newer
+// answer of its agent.
+func checkDrain(g *v1.ElectionGroup, object string) []Finding {
+	drain, lease := g.Spec.Timing.DrainMillis, g.Spec.Safety.LeaseMillis
+	if drain == nil || *drain >= lease || g.Spec.Safety.Mode == v1.Available {
+		return nil
+	}
+	message := fmt.Sprintf("spec.timing.drainMillis (%d) is shorter than spec.safety.leaseMillis (%d), so a coordinator must stop when its agent hasn't answered for %d ms.",
+		*drain, lease, *drain)
+	if *drain == 0 {
+		message = "spec.timing.drainMillis is 0, so agents promise no time: an application with a session can't act as coordinator."
+	}
+	return []Finding{{Warning, object, message, fmt.Sprintf("Set spec.timing.drainMillis to at least %d.", lease)}}
 }

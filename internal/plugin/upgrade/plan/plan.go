@@ -130,7 +130,7 @@ func (s *State) Obstacle(step *Step) string {
 	}
 	for _, g := range step.HandOvers {
 		if !slices.ContainsFunc(g.Status.Processes, func(row v1.Process) bool {
-			return row.Pod != step.Pod.Name && row.Priority > 0 && row.Status == v1.ProcessNormal && row.Reason == ""
+			return row.Pod != step.Pod.Name && row.Priority > 0 && row.Status == v1.ProcessNormal && (row.Reason == "" || row.Reason == v1.ProcessHeldBack)
 		}) {
 			return fmt.Sprintf("no other member of group %s is ready to take over from %s", g.Name, step.Pod.Name)
 		}
@@ -214,7 +214,7 @@ func (s *State) down(row *v1.Process) string {
 		return "isn't ready"
 	case row.Status != v1.ProcessCoordinator && row.Status != v1.ProcessNormal:
 		return "is " + string(row.Status)
-	case row.Reason != "" && row.Reason != v1.ProcessNotEligible:
+	case row.Reason != "" && row.Reason != v1.ProcessNotEligible && row.Reason != v1.ProcessHeldBack:
 		return "is " + string(row.Reason)
 	}
 	return ""

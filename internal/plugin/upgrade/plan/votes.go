@@ -10,8 +10,8 @@ import (
 // withoutVote returns which member of a group can't grant the office yet, or "". It ignores one
 // member.
 //
-// An agent that has restarted doesn't remember what it has granted, so it grants nothing for a
-// lease. If the next member restarts meanwhile, two of three members don't vote.
+// An agent in a new pod doesn't remember what its predecessor granted, so it grants nothing for a
+// lease. One that has restarted in its pod probably does, but nothing tells from outside. If the next member restarts meanwhile, two of three members don't vote.
 func (s *State) withoutVote(g *v1.ElectionGroup, except string) string {
 	if g.Spec.Safety.Mode == v1.Available {
 		return ""

@@ -1,0 +1,83 @@
+package group
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// TestSessionThatStopsRenewingIsClosed: its process is stopped or hangs, and the kernel
+// keeps its stream open.
+func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Safety.Mode, g.Session = mode, true })
+			c := cluster.group("c")
+			s := openSession(t, c)
+			nextEvent(t, s, Lead)
+			waitFor(t, cluster.group("b"), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+			openSession(t, cluster.group("b"))
+			for start := time.Now(); time.Since(start) < 2*testLease; time.Sleep(testLease / 20) {
+				renew(t, s)
+			}
+			start := time.Now()
+			last := renew(t, s)
+			waitFor(t, cluster.group("b"), "b leads", isLeading)
+			took := time.Since(start)
+			if left := last.RemainingMillis; left != nil && took < time.Duration(*left)*time.Millisecond {
+				t.Errorf("b leads after %s, although the session may act for %d ms", took, *left)
+			}
+			if limit := testLease + time.Second; took > limit {
+				t.Errorf("b leads after %s, want at most %s", took, limit)
+			}
+			if e, err := s.Next(testContext(t)); !errors.Is(err, ErrNotRenewed) {
+				t.Errorf("got event %+v, %v, want %v", e, err, ErrNotRenewed)
+			}
+			if l, err := c.RenewSession(testContext(t), s.ID()); !errors.Is(err, ErrNoSession) {
+				t.Errorf("late renewal: got %+v, %v, want %v", l, err, ErrNoSession)
+			}
+		})
+	}
+}
+
+// TestSlowRenewals: an application may renew at its own pace, and one that relies on events
+// need not renew. In Available mode, no lease ends on a busy machine.
+func TestSlowRenewals(t *testing.T) {
+	t.Parallel()
+	const shortest = 200 * time.Millisecond
+	for name, interval := range map[string]time.Duration{"slow": 2 * shortest, "none": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) {
+				g.Safety.Mode, g.Timing.SuspicionTimeout = office.Available, shortest
+			}).group("a")
+			s := openSession(t, a)
+			lead := nextEvent(t, s, Lead)
+			renew(t, s)
+			for start, next := time.Now(), time.Now().Add(interval); time.Since(start) < 8*shortest; time.Sleep(shortest / 10) {
+				if time.Now().After(next) {
+					renew(t, s)
+					next = next.Add(interval)
+				}
+			}
+			if l := renew(t, s); l.Token != lead.Token {
+				t.Errorf("got token %d, want %d", l.Token, lead.Token)
+			}
+		})
+	}
+}
+
+// renew renews a session that leads.
+func renew(t *testing.T, s *Session) Leader {
+	t.Helper()
+	l, err := s.group.RenewSession(testContext(t), s.ID())
+	if err != nil || !l.Leading {
+		t.Fatalf("got %+v, %v, want leading", l, err)
+	}
+	return l
+}

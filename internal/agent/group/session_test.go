@@ -1,0 +1,84 @@
+package group
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// TestStraySessionChangesNothing: somebody who debugs, or a crawler, opens the stream of each
+// member once, and closes it.
+func TestStraySessionChangesNothing(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	before := waitFor(t, cluster.group("c"), "c leads", isLeading)
+	for _, name := range []string{"a", "b", "c"} {
+		g := cluster.group(name)
+		waitFor(t, g, "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+		s := openSession(t, g)
+		if name == "c" {
+			nextEvent(t, s, Lead)
+		}
+		s.Close()
+		if err := g.AwaitRoundTrip(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if why := ineligibility(t, g); why != Eligible {
+			t.Errorf("%s is not eligible: %s", name, why)
+		}
+	}
+	if l := cluster.group("c").Leader(); l.Token != before.Token {
+		t.Errorf("got %+v, want c leading with token %d", l, before.Token)
+	}
+	// The stray session hasn't acted with this token, so an application may.
+	s := openSession(t, cluster.group("c"))
+	if lead := nextEvent(t, s, Lead); lead.Token != before.Token {
+		t.Errorf("got token %d, want %d", lead.Token, before.Token)
+	}
+	renew(t, s)
+	s.Close()
+	waitFor(t, cluster.group("b"), "b leads: the application of c has ended", isLeading)
+}
+
+// TestIntroducedSessionCounts: a member whose application ends before it has ever led must not be
+// elected.
+func TestIntroducedSessionCounts(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	waitFor(t, cluster.group("c"), "c leads", isLeading)
+	b := cluster.group("b")
+	waitFor(t, b, "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+	s := openSession(t, b)
+	if l, err := b.RenewSession(testContext(t), s.ID()); err != nil || l.Leading {
+		t.Errorf("got %+v, %v, want a follower", l, err)
+	}
+	s.Close()
+	if _, err := b.RenewSession(testContext(t), s.ID()); !errors.Is(err, ErrNoSession) {
+		t.Errorf("got error %v, want %v", err, ErrNoSession)
+	}
+	if why := ineligibility(t, b); why != NoSession {
+		t.Errorf("got %q, want %q", why, NoSession)
+	}
+	cluster.group("c").Leave(t.Context())
+	waitFor(t, cluster.group("a"), "a leads", isLeading)
+}
+
+// TestRequiredSessionCounts: the tenure ends with the session, which may rely on events alone.
+func TestRequiredSessionCounts(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Session = true }).group("a")
+	s := openSession(t, g)
+	nextEvent(t, s, Lead)
+	s.Close()
+	waitFor(t, g, "there is no coordinator", func(l Leader) bool { return l.Coordinator == "" })
+}
+
+// ineligibility returns why a process is not eligible.
+func ineligibility(t *testing.T, g *Group) (why Ineligibility) {
+	t.Helper()
+	if err := g.AwaitRoundTrip(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	return g.Ineligible()
+}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/memory"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// startRememberingAgent starts an agent that remembers its grants, with its state in dir.
+func startRememberingAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
+	t.Helper()
+	store, err := state.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	remembered, err := OpenMemory(dir, log)
+	if err != nil || remembered == nil {
+		t.Fatal(remembered, err)
+	}
+	folder, err := os.Readlink(filepath.Join(dir, "memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
+		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: life, Listener: listener,
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		agent.Close(context.Background())
+		remembered.Close()
+		store.Close()
+		_ = os.RemoveAll(folder)
+	})
+	return agent
+}
+
+// apply switches an agent to a group's new settings.
+func apply(t *testing.T, a *Agent, change func(*config.Group)) {
+	t.Helper()
+	next := a.Config().Groups[0]
+	change(&next)
+	prepared, err := a.PrepareGroup(next, nil)
+	if err == nil {
+		err = a.ApplyGroup(t.Context(), prepared)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAgentsThatJoinAgainRemember: they leave the group, and join it with other settings. If
+// they had forgotten what they have granted, there would be no coordinator for an hour.
+func TestAgentsThatJoinAgainRemember(t *testing.T) {
+	for _, mode := range []office.Mode{office.Majority, office.Strict} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			g, listeners := newGroup(t, 3, mode, "StatusTable")
+			agents := map[string]*Agent{}
+			for i, m := range g.List.Members {
+				agents[m.Name] = startRememberingAgent(t, g, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
+			}
+			awaitCoordinator(t, agents, "c")
+			for _, a := range agents { // New agents remember nothing, and wait for the short lease.
+				apply(t, a, func(g *config.Group) { g.Safety.Lease = time.Hour })
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				apply(t, agents[name], func(g *config.Group) { g.Session = true })
+				apply(t, agents[name], func(g *config.Group) { g.Session = false })
+			}
+			awaitCoordinator(t, agents, "c")
+		})
+	}
+}
+
+// TestAvailableForgetsGrants: what an agent granted before doesn't tell which terms the group
+// has used in this mode.
+func TestAvailableForgetsGrants(t *testing.T) {
+	t.Parallel()
+	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
+	dir := t.TempDir()
+	a := startRememberingAgent(t, g, "a", 1, dir, listeners["a"])
+	awaitCoordinator(t, map[string]*Agent{"a": a}, "a")
+	file := filepath.Join(dir, "memory", "ledger.grants")
+	if _, err := os.Stat(file); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, a, func(g *config.Group) { g.Safety.Mode = office.Available })
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("got error %v, want that the memory is removed", err)
+	}
+}
+
+// TestMemoryMustBeInvalidated: an agent that can neither use nor remove a memory doesn't join,
+// because the next process could use that.
+func TestMemoryMustBeInvalidated(t *testing.T) {
+	t.Parallel()
+	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
+	dir := t.TempDir()
+	store, err := state.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	remembered, _, err := memory.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remembered.Close()
+	folder, err := os.Readlink(filepath.Join(dir, "memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	if err := os.MkdirAll(filepath.Join(folder, "ledger.grants", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{g}}, Options{
+		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: 1, Listener: listeners["a"],
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil || !strings.Contains(err.Error(), "cannot invalidate what the agent remembered of its grants in group ledger") {
+		t.Errorf("got %v, want that the memory can't be invalidated", err)
+	}
+}
+
+// TestAgentIsReadyWhenItVotes: a new agent waits for a lease.
+func TestAgentIsReadyWhenItVotes(t *testing.T) {
+	t.Parallel()
+	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
+	agent := startAgentWithLog(t, g, "a", 1, t.TempDir(), listeners["a"], slog.New(slog.DiscardHandler))
+	voting := func() bool {
+		own, _ := agent.Problems()
+		return len(own) == 0
+	}
+	if ledger, _ := agent.Find("ledger"); voting() && ledger.Leader().Coordinator == "" {
+		t.Error("got no problem right after the start, want one")
+	}
+	testwait.Until(t, "the agent is ready", voting)
+	if ledger, _ := agent.Find("ledger"); !ledger.Votes() {
+		t.Error("got an agent that is ready and doesn't vote")
+	}
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// SetProblems sets why the agent isn't ready. It replaces the problems of the previous
+// call.
+func (a *Agent) SetProblems(problems ...string) {
+	a.mu.Lock()
+	a.problems = problems
+	a.mu.Unlock()
+	a.Refresh()
+}
+
+// Refresh lets all groups handle changed problems and connections.
+func (a *Agent) Refresh() {
+	for _, name := range a.Names() {
+		if g, ok := a.Find(name); ok {
+			g.Refresh()
+		}
+	}
+}
+
+// Problems returns why the agent isn't ready, and other problems, such as those of its peers. It isn't ready before it votes: a
+// rollout that went on before that would take the majority away from the coordinator.
+func (a *Agent) Problems() (own, others []string) {
+	own, others = a.lastingProblems()
+	for _, name := range a.Names() {
+		if g, ok := a.Find(name); ok && !g.Votes() {
+			own = append(own, fmt.Sprintf("group %s: not voting yet: after its start without a memory of its grants, a member waits for a lease, or for a newer list", name))
+		}
+	}
+	return own, others
+}
+
+// reportedProblems returns the problems that the operator learns: those that don't pass by themselves.
+func (a *Agent) reportedProblems() []string {
+	own, others := a.lastingProblems()
+	return append(own, others...)
+}
+
+func (a *Agent) lastingProblems() (own, others []string) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	own = slices.Clone(a.problems)
+	if a.options.Problems != nil {
+		further, warnings := a.options.Problems()
+		own, others = append(own, further...), warnings
+	}
+	refused := a.transport.Problems()
+	isOwn := map[string]bool{} // by the peer of a refused connection
+	for i := range a.config.Groups {
+		g := &a.config.Groups[i]
+		joined := a.groups[g.Name]
+		if joined == nil {
+			continue
+		}
+		ignored := joined.Problems()
+		outvoted := isOutvoted(g, refused, ignored)
+		if outvoted {
+			own = append(own, sortedValues(ignored)...)
+		} else {
+			others = append(others, sortedValues(ignored)...)
+		}
+		for _, m := range g.List.Members {
+			isOwn[m.Name] = isOwn[m.Name] || outvoted
+		}
+	}
+	for _, peer := range slices.Sorted(maps.Keys(refused)) {
+		if isOwn[peer] {
+			own = append(own, refused[peer])
+		} else {
+			others = append(others, refused[peer])
+		}
+	}
+	return own, others
+}
+
+// isOutvoted reports whether this agent and the members of a group whose configuration fits to its own are no majority. Then
+// it is this agent that must be corrected, as far as it can know. Otherwise it is ready: one member with a wrong list or a wrong
+// clock must not make all others unready.
+func isOutvoted(g *config.Group, problems ...map[string]string) bool {
+	fit := 0
+	for _, m := range g.List.Members {
+		if !slices.ContainsFunc(problems, func(of map[string]string) bool { return of[m.Name] != "" }) {
+			fit++
+		}
+	}
+	return fit < len(g.List.Members)/2+1
+}
+
+func sortedValues(lines map[string]string) []string { return slices.Sorted(maps.Values(lines)) }

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestWrongListMakesOnlyItsMemberUnready: c has another list of the same version. The others are a majority.
+func TestWrongListMakesOnlyItsMemberUnready(t *testing.T) {
+	t.Parallel()
+	g, listeners := newGroup(t, 3, office.Majority, "StatusTable")
+	agents := map[string]*Agent{}
+	for i, name := range []string{"a", "b", "c"} {
+		own := g
+		if name == "c" {
+			own.List.Members = append([]control.Member{}, g.List.Members...)
+			own.List.Members[0].Priority = 15
+		}
+		agents[name] = startAgent(t, own, name, uint32(i+1), t.TempDir(), listeners[name])
+	}
+	testwait.Until(t, "a and b are ready and say what is wrong with c, and c isn't ready", func() bool {
+		for _, name := range []string{"a", "b"} {
+			own, others := agents[name].Problems()
+			if len(own) > 0 || len(others) != 1 || !strings.Contains(others[0], "ignoring peer c: member list of version 1") {
+				return false
+			}
+		}
+		own, others := agents["c"].Problems()
+		return len(own) == 2 && strings.Contains(own[0], "ignoring peer a") && strings.Contains(own[1], "ignoring peer b") && len(others) == 0
+	})
+	if reported := agents["a"].reportedProblems(); len(reported) != 1 {
+		t.Errorf("a reports %q, want the problem of c", reported)
+	}
+}
+
+func TestAgentIsOutvoted(t *testing.T) {
+	some := func(peers ...string) map[string]string {
+		problems := map[string]string{}
+		for _, p := range peers {
+			problems[p] = "differs"
+		}
+		return problems
+	}
+	for _, c := range []struct {
+		members          int
+		refused, ignored map[string]string
+		want             bool
+	}{
+		{1, nil, nil, false},
+		{2, some("b"), nil, true},
+		{3, some("b"), nil, false},
+		{3, some("b"), some("b"), false},
+		{3, some("b"), some("c"), true},
+		{5, some("b"), some("c"), false},
+		{5, some("b", "c"), some("d"), true},
+		{5, some("b", "x"), some("y", "z"), false}, // These aren't members of this group.
+	} {
+		var g config.Group
+		for i := range c.members {
+			g.List.Members = append(g.List.Members, control.Member{Name: string(rune('a' + i))})
+		}
+		if got := isOutvoted(&g, c.refused, c.ignored); got != c.want {
+			t.Errorf("%d members, refused %v, ignored %v: got %t, want %t", c.members, c.refused, c.ignored, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// TestStraySessionsDoNotStopGroup opens the stream of a session once on each agent, as curl
+// does, and reads nothing but its beginning.
+func TestStraySessionsDoNotStopGroup(t *testing.T) {
+	t.Parallel()
+	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{}})
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(cluster.Start())
+	ctx := testContext(t)
+	before, err := cluster.AwaitCoordinator(ctx)
+	check(err)
+	for _, name := range cluster.Names() {
+		stray, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		_ = cluster.Session(stray, name, func(agentcluster.SessionEvent) {})
+		cancel()
+	}
+	time.Sleep(time.Second) // All agents have noticed the ends of the streams.
+	now, err := cluster.AwaitCoordinator(ctx)
+	check(err)
+	if now != before {
+		t.Errorf("got coordinator %s, want %s", now, before)
+	}
+	for _, name := range cluster.Names() {
+		status, err := cluster.Status(ctx, name)
+		check(err)
+		for i := range status.Processes {
+			if p := &status.Processes[i]; p.Ineligible != "" {
+				t.Errorf("%s: %s is not eligible: %s", name, p.Name, p.Ineligible)
+			}
+		}
+	}
+}
+
+// TestIneligibleMemberSaysWhy: everywhere where somebody may look.
+func TestIneligibleMemberSaysWhy(t *testing.T) {
+	t.Parallel()
+	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: &agentcluster.Application{Session: "Required"}}})
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const why = "no session is open"
+	err := agentcluster.Await(testContext(t), func(ctx context.Context) error {
+		status, statusErr := cluster.Status(ctx, "a")
+		_, ready, readyErr := cluster.Ready(ctx, "a")
+		metrics, metricsErr := cluster.Metrics(ctx, "a")
+		log, logErr := cluster.Agent("a").ReadLog()
+		if err := errors.Join(statusErr, readyErr, metricsErr, logErr); err != nil {
+			return err
+		}
+		row := ""
+		for i := range status.Processes {
+			row += status.Processes[i].Ineligible
+		}
+		for place, text := range map[string]string{
+			"status row": row, "log": string(log), "/readyz?verbose": ready,
+			"metrics": strings.ReplaceAll(metrics, `conclave_ineligible{group="ledger",reason="session"} 1`, why),
+		} {
+			if !strings.Contains(text, why) {
+				return fmt.Errorf("%s: got %q, want %q", place, text, why)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,146 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
+)
+
+// longLeaseMillis is the lease of killedCluster. An agent that has lost its memory would wait
+// for so long.
+const longLeaseMillis = 60_000
+
+// killedCluster is three agents, of which two are killed in each round.
+type killedCluster struct {
+	*agentcluster.Cluster
+	t      testing.TB
+	ctx    context.Context
+	random *rand.Rand
+}
+
+func newKilledCluster(t testing.TB, trace bool) *killedCluster {
+	t.Helper()
+	const seed = 1
+	c := &killedCluster{t: t, ctx: testContext(t), random: rand.New(rand.NewPCG(seed, seed)), Cluster: agentcluster.Start(t, agentcluster.Options{
+		Agents: 3, Trace: trace, Group: agentcluster.Group{
+			Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
+			Preemption: &agentcluster.Preemption{Policy: "Never"},
+			Timing:     &agentcluster.Timing{HeartbeatMillis: 20, PatienceMillis: 2000},
+		},
+	})}
+	c.check(c.Start())
+	c.check(c.AwaitConnected(c.ctx))
+	c.awaitCoordinator()
+	for _, name := range c.Names() { // New agents have no memory, and wait for a short lease.
+		c.check(c.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Safety.LeaseMillis = longLeaseMillis }))
+	}
+	for _, name := range c.Names() {
+		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+			status, err := c.Status(ctx, name)
+			if err == nil && status.Timing.LeaseMillis != longLeaseMillis {
+				err = fmt.Errorf("%s has a lease of %d ms, want %d", name, status.Timing.LeaseMillis, longLeaseMillis)
+			}
+			return err
+		}))
+	}
+	return c
+}
+
+func (c *killedCluster) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, c.Logs(20))
+	}
+}
+
+// awaitCoordinator returns the coordinator of the running agents. It must be there before a
+// lease that has just begun can end.
+func (c *killedCluster) awaitCoordinator() string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, longLeaseMillis/2*time.Millisecond)
+	defer cancel()
+	coordinator, err := c.AwaitCoordinator(ctx)
+	c.check(err)
+	return coordinator
+}
+
+func (c *killedCluster) kill(name string) {
+	c.t.Helper()
+	_, err := c.Agent(name).Kill()
+	c.check(err)
+	c.check(c.Agent(name).AwaitEnd())
+}
+
+// followers returns the running agents other than the coordinator, in a random order.
+func (c *killedCluster) followers(coordinator string) []string {
+	all := slices.DeleteFunc(c.Running(), func(name string) bool { return name == coordinator })
+	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// TestKilledAgentsVoteAtOnce kills a follower at a random moment and starts it again. Then it
+// kills the coordinator, whose successor needs the grant of that follower. Without its
+// memory, the follower would give none within the time that the test allows.
+func TestKilledAgentsVoteAtOnce(t *testing.T) {
+	need.Complete(t)
+	const rounds = 60
+	c := newKilledCluster(t, true)
+	for range rounds {
+		coordinator := c.awaitCoordinator()
+		c.check(c.AwaitConnected(c.ctx))
+		follower := c.followers(coordinator)[0]
+		time.Sleep(time.Duration(c.random.Int64N(int64(40 * time.Millisecond)))) // a random moment in the heartbeats
+		c.kill(follower)
+		c.check(c.Start(follower))
+		if again := c.awaitCoordinator(); again != coordinator {
+			t.Fatalf("got coordinator %s, want %s as before the restart of %s", again, coordinator, follower)
+		}
+		before, err := c.Leader(c.ctx, follower)
+		c.check(err)
+		c.check(c.AwaitConnected(c.ctx))
+		c.kill(coordinator)
+		after, err := c.Leader(c.ctx, c.awaitCoordinator())
+		c.check(err)
+		if after.Term <= before.Term {
+			t.Errorf("got term %d after term %d, want a higher one", after.Term, before.Term)
+		}
+		c.check(c.Start(coordinator))
+	}
+	c.awaitCoordinator()
+	for _, name := range c.Names() {
+		c.kill(name)
+	}
+	checkTraces(t, c.Cluster)
+}
+
+// BenchmarkVoteAfterRestart measures the time from the start of an agent's process until it
+// has granted the coordinator's next request. That is sent every 20 ms.
+func BenchmarkVoteAfterRestart(b *testing.B) {
+	c := newKilledCluster(b, false)
+	var took []time.Duration
+	for b.Loop() {
+		follower := c.followers(c.awaitCoordinator())[0]
+		c.check(c.AwaitConnected(c.ctx))
+		c.kill(follower)
+		began := time.Now()
+		c.check(c.Start(follower))
+		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+			metrics, err := c.Metrics(ctx, follower)
+			if err == nil && !strings.Contains(metrics, `kind="GRANT"`) {
+				err = fmt.Errorf("%s has sent no GRANT", follower)
+			}
+			return err
+		}))
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "ms/p50")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "ms/p99")
+}
