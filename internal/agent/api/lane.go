@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,6 +18,9 @@ const waitMax = time.Second
 // its lease. A client has one request at a time on a connection, so waiting slows down all clients that loop.
 type lane struct {
 	limiter *rate.Limiter
+	// reserving makes it one step to reserve a turn and to return one that would come too late: a limiter takes a turn back
+	// completely only if nothing else was reserved meanwhile.
+	reserving sync.Mutex
 	// slots limits how many handlers run at once, unless it is nil.
 	slots chan struct{}
 }
@@ -52,17 +56,23 @@ func (l *lanes) forLeader(handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// reserve returns a request's turn and how long it waits, which is the time until the turn unless the request is refused.
+func (l *lane) reserve() (turn *rate.Reservation, wait time.Duration, refused bool) {
+	l.reserving.Lock()
+	defer l.reserving.Unlock()
+	turn = l.limiter.Reserve()
+	if wait = turn.Delay(); wait > waitMax {
+		turn.Cancel()
+		return turn, waitMax, true
+	}
+	return turn, wait, false
+}
+
 // limit lets requests wait for their turn. A request whose turn would come too late is refused, but only after waitMax, so that
 // a client that ignores the status doesn't make more requests than one that waits.
 func (l *lane) limit(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		turn := l.limiter.Reserve()
-		wait := turn.Delay()
-		refused := wait > waitMax
-		if refused {
-			turn.Cancel()
-			wait = waitMax
-		}
+		turn, wait, refused := l.reserve()
 		if wait > 0 {
 			select {
 			case <-time.After(wait):

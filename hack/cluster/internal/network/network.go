@@ -45,11 +45,15 @@ func (n Network) Netns(machine topology.Machine) string {
 	return filepath.Join(Dir, n.namespace(machine.Name))
 }
 
-// CreateSwitch creates the switch if it doesn't exist.
+// CreateSwitch creates the switch if it doesn't exist. It replaces what an interrupted creation has left: the file of a namespace
+// without the namespace, or the namespace without a bridge that is enabled.
 func (n Network) CreateSwitch() error {
 	name := n.namespace(switchName)
-	if _, err := os.Stat(filepath.Join(Dir, name)); err == nil {
+	if hasSwitch(name) {
 		return nil
+	}
+	if err := removeNamespace(name); err != nil {
+		return err
 	}
 	if err := createNamespace(name); err != nil {
 		return err
@@ -69,6 +73,16 @@ func (n Network) CreateSwitch() error {
 		return fmt.Errorf("cannot enable the bridge: %w", err)
 	}
 	return nil
+}
+
+func hasSwitch(name string) bool {
+	handle, err := open(name)
+	if err != nil {
+		return false
+	}
+	defer handle.Close()
+	bridge, err := handle.LinkByName(bridgeName)
+	return err == nil && bridge.Attrs().Flags&net.FlagUp != 0
 }
 
 // Connect recreates the machine's network namespace and its cable, and plugs the cable in.
