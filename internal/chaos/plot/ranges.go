@@ -1,3 +1,7 @@
+// Package plot renders a chart with a logarithmic axis as SVG. Equal charts give equal SVG: rendering uses no fonts, no clock and no
+// randomness.
+//
+// The viewer chooses the sans-serif font, so the layout doesn't depend on the exact width of texts.
 package plot
 
 // Ranges is a chart with a row for each category and, in each row, a range for each series, on a logarithmic axis.
@@ -21,13 +25,32 @@ type RangeRow struct {
 // Range is drawn as a line from Low to High with a mark at Middle. A range that isn't above 0 is omitted.
 type Range struct{ Low, Middle, High float64 }
 
-// The layout of rows, in pixels.
+// The layout, in pixels.
 const (
+	width       = 1160.0
+	left        = 84.0
+	right       = 24.0
+	top         = 132.0
 	nameWidth   = 110.0
 	rangeHeight = 9.0
 	rowGap      = 14.0
 	axisHeight  = 74.0
 )
+
+// style distinguishes series. The order of the ranges of a row is that of the legend, so colors aren't necessary.
+type style struct {
+	color string
+	width float64
+	mark  string
+}
+
+// The colors are those of Okabe and Ito, which are suitable for color-blind readers.
+var styles = []style{
+	{color: "#0072b2", width: 5, mark: "dot"},
+	{color: "#d55e00", width: 2, mark: "square"},
+	{color: "#a3a3a3", width: 9, mark: "dot"},
+	{color: "#009e73", width: 5, mark: "dot"},
+}
 
 // SVG returns the chart as SVG.
 func (c *Ranges) SVG() string {
@@ -35,13 +58,9 @@ func (c *Ranges) SVG() string {
 	bottomEdge := top + float64(len(c.Rows))*rowHeight
 	total := bottomEdge + axisHeight
 	d := begin(c.Title, c.Subtitle, total)
-	var names []Line
-	for _, name := range c.Series {
-		names = append(names, Line{Name: name})
-	}
-	d.legend(names)
-	x := c.span().toAxis(left+nameWidth, width-right)
-	d.grid(frame{x: x, y: axis{span: span{1, 2}, from: bottomEdge, to: top - rowGap}})
+	d.legend(c.Series)
+	x := axis{span: c.span(), from: left + nameWidth, to: width - right}
+	d.grid(x, top-rowGap, bottomEdge)
 	for i, row := range c.Rows {
 		from := top + float64(i)*rowHeight
 		d.text(left+nameWidth-12, from+float64(len(c.Series))*rangeHeight/2+4, `font-size="14" fill="#1a1a1a" text-anchor="end"`, row.Name)
@@ -74,6 +93,5 @@ func (d *drawing) bar(r Range, s style, x axis, y float64) {
 		return
 	}
 	d.add(`<polyline points="%.1f,%.1f %.1f,%.1f" stroke="%s" stroke-width="2.5"/>`, x.at(r.Low), y, x.at(r.High), y, s.color)
-	s.width = min(s.width, 2) // A wide line has a large mark, which would cover other ranges.
-	d.mark(s.withMark(), x.at(r.Middle), y)
+	d.mark(s, x.at(r.Middle), y)
 }
