@@ -87,11 +87,13 @@ type ElectionGroupSpec struct {
 	// conclave.dev/groups, that must list the group. Exactly one of members and
 	// selector must be set.
 	// +optional
+	// +structType=atomic
 	Selector *PodSelector `json:"selector,omitempty"`
 
 	// priorityFrom is the source of the selected pods' priorities. It is required
 	// with selector.
 	// +optional
+	// +structType=atomic
 	PriorityFrom *PriorityFrom `json:"priorityFrom,omitempty"`
 
 	// safety defines what a process needs to become coordinator.

@@ -99,7 +99,7 @@ type Timing struct {
 	// minHeartbeatMillis is set.
 	// +optional
 	// +kubebuilder:default=100
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=60000
 	HeartbeatMillis int32 `json:"heartbeatMillis,omitempty"`
 
@@ -110,7 +110,7 @@ type Timing struct {
 	// more CPU time. The interval grows up to heartbeatMillis as soon as something is
 	// late. By default, the timing doesn't adapt.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=60000
 	MinHeartbeatMillis *int32 `json:"minHeartbeatMillis,omitempty"`
 
@@ -181,13 +181,12 @@ type CoordinatorService struct {
 
 	// ports lists the ports of the Service.
 	// +required
-	// +listType=map
-	// +listMapKey=port
-	// +listMapKey=protocol
+	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.size() == 1 || self.all(p, has(p.name))",message="each of several ports must have a name"
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(other, has(other.name) && other.name == p.name))",message="two ports have the same name: names must be unique"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(other, other.port == p.port && (has(other.protocol) ? other.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))",message="two ports have the same number and protocol"
 	Ports []ServicePort `json:"ports"`
 
 	// type is ClusterIP, or Headless for a Service without a cluster IP: its name resolves to the
@@ -247,7 +246,7 @@ type ServicePort struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=15
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a number from 1 to 65535, or the name of a container's port, such as http"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.matches('[a-z]')",message="must be a number from 1 to 65535, or the name of a container's port, such as http"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// appProtocol is the protocol of the application, such as kubernetes.io/h2c, for proxies and
@@ -257,9 +256,11 @@ type ServicePort struct {
 	// +kubebuilder:validation:MinLength=1
 	AppProtocol string `json:"appProtocol,omitempty"`
 
-	// protocol is TCP, UDP or SCTP.
+	// The schema has no default for an item of a list: kubectl apply and Argo CD compare lists as a whole, and
+	// would see a difference for ever.
+
+	// protocol is TCP, UDP or SCTP. Without it, the protocol is TCP.
 	// +optional
-	// +kubebuilder:default=TCP
 	Protocol Protocol `json:"protocol,omitempty"`
 }
 

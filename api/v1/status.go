@@ -220,9 +220,11 @@ type Process struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 }
 
-// ProcessStatus is the status of a process.
+// ProcessStatus is the status of a process. It is not an enum in the schema, for the
+// reason that ProcessReason isn't.
 //
-// +kubebuilder:validation:Enum=Coordinator;Normal;Crashed;Unknown
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=64
 type ProcessStatus string
 
 // The statuses.
