@@ -103,11 +103,12 @@ func (s *Store) lock() error {
 	return nil
 }
 
-// Close unlocks the directory.
+// Close unlocks the directory. A process that this one is just starting still has the file descriptor, which would keep the
+// directory locked until then if it were only closed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dir.Close()
+	return errors.Join(syscall.Flock(int(s.dir.Fd()), syscall.LOCK_UN), s.dir.Close())
 }
 
 // Key identifies a group. Groups of the same name that exist one after the other have

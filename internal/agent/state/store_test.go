@@ -169,6 +169,36 @@ func TestOpenLocksDirectory(t *testing.T) {
 	open(t, dir)
 }
 
+// TestCloseUnlocksForStartedProcess: between fork and exec, a process that is being started has all open files.
+func TestCloseUnlocksForStartedProcess(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := 0
+	for _, d := range descriptors {
+		number, _ := strconv.Atoi(d.Name())
+		if path, _ := os.Readlink("/proc/self/fd/" + d.Name()); path != dir {
+			continue
+		}
+		copied, err := syscall.Dup(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(copied)
+		copies++
+	}
+	if copies == 0 {
+		t.Fatal("the directory isn't open")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+}
+
 func TestOpenNamesInvalidPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
