@@ -285,9 +285,13 @@ docker-push: ## Push the images that docker-build has built.
 	@for name in $(COMMANDS); do $(tag); $(DOCKER) push $$tag; done
 
 INSTALLER ?= dist/install.yaml
+# given fails unless the user set a variable: the default tags are for local builds. On a public registry, whoever owns these names
+# could publish anything.
+given = $(if $(filter file,$(origin $(1))),$(error $(1) must be the image to deploy, such as $(1)=registry.example.com/conclave/$(2):v1))
+
 .PHONY: build-installer
-build-installer: ## Write all manifests of the operator to the file INSTALLER.
-	@$(OVERLAY)
+build-installer: ## Write all manifests of the operator to the file INSTALLER, with the images IMG (manager) and AGENT_IMG (agent).
+	@$(call given,IMG,manager)$(call given,AGENT_IMG,agent)$(OVERLAY)
 	@mkdir -p $(dir $(INSTALLER))
 	@$(TOOL) kustomize build bin/deploy >$(INSTALLER)
 	@echo "$(INSTALLER)"
@@ -327,7 +331,7 @@ uninstall: ## Remove the CRDs, which deletes all ElectionGroups.
 
 .PHONY: deploy
 deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent); WATCH_NAMESPACES=a,b limits it to these.
-	@$(OPERATORS) overlap
+	@$(call given,IMG,manager)$(call given,AGENT_IMG,agent)$(OPERATORS) overlap
 	@$(OVERLAY)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
 	@NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/prune
@@ -344,7 +348,7 @@ undeploy: ## Remove the operator and NAMESPACE, and with the last operator of th
 DASHBOARD_HOSTS :=
 .PHONY: deploy-dashboard
 deploy-dashboard: ## Deploy the dashboard to NAMESPACE with the image DASHBOARD_IMG, for users who reach it as DASHBOARD_HOSTS=a,b.
-	@$(dashboard_overlay)
+	@$(call given,DASHBOARD_IMG,dashboard)$(dashboard_overlay)
 	@$(TOOL) kustomize build bin/dashboard-deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy-dashboard
