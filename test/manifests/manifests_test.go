@@ -284,7 +284,7 @@ func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.
 	t.Helper()
 	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay")
 	file := filepath.Join(t.TempDir(), "install.yaml")
-	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file}, variables...)...)
+	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file, "IMG=manager", "AGENT_IMG=agent"}, variables...)...)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
