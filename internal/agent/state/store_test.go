@@ -187,7 +187,7 @@ func TestCloseUnlocksForStartedProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer syscall.Close(copied)
+		t.Cleanup(func() { _ = syscall.Close(copied) })
 		copies++
 	}
 	if copies == 0 {
