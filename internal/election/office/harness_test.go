@@ -97,6 +97,17 @@ func TestMessageOfTermFarAheadIsRefused(t *testing.T) {
 	}
 }
 
+// TestUnknownKindIsRefused also in an old term, to which the inner election would answer STALE.
+func TestUnknownKindIsRefused(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	for _, kind := range []election.Kind{election.NoKind, election.Probe + 1, 255} {
+		h.receive(5, kind, 1, election.Hold{})
+	}
+	if n := h.countEvents(self, election.Refused); n != 3 || len(h.captured) != 0 {
+		t.Errorf("got %d refusals and %d answers, want 3 and none", n, len(h.captured))
+	}
+}
+
 func TestBeatOfResignedTermIsNotGranted(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)

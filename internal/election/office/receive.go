@@ -55,10 +55,6 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	case election.Probe:
 		m.handleProbe(msg, out)
 	default:
-		if !m.usable(msg.Term) {
-			out.Emit(election.Refused, msg.Term, msg.From)
-			return
-		}
 		m.receiveElection(in, out)
 	}
 }

@@ -96,6 +96,10 @@ func (m *Machine) mayClaim() bool {
 // receiveElection handles a message of the inner election.
 func (m *Machine) receiveElection(in *election.Input, out *election.Output) {
 	msg, before, from := &in.Message, m.recovery.phase, len(out.Send)
+	if !msg.Kind.Counts() || !m.usable(msg.Term) {
+		out.Emit(election.Refused, msg.Term, msg.From)
+		return
+	}
 	if msg.Kind == election.Inquiry {
 		m.alignInner(out)
 	}
