@@ -52,7 +52,7 @@ func TestStatusSucceedsOnceThereIsACoordinator(t *testing.T) {
 	defer ticker.Stop()
 	got := execute(t, "status")
 	for got.status != 0 {
-		if !strings.HasPrefix(got.err, "error: not ready: ") || !strings.HasSuffix(got.err, "group ledger has no coordinator\n") {
+		if !strings.HasPrefix(got.err, "error: not ready: ") { // there may be one after the first of two requests
 			t.Fatalf("got %+v", got)
 		}
 		select {
