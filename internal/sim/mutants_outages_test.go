@@ -45,4 +45,9 @@ var outageMutants = []mutant{
 		new:   "\t\treturn (max(least, bound).Epoch() + 5).First()\n\t}\n\treturn (max(least, m.highestTerm).Epoch() + 5).First()\n",
 		check: seedCheck + "/behind_the_floor", wantOutput: "outage",
 	},
+	{
+		description: "each process has one backoff for all attempts", file: "election/office/vacancy.go",
+		old: " ^ uint64(max(m.claimedTerm, m.highestTerm)))", new: ")",
+		check: seedCheck + "/equal_delays", wantOutput: "outage",
+	},
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
+// soakFaults are the faults of make soak.
+const soakFaults = "all,adapt,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin"
+
 // seeds are the seeds of schedules that violate an invariant if the code has a
 // certain bug, and are too rare for a short sampling. TestMutantsAreCaught injects
 // the bugs.
@@ -40,6 +43,8 @@ var seeds = []struct {
 	{"a coordinator that is removed and loses its drain time", "StatusTable", "Majority", "members,stepdown,drains", 142, 5},
 	{"a coordinator that is removed, and loses its drain time to a second list", "StatusTable", "Majority", "members,stepdown,drains", 13, 3},
 	{"two processes that have stepped down while the third one has crashed", "StatusTable", "Majority", "crash,stepdown,drains", 3761, 3},
+	{"claims that end each other, again and again", "RingAllIDs", "Strict", soakFaults, 51153008710, 3},
+	{"claims that end each other, again and again after equal delays", "RingAllIDs", "Majority", "adapt,settings,latency", 7000000034, 2},
 	{"claims that use up the terms of clocks that are behind the floor", "StatusTable", "Majority", "skew,operator,burst", 12, 5},
 }
 

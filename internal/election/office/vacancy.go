@@ -83,14 +83,17 @@ func (m *Machine) noVacancy() vacancy {
 
 // backoff is the delay of the next attempt: none for the first two, and then
 // between half a heartbeat and sixteen. The processes must not try again at the
-// same moment, so half of the delay depends on the attempt, and on the process: on its life, too, because
-// IDs are local to each agent.
+// same moment, so half of the delay depends on the process: on its life, too, because IDs are local to
+// each agent. It also depends on the term. Otherwise two processes whose claims end each other would try again
+// after equal times forever.
 func (m *Machine) backoff() election.Tick {
 	if m.vacancy.attempts <= 1 {
 		return 0
 	}
 	longest := m.cfg.Heartbeat << (m.vacancy.attempts - 2)
-	mixed := (uint64(m.cfg.Life)<<32 | uint64(m.cfg.Self)<<8 | uint64(m.vacancy.attempts)) * 0x9e3779b97f4a7c15
+	const odd = 0x9e3779b97f4a7c15
+	mixed := (uint64(m.cfg.Life)<<32 ^ uint64(m.cfg.Self)<<24 ^ uint64(max(m.claimedTerm, m.highestTerm))) * odd
+	mixed = (mixed ^ mixed>>32) * odd // the high bits have an effect on the low ones
 	return longest/2 + election.Tick(mixed>>1)%(longest/2+1)
 }
 
