@@ -1,19 +1,19 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"fmt"
 	"io"
 	"maps"
 	"os"
-	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/conclave-dev/conclave/hack/internal/archive"
+	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 )
 
 // user is numeric and not root, as the restricted Pod Security Standard requires.
@@ -26,16 +26,13 @@ var labels = map[string]string{
 }
 
 // assemble returns an image that has only the binary.
-func (r recipe) assemble(binary string) (v1.Image, error) {
-	system, architecture, err := r.platform()
-	if err != nil {
-		return nil, err
-	}
+func (r recipe) assemble(platform gobuild.Platform, binary string) (v1.Image, error) {
 	layer, err := r.layer(binary)
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.Append(empty.Image, mutate.Addendum{
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
 		Layer:   layer,
 		History: v1.History{Created: v1.Time{Time: r.Created}, CreatedBy: "COPY " + r.Name() + " /" + r.Name()},
 	})
@@ -47,7 +44,7 @@ func (r recipe) assemble(binary string) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = system, architecture
+	config.OS, config.Architecture = platform.OS, platform.Architecture
 	config.Created = v1.Time{Time: r.Created}
 	config.Config = v1.Config{
 		User:       user,
@@ -68,34 +65,11 @@ func (r recipe) layer(binary string) (v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var archive bytes.Buffer
-	writer := tar.NewWriter(&archive)
-	header := &tar.Header{
-		Typeflag: tar.TypeReg, Name: r.Name(), Size: int64(len(content)), Mode: 0o755,
-		ModTime: r.Created.Truncate(time.Second), Format: tar.FormatPAX,
-	}
-	if err := writer.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := writer.Write(content); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
+	var files bytes.Buffer
+	if err := archive.Tar(&files, r.Created, []archive.File{{Name: r.Name(), Executable: true, Content: content}}); err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	})
-}
-
-// writeArchive writes the image in the format of `docker save`, which all common runtimes can load.
-func writeArchive(file, tag string, image v1.Image) error {
-	reference, err := name.NewTag(tag)
-	if err != nil {
-		return fmt.Errorf("invalid -tag: %w", err)
-	}
-	if err := tarball.WriteToFile(file, reference, image); err != nil {
-		return fmt.Errorf("cannot write %s: %w", file, err)
-	}
-	return nil
+		return io.NopCloser(bytes.NewReader(files.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 )
 
 // The Dockerfile builds the same images with Docker, so the values that it repeats must be equal.
@@ -18,7 +20,7 @@ func TestDockerfileMatches(t *testing.T) {
 		"FROM scratch AS agent",
 		"FROM scratch AS dashboard",
 		"FROM scratch AS chaos",
-		"-trimpath -buildvcs=false -gcflags " + compilerFlags + " -ldflags \"" + linkerFlags + " -X main.version=",
+		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
 	}
 	for key, value := range labels {
 		lines = append(lines, key+`="`+value+`"`)

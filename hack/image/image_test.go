@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/conclave-dev/conclave/hack/image/spdx"
+	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 )
 
 const tag = "conclave/hello:test"
@@ -87,8 +88,9 @@ func TestBinaryIsStatic(t *testing.T) {
 	}
 }
 
-// Builds of the same sources in different directories are identical.
-func TestBuildsAreReproducible(t *testing.T) {
+// copyHello copies the sources of testdata/hello and returns the folder that replaces this one.
+func copyHello(t *testing.T) string {
+	t.Helper()
 	copied := filepath.Join(t.TempDir(), "elsewhere")
 	for _, file := range []string{"go.mod", "go.sum", "api/go.mod", "client/go.mod", "hack/image/testdata/hello/main.go"} {
 		to := filepath.Join(copied, file)
@@ -99,8 +101,13 @@ func TestBuildsAreReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return filepath.Join(copied, "hack/image")
+}
+
+// Builds of the same sources in different directories are identical.
+func TestBuildsAreReproducible(t *testing.T) {
 	archive1, sbom1 := makeHello(t, ".")
-	archive2, sbom2 := makeHello(t, filepath.Join(copied, "hack/image"))
+	archive2, sbom2 := makeHello(t, copyHello(t))
 	for _, pair := range [][2]string{{archive1, archive2}, {sbom1, sbom2}} {
 		a, b := read(t, pair[0]), read(t, pair[1])
 		if !bytes.Equal(a, b) {
@@ -145,6 +152,7 @@ func TestInvalidArguments(t *testing.T) {
 	for _, c := range []struct{ want, args string }{
 		{"-package and -tag must be set", "-package ./testdata/hello"},
 		{"-platform must be os/architecture", "-package ./testdata/hello -tag a:b -platform linux"},
+		{"-platform must be os/architecture", "-package ./testdata/hello -tag a:b -platform linux/amd64,"},
 		{"invalid -tag", "-package ./testdata/hello -tag A:b"},
 		{"go build ./nowhere", "-package ./nowhere -tag a:b"},
 	} {
@@ -213,7 +221,7 @@ func TestTitle(t *testing.T) {
 		"./cmd/agent":            "conclave-agent",
 		"./cmd/kubectl-conclave": "kubectl-conclave",
 	} {
-		if got := (recipe{Package: path}).Title(); got != want {
+		if got := (recipe{Program: gobuild.Program{Package: path}}).Title(); got != want {
 			t.Errorf("%s: got title %q, want %q", path, got, want)
 		}
 	}

@@ -2,6 +2,9 @@
 // which runs as a non-root user. The output is NAME.tar, which docker, podman, kind and containerd can load, and
 // NAME.spdx.json, a software bill of materials (SBOM).
 //
+// With several platforms, NAME.tar is an OCI archive with an image index, because the format of `docker save` has no index, and
+// there is a NAME-OS-ARCHITECTURE.spdx.json for each platform.
+//
 // Builds are reproducible: the same input yields the same digest, regardless of the machine, the directory and the time.
 // SOURCE_DATE_EPOCH (in seconds) sets the date of the image, by default 1970-01-01.
 package main
@@ -15,20 +18,23 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/conclave-dev/conclave/hack/internal/archive"
+	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 )
 
 // recipe has the inputs of an image.
 type recipe struct {
-	Source   string // directory of the module
-	Package  string // main package, as for `go build`
-	Version  string
-	Platform string // os/architecture
-	Tag      string
-	Tags     string // build tags, for tests
-	Created  time.Time
+	gobuild.Program
+
+	Platforms []gobuild.Platform
+	Tag       string
+	Created   time.Time
 }
 
 // Name returns the name of the binary, which is also that of the output files.
@@ -59,11 +65,11 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var r recipe
-	var output string
+	var platforms, output string
 	flags.StringVar(&r.Source, "source", ".", "`directory` of the Go module")
 	flags.StringVar(&r.Package, "package", "", "main `package` to build")
 	flags.StringVar(&r.Version, "version", "unversioned", "version for the binary and the labels")
-	flags.StringVar(&r.Platform, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for")
+	flags.StringVar(&platforms, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for, or several, separated by commas")
 	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
 	flags.StringVar(&r.Tags, "tags", "", "build `tags`, separated by commas, for a binary that only tests use")
 	flags.StringVar(&output, "output", "dist", "`directory` for the output")
@@ -73,66 +79,71 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if r.Package == "" || r.Tag == "" {
 		return fmt.Errorf("-package and -tag must be set")
 	}
+	for text := range strings.SplitSeq(platforms, ",") {
+		platform, err := gobuild.ParsePlatform(text)
+		if err != nil {
+			return fmt.Errorf("-platform %w", err)
+		}
+		r.Platforms = append(r.Platforms, platform)
+	}
+	if _, err := name.NewTag(r.Tag); err != nil {
+		return fmt.Errorf("invalid -tag: %w", err)
+	}
 	var err error
-	if r.Created, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+	if r.Created, err = archive.SourceDate(); err != nil {
 		return err
 	}
 	return r.make(ctx, output, stdout)
 }
 
-func sourceDate(seconds string) (time.Time, error) {
-	if seconds == "" {
-		return time.Unix(0, 0).UTC(), nil
-	}
-	n, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH must be a number of seconds, got %q", seconds)
-	}
-	return time.Unix(n, 0).UTC(), nil
-}
-
-// make builds the binary and writes the image and its SBOM.
+// make builds the binaries and writes the images and their SBOMs.
 func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error {
-	scratch, err := os.MkdirTemp("", "image-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	binary := filepath.Join(scratch, r.Name())
-	if err := r.compile(ctx, binary); err != nil {
-		return err
-	}
-	image, err := r.assemble(binary)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(output, 0o755); err != nil {
 		return err
 	}
-	archive := filepath.Join(output, r.Name()+".tar")
-	if err := writeArchive(archive, r.Tag, image); err != nil {
-		return err
+	images := make([]v1.Image, 0, len(r.Platforms))
+	for _, platform := range r.Platforms {
+		image, err := r.build(ctx, platform, output)
+		if err != nil {
+			return err
+		}
+		images = append(images, image)
 	}
-	digest, err := image.Digest()
+	file := filepath.Join(output, r.Name()+".tar")
+	digest, err := r.write(file, images)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", file, err)
+	}
+	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	if err := r.writeSBOM(filepath.Join(output, r.Name()+".spdx.json"), binary, digest.String()); err != nil {
-		return err
-	}
-	info, err := os.Stat(archive)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "%s  %s  %s  %.1f MiB\n", archive, r.Tag, digest, float64(info.Size())/(1<<20))
+	fmt.Fprintf(stdout, "%s  %s  %s  %.1f MiB\n", file, r.Tag, digest, float64(info.Size())/(1<<20))
 	return nil
 }
 
-// platform splits os/architecture.
-func (r recipe) platform() (system, architecture string, err error) {
-	system, architecture, ok := strings.Cut(r.Platform, "/")
-	if !ok || system == "" || architecture == "" {
-		return "", "", fmt.Errorf("-platform must be os/architecture, such as linux/arm64, got %q", r.Platform)
+// build builds the image of a platform, and writes its SBOM.
+func (r recipe) build(ctx context.Context, platform gobuild.Platform, output string) (v1.Image, error) {
+	scratch, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return nil, err
 	}
-	return system, architecture, nil
+	defer os.RemoveAll(scratch)
+	binary := filepath.Join(scratch, r.Name())
+	if err := r.Compile(ctx, platform, binary); err != nil {
+		return nil, err
+	}
+	image, err := r.assemble(platform, binary)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return nil, err
+	}
+	sbom := r.Name()
+	if len(r.Platforms) > 1 {
+		sbom += "-" + platform.OS + "-" + platform.Architecture
+	}
+	return image, r.writeSBOM(filepath.Join(output, sbom+".spdx.json"), binary, digest.String())
 }

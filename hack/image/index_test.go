@@ -1,0 +1,115 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+// makeIndex builds hello for two platforms and returns the folder of the output.
+func makeIndex(t *testing.T, source string) string {
+	t.Helper()
+	output := t.TempDir()
+	var stdout bytes.Buffer
+	err := run(t.Context(), []string{
+		"-source", source, "-package", "./testdata/hello", "-version", "test", "-tag", "registry.example.com/conclave/hello:test",
+		"-platform", "linux/amd64,linux/arm64", "-output", output,
+	}, &stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// TestIndexHasImageForEachPlatform: a runtime finds the image of its platform by the index, and the index by its name.
+func TestIndexHasImageForEachPlatform(t *testing.T) {
+	output := makeIndex(t, ".")
+	folder := t.TempDir()
+	files := tar.NewReader(bytes.NewReader(read(t, filepath.Join(output, "hello.tar"))))
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(folder, header.Name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archived, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := archived.IndexManifest()
+	if err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("got manifests %+v (%v), want the image index", top, err)
+	}
+	names := top.Manifests[0].Annotations
+	if names["io.containerd.image.name"] != "registry.example.com/conclave/hello:test" || names["org.opencontainers.image.ref.name"] != "test" {
+		t.Errorf("got annotations %v, want the name and the tag", names)
+	}
+	index, err := archived.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// skopeo 1.9, that of Debian 12, drops this field when it pushes the index, which changes the digest.
+	if raw, err := index.RawManifest(); err != nil || bytes.Contains(raw, []byte("artifactType")) {
+		t.Errorf("got index %s (%v), want no artifactType", raw, err)
+	}
+	var platforms []string
+	for _, found := range manifest.Manifests {
+		image, err := index.Image(found.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.OS != found.Platform.OS || config.Architecture != found.Platform.Architecture {
+			t.Errorf("got an image for %s/%s at the platform %s", config.OS, config.Architecture, found.Platform)
+		}
+		platforms = append(platforms, found.Platform.String())
+		if files := unpack(t, image, t.TempDir()); !slices.Equal(files, []string{"hello"}) {
+			t.Errorf("%s: got files %q, want only hello", found.Platform, files)
+		}
+	}
+	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
+		t.Errorf("got platforms %q, want %q", platforms, want)
+	}
+	for _, sbom := range []string{"hello-linux-amd64.spdx.json", "hello-linux-arm64.spdx.json"} {
+		if !bytes.Contains(read(t, filepath.Join(output, sbom)), []byte(`"conclave-hello"`)) {
+			t.Errorf("%s doesn't describe the program", sbom)
+		}
+	}
+}
+
+func TestIndexIsReproducible(t *testing.T) {
+	first, second := makeIndex(t, "."), makeIndex(t, copyHello(t))
+	for _, name := range []string{"hello.tar", "hello-linux-arm64.spdx.json"} {
+		if !bytes.Equal(read(t, filepath.Join(first, name)), read(t, filepath.Join(second, name))) {
+			t.Errorf("got two different builds of %s, want identical ones", name)
+		}
+	}
+}
