@@ -67,7 +67,7 @@ each group in its ElectionGroup. Agents elect without it.`,
 	o.podName = os.Getenv("POD_NAME")
 	o.add(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(command.Version(version))
+	root.AddCommand(command.Version(version), newCheckUninstall())
 	return root
 }
 

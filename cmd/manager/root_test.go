@@ -27,7 +27,7 @@ func TestInvalidFlagsReportOneLine(t *testing.T) {
 		"a request":        {append(usual, "--agent-cpu-request", "1", "--agent-cpu-limit", "100m"), "--agent-cpu-request must be at most --agent-cpu-limit, got 1 and 100m"},
 		"a secret":         {append(usual, "--agent-image-pull-secrets", "a b"), `--agent-image-pull-secrets must be names of Secrets, separated by commas, got "a b"`},
 		"a format":         {append(usual, "--log-format", "xml"), `--log-format must be json or text, got "xml"`},
-		"an argument":      {[]string{"start"}, `unknown command "start" for conclave-manager; available commands: version`},
+		"an argument":      {[]string{"start"}, `unknown command "start" for conclave-manager; available commands: check-uninstall, version`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := newRoot()
