@@ -41,7 +41,7 @@ WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/dashboard/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci

@@ -1,0 +1,54 @@
+{{/* conclave.text returns a file of config/ with the release's namespace. Arguments: root, path. */}}
+{{- define "conclave.text" -}}
+{{- $root := index . 0 -}}
+{{ $root.Files.Get (index . 1) | trimPrefix "---\n" | replace "conclave-system" $root.Release.Namespace }}
+{{- end }}
+
+{{/* conclave.image returns the reference of an image. Arguments: the image, the name of its value. */}}
+{{- define "conclave.image" -}}
+{{- $image := index . 0 -}}
+{{- if and $image.tag $image.digest }}{{ fail (printf "set either %[1]s.tag or %[1]s.digest, and the other one to an empty string" (index . 1)) }}{{ end -}}
+{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}
+{{- else }}{{ $image.repository }}:{{ required (printf "set %[1]s.tag or %[1]s.digest" (index . 1)) $image.tag }}{{ end }}
+{{- end }}
+
+{{/* conclave.skip returns text if this release has no object of this kind and name. Arguments: root, object. */}}
+{{- define "conclave.skip" -}}
+{{- $values := (index . 0).Values -}}
+{{- $object := index . 1 -}}
+{{- $shared := list "CustomResourceDefinition" "ClusterRole" "ValidatingAdmissionPolicy" "ValidatingAdmissionPolicyBinding" -}}
+{{- /* Helm creates the namespace. The webhook is for all namespaces. */ -}}
+{{- $cluster := list "MutatingWebhookConfiguration/conclave" "Service/conclave-webhook" "ClusterRoleBinding/conclave-manager" -}}
+{{- if has $object.kind (list "Namespace" "Kustomization") }}skip{{ end -}}
+{{- if and (not $values.sharedObjects) (has $object.kind $shared) }}skip{{ end -}}
+{{- if and $values.watchNamespaces (has (printf "%s/%s" $object.kind $object.metadata.name) $cluster) }}skip{{ end -}}
+{{- end }}
+
+{{/* conclave.pod sets what all pods of the chart have in common. Arguments: root, pod spec. */}}
+{{- define "conclave.pod" -}}
+{{- $values := (index . 0).Values -}}
+{{- $pod := index . 1 -}}
+{{- range $key := list "imagePullSecrets" "priorityClassName" "nodeSelector" "tolerations" }}
+{{- with index $values $key }}{{ $_ := set $pod $key . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* conclave.manager returns the Deployment of the manager with the values. */}}
+{{- define "conclave.manager" -}}
+{{- $deployment := include "conclave.text" (list . "config/manager/manager.yaml") | fromYaml -}}
+{{- $pod := $deployment.spec.template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- include "conclave.pod" (list . $pod) -}}
+{{- with .Values.affinity }}{{ $_ := set $pod "affinity" . }}{{ end -}}
+{{- $_ := set $deployment.spec "replicas" .Values.replicas -}}
+{{- $_ := set $container "image" (include "conclave.image" (list .Values.image "image")) -}}
+{{- $_ := set $container "resources" .Values.resources -}}
+{{- $args := $container.args -}}
+{{- with .Values.watchNamespaces }}{{ $args = append $args (printf "--watch-namespaces=%s" (join "," .)) }}{{ end -}}
+{{- $_ := set $container "args" (concat $args .Values.extraArgs) -}}
+{{- range $container.env -}}
+{{- if eq .name "AGENT_IMAGE" }}{{ $_ := set . "value" (include "conclave.image" (list $.Values.agent.image "agent.image")) }}{{ end -}}
+{{- if eq .name "GOMEMLIMIT" }}{{ $_ := set . "value" $.Values.goMemoryLimit }}{{ end -}}
+{{- end -}}
+{{ toYaml $deployment }}
+{{- end }}
