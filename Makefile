@@ -296,6 +296,13 @@ build-installer: ## Write all manifests of the operator to the file INSTALLER, w
 	@$(TOOL) kustomize build bin/deploy >$(INSTALLER)
 	@echo "$(INSTALLER)"
 
+REGISTRY :=
+.PHONY: release
+release: ## Write all files of release VERSION, with the images of REGISTRY, to dist/release. It pushes nothing. Minutes to an hour of compilation.
+	@$(STATIC) -o bin/ ./hack/release
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+		bin/release -version '$(if $(filter file,$(origin VERSION)),,$(VERSION))' -registry '$(REGISTRY)'
+
 .PHONY: clean
 clean: ## Remove bin/, including the tools, and dist/.
 	@rm -rf bin dist
