@@ -50,12 +50,37 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 	return nil, r.pushDocument(s, p.Document)
 }
 
-// updateStatus writes the status if it has changed, based on the version that was
-// read: the API server rejects an update that is based on an older one.
+// reportStatus writes the status that follows from the reports of agents, unless it has to wait
+// (limits.go). If the API server refuses that status, it writes that.
+func (r *Reconciler) reportStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) (waits bool, refused, err error) {
+	if equal, err := sameStatus(&s.group.Status, status); equal || err != nil {
+		return false, nil, err
+	}
+	if r.mustWait(s, status) {
+		if r.leads() {
+			r.metrics.countDeferred(s.key)
+		}
+		return true, nil, nil
+	}
+	err = r.writeStatus(ctx, s, status)
+	if apierrors.IsInvalid(err) {
+		rejected, _ := newWriteError(err)
+		return false, err, r.updateStatus(ctx, s, groupstatus.Refused(s.group, rejected.text, s.now))
+	}
+	return false, nil, err
+}
+
+// updateStatus writes the status if it has changed.
 func (r *Reconciler) updateStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) error {
 	if equal, err := sameStatus(&s.group.Status, status); equal || err != nil {
 		return err
 	}
+	return r.writeStatus(ctx, s, status)
+}
+
+// writeStatus writes the status, based on the version that was read: the API server rejects an
+// update that is based on an older one.
+func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) error {
 	group := s.group.DeepCopy()
 	group.Status = *status
 	if err := r.writer.Status().Update(ctx, group); err != nil {

@@ -20,21 +20,37 @@ import (
 
 // recordEvents writes the events of a change after the change itself. It retains those
 // that can't be written for the next reconcile, unless the API server will never
-// accept them.
+// accept them. Beyond the limit (limits.go), it retains the newest one.
 func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *groupstatus.Result) error {
 	s.state.pendingEvents = append(s.state.pendingEvents, result.Events...)
 	if err := r.recoverEvents(ctx, s); err != nil {
 		return err
 	}
+	limit := &s.state.limits.events
 	for len(s.state.pendingEvents) > 0 {
+		now := time.Now()
+		if at := limit.next(now, nil); now.Before(at) {
+			dropped := len(s.state.pendingEvents) - 1
+			s.state.pendingEvents = s.state.pendingEvents[dropped:]
+			s.state.droppedEvents += dropped
+			if r.leads() {
+				r.metrics.countDropped(s.key, dropped)
+			}
+			s.deadline.reached(at, s.now)
+			return nil
+		}
+		limit.take()
 		event := s.state.pendingEvents[0]
+		if n := s.state.droppedEvents; n > 0 {
+			event.Note = fmt.Sprintf("%s (after %d events that were left out)", event.Note, n)
+		}
 		err := r.createEvent(ctx, s.group, event)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			r.log.Error(err, "dropped event", "group", s.key, "note", event.Note)
 		} else if err != nil {
 			return err
 		}
-		s.state.pendingEvents = s.state.pendingEvents[1:]
+		s.state.pendingEvents, s.state.droppedEvents = s.state.pendingEvents[1:], 0
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 			e.awaitRole(pods[(int(term)+i)%3], group, v1.RoleCoordinator)
 		}
 	}
-	most := 5 + int(5*time.Since(began).Seconds())
+	most := 2 + int(time.Since(began).Seconds()) // The agent alone changes no coordinator.
 	if writes := count("ledger"); writes > most {
 		t.Errorf("got %d writes of ledger's status, want at most %d", writes, most)
 	}

@@ -17,13 +17,17 @@ import (
 func BenchmarkStatusLag(b *testing.B) {
 	e := newEnv(b)
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
+	// The operator limits the elections of one group.
+	groups := []string{"ledger-0", "ledger-1", "ledger-2", "ledger-3"}
 	var pods []string
 	for i := range 5 {
 		pods = append(pods, fmt.Sprintf("p-%d", i))
-		e.pod(pods[i], "ledger")
+		e.pod(pods[i], groups...)
 	}
-	e.createGroup("ledger", withService, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	for _, group := range groups {
+		e.createGroup(group, withService, pods...)
+		e.awaitAdopted(group, 1, pods...)
+	}
 	watching, err := client.NewWithWatch(apiServer.Config(b), client.Options{Scheme: e.scheme})
 	if err != nil {
 		b.Fatal(err)
@@ -45,7 +49,7 @@ func BenchmarkStatusLag(b *testing.B) {
 		}
 		term++
 		began := time.Now()
-		e.elect("ledger", pods[term%5], term)
+		e.elect(groups[term%4], pods[term%5], term)
 		for event := range changes.ResultChan() {
 			if group, ok := event.Object.(*v1.ElectionGroup); ok && uint64(group.Status.Term) == term {
 				break

@@ -25,6 +25,8 @@ type groupMetrics struct {
 	groupGauges
 
 	elections uint64
+	// deferred and droppedEvents count what the limits left out.
+	deferred, droppedEvents uint64
 }
 
 // groupGauges are the latest values of one group.
@@ -49,6 +51,8 @@ var (
 	dividedMetric     = prometheus.NewDesc("conclave_operator_group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
 	behindMetric      = prometheus.NewDesc("conclave_operator_group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
 	electionsMetric   = prometheus.NewDesc("conclave_operator_elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
+	deferredMetric    = prometheus.NewDesc("conclave_operator_status_deferred_total", "Reconciles that left a change of the group's status for later, because of the limit of writes.", groupLabels, nil)
+	droppedMetric     = prometheus.NewDesc("conclave_operator_events_dropped_total", "Events of the group that were not written, because of the limit of events.", groupLabels, nil)
 	versionsMetric    = prometheus.NewDesc("conclave_operator_agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
 	connectedMetric   = prometheus.NewDesc("conclave_operator_agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
 	expectedMetric    = prometheus.NewDesc("conclave_operator_agents_expected", "Members of the group.", groupLabels, nil)
@@ -85,7 +89,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric, versionsMetric,
-		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, connectedMetric, expectedMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric, connectedMetric, expectedMetric,
 	} {
 		descriptions <- d
 	}
@@ -95,6 +99,9 @@ func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 	}
 	m.collectVersions(gauge)
 	m.mu.Lock()
@@ -110,7 +117,9 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		gauge(behindMetric, number(g.behind), labels...)
 		gauge(connectedMetric, g.connected, labels...)
 		gauge(expectedMetric, g.expected, labels...)
-		metrics <- prometheus.MustNewConstMetric(electionsMetric, prometheus.CounterValue, float64(g.elections), labels...)
+		counter(electionsMetric, g.elections, labels...)
+		counter(deferredMetric, g.deferred, labels...)
+		counter(droppedMetric, g.droppedEvents, labels...)
 	}
 	gauge(groupsMetric, len(m.groups))
 	gauge(vacantMetric, vacant)
@@ -163,6 +172,20 @@ func (m *metricSet) countElection(group types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(group).elections++
+}
+
+// countDeferred, as countDropped, is for the leader only: only that has metrics of groups. It adds a change of the status of a group that waits.
+func (m *metricSet) countDeferred(group types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(group).deferred++
+}
+
+// countDropped adds events of a group that aren't written.
+func (m *metricSet) countDropped(group types.NamespacedName, events int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(group).droppedEvents += uint64(events) //nolint:gosec // It isn't negative.
 }
 
 // of returns the metrics of a group. The caller holds the lock.

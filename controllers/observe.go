@@ -34,7 +34,7 @@ func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
 // failed is repeated, so call it only after the status has been written.
 func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *groupstatus.Result) {
 	was, is := before.Status.Coordinator, result.Status.Coordinator
-	if is != nil && (was == nil || was.Pod != is.Pod || was.Term != is.Term) {
+	if is != nil && !sameCoordinator(was, is) {
 		r.metrics.countElection(s.key)
 		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 && !lost.IsZero() && !named.IsZero() {
 			r.metrics.failover.Observe(max(named.Sub(lost), 0).Seconds())

@@ -44,6 +44,7 @@ type Reconciler struct {
 	log      logr.Logger
 	instance string
 	queue    queue
+	limits   namespaceLimits
 }
 
 // staleRetry is the wait before the next reconcile of a group of which the cache has
@@ -85,9 +86,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if standby {
-		return reconcile.Result{}, nil
+		s.deadline = deadline{s.writableAt}
+	} else {
+		r.metrics.reconciles.Inc()
 	}
-	r.metrics.reconciles.Inc()
 	if s.deadline.at.IsZero() {
 		return reconcile.Result{}, nil
 	}
@@ -120,15 +122,14 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if !result.RequeueAt.IsZero() {
 		s.deadline.reached(result.RequeueAt, s.now)
 	}
-	statusErr := r.updateStatus(ctx, s, &result.Status)
-	if apierrors.IsInvalid(statusErr) {
-		rejected, _ := newWriteError(statusErr)
-		err = r.updateStatus(ctx, s, groupstatus.Refused(s.group, rejected.text, s.now))
-	} else {
-		err = statusErr
-	}
+	waits, refusedErr, err := r.reportStatus(ctx, s, &result.Status)
 	if err != nil {
 		return err
+	}
+	if waits {
+		// The rest follows from the status.
+		r.sendCommands(s, &plan, &result)
+		return errors.Join(publishErr, releaseErr)
 	}
 	if leads {
 		r.observe(s, before, &result)
@@ -139,7 +140,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 		// The status has been written before. The next reconcile adds the error.
 		s.state.routingError, s.deadline = next, deadline{s.now}
 	}
-	return errors.Join(append(routingErrs, statusErr, publishErr, releaseErr, eventErr)...)
+	return errors.Join(append(routingErrs, refusedErr, publishErr, releaseErr, eventErr)...)
 }
 
 // conflictRecheck is how often a reconcile checks whether the name of another owner's

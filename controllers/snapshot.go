@@ -30,6 +30,9 @@ type snapshot struct {
 	now time.Time
 	// deadline is when the next reconcile is due.
 	deadline deadline
+	// writableAt is when the status may be written that this reconcile left out; zero if it
+	// left none out.
+	writableAt time.Time
 
 	// pods are by name, and nodes, connections and reports belong to them. Reports of
 	// agents without a pod are left out.

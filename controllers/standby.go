@@ -80,7 +80,7 @@ func (r *Reconciler) reconcileStandby(ctx context.Context, s *snapshot) error {
 		return r.finish(ctx, s)
 	}
 	err := r.decideAndApply(ctx, s)
-	if err == nil || apierrors.IsConflict(err) {
+	if (err == nil || apierrors.IsConflict(err)) && s.writableAt.IsZero() {
 		state.behindSince = time.Time{}
 	}
 	if err == nil {
@@ -164,7 +164,7 @@ func (r *Reconciler) finish(ctx context.Context, s *snapshot) error {
 	}
 	plan := membership.MakePlan(s.membershipFacts())
 	result := groupstatus.Evaluate(s.statusFacts(&plan))
-	if was, is := s.group.Status.Coordinator, result.Status.Coordinator; (was == nil) != (is == nil) || was != nil && (was.Pod != is.Pod || was.Term != is.Term) {
+	if !sameCoordinator(s.group.Status.Coordinator, result.Status.Coordinator) {
 		state.unfinished = false // The leader decides.
 		return nil
 	}

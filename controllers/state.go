@@ -35,8 +35,10 @@ type groupState struct {
 	// publishError is the API server's reason for rejecting the ConfigMap, and
 	// routingError that for the Service, its EndpointSlice or a role label.
 	publishError, routingError writeError
-	// pendingEvents are about changes that are in the status, and not written yet.
+	// pendingEvents are about changes that are in the status, and not written yet. Before them,
+	// droppedEvents were left out because of the limit.
 	pendingEvents []groupstatus.Event
+	droppedEvents int
 	// eventsRecovered: recoverEvents has run.
 	eventsRecovered bool
 	// latestChange is the newest ChangedAt of the reports that are in the status.
@@ -44,6 +46,7 @@ type groupState struct {
 	// electedAt is when the operator last saw a new coordinator, and vacantSince since
 	// when there has been none.
 	electedAt, vacantSince time.Time
+	limits                 groupLimits
 	// standby is what only a standby uses.
 	standby standbyState
 }
@@ -69,7 +72,7 @@ func (g *groupStates) get(group types.NamespacedName, uid types.UID) *groupState
 		g.remove(group)
 	}
 	if g.groups[group] == nil {
-		g.groups[group] = &groupState{uid: uid, revision: g.deleted[group]}
+		g.groups[group] = &groupState{uid: uid, revision: g.deleted[group], limits: newGroupLimits()}
 	}
 	return g.groups[group]
 }

@@ -1,0 +1,163 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// write takes a turn if that has come.
+func (t *turns) write(now time.Time, ofNamespace *rate.Limiter) bool {
+	if now.Before(t.next(now, ofNamespace)) {
+		return false
+	}
+	t.take()
+	return true
+}
+
+func TestFailoversInARowDoNotWait(t *testing.T) {
+	limits, ofNamespace := newGroupLimits(), (&namespaceLimits{}).of("bank", noon)
+	for i := range 10 { // Five failovers: the loss of a coordinator, and the next one.
+		if !limits.elections.write(noon.Add(time.Duration(i)*time.Millisecond), ofNamespace.elections) {
+			t.Fatalf("write %d has to wait, want none of 10", i+1)
+		}
+	}
+	if next := limits.elections.next(noon.Add(10*time.Millisecond), ofNamespace.elections); next.Sub(noon) > time.Second {
+		t.Errorf("got the next turn after %s, want at most 1s", next.Sub(noon))
+	}
+	if !limits.changes.write(noon, ofNamespace.changes) {
+		t.Error("got a change of a row that waits for elections, want them independent")
+	}
+	for range 2 {
+		if !limits.elections.write(noon.Add(time.Minute), ofNamespace.elections) {
+			t.Error("a failover after a minute has to wait, want that it needn't")
+		}
+	}
+}
+
+// Hundreds of groups of a namespace elect all the time. Their writes are limited together, each
+// group gets its share, and another namespace isn't concerned.
+func TestGroupsOfANamespaceAreLimitedTogether(t *testing.T) {
+	const groups, seconds = 200, 120
+	var all namespaceLimits
+	var limits []groupLimits
+	for range groups {
+		limits = append(limits, newGroupLimits())
+	}
+	count := make([]int, groups)
+	total := 0
+	for now := noon; now.Before(noon.Add(seconds * time.Second)); now = now.Add(20 * time.Millisecond) {
+		ofNamespace := all.of("greedy", now)
+		for i := range limits {
+			if limits[i].elections.write(now, ofNamespace.elections) {
+				count[i]++
+				total++
+			}
+		}
+	}
+	if most := namespaceBurst + namespaceRate*seconds + 1; total > most {
+		t.Errorf("got %d writes in %d s, want at most %d", total, seconds, most)
+	}
+	if total < namespaceRate*seconds {
+		t.Errorf("got %d writes in %d s, want at least %d", total, seconds, namespaceRate*seconds)
+	}
+	if least, most := slices.Min(count), slices.Max(count); most-least > electionBurst+1 {
+		t.Errorf("got between %d and %d writes of each group, want about the same number", least, most)
+	}
+	other, later := newGroupLimits(), noon.Add(seconds*time.Second)
+	if !other.elections.write(later, all.of("bank", later).elections) {
+		t.Error("an election in another namespace has to wait, want that it needn't")
+	}
+}
+
+// The operator forgets the limits of namespaces that aren't used.
+func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
+	var limits namespaceLimits
+	for i := range 1000 {
+		now := noon.Add(time.Duration(i) * time.Second)
+		limits.of(fmt.Sprint("bank-", i), now).elections.AllowN(now, namespaceBurst)
+	}
+	if n := len(limits.byName); n > 60 {
+		t.Errorf("got the limits of %d namespaces, want those of the last 50 s, which aren't full", n)
+	}
+}
+
+// newLimitedGroup returns what recordEvents needs.
+func newLimitedGroup(events *fakeEventClient) (*Reconciler, *snapshot) {
+	elected := make(chan struct{})
+	close(elected)
+	r := &Reconciler{writer: events, elected: elected, metrics: newMetricSet(nil)}
+	s := &snapshot{
+		key: types.NamespacedName{Namespace: "bank", Name: "ledger"}, group: &v1.ElectionGroup{}, now: time.Now(),
+		state: &groupState{limits: newGroupLimits(), eventsRecovered: true},
+	}
+	return r, s
+}
+
+// A group that elects all the time has a bounded number of Events, and one of the newest change.
+func TestEventsAreLimited(t *testing.T) {
+	const elections = 100
+	events := &fakeEventClient{}
+	r, s := newLimitedGroup(events)
+	for i := range elections {
+		result := &groupstatus.Result{Events: []groupstatus.Event{{Note: fmt.Sprint("election ", i), Key: fmt.Sprint(i)}}}
+		if err := r.recordEvents(t.Context(), s, result); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(events.notes) < eventBurst || len(events.notes) > eventBurst+int(time.Since(s.now).Minutes()) {
+		t.Fatalf("got %d events at once, want %d", len(events.notes), eventBurst)
+	}
+	if wait := s.deadline.at.Sub(s.now); wait <= 0 || wait > 2*time.Minute {
+		t.Errorf("got the next reconcile after %s, want it when the next event may be written", wait)
+	}
+	s.state.limits.events.reserved = time.Now() // A minute has passed.
+	if err := r.recordEvents(t.Context(), s, &groupstatus.Result{}); err != nil {
+		t.Fatal(err)
+	}
+	left := elections - eventBurst - 1
+	if want := fmt.Sprintf("election 99 (after %d events that were left out)", left); events.notes[len(events.notes)-1] != want {
+		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
+	}
+	if got := r.metrics.of(s.key).droppedEvents; got != uint64(left) {
+		t.Errorf("got %d dropped events in the metric, want %d", got, left)
+	}
+}
+
+// A standby has no metrics of groups: an alert would fire because of a group without a coordinator.
+func TestStandbyCountsNothingOfGroups(t *testing.T) {
+	r, s := newLimitedGroup(&fakeEventClient{})
+	r.elected = make(chan struct{})
+	for i := range 2 * eventBurst {
+		if err := r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.metrics.connected = func() map[string]int { return nil }
+	registry := prometheus.NewPedanticRegistry()
+	if err := r.metrics.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if strings.Contains(metric.String(), "ledger") {
+				t.Errorf("got %s of a group, want none", family.GetName())
+			}
+		}
+	}
+}
