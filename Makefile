@@ -334,6 +334,7 @@ install: ## Install the CRDs.
 
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, which deletes all ElectionGroups.
+	@KUBECTL='$(KUBECTL)' hack/held
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -345,6 +346,7 @@ deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manag
 
 .PHONY: undeploy
 undeploy: ## Remove the operator and NAMESPACE, and with the last operator of the cluster, also the CRDs, which deletes all ElectionGroups.
+	@WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/held
 	@others=$$($(OPERATORS)); \
 	if [ -n "$$others" ]; then \
 		echo "keeping the CRDs, ClusterRoles and policies, because there are other operators, in the namespaces:" $$(cut -d ' ' -f 1 <<<"$$others"); \

@@ -41,6 +41,22 @@ func TestSeveralOperators(t *testing.T) {
 	c.expect("bank", true)
 	c.expect("shop", true)
 
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger-0", Finalizers: []string{v1.StopFinalizer("ledger")}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "none"}}
+	if err := c.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"undeploy", "uninstall"} {
+		want := "Delete each such group first (kubectl delete electiongroup ledger --namespace bank)"
+		if output, err := c.run(target, bank...); err == nil || !strings.Contains(output, want) {
+			t.Errorf("make %s: got %q (%v), want %q", target, output, err, want)
+		}
+	}
+	c.expect("bank", true)
+	pod.Finalizers = nil
+	if err := c.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
 	output := c.make("undeploy", bank...)
 	if want := "keeping the CRDs, ClusterRoles and policies, because there are other operators, in the namespaces: shop"; !strings.Contains(output, want) {
 		t.Errorf("got %q, want %q", output, want)
@@ -100,7 +116,7 @@ type sharedCluster struct {
 
 func newSharedCluster(t *testing.T) *sharedCluster {
 	t.Helper()
-	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay", "hack/operators", "hack/prune")
+	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay", "hack/operators", "hack/prune", "hack/held")
 	need.Complete(t)
 	environment := apiserver.Start(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
