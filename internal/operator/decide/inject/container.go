@@ -37,6 +37,7 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 	if err != nil {
 		return nil, fmt.Errorf("annotation %w", err)
 	}
+	p.addEphemeralStorage(&required)
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
 	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
 	hostNetwork := p.Spec.HostNetwork

@@ -51,7 +51,7 @@ type option struct {
 const minMemoryLimit = "32Mi"
 
 var allOptions = []option{
-	{"cpu-request", "50m", "CPU that agents request", "an amount of CPU, such as 50m", isAmount("1m"), nil},
+	{"cpu-request", "10m", "CPU that agents request", "an amount of CPU, such as 10m", isAmount("1m"), nil},
 	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone("1m"), []string{noLimit}},
 	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount("1Mi"), nil},
 	{

@@ -95,6 +95,29 @@ func (a amount) guaranteed(limit resource.Quantity) amount {
 	return amount{&limit, &limit}
 }
 
+// The agent writes only its log, of which the kubelet keeps 50 MiB by default, and a few KiB of
+// state.
+var ephemeralStorage = amount{new(resource.MustParse("16Mi")), new(resource.MustParse("100Mi"))}
+
+// addEphemeralStorage adds what a quota for ephemeral storage requires of each container, if all
+// others have it. Otherwise, a limit of the agent alone would be that of the whole pod: the kubelet
+// evicts a pod that uses more than the sum of its containers' limits, whichever of them have one.
+func (p *podSpec) addEphemeralStorage(r *corev1.ResourceRequirements) {
+	const name = corev1.ResourceEphemeralStorage
+	requested, limited := true, true
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		_, hasRequest := c.Resources.Requests[name]
+		_, hasLimit := c.Resources.Limits[name]
+		requested, limited = requested && (hasRequest || hasLimit), limited && hasLimit // By default, a request is the limit.
+	}
+	if requested {
+		r.Requests[name] = *ephemeralStorage.request
+	}
+	if limited {
+		r.Limits[name] = *ephemeralStorage.limit
+	}
+}
+
 // guaranteed reports whether the quality of service of the pod is Guaranteed because of its
 // containers. Resources of the pod as a whole take precedence over those of containers,
 // and aren't affected by the agent.
