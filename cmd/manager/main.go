@@ -15,6 +15,7 @@ import (
 )
 
 func main() {
+	limitMemory()
 	os.Exit(run(context.Background(), newRoot()))
 }
 

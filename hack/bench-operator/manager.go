@@ -64,8 +64,10 @@ func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.D
 			p.environment = append(p.environment, variable.Name+"="+variable.Value)
 		}
 	}
+	limit := deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
+	p.environment = append(p.environment, "MEMORY_LIMIT="+strconv.FormatInt(limit.Value(), 10))
 	if r.options.memoryLimit != "" {
-		p.environment = append(p.environment, "GOMEMLIMIT="+r.options.memoryLimit) // The last value counts.
+		p.environment = append(p.environment, "GOMEMLIMIT="+r.options.memoryLimit)
 	}
 	return p, nil
 }
