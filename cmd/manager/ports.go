@@ -61,7 +61,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 	m.metrics.expiry.Add("webhook", m.serverCertificate.NotAfter)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
-		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.injections.Count}
+		injector := &webhook.Injector{Settings: m.injectSettings, Cached: cachedSpecs(mgr.GetCache()), Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.injections.Count}
 		handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("create the webhook: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
-// The webhook lists the groups of a namespace for each pod. A namespace can have thousands, of
+// The webhook lists the groups of a namespace for each pod that no group in the cache selects. A namespace can have thousands, of
 // more than a megabyte each, and many pods are created at the same time. So a list has only one
 // page in memory, and the pods of one namespace get a part of the lists only: the API server
 // waits for a webhook for five seconds.
@@ -59,6 +59,20 @@ func (r *groupReader) specs(ctx context.Context, namespace string, use func([]v1
 		}
 		use(page)
 	})
+}
+
+// cachedSpecs returns a function that does the same with the groups in the cache.
+func cachedSpecs(cached client.Reader) func(context.Context, string, func([]v1.ElectionGroup)) error {
+	return func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
+		var all v1.ElectionGroupList
+		if err := cached.List(ctx, &all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range all.Items {
+			use([]v1.ElectionGroup{{ObjectMeta: all.Items[i].ObjectMeta, Spec: all.Items[i].Spec}})
+		}
+		return nil
+	}
 }
 
 // watchedGroups passes on the groups of all watched namespaces.

@@ -37,8 +37,12 @@ type Injector struct {
 	// Settings returns the current settings. It is called for each pod, because the
 	// CA bundle changes.
 	Settings func(context.Context) (inject.Settings, error)
+	// Cached passes on the groups of a namespace, as far as the cache has them. It may fail,
+	// and nil means that there is no cache.
+	Cached func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error
 	// Groups passes on the groups of a namespace, some at a time. They must be current: often,
-	// a group is created a moment before its pods.
+	// a group is created a moment before its pods. It is called if the cache has no group that
+	// selects the pod. If it has one, the operator adds groups that the cache lacks later.
 	Groups func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error
 	// NamespaceOptedIn means that all pods are in namespaces that have opted in.
 	NamespaceOptedIn bool
@@ -152,11 +156,12 @@ func (i *Injector) selectingGroups(ctx context.Context, request admission.Reques
 		return nil, fmt.Errorf("decode the pod: %w", err)
 	}
 	pod := &corev1.Pod{ObjectMeta: meta.ObjectMeta}
-	err = i.Groups(ctx, request.Namespace, func(groups []v1.ElectionGroup) {
-		names = append(names, membership.SelectingGroups(groups, pod)...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the groups of namespace %s: %w", request.Namespace, err)
+	add := func(groups []v1.ElectionGroup) { names = append(names, membership.SelectingGroups(groups, pod)...) }
+	if i.Cached == nil || i.Cached(ctx, request.Namespace, add) != nil || len(names) == 0 {
+		names = nil
+		if err := i.Groups(ctx, request.Namespace, add); err != nil {
+			return nil, fmt.Errorf("list the groups of namespace %s: %w", request.Namespace, err)
+		}
 	}
 	slices.Sort(names)
 	return names, nil
