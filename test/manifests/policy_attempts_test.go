@@ -179,6 +179,9 @@ func (f *fixture) podAttempts() []attempt {
 		patch("an owner", owners, f.member, func(p *corev1.Pod) { p.OwnerReferences = ownedBy(group) }),
 		patch("another finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "example.org/other") }),
 		patch("without another's finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] }),
+		patch("a finalizer of a pod of the system", "may add a finalizer only to a pod that has opted in", f.systemPod, func(p *corev1.Pod) {
+			p.Finalizers = []string{v1.StopFinalizer(group)}
+		}),
 		patch("a role of a pod that hasn't opted in", role, f.stranger, setRole(v1.RoleFollower)),
 		patch("another role", role, f.member, setRole("king")),
 
@@ -290,6 +293,7 @@ func (f *fixture) sliceAttempts() []attempt {
 		})),
 		create("the DNS of the cluster", system, created("kube-system", "kube-dns")),
 		create("the API server", system, created("default", "kubernetes")),
+		create("the operator's webhook", "may write no EndpointSlices for the Services of the operator", created(namespace, "conclave-webhook")),
 		patch("two endpoints", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) }),
 		patch("several addresses of an endpoint", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints[0].Addresses = []string{"10.0.0.1", "192.0.2.1"}
@@ -339,6 +343,12 @@ func (f *fixture) otherAttempts() []attempt {
 			c.Webhooks[1].NamespaceSelector.MatchLabels = nil
 		}),
 		patch("another server of webhooks", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.Service.Name = "other" })),
+		patch("an owner that doesn't exist, so that the webhooks are deleted", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "gone", UID: "gone"}}
+		}),
+		patch("a finalizer, so that the webhooks can't be deleted", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.Finalizers = []string{"example.org/never"}
+		}),
 		patch("another webhook", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			second := c.Webhooks[0].DeepCopy()
 			second.Name = "other.conclave.dev"
