@@ -273,7 +273,6 @@ func TestValuesReachThePods(t *testing.T) {
 	values := `
 replicas: 3
 resources: {limits: {memory: 1Gi}}
-goMemoryLimit: 700MiB
 extraArgs: [--log-level=debug]
 priorityClassName: high
 imagePullSecrets: [{name: registry}]
@@ -289,10 +288,7 @@ dashboard: {enabled: true, hosts: [elections.example.org], image: {repository: e
 	}
 	pod, container := deployment.pod(t)
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
-	check(t, container, `{image: "example.org/manager:v1", args: [--leader-elect, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 96Mi}}}`)
-	if environment := text(t, container); !strings.Contains(environment, "name: GOMEMLIMIT\n  value: 700MiB") {
-		t.Errorf("got container\n%s\nwant another GOMEMLIMIT", environment)
-	}
+	check(t, container, `{image: "example.org/manager:v1", args: [--leader-elect, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
 	pod, container = rendered["Deployment elections conclave-dashboard"].pod(t)
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}]}`)
 	check(t, container, `{image: "example.org/dashboard:v2", args: [--certificates=/etc/dashboard, --host=localhost, --host=conclave-dashboard.elections.svc, --host=elections.example.org]}`)

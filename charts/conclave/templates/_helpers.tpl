@@ -48,7 +48,6 @@
 {{- $_ := set $container "args" (concat $args .Values.extraArgs) -}}
 {{- range $container.env -}}
 {{- if eq .name "AGENT_IMAGE" }}{{ $_ := set . "value" (include "conclave.image" (list $.Values.agent.image "agent.image")) }}{{ end -}}
-{{- if eq .name "GOMEMLIMIT" }}{{ $_ := set . "value" $.Values.goMemoryLimit }}{{ end -}}
 {{- end -}}
 {{ toYaml $deployment }}
 {{- end }}
