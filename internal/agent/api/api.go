@@ -49,6 +49,7 @@ type Group interface {
 	Status(ctx context.Context) (group.Status, error)
 	Journal(ctx context.Context) (journal.Journal, error)
 	DrainTimeout() time.Duration
+	Lease() time.Duration
 	Watch(after string) Watcher
 	OpenSession(ctx context.Context) (Session, error)
 	ConfirmStopped(ctx context.Context, session string, term uint64) error

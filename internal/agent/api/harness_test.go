@@ -112,6 +112,8 @@ func (f *fakeGroup) Journal(context.Context) (journal.Journal, error) {
 
 func (f *fakeGroup) DrainTimeout() time.Duration { return 5 * time.Second }
 
+func (f *fakeGroup) Lease() time.Duration { return 500 * time.Millisecond }
+
 func (f *fakeGroup) Watch(after string) Watcher {
 	select {
 	case f.after <- after:

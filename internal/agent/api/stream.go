@@ -152,16 +152,17 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	introduce := func() error {
-		return s.event(string(group.DrainChanged), "", struct {
+		return s.event(string(group.SettingsChanged), "", struct {
 			Session     string `json:"session"`
 			DrainMillis int64  `json:"drainMillis"`
-		}{session.ID(), g.DrainTimeout().Milliseconds()})
+			LeaseMillis int64  `json:"leaseMillis,omitempty"`
+		}{session.ID(), g.DrainTimeout().Milliseconds(), g.Lease().Milliseconds()})
 	}
 	if introduce() != nil {
 		return
 	}
 	pump(r.Context(), s, session.Next, func(event group.SessionEvent) error {
-		if event.Kind == group.DrainChanged {
+		if event.Kind == group.SettingsChanged {
 			return introduce()
 		}
 		return s.event(string(event.Kind), "", event)

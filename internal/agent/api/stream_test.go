@@ -40,9 +40,9 @@ func TestWatchStreamsChangesInOrder(t *testing.T) {
 func TestSessionStreamsEvents(t *testing.T) {
 	s := newFakeGroup()
 	lines, hangUp := openTestStream(t, "http://"+startAPI(t, s)+"/v1/groups/ledger/session")
-	equal(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":5000}\n", readEvent(t, lines))
-	s.sessionEvents <- group.SessionEvent{Kind: group.DrainChanged}
-	equal(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":5000}\n", readEvent(t, lines))
+	equal(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":5000,\"leaseMillis\":500}\n", readEvent(t, lines))
+	s.sessionEvents <- group.SessionEvent{Kind: group.SettingsChanged}
+	equal(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":5000,\"leaseMillis\":500}\n", readEvent(t, lines))
 	s.sessionEvents <- group.SessionEvent{Kind: group.Lead, Term: 7, Token: 7340042}
 	equal(t, "event: lead\ndata: {\"term\":7,\"token\":7340042}\n", readEvent(t, lines))
 	s.sessionEvents <- group.SessionEvent{Kind: group.Stop, Term: 7, Successor: "e"}

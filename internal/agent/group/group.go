@@ -133,8 +133,9 @@ type Group struct {
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
 	// timing is that of the settings in force. Only its drain timeout may be longer than that
-	// of cfg.Group: see reconfigure.
+	// of cfg.Group: see reconfigure. lease is theirs, too.
 	timing atomic.Pointer[config.Timing]
+	lease  atomic.Int64
 	// knownNames is the number of names that have an identifier.
 	knownNames atomic.Int64
 	feed       *feed
@@ -188,6 +189,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.app.excluded = cfg.Excluded
 	g.timing.Store(&cfg.Group.Timing)
+	g.lease.Store(int64(cfg.Group.Safety.Lease))
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
@@ -270,6 +272,14 @@ func (g *Group) Claimed() election.Term { return g.machine.ClaimedTerm() }
 
 // DrainTimeout returns how long the application may take to stop.
 func (g *Group) DrainTimeout() time.Duration { return g.timing.Load().DrainTimeout }
+
+// Lease returns the lease of the settings, or 0 in mode Available.
+func (g *Group) Lease() time.Duration {
+	if g.cfg.Group.Safety.Mode == office.Available { // The mode doesn't change.
+		return 0
+	}
+	return time.Duration(g.lease.Load())
+}
 
 func (g *Group) run() {
 	defer close(g.done)

@@ -28,7 +28,8 @@ func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Le
 
 // RenewSession returns Leader for the application that holds this session open. Only
 // the session that was asked to lead is leading. What it is promised ends earlier if it
-// confirms that it has stopped, or ends.
+// confirms that it has stopped, or ends. While it stops, it isn't leading, but learns how
+// long the lease lasts: it must have stopped by then, even if the drain timeout is longer.
 func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
 	var refused error
@@ -48,6 +49,9 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 		if leader.RemainingMillis != nil {
 			s.promisedUntil = max(s.promisedUntil, g.limitPromise(&leader, math.MaxInt64))
 		}
+		if s == g.app.acting && g.app.stopping {
+			leader.RemainingMillis = g.remainingLease()
+		}
 	})
 	switch {
 	case err != nil:
@@ -56,6 +60,15 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 		return Leader{}, refused
 	}
 	return g.unlessOutdated(leader), nil
+}
+
+// remainingLease returns the rest of the lease in milliseconds, or nil without a lease.
+func (g *Group) remainingLease() *int64 {
+	until := g.machine.Status().Until
+	if until == election.Never {
+		return nil
+	}
+	return new(max(0, g.cfg.Clock.Until(until).Milliseconds()))
 }
 
 // limitPromise limits the remaining time of an answer, and returns when it is over. A

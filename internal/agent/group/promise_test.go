@@ -91,7 +91,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			reportUnhealthy(t, g)
 			nextEvent(t, s, Stop)
 			e, err := s.Next(testContext(t))
-			if err == nil && e.Kind == DrainChanged { // The new drain timeout is in force just before or after the end.
+			if err == nil && e.Kind == SettingsChanged { // The new drain timeout is in force just before or after the end.
 				e, err = s.Next(testContext(t))
 			}
 			if err != nil || e.Kind != Lost {

@@ -81,3 +81,39 @@ func renew(t *testing.T, s *Session) Leader {
 	}
 	return l
 }
+
+// TestSessionThatStopsLearnsTheLease: the drain timeout is longer, and the agent may be
+// paused in the meantime.
+func TestSessionThatStopsLearnsTheLease(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []office.Mode{office.Available, office.Majority} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, map[string]int{"c": 30}, func(g *config.Group) { g.Safety.Mode = mode }).group("c")
+			s, other := openSession(t, c), openSession(t, c)
+			nextEvent(t, s, Lead)
+			reportUnhealthy(t, c)
+			nextEvent(t, s, Stop)
+			l, err := c.RenewSession(testContext(t), s.ID())
+			waiting, otherErr := c.RenewSession(testContext(t), other.ID())
+			if err = errors.Join(err, otherErr); err != nil {
+				t.Fatal(err)
+			}
+			if l.Leading || l.Token != 0 || waiting.RemainingMillis != nil {
+				t.Errorf("got %+v and %+v, want that nobody leads, and no remaining time for a session that waits", l, waiting)
+			}
+			if mode == office.Available {
+				if l.RemainingMillis != nil {
+					t.Errorf("got %+v, want no lease", l)
+				}
+				return
+			}
+			if l.RemainingMillis == nil || *l.RemainingMillis <= 0 || *l.RemainingMillis > testLease.Milliseconds() {
+				t.Errorf("got %+v, want a remaining time of at most %s", l, testLease)
+			}
+			if c.Lease() != testLease {
+				t.Errorf("got a lease of %s, want %s", c.Lease(), testLease)
+			}
+		})
+	}
+}

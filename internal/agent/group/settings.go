@@ -57,10 +57,11 @@ func (g *Group) reconfigure(next config.Group) error {
 	g.recordSettings(settings, now)
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
-	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout {
+	leaseBefore := time.Duration(g.lease.Swap(int64(next.Safety.Lease)))
+	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout || leaseBefore != next.Safety.Lease {
 		// An application that assumes a shorter one would give up before it has stopped.
 		for _, s := range g.app.sessions {
-			s.push(SessionEvent{Kind: DrainChanged})
+			s.push(SessionEvent{Kind: SettingsChanged})
 		}
 	}
 	g.configDigest = configDigest(*running)

@@ -67,8 +67,8 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 		}
 	}
 	nextEvent(t, s, Lead)
-	nextEvent(t, s, DrainChanged)
-	nextEvent(t, s, DrainChanged)
+	nextEvent(t, s, SettingsChanged)
+	nextEvent(t, s, SettingsChanged)
 	if e, more := s.pop(); more {
 		t.Errorf("got event %+v, want one for each change", e)
 	}

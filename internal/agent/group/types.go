@@ -21,7 +21,8 @@ type Leader struct {
 	// Token is the fencing token. It is 0 unless Leading.
 	Token uint64 `json:"token"`
 	// RemainingMillis is the minimum remaining duration of the tenure, if it isn't
-	// renewed. It is set while Leading, except in mode Available, which has no lease.
+	// renewed. It is set while Leading, except in mode Available, which has no lease, and
+	// for a session that was asked to stop, while it stops.
 	RemainingMillis *int64 `json:"remainingMillis,omitempty"`
 }
 
@@ -76,8 +77,8 @@ const (
 	Stop SessionEventKind = "stop"
 	// Lost: the tenure is over. The application must have stopped.
 	Lost SessionEventKind = "lost"
-	// DrainChanged: the drain timeout of the group has changed.
-	DrainChanged SessionEventKind = "session"
+	// SettingsChanged: the drain timeout or the lease of the group has changed.
+	SettingsChanged SessionEventKind = "session"
 )
 
 // SessionEvent is sent to an application over its session.
