@@ -28,14 +28,20 @@ func hostOf(address string) (string, error) {
 		"such as unix:///run/conclave/agent.sock, got %q", defaultAddress, address)
 }
 
-// dial connects with an agent.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	host, _, _ := net.SplitHostPort(address) // An invalid address is dialed, which fails.
-	if encoded, ok := strings.CutSuffix(host, socketSuffix); ok {
-		if path, err := hex.DecodeString(encoded); err == nil {
-			return dialer.DialContext(ctx, "unix", string(path))
+// dialFunc connects with a network address.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// toAgent returns a function that connects with an agent by means of connect.
+func toAgent(connect dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		host, _, _ := net.SplitHostPort(address) // An invalid address is dialed, which fails.
+		if encoded, ok := strings.CutSuffix(host, socketSuffix); ok {
+			if path, err := hex.DecodeString(encoded); err == nil {
+				return connect(ctx, "unix", string(path))
+			}
 		}
+		return connect(ctx, network, address)
 	}
-	return dialer.DialContext(ctx, network, address)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -51,7 +52,8 @@ type State struct {
 	// stops while the machine is suspended; Run uses one that doesn't.
 	Until time.Time `json:"-"`
 
-	// until is Until on the clock of the agent's connection.
+	// until is Until on the clock of the agent's connection. A session that was asked to stop
+	// learns it, too: its function must have returned by then.
 	until time.Duration
 }
 
@@ -76,6 +78,41 @@ func LogTo(log *slog.Logger) Option {
 	return func(a *agent) { a.log = log }
 }
 
+// DialWith sets the function that connects with the agent, in place of that of a net.Dialer.
+func DialWith(connect func(ctx context.Context, network, address string) (net.Conn, error)) Option {
+	return func(a *agent) {
+		transport := newTransport()
+		transport.DialContext = toAgent(connect)
+		a.http.Transport = transport
+	}
+}
+
+// OnRenewal sets a function that Run calls with each renewal, one after the other. It is
+// for programs that must stop something else in time, such as another process. It must not
+// block.
+func OnRenewal(f func(Renewal)) Option {
+	return func(a *agent) { a.onRenewal = f }
+}
+
+// Renewal is a response by which the agent confirms the tenure. Run receives the first one
+// before it calls the function, and further ones until the function has returned.
+type Renewal struct {
+	// Self is the name of this process.
+	Self        string
+	Term, Token uint64
+	// Sent is when the client sent its request. Until is when the tenure ends without a
+	// further renewal, and 0 in the mode Available. Both are times of CLOCK_BOOTTIME on Linux.
+	Sent, Until time.Duration
+	// Stopping: the agent hands the office over, at the latest when the drain timeout has
+	// passed since a time after Sent of the last renewal that isn't Stopping.
+	Stopping bool
+	// Ended: the tenure has ended, and another process may be coordinator. It is the last one,
+	// and only Term and Token are set.
+	Ended bool
+	// Lease and DrainTimeout are those of the group. Lease is 0 in the mode Available.
+	Lease, DrainTimeout time.Duration
+}
+
 const (
 	defaultAddress = "http://127.0.0.1:7374"
 	// dialTimeout and responseTimeout are generous, because the agent is on the same
@@ -96,13 +133,15 @@ type agent struct {
 	log     *slog.Logger
 	http    http.Client
 	clock   leaseClock
+	// onRenewal is nil or a function for renewals.
+	onRenewal func(Renewal)
 }
 
 // newTransport returns a transport that keeps connections alive, so that a renewal
 // takes one round trip. It ignores proxy settings of the environment.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:           dial,
+		DialContext:           toAgent(new(net.Dialer).DialContext),
 		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   2,
@@ -202,9 +241,12 @@ func (a *agent) queryLeader(ctx context.Context, query url.Values) (State, error
 	if json.Unmarshal(body, &response) != nil || response.Group != a.group || response.Leading != (status == http.StatusOK) {
 		return State{}, newStatusError(status, body)
 	}
-	if response.Leading && response.RemainingMillis != nil {
+	if response.RemainingMillis != nil {
 		remaining := time.Duration(*response.RemainingMillis) * time.Millisecond
-		response.Until, response.until = sent.Add(remaining), max(1, sentAt+remaining)
+		response.until = max(1, sentAt+remaining)
+		if response.Leading {
+			response.Until = sent.Add(remaining)
+		}
 	}
 	return response.State, nil
 }

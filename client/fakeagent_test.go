@@ -203,7 +203,7 @@ func token(term uint64) uint64 { return term<<20 | 10 }
 func (f *fakeAgent) acceptSession(drain time.Duration) *stream {
 	f.t.Helper()
 	s := <-f.sessions
-	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s1\",\"drainMillis\":%d}\n\n", drain.Milliseconds()))
+	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s1\",\"drainMillis\":%d,\"leaseMillis\":%d}\n\n", drain.Milliseconds(), lease))
 	return s
 }
 
@@ -274,7 +274,7 @@ func startLeading(t *testing.T) (*fakeAgent, *clientRun, *stream, *call) {
 	return fake, r, session, r.awaitCall(7)
 }
 
-func startRun(fake *fakeAgent) *clientRun {
+func startRun(fake *fakeAgent, options ...Option) *clientRun {
 	fake.t.Helper()
 	ctx, cancel := context.WithCancel(fake.t.Context())
 	r := &clientRun{t: fake.t, cancel: cancel, calls: make(chan *call, 10), result: make(chan error, 1), stopped: make(chan struct{})}
@@ -285,7 +285,7 @@ func startRun(fake *fakeAgent) *clientRun {
 	}
 	go func() {
 		defer close(r.stopped)
-		r.result <- Run(ctx, "ledger", lead, fake.dialOption, LogTo(r.log.Logger()))
+		r.result <- Run(ctx, "ledger", lead, append(options, fake.dialOption, LogTo(r.log.Logger()))...)
 	}()
 	fake.t.Cleanup(func() {
 		cancel()

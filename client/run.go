@@ -24,12 +24,11 @@ import (
 // for an agent that it cannot reach.
 func Run(ctx context.Context, group string, lead func(ctx context.Context, token uint64) error, options ...Option) error {
 	// A transport of its own, so that Run leaves no connections behind.
-	transport := newTransport()
-	defer transport.CloseIdleConnections()
-	a, err := newAgent(group, transport, options)
+	a, err := newAgent(group, newTransport(), options)
 	if err != nil {
 		return err
 	}
+	defer a.http.CloseIdleConnections()
 	var retry backoff
 	for groupExists, logged := false, false; ; {
 		start := time.Now()

@@ -34,8 +34,8 @@ type session struct {
 	results     chan queryResult
 
 	// id is empty until the agent has opened the session.
-	id           string
-	drainTimeout time.Duration
+	id                  string
+	drainTimeout, lease time.Duration
 
 	// tenure is nil unless the function runs.
 	tenure *tenure
@@ -60,12 +60,14 @@ type session struct {
 type eventData struct {
 	Session     string `json:"session"`
 	DrainMillis int64  `json:"drainMillis"`
+	LeaseMillis int64  `json:"leaseMillis"`
 	Term        uint64 `json:"term"`
 	Token       uint64 `json:"token"`
 }
 
-// queryResult is the result of agent.queryLeader.
+// queryResult is the result of agent.queryLeader, and sent a time before it.
 type queryResult struct {
+	sent  time.Duration
 	state State
 	err   error
 }
@@ -88,6 +90,7 @@ func (s *session) run() (*outcome, error) {
 	result, err := s.loop()
 	if s.tenure != nil {
 		s.tenure.end(fmt.Errorf("%w: %w", ErrAgentGone, err))
+		s.reportEnd()
 	}
 	s.cancel()
 	s.goroutines.Wait()
@@ -161,7 +164,8 @@ func (s *session) handleEvent(e event) error {
 	}
 	switch e.kind {
 	case "session":
-		s.id, s.drainTimeout = data.Session, time.Duration(data.DrainMillis)*time.Millisecond
+		s.id = data.Session
+		s.drainTimeout, s.lease = time.Duration(data.DrainMillis)*time.Millisecond, time.Duration(data.LeaseMillis)*time.Millisecond
 		s.query()
 	case "lead":
 		s.revoke(data.Term-1, ErrLost)
@@ -187,6 +191,9 @@ func (s *session) revoke(term uint64, cause error) {
 	}
 	if s.tenure != nil && s.tenure.term <= term {
 		s.tenure.end(cause)
+		if errors.Is(cause, ErrLost) {
+			s.reportEnd()
+		}
 	}
 }
 
@@ -195,7 +202,7 @@ func (s *session) revoke(term uint64, cause error) {
 func (s *session) query() {
 	s.queryTimer = nil
 	confirm := s.tenure == nil && s.pendingLead != nil
-	renew := s.tenure != nil && !s.tenure.revoked()
+	renew := s.tenure != nil && !s.tenure.over()
 	introduce := s.tenure == nil && !s.introduced
 	if s.querying || !confirm && !renew && !introduce {
 		return
@@ -203,8 +210,9 @@ func (s *session) query() {
 	s.querying, s.introduced = true, true
 	renewal := url.Values{"session": {s.id}}
 	s.start(func() {
+		sent := s.agent.clock.now()
 		state, err := s.agent.queryLeader(s.ctx, renewal)
-		s.results <- queryResult{state, err}
+		s.results <- queryResult{sent, state, err}
 	})
 }
 
@@ -220,11 +228,14 @@ func (s *session) start(run func()) {
 // handleResult updates the tenure, or starts the pending one if the agent confirms it.
 func (s *session) handleResult(r queryResult) {
 	switch {
+	case s.tenure != nil && s.tenure.over():
 	case s.tenure != nil && s.tenure.revoked():
+		s.continueStopping(r)
 	case s.tenure != nil:
 		s.updateTenure(r)
 	case s.pendingLead == nil || s.parent.Err() != nil:
 	case r.err == nil && r.state.Token == s.pendingLead.Token && r.state.isLeadingAt(s.agent.clock.now()):
+		s.report(s.pendingLead.Term, s.pendingLead.Token, r)
 		s.tenure = startTenure(s.parent, s.agent.clock, s.pendingLead.Term, s.pendingLead.Token, r.state.until, s.lead)
 		s.pendingLead = nil
 		s.scheduleRenewal()
@@ -251,18 +262,54 @@ func (s *session) updateTenure(r queryResult) {
 	switch {
 	case isClientError(r.err):
 		// The agent no longer has this session, so it considers the application dead.
-		t.end(ErrLost)
+		s.revoke(t.term, ErrLost)
 	case r.err != nil:
 		s.scheduleRenewal()
 	case r.state.Leading && r.state.Token == t.token:
+		s.report(t.term, t.token, r)
 		t.renew(r.state.until)
 		s.scheduleRenewal()
 	case !r.state.Leading && r.state.Coordinator == r.state.Self && r.state.Term == t.term:
 		// The agent still holds the office but may not act: it is handing over.
 		t.end(ErrStop)
+		s.continueStopping(r)
 	default:
-		t.end(ErrLost)
+		s.revoke(t.term, ErrLost)
 	}
+}
+
+// continueStopping renews the tenure while the function stops: the agent must not take this
+// process for one that hangs, and the lease may end before the drain timeout.
+func (s *session) continueStopping(r queryResult) {
+	t := s.tenure
+	switch {
+	case isClientError(r.err) || r.err == nil && (r.state.Coordinator != r.state.Self || r.state.Term != t.term):
+		s.reportEnd()
+		return
+	case r.err == nil:
+		s.report(t.term, t.token, r)
+	}
+	s.scheduleRenewal()
+}
+
+// report passes a renewal to the function of OnRenewal.
+func (s *session) report(term, token uint64, r queryResult) {
+	if s.agent.onRenewal == nil {
+		return
+	}
+	s.agent.onRenewal(Renewal{
+		Self: r.state.Self, Term: term, Token: token, Sent: r.sent, Until: r.state.until, Stopping: !r.state.Leading,
+		Lease: s.lease, DrainTimeout: s.drainTimeout,
+	})
+}
+
+// reportEnd passes the end of the tenure to the function of OnRenewal, also after the
+// function of the tenure was asked to stop.
+func (s *session) reportEnd() {
+	if s.agent.onRenewal != nil && !s.tenure.lost {
+		s.agent.onRenewal(Renewal{Term: s.tenure.term, Token: s.tenure.token, Ended: true})
+	}
+	s.tenure.lost = true
 }
 
 // scheduleRenewal sets the time of the next renewal.

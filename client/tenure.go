@@ -21,6 +21,8 @@ type tenure struct {
 	// renewInterval is a fraction of the lease, so that some renewals may fail. Without a
 	// lease, renewals show the agent that this process doesn't hang.
 	renewInterval time.Duration
+	// lost is set once the tenure has ended, maybe after the function was asked to stop.
+	lost bool
 	// returned receives the outcome when the function has returned.
 	returned chan outcome
 }
@@ -73,6 +75,13 @@ func (t *tenure) renew(until time.Duration) {
 
 // revoked reports whether the function's context has ended.
 func (t *tenure) revoked() bool { return t.ctx.Err() != nil }
+
+// over reports whether the tenure has ended, so that there is nothing to renew. A function
+// whose context has ended for another reason may continue until it returns.
+func (t *tenure) over() bool {
+	cause := context.Cause(t.ctx)
+	return t.lost || errors.Is(cause, ErrLost) || errors.Is(cause, ErrNotRenewed) || errors.Is(cause, ErrAgentGone)
+}
 
 // close releases the resources of the tenure after the function has returned.
 func (t *tenure) close() {
