@@ -15,13 +15,17 @@ import (
 )
 
 func main() {
-	reduceWakeups()
-	reduceMemory()
-	stderr := openStderr()
+	stderr := os.Stderr
+	if !runsProgram(os.Args[1:]) {
+		reduceWakeups()
+		reduceMemory()
+		stderr = reopenPipe()
+	}
+	log := writeLog(stderr)
 	root := newRoot()
-	root.SetErr(stderr)
+	root.SetErr(log)
 	status := run(context.Background(), root)
-	stderr.Close(flushTimeout)
+	log.Close(flushTimeout)
 	os.Exit(status)
 }
 
@@ -34,6 +38,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 	case errors.As(err, &invalid):
 		// Editors recognize lines that start with FILE:LINE.
 		fmt.Fprintln(root.ErrOrStderr(), invalid)
+	case errors.As(err, new(programStatus)):
 	case err != nil:
 		fmt.Fprintln(root.ErrOrStderr(), "error:", err)
 	}
@@ -44,10 +49,16 @@ func exitStatus(err error) int {
 	var (
 		use     *command.UsageError
 		invalid config.Errors
+		program programStatus
+		failed  *execError
 	)
 	switch {
 	case err == nil:
 		return command.ExitOK
+	case errors.As(err, &program):
+		return int(program)
+	case errors.As(err, &failed):
+		return failed.status
 	case errors.As(err, &use), errors.As(err, &invalid):
 		return command.ExitUsage
 	}

@@ -15,12 +15,12 @@ import (
 // flushTimeout bounds how long the end of the process waits for a reader of stderr.
 const flushTimeout = time.Second
 
-// openStderr returns a writer to stderr that never blocks, for all that the agent writes
+// writeLog returns a writer to stderr that never blocks, for all that the agent writes
 // there. The log package writes to it, too: net/http uses that for errors of a server.
 //
 // The Go runtime writes to stderr directly before it ends a process that panicked.
-func openStderr() *asynclog.Writer {
-	w := asynclog.New(reopenPipe())
+func writeLog(stderr *os.File) *asynclog.Writer {
+	w := asynclog.New(stderr)
 	log.SetOutput(w)
 	return w
 }

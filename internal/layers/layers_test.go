@@ -72,6 +72,7 @@ internal/transcript/...         : any -net/... -os internal/election/... -algori
 internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
 internal/diagram                : std -net/... -os internal/election
 
+internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
 client                          : std # an application that imports the client gets no other module

@@ -1,0 +1,179 @@
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// family is what this process has started: one child, the main child, and its descendants. Because this process is their
+// subreaper, a descendant whose parent ends becomes a child of this process, even if it is a daemon with a session of its own.
+// So there is no descendant if there is no child.
+type family struct {
+	// changed receives a value when a child has ended or was stopped.
+	changed chan struct{}
+
+	mu sync.Mutex
+	// main is the process ID of the main child, 0 once it was reaped. status is its status, -1 while it runs.
+	main, status int
+	// spared are process groups that aren't killed: that of this process and that of its parent.
+	spared []int
+}
+
+// newFamily makes this process the subreaper of its descendants, and reaps those that end.
+func newFamily() (*family, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("cannot become the subreaper of the program: %w", err)
+	}
+	if _, err := os.ReadFile("/proc/thread-self/children"); err != nil {
+		return nil, fmt.Errorf("cannot find the processes of the program, for which Linux needs /proc and CONFIG_PROC_CHILDREN: %w", err)
+	}
+	f := &family{changed: make(chan struct{}, 1), spared: []int{unix.Getpgrp()}}
+	if group, err := unix.Getpgid(unix.Getppid()); err == nil {
+		f.spared = append(f.spared, group)
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	go func() {
+		for range ended {
+			f.reap()
+			select {
+			case f.changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return f, nil
+}
+
+// start starts the main child.
+func (f *family) start(path string, argv []string, attr *syscall.ProcAttr) error {
+	f.mu.Lock() // So reap doesn't meet a child that it doesn't know.
+	defer f.mu.Unlock()
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if err == nil {
+		f.main, f.status = pid, -1
+	}
+	return err
+}
+
+// mainStatus returns the exit status of the main child, 128 plus the number of the signal that has ended it, or has stopped it. It is
+// -1 while the main child runs.
+func (f *family) mainStatus() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// signalMain sends a signal to the process group of the main child, unless that has ended.
+func (f *family) signalMain(s syscall.Signal) {
+	f.mu.Lock() // So its number isn't used again meanwhile.
+	defer f.mu.Unlock()
+	if f.main != 0 {
+		_ = syscall.Kill(-f.main, s) // It may have changed its group or user.
+	}
+}
+
+// reap reaps all children that have ended. It returns whether there is no child any more.
+func (f *family) reap() (none bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return errors.Is(err, syscall.ECHILD)
+		case pid == 0:
+			return false
+		case pid == f.main:
+			if f.status < 0 { // Otherwise, it was stopped before, and then killed.
+				f.status = statusOf(status)
+			}
+			if !status.Stopped() {
+				f.main = 0
+			}
+		}
+	}
+}
+
+func statusOf(status syscall.WaitStatus) int {
+	switch {
+	case status.Exited():
+		return status.ExitStatus()
+	case status.Stopped():
+		return stoppedStatus
+	}
+	return 128 + int(status.Signal())
+}
+
+// kill kills all descendants that it finds, from the top. One whose parent has ended meanwhile becomes a child of this process, so the
+// caller repeats it until reap returns true. It doesn't rely on the guard: on a busy machine, it takes long until a killed guard ends.
+func (f *family) kill() {
+	f.mu.Lock() // So the number of a child isn't used again.
+	defer f.mu.Unlock()
+	for _, pid := range children("self") {
+		below := children(strconv.Itoa(pid))
+		f.killWithGroup(pid)
+		f.killAll([]int{os.Getpid(), pid}, below)
+	}
+}
+
+// killAll kills processes whose parent was the last one of a line of ancestors, and their descendants. A process whose parent has ended
+// has another one of them as its parent.
+func (f *family) killAll(ancestors, pids []int) {
+	for _, pid := range pids {
+		below := children(strconv.Itoa(pid))
+		// Its parent may have reaped it, and its number be in use again.
+		if slices.Contains(ancestors, parentOf(pid)) {
+			f.killWithGroup(pid)
+		}
+		f.killAll(append(slices.Clone(ancestors), pid), below)
+	}
+}
+
+// killWithGroup kills a process and its process group. A group gets the signal at once, so that a process in it can't escape by
+// forking, or when its parent ends.
+func (f *family) killWithGroup(pid int) {
+	if group, err := unix.Getpgid(pid); err == nil && group > 1 && !slices.Contains(f.spared, group) {
+		_ = unix.Kill(-group, unix.SIGKILL) // Only the result of reap counts.
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// children returns the children of all threads of a process.
+func children(process string) (pids []int) {
+	lists, _ := filepath.Glob("/proc/" + process + "/task/*/children") // The pattern is valid.
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // A thread may have ended; its children belong to another one then.
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// parentOf returns the parent of a process, or 0.
+func parentOf(pid int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // as above
+	// The name of the program, in parentheses, may contain any character. The state follows.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
+}
