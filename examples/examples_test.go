@@ -39,10 +39,10 @@ func TestExamples(t *testing.T) {
 		command func(*testing.T) string
 		session string
 	}{
-		"go":      {buildGo, "Required"},
-		"python":  {scriptCommand("python3", "python/worker.py"), "Required"},
-		"session": {scriptCommand("curl", "shell/session.sh"), "Required"},
-		"guard":   {scriptCommand("curl", "shell/guard.sh"), "Optional"},
+		"go":     {buildGo, "Required"},
+		"python": {scriptCommand("python3", "python/worker.py"), "Required"},
+		"exec":   {scriptCommand("sh", "shell/exec.sh"), "Required"},
+		"guard":  {scriptCommand("curl", "shell/guard.sh"), "Optional"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := example.command(t)
@@ -54,7 +54,7 @@ func TestExamples(t *testing.T) {
 			must(t, agents.Start())
 			workers := map[string]*worker{}
 			for _, name := range agents.Names() {
-				workers[name] = startWorker(t, command, agents.Agent(name).API)
+				workers[name] = startWorker(t, command, agents.Agent(name))
 			}
 
 			first, token := awaitWorker(t, workers, 0)
@@ -122,10 +122,10 @@ type worker struct {
 	lines []string
 }
 
-func startWorker(t *testing.T, command, api string) *worker {
+func startWorker(t *testing.T, command string, agent *agentcluster.Agent) *worker {
 	t.Helper()
 	w := &worker{command: exec.CommandContext(t.Context(), command, "ledger"), stopped: make(chan struct{})}
-	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+api)
+	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+agent.API, "PATH="+filepath.Dir(agent.Binary())+":"+os.Getenv("PATH"))
 	// A process group, so that the cleanup kills its children, too, as in a container.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := w.command.StdoutPipe()
@@ -145,7 +145,7 @@ func startWorker(t *testing.T, command, api string) *worker {
 		_ = syscall.Kill(-w.command.Process.Pid, syscall.SIGKILL)
 		<-w.stopped
 		if t.Failed() {
-			t.Logf("%s at %s: %s", command, api, strings.Join(w.output(), "\n"))
+			t.Logf("%s at %s: %s", command, agent.API, strings.Join(w.output(), "\n"))
 		}
 	})
 	return w

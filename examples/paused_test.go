@@ -32,7 +32,7 @@ func TestPausedExampleIsReplaced(t *testing.T) {
 			must(t, agents.Start())
 			workers := map[string]*worker{}
 			for _, name := range agents.Names() {
-				workers[name] = startWorker(t, command, agents.Agent(name).API)
+				workers[name] = startWorker(t, command, agents.Agent(name))
 			}
 			first, token := awaitWorker(t, workers, 0)
 			time.Sleep(3 * c.interval) // until it has renewed
