@@ -52,8 +52,8 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 		}))
 	}
 	// By then the agent has used its burst.
-	want := count("ledger") + 10
-	e.eventually("the status has been written ten times", func() bool {
+	want := count("ledger") + 20
+	e.eventually("the status has been written twenty times", func() bool {
 		report, _ := flooding.Report("ledger")
 		return count("ledger") >= want && report.Term > 500
 	})
@@ -66,7 +66,8 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 			e.awaitRole(pods[(int(term)+i)%3], group, v1.RoleCoordinator)
 		}
 	}
-	most := 2 + int(time.Since(began).Seconds()) // The agent alone changes no coordinator.
+	// The agent alone changes no coordinator. A standby has a limit of its own, and may write what waits.
+	most := 2 * (2 + int(time.Since(began).Seconds()))
 	if writes := count("ledger"); writes > most {
 		t.Errorf("got %d writes of ledger's status, want at most %d", writes, most)
 	}
