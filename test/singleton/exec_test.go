@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -104,6 +105,10 @@ func TestStatusOfTheProgram(t *testing.T) {
 
 func TestEnvironmentAndSignals(t *testing.T) {
 	e := single(t, agentcluster.Timing{})
+	// Otherwise the program ignores it where nohup runs the tests.
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGHUP)
+	defer signal.Stop(ended)
 	r := e.run(nil, "--", "sh", "-c", `for s in HUP USR1 USR2 INT; do trap "echo got $s" $s; done; trap 'echo got TERM; exit 3' TERM
 		echo "started as $CONCLAVE_MEMBER of $CONCLAVE_GROUP with $CONCLAVE_TOKEN in $CONCLAVE_TERM"
 		while :; do sleep 0.02; done`)
