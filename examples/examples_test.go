@@ -88,11 +88,11 @@ func TestExamples(t *testing.T) {
 
 func buildGo(t *testing.T) string {
 	t.Helper()
-	if err := program.DependOnProgram(t.Context(), "..", "./examples/go"); err != nil {
+	if err := program.DependOnProgram(t.Context(), "..", "./examples/worker"); err != nil {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(t.TempDir(), "worker")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./go").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./worker").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	return binary
@@ -157,7 +157,7 @@ func (w *worker) output() []string {
 	return append([]string(nil), w.lines...)
 }
 
-var workLine = regexp.MustCompile(`^works with token (\d+)$`)
+var workLine = regexp.MustCompile(`^(?:ledger: )?works with token (\d+)$`)
 
 // lastToken returns the token of the last step, or 0.
 func (w *worker) lastToken(t *testing.T) (last uint64) {
@@ -194,7 +194,7 @@ func checkStopped(t *testing.T, w *worker, session string) {
 	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
-		if session == "Required" && !strings.Contains(strings.Join(w.output(), "\n"), "\nstops") {
+		if session == "Required" && !strings.Contains(strings.Join(w.output(), "\n"), "stops") {
 			return errors.New("the worker hasn't stopped")
 		}
 		return nil

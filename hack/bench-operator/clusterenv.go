@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -105,6 +108,17 @@ func (e *clusterEnv) setUp(ctx context.Context) error {
 	return e.cluster.install(ctx)
 }
 
+// writeSample writes the sample with an image that does nothing, which the nodes of a throwaway cluster have, and returns the file.
+func (e *clusterEnv) writeSample() (string, error) {
+	content, err := os.ReadFile(sampleFile)
+	if err != nil {
+		return "", err
+	}
+	content = bytes.ReplaceAll(content, []byte("image.invalid/worker:unset"), []byte("conclave.dev/hack/pause:1"))
+	file := filepath.Join(e.cluster.folder, "sample.yaml")
+	return file, os.WriteFile(file, content, 0o600)
+}
+
 // createGroup applies the sample and waits until the group has settled.
 func (e *clusterEnv) createGroup(ctx context.Context) error {
 	e.printf("cluster: applying %s", sampleFile)
@@ -116,11 +130,15 @@ func (e *clusterEnv) createGroup(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.cluster.kubectl(ctx, "apply", "--namespace", sampleNamespace, "-f", sampleFile); err != nil {
+	file, err := e.writeSample()
+	if err != nil {
+		return err
+	}
+	if err := e.cluster.kubectl(ctx, "apply", "--namespace", sampleNamespace, "-f", file); err != nil {
 		return err
 	}
 	var running time.Time
-	err := e.observer.await(ctx, "all pods to be ready", waitMax, func() bool {
+	err = e.observer.await(ctx, "all pods to be ready", waitMax, func() bool {
 		if e.observer.group == nil || len(e.observer.pods) < len(e.observer.group.Spec.Members) {
 			return false
 		}

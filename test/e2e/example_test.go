@@ -37,7 +37,7 @@ func testExample(c *cluster) {
 		c.t.Skip("requires a throwaway cluster, because it kills processes and isolates nodes")
 	}
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:example"))
-	c.load(buildImage(c.t, "./examples/go", "conclave/example-go:example"))
+	c.load(buildImage(c.t, "./examples/worker", "conclave/worker:example"))
 	c.t.Cleanup(func() { logDiagnostics(c) })
 	e := env{cluster: c, observer: observe(c.t, c.name, "ledger", leaderPollInterval)}
 	runPrepare(c)

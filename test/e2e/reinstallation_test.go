@@ -6,7 +6,7 @@ import "strings"
 const otherNamespace = "elections"
 
 func testReinstallation(e env) {
-	e.kubectl("delete", "--namespace", samplesNamespace, "-f", samplesFolder, "--wait=false")
+	e.kubectl("delete", "--namespace", samplesNamespace, "-f", e.samples(), "--ignore-not-found", "--wait=false")
 	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "5m", "--request-timeout", "0")
 	e.kubectl("delete", "-f", installer, "--timeout", "5m", "--request-timeout", "0")
 	remaining := e.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
