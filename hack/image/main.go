@@ -2,7 +2,7 @@
 // which runs as a non-root user. The output is NAME.tar, which docker, podman, kind and containerd can load, and
 // NAME.spdx.json, a software bill of materials (SBOM).
 //
-// With several platforms, NAME.tar is an OCI archive with an image index, because the format of `docker save` has no index, and
+// With several platforms, or -index, NAME.tar is an OCI archive with an image index, because the format of `docker save` has no index, and
 // there is a NAME-OS-ARCHITECTURE.spdx.json for each platform.
 //
 // Builds are reproducible: the same input yields the same digest, regardless of the machine, the directory and the time.
@@ -33,8 +33,10 @@ type recipe struct {
 	gobuild.Program
 
 	Platforms []gobuild.Platform
-	Tag       string
-	Created   time.Time
+	// Index is whether to write an OCI archive with an image index, also for one platform.
+	Index   bool
+	Tag     string
+	Created time.Time
 }
 
 // Name returns the name of the binary, which is also that of the output files.
@@ -69,6 +71,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&r.Source, "source", ".", "`directory` of the Go module")
 	flags.StringVar(&r.Package, "package", "", "main `package` to build")
 	flags.StringVar(&r.Version, "version", "unversioned", "version for the binary and the labels")
+	flags.BoolVar(&r.Index, "index", false, "write an OCI archive with an image index, also for one platform")
 	flags.StringVar(&platforms, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for, or several, separated by commas")
 	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
 	flags.StringVar(&r.Tags, "tags", "", "build `tags`, separated by commas, for a binary that only tests use")
@@ -86,6 +89,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		r.Platforms = append(r.Platforms, platform)
 	}
+	r.Index = r.Index || len(r.Platforms) > 1
 	if _, err := name.NewTag(r.Tag); err != nil {
 		return fmt.Errorf("invalid -tag: %w", err)
 	}
@@ -142,7 +146,7 @@ func (r recipe) build(ctx context.Context, platform gobuild.Platform, output str
 		return nil, err
 	}
 	sbom := r.Name()
-	if len(r.Platforms) > 1 {
+	if r.Index {
 		sbom += "-" + platform.OS + "-" + platform.Architecture
 	}
 	return image, r.writeSBOM(filepath.Join(output, sbom+".spdx.json"), binary, digest.String())

@@ -17,14 +17,14 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 )
 
-// write writes one image in the format of `docker save`, which all common runtimes can load, and several as an OCI archive. It returns
+// write writes one image in the format of `docker save`, which all common runtimes can load, or all as an OCI archive. It returns
 // the digest by which a registry knows the image, or the index.
 func (r recipe) write(file string, images []v1.Image) (v1.Hash, error) {
 	tag, err := name.NewTag(r.Tag)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if len(images) > 1 {
+	if r.Index {
 		return r.writeIndex(file, tag, images)
 	}
 	if err := tarball.WriteToFile(file, tag, images[0]); err != nil {

@@ -15,7 +15,7 @@ import (
 func (r *release) writeImage(ctx context.Context, source, platforms string) (string, error) {
 	command := path.Base(source)
 	err := r.execute(ctx, "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", r.source, "-package", source, "-version", r.version,
-		"-tag", r.image(command)+":"+r.version, "-platform", platforms, "-output", r.output)
+		"-tag", r.image(command)+":"+r.version, "-index", "-platform", platforms, "-output", r.output)
 	if err != nil {
 		return "", err
 	}

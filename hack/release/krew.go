@@ -66,7 +66,7 @@ func (r *release) writeKrew() error {
 		}
 		manifest.Spec.Platforms = append(manifest.Spec.Platforms, krewPlatform{
 			Selector: krewSelector{map[string]string{"os": target.OS, "arch": target.Architecture}},
-			URI:      repository + "/releases/download/" + r.version + "/" + file,
+			URI:      r.download(file),
 			SHA256:   sum,
 			Bin:      plugin + exe,
 		})
@@ -76,6 +76,11 @@ func (r *release) writeKrew() error {
 		return err
 	}
 	return r.done("conclave.yaml", os.WriteFile(filepath.Join(r.output, "conclave.yaml"), content, 0o644))
+}
+
+// download returns where GitHub serves a file of the release.
+func (r *release) download(file string) string {
+	return repository + "/releases/download/" + r.version + "/" + file
 }
 
 func checksum(file string) (string, error) {

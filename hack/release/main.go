@@ -1,5 +1,6 @@
-// Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests and the chart with
-// the digests of these images, archives of the programs, the manifest for krew, checksums and release notes.
+// Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the chart and the
+// samples with the digests of these images, archives of the programs, Debian packages of the agent, the manifest for krew, the formula
+// for Homebrew, release notes, the provenance of all these files, and checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -13,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +30,11 @@ type release struct {
 	output   string
 	version  string
 	registry string
-	created  time.Time
-	stdout   io.Writer
+	// platforms are those of the images and programs.
+	platforms []string
+	created   time.Time
+	commit    string // of the sources, empty if they are changed
+	stdout    io.Writer
 }
 
 func main() {
@@ -47,6 +53,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&r.output, "output", "dist/release", "`folder` for the files, whose content is removed first")
 	flags.StringVar(&r.version, "version", "", "`version` of the release, such as v0.1.0")
 	flags.StringVar(&r.registry, "registry", "", "`registry` and folder of the images, such as registry.example.com/conclave")
+	flags.Func("platform", "`platforms` of images and programs, such as linux/amd64,linux/arm64; all by default. Package managers need all", func(value string) error {
+		r.platforms = strings.Split(value, ",")
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -69,11 +79,29 @@ func (r *release) check() error {
 	if !semantic.MatchString(r.version) {
 		return fmt.Errorf("VERSION must be a version such as v0.1.0 or v0.1.0-rc.1, got %q", r.version)
 	}
+	for _, platform := range r.platforms {
+		if !slices.Contains(programs[0].platforms, platform) {
+			return fmt.Errorf("-platform must be some of %s, got %q", strings.Join(programs[0].platforms, ","), platform)
+		}
+	}
+	if len(r.supported(imagePlatforms)) == 0 {
+		return fmt.Errorf("-platform must have one for images, %s, got %s", strings.Join(imagePlatforms, " or "), strings.Join(r.platforms, ","))
+	}
 	host, _, _ := strings.Cut(r.registry, "/")
 	if !folder.MatchString(r.registry) || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		return fmt.Errorf("REGISTRY must be where users pull the images, such as registry.example.com/conclave, got %q", r.registry)
 	}
 	return nil
+}
+
+var imagePlatforms = []string{"linux/amd64", "linux/arm64"}
+
+// supported returns those of the platforms for which this release is.
+func (r *release) supported(platforms []string) []string {
+	if r.platforms == nil {
+		return platforms
+	}
+	return slices.DeleteFunc(slices.Clone(platforms), func(platform string) bool { return !slices.Contains(r.platforms, platform) })
 }
 
 // image returns the name of an image without its tag.
@@ -101,9 +129,12 @@ func (r *release) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.readCommit(ctx); err != nil {
+		return err
+	}
 	digests := map[string]string{}
-	for _, command := range []string{"manager", "agent", "dashboard", "chaos"} {
-		if digests[command], err = r.writeImage(ctx, "./cmd/"+command, "linux/amd64,linux/arm64"); err != nil {
+	for _, source := range []string{"./cmd/manager", "./cmd/agent", "./cmd/dashboard", "./cmd/chaos", "./examples/worker"} {
+		if digests[path.Base(source)], err = r.writeImage(ctx, source, strings.Join(r.supported(imagePlatforms), ",")); err != nil {
 			return err
 		}
 	}
@@ -113,20 +144,42 @@ func (r *release) write(ctx context.Context) error {
 	if err := r.writeChart(digests); err != nil {
 		return err
 	}
-	for _, p := range programs {
-		for _, platform := range p.platforms {
-			if err := r.writeProgram(ctx, p, platform); err != nil {
-				return err
-			}
-		}
+	if err := r.writeSamples(digests); err != nil {
+		return err
 	}
-	if err := r.writeKrew(); err != nil {
+	if err := r.writePrograms(ctx); err != nil {
 		return err
 	}
 	if err := r.writeNotes(changes, digests); err != nil {
 		return err
 	}
+	if err := r.writeProvenance(); err != nil {
+		return err
+	}
 	return r.writeChecksums()
+}
+
+// writePrograms writes the archives and packages of the programs, and what package managers need to install them.
+func (r *release) writePrograms(ctx context.Context) error {
+	for _, p := range programs {
+		for _, platform := range r.supported(p.platforms) {
+			if err := r.writeProgram(ctx, p, platform); err != nil {
+				return err
+			}
+		}
+	}
+	for _, platform := range r.supported(agent.platforms) {
+		if err := r.writePackage(ctx, agent, platform); err != nil {
+			return err
+		}
+	}
+	if r.platforms != nil {
+		return nil // Package managers need the archives of all platforms.
+	}
+	if err := r.writeKrew(); err != nil {
+		return err
+	}
+	return r.writeFormula()
 }
 
 // done reports a file that has been written.

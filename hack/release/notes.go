@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// changes returns what CHANGELOG.md says about the version.
+// changes returns what CHANGELOG.md says about the version. A release candidate has the entry of the version for which it is one.
 func (r *release) changes() (string, error) {
 	content, err := os.ReadFile(filepath.Join(r.source, "CHANGELOG.md"))
 	if err != nil {
 		return "", err
 	}
+	stable, _, _ := strings.Cut(r.version, "-")
 	for section := range strings.SplitSeq(string(content), "\n## ") {
 		heading, text, _ := strings.Cut(section, "\n")
-		if version, _, _ := strings.Cut(heading, " "); version == r.version {
+		if version, _, _ := strings.Cut(heading, " "); version == r.version || version == stable {
 			return strings.TrimSpace(text), nil
 		}
 	}

@@ -18,10 +18,13 @@ type program struct {
 
 const plugin = "kubectl-conclave"
 
-var programs = []program{
-	{plugin, "./cmd/kubectl-conclave", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}},
-	{"conclave-agent", "./cmd/agent", []string{"linux/amd64", "linux/arm64"}},
-}
+var (
+	agent    = program{"conclave-agent", "./cmd/agent", []string{"linux/amd64", "linux/arm64"}}
+	programs = []program{
+		{plugin, "./cmd/kubectl-conclave", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}},
+		agent,
+	}
+)
 
 // archiveOf returns the name of the archive of a program, and the ending of executables.
 func (r *release) archiveOf(name string, platform gobuild.Platform) (file, exe string) {
@@ -38,23 +41,17 @@ func (r *release) writeProgram(ctx context.Context, p program, platform string) 
 	if err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "release-")
+	binary, err := r.compile(ctx, p, target)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch)
 	file, exe := r.archiveOf(p.name, target)
-	binary := filepath.Join(scratch, p.name)
-	build := gobuild.Program{Source: r.source, Package: p.source, Version: r.version}
-	if err := build.Compile(ctx, target, binary); err != nil {
-		return err
-	}
-	contents := map[string]string{p.name + exe: binary, "LICENSE": filepath.Join(r.source, "LICENSE")}
+	files := []archive.File{{Name: p.name + exe, Executable: true, Content: binary}}
+	contents := map[string]string{"LICENSE": filepath.Join(r.source, "LICENSE")}
 	// kubectl runs this script of a shell for completion.
 	if p.name == plugin && target.OS != "windows" {
 		contents["kubectl_complete-conclave"] = filepath.Join(r.source, "cmd", plugin, "kubectl_complete-conclave")
 	}
-	var files []archive.File
 	for name, path := range contents {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -63,4 +60,19 @@ func (r *release) writeProgram(ctx context.Context, p program, platform string) 
 		files = append(files, archive.File{Name: name, Executable: !strings.HasPrefix(name, "LICENSE"), Content: content})
 	}
 	return r.done(file, archive.Write(filepath.Join(r.output, file), r.created, files))
+}
+
+// compile returns the binary of a program.
+func (r *release) compile(ctx context.Context, p program, target gobuild.Platform) ([]byte, error) {
+	scratch, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(scratch)
+	binary := filepath.Join(scratch, p.name)
+	build := gobuild.Program{Source: r.source, Package: p.source, Version: r.version}
+	if err := build.Compile(ctx, target, binary); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(binary)
 }

@@ -23,7 +23,10 @@ var digests = map[string]string{
 }
 
 // hello is a small program instead of those of a release.
-var hello = program{plugin, "./hack/image/testdata/hello", []string{"linux/amd64"}}
+var (
+	hello      = program{plugin, "./hack/image/testdata/hello", []string{"linux/amd64"}}
+	helloAgent = program{agent.name, hello.source, agent.platforms}
+)
 
 // newRelease returns a release of sources in a folder.
 func newRelease(t *testing.T, source string) *release {
@@ -44,7 +47,8 @@ func build(t *testing.T, r *release) {
 	t.Helper()
 	for _, err := range []error{
 		r.writeInstaller(t.Context(), digests), r.writeChart(digests), r.writeProgram(t.Context(), hello, hello.platforms[0]),
-		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writeNotes("changes", digests), r.writeChecksums(),
+		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"), r.writeNotes("changes", digests),
+		r.writeProvenance(), r.writeChecksums(),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +62,7 @@ func copySources(t *testing.T) string {
 	folder := filepath.Join(t.TempDir(), "elsewhere")
 	for _, path := range []string{
 		"Makefile", "LICENSE", "go.mod", "go.sum", "api/go.mod", "client/go.mod", "config", "charts", "hack/overlay", "hack/tools",
-		"hack/image/testdata/hello", "cmd/kubectl-conclave/kubectl_complete-conclave",
+		"hack/image/testdata/hello", "hack/release/debian", "cmd/kubectl-conclave/kubectl_complete-conclave",
 	} {
 		to := filepath.Join(folder, filepath.Dir(path))
 		if err := os.MkdirAll(to, 0o755); err != nil {
@@ -71,6 +75,51 @@ func copySources(t *testing.T) string {
 	return folder
 }
 
+func TestSamplesHaveTheDigestOfTheirImage(t *testing.T) {
+	r := newRelease(t, root)
+	if err := r.writeSamples(map[string]string{"worker": "sha256:" + strings.Repeat("5", 64)}); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range samples {
+		text := string(read(t, r, "sample-"+filepath.Base(sample)))
+		if want := "image: registry.example.com/conclave/worker@sha256:555"; !strings.Contains(text, want) || strings.Contains(text, ".invalid") {
+			t.Errorf("got sample %s\nwant it with %s and no other image", text, want)
+		}
+	}
+}
+
+func TestCandidateHasTheChangesOfItsVersion(t *testing.T) {
+	r := newRelease(t, root)
+	want, err := r.changes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.version = "v0.1.0-rc.1"
+	if got, err := r.changes(); err != nil || got != want {
+		t.Errorf("got changes %q, error %v, want those of v0.1.0", got, err)
+	}
+	r.version = "v99.0.0-rc.1"
+	if got, err := r.changes(); err == nil {
+		t.Errorf("got changes %q of a version without an entry, want an error", got)
+	}
+}
+
+func TestPlatforms(t *testing.T) {
+	for platforms, want := range map[string]string{
+		"linux/amd64": "", "linux/arm64,darwin/arm64": "", "darwin/arm64": "must have one for images", "plan9/amd64": `got "plan9/amd64"`,
+	} {
+		r := newRelease(t, root)
+		r.platforms = strings.Split(platforms, ",")
+		if err := r.check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", platforms, err, want)
+		}
+	}
+}
+
 func TestSecondBuildIsIdentical(t *testing.T) {
 	tools, err := filepath.Abs(filepath.Join(root, "bin", "tools"))
 	if err != nil {
@@ -81,7 +130,8 @@ func TestSecondBuildIsIdentical(t *testing.T) {
 	build(t, first)
 	build(t, second)
 	want := []string{
-		"SHA256SUMS", "conclave-0.1.0.tgz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
+		"SHA256SUMS", "conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
+		"provenance.json",
 	}
 	if got := names(t, first.output); !slices.Equal(got, want) {
 		t.Errorf("got files %q, want %q", got, want)
@@ -148,8 +198,9 @@ func TestArchiveHasPluginCompletionAndLicense(t *testing.T) {
 	}
 }
 
-func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
-	r := newRelease(t, root)
+// writeArchives writes files with the names of the plugin's archives.
+func writeArchives(t *testing.T, r *release) {
+	t.Helper()
 	for _, platform := range programs[0].platforms {
 		file := "kubectl-conclave_v0.1.0_" + strings.ReplaceAll(platform, "/", "_") + ".tar.gz"
 		if strings.HasPrefix(platform, "windows") {
@@ -159,6 +210,34 @@ func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestFormulaHasChecksumOfEachPlatform(t *testing.T) {
+	r := newRelease(t, root)
+	writeArchives(t, r)
+	if err := r.writeFormula(); err != nil {
+		t.Fatal(err)
+	}
+	formula := string(read(t, r, "conclave.rb"))
+	for _, platform := range []string{"on_macos on_intel darwin_amd64", "on_macos on_arm darwin_arm64", "on_linux on_intel linux_amd64", "on_linux on_arm linux_arm64"} {
+		words := strings.Fields(platform)
+		file := "kubectl-conclave_v0.1.0_" + words[2] + ".tar.gz"
+		sum, err := checksum(filepath.Join(r.output, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, block, _ := strings.Cut(formula, "  "+words[0]+" do\n")
+		block, _, _ = strings.Cut(block, "\n  end\n")
+		want := "    " + words[1] + " do\n      url \"" + repository + "/releases/download/v0.1.0/" + file + "\"\n      sha256 \"" + sum + "\"\n    end"
+		if !strings.Contains(block, want) {
+			t.Errorf("got formula\n%s\nwant in %s:\n%s", formula, words[0], want)
+		}
+	}
+}
+
+func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
+	r := newRelease(t, root)
+	writeArchives(t, r)
 	if err := r.writeKrew(); err != nil {
 		t.Fatal(err)
 	}

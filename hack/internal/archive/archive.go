@@ -18,18 +18,27 @@ import (
 	"time"
 )
 
-// File is a file of an archive.
+// File is a file of an archive. In a tar archive, it is a folder if its name ends with a slash.
 type File struct {
 	Name       string
 	Executable bool
 	Content    []byte
 }
 
+func (f File) isFolder() bool { return strings.HasSuffix(f.Name, "/") }
+
 func (f File) mode() fs.FileMode {
-	if f.Executable {
+	if f.Executable || f.isFolder() {
 		return 0o755
 	}
 	return 0o644
+}
+
+func (f File) typeflag() byte {
+	if f.isFolder() {
+		return tar.TypeDir
+	}
+	return tar.TypeReg
 }
 
 // SourceDate returns the date of all files: SOURCE_DATE_EPOCH, by default 1970-01-01.
@@ -70,7 +79,7 @@ func Write(file string, date time.Time, files []File) error {
 	write := Tar
 	switch filepath.Ext(file) {
 	case ".gz", ".tgz":
-		write = tarGzip
+		write = TarGzip
 	case ".zip":
 		write = zipped
 	}
@@ -90,7 +99,7 @@ func Tar(to io.Writer, date time.Time, files []File) error {
 	writer := tar.NewWriter(to)
 	for _, file := range sorted(files) {
 		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: file.Name, Size: int64(len(file.Content)), Mode: int64(file.mode()),
+			Typeflag: file.typeflag(), Name: file.Name, Size: int64(len(file.Content)), Mode: int64(file.mode()),
 			ModTime: date.Truncate(time.Second), Format: tar.FormatPAX,
 		}
 		if err := writer.WriteHeader(header); err != nil {
@@ -103,8 +112,8 @@ func Tar(to io.Writer, date time.Time, files []File) error {
 	return writer.Close()
 }
 
-// tarGzip writes a compressed tar archive. The header of gzip has no date.
-func tarGzip(to io.Writer, date time.Time, files []File) error {
+// TarGzip writes a compressed tar archive. The header of gzip has no date.
+func TarGzip(to io.Writer, date time.Time, files []File) error {
 	compressed := gzip.NewWriter(to)
 	if err := Tar(compressed, date, files); err != nil {
 		return err
