@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// registryAddress is the address of the registry on each node. Runtimes talk plain HTTP to a registry on their own machine.
+const registryAddress = "127.0.0.1:5000"
+
+// registry serves the content of OCI archives to clients that pull by digest. Its keys are digests.
+type registry map[string][]byte
+
+func (r registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if request.URL.Path == "/v2/" {
+		return
+	}
+	content, ok := r[request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:]]
+	if !ok {
+		http.NotFound(w, request)
+		return
+	}
+	if strings.Contains(request.URL.Path, "/manifests/") {
+		var manifest struct{ MediaType string }
+		if json.Unmarshal(content, &manifest) != nil || manifest.MediaType == "" {
+			http.Error(w, "not a manifest", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", manifest.MediaType)
+	}
+	http.ServeContent(w, request, "", time.Time{}, strings.NewReader(string(content)))
+}
+
+// add adds the images of an OCI archive.
+func (r registry) add(t *testing.T, archive string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for files := tar.NewReader(file); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%s: %v", archive, err)
+		}
+		if digest, ok := strings.CutPrefix(header.Name, "blobs/sha256/"); ok {
+			content, err := io.ReadAll(files)
+			if err != nil {
+				t.Fatalf("%s: %v", archive, err)
+			}
+			r["sha256:"+digest] = content
+		}
+	}
+}
+
+// serve serves the registry on all nodes of a throwaway cluster, until the test ends.
+func (r registry) serve(c *cluster) {
+	c.t.Helper()
+	nodes, err := filepath.Glob("/run/conclave-netns/conclave-" + c.name + ".node-*")
+	if err != nil || len(nodes) == 0 {
+		c.t.Fatalf("got network namespaces %q of nodes, error %v", nodes, err)
+	}
+	for _, node := range nodes {
+		listener, err := listenIn(node, registryAddress)
+		if err != nil {
+			c.t.Fatalf("%s: %v", node, err)
+		}
+		server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+		go func() { _ = server.Serve(listener) }() // Ends with the listener.
+		c.t.Cleanup(func() { _ = server.Close() })
+	}
+}
+
+// listenIn listens on an address in a network namespace.
+func listenIn(namespace, address string) (net.Listener, error) {
+	type result struct {
+		listener net.Listener
+		err      error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // The thread has another namespace, and ends with this goroutine.
+		file, err := os.Open(namespace)
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		defer file.Close()
+		if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- result{err: err}
+			return
+		}
+		listener, err := net.Listen("tcp", address)
+		done <- result{listener, err}
+	}()
+	got := <-done
+	return got.listener, got.err
+}

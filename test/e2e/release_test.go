@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	quickStartVersion = "v0.1.0"
+	// otherVersion is another build of the same sources.
+	otherVersion = "v0.1.0-rc.1"
+)
+
+// TestReleaseInstallation installs, upgrades and removes the operator on an empty cluster, with nothing but the files of a release.
+func TestReleaseInstallation(t *testing.T) {
+	if os.Getenv("CONCLAVE_E2E") != "hack" {
+		t.Skip("requires a throwaway cluster: run make test-e2e")
+	}
+	folder := t.TempDir()
+	helm := filepath.Join(folder, "bin", "helm")
+	run(t, "go", "-C", filepath.Join(repositoryRoot, "test", "chart"), "build", "-o", helm, "helm.sh/helm/v4/cmd/helm")
+	images := registry{}
+	release := buildRelease(t, images, quickStartVersion, filepath.Join(folder, "dist", "release"))
+	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))
+
+	c := newThrowawayCluster(t)
+	images.serve(c)
+	if err := os.Symlink(c.kubectlPath, filepath.Join(folder, "bin", "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.tryKubectl("get", "pods", "--all-namespaces", "-o", "wide"))
+			t.Log(c.tryKubectl("get", "events", "--all-namespaces"))
+		}
+	})
+	s := shell{c, folder}
+	coordinator := func() string {
+		return c.kubectl("get", "electiongroup", "ledger", "-o", "jsonpath={.status.coordinator.pod}")
+	}
+
+	start := time.Now()
+	for _, command := range quickStart(t) {
+		s.run(command)
+		t.Logf("after %s: %s", time.Since(start).Round(time.Second), command)
+	}
+	c.waitUntil(defaultTimeout, "the deleted pod is coordinator again", func() bool { return coordinator() == highest })
+	c.waitUntil(defaultTimeout, "the application of the sample works", func() bool {
+		output, err := c.tryKubectl("logs", highest, "-c", "application")
+		return err == nil && strings.Contains(output, "ledger: works with token ")
+	})
+
+	s.run("helm upgrade conclave " + other + "/conclave-" + strings.TrimPrefix(otherVersion, "v") + ".tgz --namespace conclave-system --wait --timeout 5m")
+	c.waitUntil(defaultTimeout, "the operator is upgraded", func() bool {
+		return strings.Contains(c.kubectl("logs", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--tail", "-1"), `"version":"`+otherVersion+`"`)
+	})
+	c.waitUntil(defaultTimeout, "the group has a coordinator after the upgrade", func() bool { return coordinator() != "" })
+	s.run("helm rollback conclave --namespace conclave-system --wait --timeout 5m")
+	c.kubectl("delete", "pod", highest)
+	c.waitUntil(defaultTimeout, "the group elects after the rollback", func() bool { return coordinator() == highest })
+
+	// Strict groups need the operator to release their pods.
+	strict := strings.Replace(readFile(t, release+"/sample-deployment.yaml"), "spec:\n  selector:", "spec:\n  safety: {mode: Strict}\n  selector:", 1)
+	writeFile(t, folder+"/strict.yaml", strict)
+	s.run("kubectl apply -f strict.yaml && kubectl wait --for=condition=Available electiongroup/teller --timeout 5m --request-timeout 0")
+	output, err := s.try("helm uninstall conclave --namespace conclave-system --timeout 2m")
+	t.Logf("uninstalling with a Strict group: %s", output)
+	if err == nil {
+		t.Error("helm uninstall has removed the operator although there is a Strict group")
+	}
+	s.run("kubectl delete -f strict.yaml")
+	s.run("kubectl delete -f dist/release/sample-statefulset.yaml")
+	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	s.run("helm uninstall conclave --namespace conclave-system --wait --timeout 5m")
+	s.run("kubectl delete crd electiongroups.conclave.dev && kubectl delete namespace conclave-system")
+	requireNothingLeft(c)
+
+	s.run("kubectl apply --server-side -f dist/release/install.yaml")
+	s.run("kubectl wait deployment/conclave-manager --namespace conclave-system --for=condition=Available --timeout 5m --request-timeout 0")
+	s.run("kubectl apply -f dist/release/sample-council.yaml")
+	for _, group := range []string{"bully", "status-table", "ring-active-list", "ring-all-ids", "ring-champion", "ring-skip"} {
+		c.kubectl("wait", "--for=condition=Available", "electiongroup/"+group, "--timeout", "5m", "--request-timeout", "0")
+	}
+	s.run("kubectl delete -f dist/release/sample-council.yaml")
+	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	s.run("kubectl delete -f dist/release/install.yaml --timeout 5m --request-timeout 0")
+	requireNothingLeft(c)
+}
+
+// buildRelease builds the files of a release for this machine into a folder, and adds the images to a registry.
+func buildRelease(t *testing.T, images registry, version, folder string) string {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "go", "-C", repositoryRoot, "run", "./hack/release", "-version", version, "-registry", "localhost:5000/conclave", "-platform", "linux/"+runtime.GOARCH, "-output", folder)
+	archives, err := filepath.Glob(filepath.Join(folder, "*.tar"))
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("got archives %q, error %v", archives, err)
+	}
+	for _, archive := range archives {
+		images.add(t, archive)
+	}
+	return folder
+}
+
+// shell runs commands as a user does, in a folder with the release, with helm and kubectl.
+type shell struct {
+	*cluster
+	folder string
+}
+
+func (s shell) try(command string) (string, error) {
+	shell := exec.Command("bash", "-euo", "pipefail", "-c", command)
+	shell.Dir = s.folder
+	shell.Env = append(append(os.Environ(), s.environment...), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"), "HOME="+s.folder)
+	return runCommand(shell)
+}
+
+func (s shell) run(command string) {
+	s.t.Helper()
+	if output, err := s.try(command); err != nil {
+		s.t.Fatalf("%s: %v\n%s", command, err, output)
+	}
+}
+
+var quickStartBlock = regexp.MustCompile(`(?s)<!-- quick start -->\n\n(.*?)\n\n[^ ]`)
+
+// quickStart returns the commands of the quick start in the README. The last one watches without end.
+func quickStart(t *testing.T) []string {
+	t.Helper()
+	block := quickStartBlock.FindStringSubmatch(readFile(t, repositoryRoot+"/README.md"))
+	if block == nil {
+		t.Fatal("README.md must have commands after <!-- quick start -->")
+	}
+	var commands []string
+	for line := range strings.Lines(block[1]) {
+		command := strings.TrimSpace(line)
+		if !strings.HasPrefix(command, "helm ") && !strings.HasPrefix(command, "kubectl ") {
+			t.Fatalf("the quick start must have commands of helm and kubectl, got %q", command)
+		}
+		commands = append(commands, strings.TrimSuffix(command, " --watch"))
+	}
+	return commands
+}
+
+// requireNothingLeft checks that the cluster has no objects of Conclave.
+func requireNothingLeft(c *cluster) {
+	c.t.Helper()
+	c.waitUntil(defaultTimeout, "nothing of the operator is left", func() bool {
+		left := c.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions,validatingadmissionpolicies", "-o", "name")
+		return !strings.Contains(left, "conclave")
+	})
+}
