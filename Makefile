@@ -303,6 +303,11 @@ release: ## Write all files of release VERSION, with the images of REGISTRY, to 
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		bin/release -version '$(if $(filter file,$(origin VERSION)),,$(VERSION))' -registry '$(REGISTRY)'
 
+.PHONY: site
+site: ## Build the documentation site from docs/ in dist/site. As root on Debian, installs mkdocs.
+	@hack/site/packages
+	@hack/site/build $(CURDIR)/dist/site
+
 .PHONY: clean
 clean: ## Remove bin/, including the tools, and dist/.
 	@rm -rf bin dist
