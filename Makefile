@@ -264,12 +264,12 @@ image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the
 		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
 	done
 
-EXAMPLE ?= go
+EXAMPLE ?= worker
 .PHONY: image-example
-image-example: ## Build the images of the agent and of examples/EXAMPLE, by default go: dist/agent.tar and dist/EXAMPLE.tar.
+image-example: ## Build the images of the agent and of examples/EXAMPLE, by default worker: dist/agent.tar and dist/EXAMPLE.tar.
 	@$(MAKE) image COMMANDS=agent AGENT_IMG=conclave/agent:example
 	@$(GO) -C hack/image run . -source $(CURDIR) -package ./examples/$(EXAMPLE) -version $(VERSION) \
-		-tag conclave/$(if $(filter go,$(EXAMPLE)),example-go,$(EXAMPLE)):example -platform $(PLATFORM) -output $(CURDIR)/dist
+		-tag conclave/$(EXAMPLE):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
 docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos, dashboard.
