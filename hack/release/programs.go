@@ -37,11 +37,7 @@ func (r *release) archiveOf(name string, platform gobuild.Platform) (file, exe s
 
 // writeProgram writes the archive of a program for a platform.
 func (r *release) writeProgram(ctx context.Context, p program, platform string) error {
-	target, err := gobuild.ParsePlatform(platform)
-	if err != nil {
-		return err
-	}
-	binary, err := r.compile(ctx, p, target)
+	target, binary, err := r.compile(ctx, p, platform)
 	if err != nil {
 		return err
 	}
@@ -62,17 +58,22 @@ func (r *release) writeProgram(ctx context.Context, p program, platform string) 
 	return r.done(file, archive.Write(filepath.Join(r.output, file), r.created, files))
 }
 
-// compile returns the binary of a program.
-func (r *release) compile(ctx context.Context, p program, target gobuild.Platform) ([]byte, error) {
+// compile returns a platform and the binary of a program for it.
+func (r *release) compile(ctx context.Context, p program, platform string) (gobuild.Platform, []byte, error) {
+	target, err := gobuild.ParsePlatform(platform)
+	if err != nil {
+		return target, nil, err
+	}
 	scratch, err := os.MkdirTemp("", "release-")
 	if err != nil {
-		return nil, err
+		return target, nil, err
 	}
 	defer os.RemoveAll(scratch)
 	binary := filepath.Join(scratch, p.name)
 	build := gobuild.Program{Source: r.source, Package: p.source, Version: r.version}
 	if err := build.Compile(ctx, target, binary); err != nil {
-		return nil, err
+		return target, nil, err
 	}
-	return os.ReadFile(binary)
+	content, err := os.ReadFile(binary)
+	return target, content, err
 }
