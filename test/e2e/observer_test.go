@@ -142,28 +142,32 @@ func (o *observer) query(ctx context.Context, client *http.Client) (r response, 
 	return r, nil
 }
 
-// dialer returns a function that dials from inside a network namespace. A socket belongs to the namespace of the thread that
-// creates it.
+// dialer returns a function that dials from inside a network namespace.
 func dialer(inside *os.File) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		runtime.LockOSThread()
-		outside, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			runtime.UnlockOSThread()
-			return nil, err
-		}
-		defer outside.Close()
-		if err := unix.Setns(int(inside.Fd()), unix.CLONE_NEWNET); err != nil {
-			runtime.UnlockOSThread()
-			return nil, err
-		}
-		connection, err := new(net.Dialer).DialContext(ctx, network, address)
-		// If the thread cannot return to its namespace, it remains locked, and ends with this goroutine.
-		if unix.Setns(int(outside.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-		return connection, err
+		return inNamespace(inside, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) })
 	}
+}
+
+// inNamespace creates a socket inside a network namespace. A socket belongs to the namespace of the thread that creates it.
+func inNamespace[S any](inside *os.File, create func() (S, error)) (socket S, err error) {
+	runtime.LockOSThread()
+	outside, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return socket, err
+	}
+	defer outside.Close()
+	if err := unix.Setns(int(inside.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return socket, err
+	}
+	socket, err = create()
+	// If the thread cannot return to its namespace, it remains locked, and ends with this goroutine.
+	if unix.Setns(int(outside.Fd()), unix.CLONE_NEWNET) == nil {
+		runtime.UnlockOSThread()
+	}
+	return socket, err
 }
 
 // latestResponses returns the latest response of each agent that responds, by pod.

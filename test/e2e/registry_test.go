@@ -9,12 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // registryAddress is the address of the registry on each node. Runtimes talk plain HTTP to a registry on their own machine.
@@ -76,7 +73,12 @@ func (r registry) serve(c *cluster) {
 		c.t.Fatalf("got network namespaces %q of nodes, error %v", nodes, err)
 	}
 	for _, node := range nodes {
-		listener, err := listenIn(node, registryAddress)
+		inside, err := os.Open(node)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		listener, err := inNamespace(inside, func() (net.Listener, error) { return net.Listen("tcp", registryAddress) })
+		inside.Close()
 		if err != nil {
 			c.t.Fatalf("%s: %v", node, err)
 		}
@@ -84,30 +86,4 @@ func (r registry) serve(c *cluster) {
 		go func() { _ = server.Serve(listener) }() // Ends with the listener.
 		c.t.Cleanup(func() { _ = server.Close() })
 	}
-}
-
-// listenIn listens on an address in a network namespace.
-func listenIn(namespace, address string) (net.Listener, error) {
-	type result struct {
-		listener net.Listener
-		err      error
-	}
-	done := make(chan result)
-	go func() {
-		runtime.LockOSThread() // The thread has another namespace, and ends with this goroutine.
-		file, err := os.Open(namespace)
-		if err != nil {
-			done <- result{err: err}
-			return
-		}
-		defer file.Close()
-		if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- result{err: err}
-			return
-		}
-		listener, err := net.Listen("tcp", address)
-		done <- result{listener, err}
-	}()
-	got := <-done
-	return got.listener, got.err
 }

@@ -74,6 +74,7 @@ func TestReleaseInstallation(t *testing.T) {
 	if err == nil {
 		t.Error("helm uninstall has removed the operator although there is a Strict group")
 	}
+	requireContains(t, output, "3 pods of groups in Strict mode could not be deleted without the operator")
 	s.run("kubectl delete -f strict.yaml")
 	s.run("kubectl delete -f dist/release/sample-statefulset.yaml")
 	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
