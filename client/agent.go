@@ -100,9 +100,10 @@ type Renewal struct {
 	// Self is the name of this process.
 	Self        string
 	Term, Token uint64
-	// Sent is when the client sent its request. Until is when the tenure ends without a
-	// further renewal, and 0 in the mode Available. Both are times of CLOCK_BOOTTIME on Linux.
-	Sent, Until time.Duration
+	// Sent is when the client sent its request, and Received when the response had come. Until
+	// is when the tenure ends without a further renewal, and 0 in the mode Available. They are
+	// times of CLOCK_BOOTTIME on Linux.
+	Sent, Received, Until time.Duration
 	// Stopping: the agent hands the office over, at the latest when the drain timeout has
 	// passed since a time after Sent of the last renewal that isn't Stopping.
 	Stopping bool

@@ -65,11 +65,12 @@ type eventData struct {
 	Token       uint64 `json:"token"`
 }
 
-// queryResult is the result of agent.queryLeader, and sent a time before it.
+// queryResult is the result of agent.queryLeader, sent a time before it, and received one
+// after it.
 type queryResult struct {
-	sent  time.Duration
-	state State
-	err   error
+	sent, received time.Duration
+	state          State
+	err            error
 }
 
 var errDrainTimeout = errors.New("the function didn't return within the drain timeout")
@@ -212,7 +213,7 @@ func (s *session) query() {
 	s.start(func() {
 		sent := s.agent.clock.now()
 		state, err := s.agent.queryLeader(s.ctx, renewal)
-		s.results <- queryResult{sent, state, err}
+		s.results <- queryResult{sent, s.agent.clock.now(), state, err}
 	})
 }
 
@@ -298,8 +299,8 @@ func (s *session) report(term, token uint64, r queryResult) {
 		return
 	}
 	s.agent.onRenewal(Renewal{
-		Self: r.state.Self, Term: term, Token: token, Sent: r.sent, Until: r.state.until, Stopping: !r.state.Leading,
-		Lease: s.lease, DrainTimeout: s.drainTimeout,
+		Self: r.state.Self, Term: term, Token: token, Sent: r.sent, Received: r.received, Until: r.state.until,
+		Stopping: !r.state.Leading, Lease: s.lease, DrainTimeout: s.drainTimeout,
 	})
 }
 
