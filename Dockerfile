@@ -15,6 +15,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY api/go.mod api/go.sum api/
 COPY client/go.mod client/
+COPY controllerruntime/go.mod controllerruntime/go.sum controllerruntime/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ENV CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly GOAMD64=v1 GOARM64=v8.0

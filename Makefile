@@ -41,7 +41,7 @@ WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
@@ -123,7 +123,7 @@ test: ## Run the tests that need no cluster, as root or not, with fewer cases th
 # The parts of test-all, in the order in which they run. CI runs them on several machines.
 PARTS = core race agents tools model cluster e2e
 export CLUSTER
-export TOOL_MODULES := $(filter-out . api client,$(MODULES))
+export TOOL_MODULES := $(filter-out . api client controllerruntime,$(MODULES))
 
 .PHONY: test-all
 test-all: ## As root: run all tests: test-core, -race, -agents, -tools, -model, -cluster and -e2e (see hack/test). About 45 minutes.

@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/conclave-dev/conclave/api => ./api
 	github.com/conclave-dev/conclave/client => ./client
+	github.com/conclave-dev/conclave/controllerruntime => ./controllerruntime
 )
 
 require (
@@ -12,7 +13,8 @@ require (
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/conclave-dev/conclave/api v0.0.0
-	github.com/conclave-dev/conclave/client v0.0.0
+	github.com/conclave-dev/conclave/client v0.1.0
+	github.com/conclave-dev/conclave/controllerruntime v0.1.0
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-containerregistry v0.22.1

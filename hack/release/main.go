@@ -129,6 +129,9 @@ func (r *release) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.checkModules(); err != nil {
+		return err
+	}
 	if err := r.readCommit(ctx); err != nil {
 		return err
 	}

@@ -25,6 +25,22 @@ func (r *release) changes() (string, error) {
 	return "", fmt.Errorf("CHANGELOG.md must have an entry for the release: ## %s - DATE", r.version)
 }
 
+// checkModules fails unless the modules that importers get together are of one version. Replacements hide that in this repository.
+func (r *release) checkModules() error {
+	const file, required = "controllerruntime/go.mod", "github.com/conclave-dev/conclave/client "
+	content, err := os.ReadFile(filepath.Join(r.source, file))
+	if err != nil {
+		return err
+	}
+	stable, _, _ := strings.Cut(r.version, "-")
+	for line := range strings.Lines(string(content)) {
+		if version, found := strings.CutPrefix(strings.TrimSpace(line), required); found && version == stable {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s must require %s%s", file, required, stable)
+}
+
 // writeNotes writes the release notes: the changes, and the images.
 func (r *release) writeNotes(changes string, digests map[string]string) error {
 	var notes strings.Builder

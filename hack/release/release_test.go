@@ -3,8 +3,10 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -268,6 +270,19 @@ func TestChangelogDescribesRelease(t *testing.T) {
 	r.version = "v0.1"
 	if _, err := r.changes(); err == nil || err.Error() != "CHANGELOG.md must have an entry for the release: ## v0.1 - DATE" {
 		t.Errorf("got error %v, want one that asks for the entry", err)
+	}
+}
+
+// TestModulesAreOfOneVersion: that of the release, or of the one for which this is a candidate.
+func TestModulesAreOfOneVersion(t *testing.T) {
+	r := newRelease(t, root)
+	for version, want := range map[string]string{
+		"v0.1.0": "", "v0.1.0-rc.1": "", "v0.2.0": "controllerruntime/go.mod must require github.com/conclave-dev/conclave/client v0.2.0",
+	} {
+		r.version = version
+		if got := fmt.Sprint(r.checkModules()); got != cmp.Or(want, "<nil>") {
+			t.Errorf("%s: got %s, want %q", version, got, want)
+		}
 	}
 }
 

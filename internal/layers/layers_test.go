@@ -75,6 +75,7 @@ internal/diagram                : std -net/... -os internal/election
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
+controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
 client                          : std # an application that imports the client gets no other module
 api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
 

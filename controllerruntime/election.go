@@ -1,0 +1,213 @@
+package controllerruntime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/conclave-dev/conclave/client"
+)
+
+const (
+	// retryPeriod is how often the manager's elector asks the lock. Nothing depends on it: Run stops the manager.
+	retryPeriod = 250 * time.Millisecond
+	// logTimeout bounds how long the exit of the process waits for a log that nobody reads.
+	logTimeout = 10 * time.Millisecond
+)
+
+// Election is the part that one process takes in the election of a group.
+type Election struct {
+	group    string
+	identity string
+	options  []client.Option
+	log      *slog.Logger
+	exit     func(status int)
+
+	// ready is closed once the manager is ready to be elected.
+	ready     chan struct{}
+	readyOnce sync.Once
+
+	mu sync.Mutex
+	// running is set once Run was called, and stopped once the manager has stopped. The channel is closed then.
+	running bool
+	stopped chan struct{}
+	// tenure is nil unless the agent has made this process coordinator. began is closed and replaced when a tenure begins.
+	tenure *tenure
+	began  chan struct{}
+}
+
+// tenure is the time for which this process is coordinator.
+type tenure struct {
+	ctx   context.Context
+	token uint64
+	// acquired is set once the manager's elector has the lock, so that controllers may run.
+	acquired bool
+}
+
+// New returns the election of a group, whose name is that of the ElectionGroup. The options are those of package client, such as
+// client.At.
+func New(group string, options ...client.Option) *Election {
+	host, _ := os.Hostname() // The identity is for logs.
+	logger := slog.New(logr.ToSlogHandler(log.Log.WithName("conclave").WithValues("group", group)))
+	return &Election{
+		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()), options: append([]client.Option{client.LogTo(logger)}, options...),
+		log: logger, exit: os.Exit,
+		ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
+	}
+}
+
+// Options returns the options of a manager that takes part in the election: the given ones with another lock. Controllers fill
+// their caches before they are elected, unless the given options say otherwise.
+func (e *Election) Options(options manager.Options) manager.Options {
+	options.LeaderElection = true
+	options.LeaderElectionResourceLockInterface = lock{e}
+	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
+	options.LeaderElectionReleaseOnCancel = false // Run releases the office after the manager has stopped.
+	options.RetryPeriod = new(retryPeriod)
+	if options.Controller.EnableWarmup == nil {
+		options.Controller.EnableWarmup = new(true)
+	}
+	return options
+}
+
+// Token returns the fencing token of the tenure, and 0 unless this process is coordinator.
+func (e *Election) Token() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.tenure == nil || !e.tenure.acquired {
+		return 0
+	}
+	return e.tenure.token
+}
+
+// Run calls start, the method Start of a manager, and cancels its context when the office is to be handed over. When start has
+// returned nil, nothing of it may run any more, and Run releases the office.
+//
+// Run returns nil if ctx has ended. Otherwise, it returns the error of start, or why the context of start has ended. After an
+// error, the process must exit: controllers may still run, and Run can't be called again.
+func (e *Election) Run(ctx context.Context, start func(context.Context) error) error {
+	e.mu.Lock()
+	again := e.running
+	e.running = true
+	e.mu.Unlock()
+	if again {
+		return errors.New("an election runs once: create another one with New")
+	}
+
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The session with the agent goes on until the manager has stopped.
+	session, leave := context.WithCancel(context.WithoutCancel(ctx))
+	defer leave()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		select {
+		case <-e.ready:
+			if err := e.takePart(session, cancel); err != nil {
+				cancel(fmt.Errorf("cannot take part in the election: %w", err))
+			}
+		case <-session.Done():
+		}
+	}()
+
+	err := start(work)
+	if err != nil {
+		// A manager whose controllers don't stop in time returns an error, while they still run. So the tenure doesn't end:
+		// it ends with this process, or the process ends after the group's drain timeout.
+		return err
+	}
+	cause := context.Cause(work)
+	close(e.stopped)
+	leave()
+	<-left
+	if ctx.Err() != nil {
+		return nil
+	}
+	return cause
+}
+
+// takePart takes part in the election until ctx ends. It calls cancel when the manager must stop.
+func (e *Election) takePart(ctx context.Context, cancel context.CancelCauseFunc) error {
+	limit := newLimit(func() { e.end("the manager has not stopped in time") })
+	defer limit.stop()
+	options := append(e.options, client.OnRenewal(func(r client.Renewal) {
+		limit.renew(r)
+		if r.Ended {
+			e.end("the tenure has ended")
+		}
+	}))
+	return client.Run(ctx, e.group, func(ctx context.Context, token uint64) error {
+		e.begin(&tenure{ctx: ctx, token: token})
+		select {
+		case <-ctx.Done():
+		case <-e.stopped:
+			return nil
+		}
+		cause := context.Cause(ctx)
+		if e.withdraw() {
+			return cause // No controller has run, so this process may be elected again.
+		}
+		if !errors.Is(cause, client.ErrStop) && !errors.Is(cause, context.Canceled) {
+			e.end(cause.Error())
+		}
+		limit.drain()
+		cancel(fmt.Errorf("this process is no longer coordinator of group %s: %w", e.group, cause))
+		<-e.stopped
+		return cause
+	}, options...)
+}
+
+// begin lets the manager's elector acquire the lock.
+func (e *Election) begin(t *tenure) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tenure = t
+	close(e.began)
+	e.began = make(chan struct{})
+}
+
+// withdraw ends a tenure for which the manager's elector hasn't acquired the lock. It reports whether that is so.
+func (e *Election) withdraw() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.tenure.acquired {
+		return false
+	}
+	e.tenure = nil
+	return true
+}
+
+// end ends the process if controllers may run: another process may be coordinator now or soon.
+func (e *Election) end(reason string) {
+	e.mu.Lock()
+	acquired := e.tenure != nil && e.tenure.acquired
+	e.mu.Unlock()
+	select {
+	case <-e.stopped:
+		return
+	default:
+	}
+	if !acquired {
+		return
+	}
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		e.log.Error("exiting, because another process may be coordinator", "reason", reason)
+	}()
+	select {
+	case <-logged:
+	case <-time.After(logTimeout):
+	}
+	e.exit(1)
+}

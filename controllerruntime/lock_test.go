@@ -1,0 +1,103 @@
+package controllerruntime
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func newLock() lock { return lock{New("ledger")} }
+
+// acquire is what the elector of client-go does.
+func (l lock) acquire(ctx context.Context) error {
+	if _, _, err := l.Get(ctx); err != nil {
+		return err
+	}
+	return l.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: l.identity})
+}
+
+// TestLockNeedsRun: without Run, nothing would stop the manager when the tenure ends.
+func TestLockNeedsRun(t *testing.T) {
+	if err := newLock().acquire(t.Context()); err == nil {
+		t.Error("a manager acquired the lock outside of Run")
+	}
+}
+
+func TestElectorWaitsForTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, acquired := newLock(), make(chan error, 1)
+		l.running = true
+		go func() { acquired <- l.acquire(t.Context()) }()
+		synctest.Wait()
+		if len(acquired) > 0 || l.Token() != 0 {
+			t.Fatal("the elector doesn't wait")
+		}
+		l.Election.begin(&tenure{ctx: t.Context(), token: 7})
+		if err := <-acquired; err != nil || l.Token() != 7 {
+			t.Errorf("got %v and token %d, want the lock with token 7", err, l.Token())
+		}
+		record, _, err := l.Get(t.Context())
+		if err != nil || record.HolderIdentity != l.Identity() {
+			t.Errorf("got %v, %v, want a record of this process", record, err)
+		}
+	})
+}
+
+// TestTenureThatEndsEarly: it isn't acquired, and the elector waits for the next one.
+func TestTenureThatEndsEarly(t *testing.T) {
+	l := newLock()
+	l.running = true
+	over, end := context.WithCancel(t.Context())
+	l.Election.begin(&tenure{ctx: over, token: 7})
+	if _, _, err := l.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}); err == nil || l.Token() != 0 {
+		t.Errorf("got %v and token %d, want that a tenure that has ended isn't acquired", err, l.Token())
+	}
+	if !l.withdraw() {
+		t.Error("a tenure that wasn't acquired can't be withdrawn")
+	}
+	l.Election.begin(&tenure{ctx: t.Context(), token: 8})
+	if err := l.acquire(t.Context()); err != nil || l.withdraw() {
+		t.Errorf("got %v, want that the next tenure is acquired and stays", err)
+	}
+}
+
+// TestRunRunsOnce: after an error, controllers may still run.
+func TestRunRunsOnce(t *testing.T) {
+	e := New("ledger")
+	start := func(context.Context) error { return nil }
+	if first, second := e.Run(t.Context(), start), e.Run(t.Context(), start); first != nil || second == nil {
+		t.Errorf("got %v and %v, want that only the first run succeeds", first, second)
+	}
+}
+
+// TestInvalidAddressIsReported: a wrong address ends Run, in place of a standby that never leads.
+func TestInvalidAddressIsReported(t *testing.T) {
+	t.Setenv("CONCLAVE_AGENT", "ftp://nowhere")
+	l := newLock()
+	err := l.Run(t.Context(), func(ctx context.Context) error {
+		_ = l.acquire(ctx)
+		<-ctx.Done()
+		return nil
+	})
+	if err == nil {
+		t.Error("got no error for an invalid address of the agent")
+	}
+}
+
+func TestOptionsKeepTheRest(t *testing.T) {
+	e := New("ledger")
+	got := e.Options(ctrl.Options{LeaderElectionID: "mine", HealthProbeBindAddress: ":1"})
+	if got.LeaderElectionID != "mine" || got.HealthProbeBindAddress != ":1" || !*got.Controller.EnableWarmup || !got.LeaderElection {
+		t.Errorf("got %+v, want the given options with leader election", got)
+	}
+	if got := e.Options(ctrl.Options{}).LeaderElectionID; got != "ledger" {
+		t.Errorf("got ID %q, want the group's name", got)
+	}
+}

@@ -1,0 +1,198 @@
+package controllerruntime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// replicas are the members that have a manager. The third member only votes: without a session it can't be elected.
+var replicas = []string{"a", "b"}
+
+// env is an API server, three agents, and two replicas of a manager.
+type env struct {
+	*agentcluster.Cluster
+
+	t          testing.TB
+	api        *envtest.Environment
+	kubeconfig string
+	file       string
+	managers   map[string]*process
+
+	// lines are those of the file, offset is where the next ones begin, and leader is the last one's.
+	lines    []line
+	offset   int64
+	overlaps []string
+}
+
+type line struct {
+	token uint64
+	pid   int
+	what  string
+}
+
+type process struct {
+	*exec.Cmd
+
+	log   *testwait.Log
+	ended chan struct{}
+}
+
+func newEnv(t testing.TB, mode string) *env {
+	t.Helper()
+	folder := t.TempDir()
+	e := &env{
+		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"), managers: map[string]*process{},
+	}
+	must(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
+	must(t, os.WriteFile(e.file, nil, 0o600))
+	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
+		Safety:      &agentcluster.Safety{Mode: mode},
+		Preemption:  &agentcluster.Preemption{Policy: "Never"},
+		Application: &agentcluster.Application{Session: "Required"},
+	}})
+	must(t, e.Start())
+	must(t, e.AwaitConnected(e.context()))
+	return e
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *env) context() context.Context {
+	ctx, cancel := context.WithTimeout(e.t.Context(), testwait.Limit)
+	e.t.Cleanup(cancel)
+	return ctx
+}
+
+// start starts the manager beside an agent.
+func (e *env) start(member string, variables ...string) {
+	e.t.Helper()
+	p := &process{Cmd: exec.Command("/proc/self/exe"), log: &testwait.Log{}, ended: make(chan struct{})}
+	p.Env = append(append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file, kubeconfigVariable+"="+e.kubeconfig), variables...)
+	p.Stdout, p.Stderr = p.log, p.log
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(e.t, p.Start())
+	e.managers[member] = p
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait() // Tests look at its status.
+	}()
+	e.t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+		if e.t.Failed() {
+			e.t.Logf("manager of %s: %v\n%s", member, p.ProcessState, p.log)
+		}
+	})
+}
+
+// read reads new lines of the file, and notes each write with an older token than one before it.
+func (e *env) read() {
+	e.t.Helper()
+	file, err := os.Open(e.file)
+	must(e.t, err)
+	defer file.Close()
+	info, err := file.Stat()
+	must(e.t, err)
+	text := make([]byte, info.Size()-e.offset)
+	_, err = file.ReadAt(text, e.offset)
+	must(e.t, err)
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	e.offset += int64(len(text))
+	for text := range strings.Lines(string(text)) {
+		var l line
+		_, err := fmt.Sscan(text, &l.token, &l.pid, &l.what)
+		must(e.t, err)
+		if l.token < e.last().token {
+			e.overlaps = append(e.overlaps, fmt.Sprintf("process %d %s with token %d after a line with %d", l.pid, l.what, l.token, e.last().token))
+			continue
+		}
+		e.lines = append(e.lines, l)
+	}
+}
+
+// last returns the last line with the highest token.
+func (e *env) last() line {
+	if len(e.lines) == 0 {
+		return line{}
+	}
+	return e.lines[len(e.lines)-1]
+}
+
+// await waits until a manager with a higher token has reconciled. It returns the token and the manager's member.
+func (e *env) await(above uint64) (token uint64, member string) {
+	e.t.Helper()
+	testwait.NoError(e.t, func() error {
+		e.read()
+		for _, l := range e.lines {
+			if l.token > above && l.what == reconciled {
+				token, member = l.token, e.memberOf(l.pid)
+				return nil
+			}
+		}
+		return errors.New("no manager has reconciled with a higher token")
+	})
+	return token, member
+}
+
+func (e *env) memberOf(pid int) string {
+	for member, p := range e.managers {
+		if p.Process.Pid == pid {
+			return member
+		}
+	}
+	return ""
+}
+
+// awaitLine waits until there is another line.
+func (e *env) awaitLine() {
+	e.t.Helper()
+	before := len(e.lines)
+	testwait.Until(e.t, "another line", func() bool { e.read(); return len(e.lines) > before })
+}
+
+// awaitWork waits until the leader has written further lines.
+func (e *env) awaitWork(lines int) {
+	e.t.Helper()
+	e.read()
+	token, enough := e.last().token, len(e.lines)+lines
+	testwait.Until(e.t, "the leader works", func() bool { e.read(); return len(e.lines) >= enough })
+	if got := e.last().token; got != token {
+		e.t.Errorf("got lines with token %d, want that the leader with %d goes on", got, token)
+	}
+}
+
+// awaitEnd waits until a manager has ended, and checks its status.
+func (e *env) awaitEnd(member string, want int) {
+	e.t.Helper()
+	p := e.managers[member]
+	testwait.Receive(e.t, "the end of the manager of "+member, p.ended)
+	if got := p.ProcessState.ExitCode(); got != want {
+		e.t.Errorf("got exit status %d of the manager of %s, want %d", got, member, want)
+	}
+}
+
+func other(member string) string {
+	if member == replicas[0] {
+		return replicas[1]
+	}
+	return replicas[0]
+}
