@@ -78,6 +78,9 @@ func (f *fakeAgent) start() {
 		_, _ = io.WriteString(w, body)
 	})
 	mux.HandleFunc("GET /v1/groups/ledger/session", func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query().Get("renews"); got != "true" {
+			f.t.Errorf("got renews=%s, want true", got)
+		}
 		f.mu.Lock()
 		stalls := f.stalls > 0
 		f.stalls--

@@ -104,7 +104,7 @@ func (s *session) run() (*outcome, error) {
 }
 
 func (s *session) readStream() {
-	_, err := s.agent.readEvents(s.ctx, "/session", "", func(e event) error {
+	_, err := s.agent.readEvents(s.ctx, "/session?renews=true", "", func(e event) error {
 		select {
 		case s.events <- e:
 			return nil
@@ -199,10 +199,11 @@ func (s *session) revoke(term uint64, cause error) {
 }
 
 // query queries the coordinator if there is a tenure to confirm or renew, or a session to
-// introduce, unless a query is in progress.
+// introduce, unless a query is in progress. A pending tenure is renewed while the function of
+// the former one returns, since the agent closes a session that doesn't answer.
 func (s *session) query() {
 	s.queryTimer = nil
-	confirm := s.tenure == nil && s.pendingLead != nil
+	confirm := s.pendingLead != nil
 	renew := s.tenure != nil && !s.tenure.over()
 	introduce := s.tenure == nil && !s.introduced
 	if s.querying || !confirm && !renew && !introduce {
@@ -230,6 +231,9 @@ func (s *session) start(run func()) {
 func (s *session) handleResult(r queryResult) {
 	switch {
 	case s.tenure != nil && s.tenure.over():
+		if s.pendingLead != nil {
+			s.scheduleRenewal()
+		}
 	case s.tenure != nil && s.tenure.revoked():
 		s.continueStopping(r)
 	case s.tenure != nil:

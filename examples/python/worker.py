@@ -124,7 +124,7 @@ def session(group):
         agent.sock.shutdown(socket.SHUT_RDWR)
 
     try:
-        agent.request("GET", f"/v1/groups/{group}/session")
+        agent.request("GET", f"/v1/groups/{group}/session?renews=true")
         stream = agent.getresponse()
         if stream.status != 200:
             raise OSError(stream.read().decode().strip())

@@ -39,7 +39,7 @@ func TestHealthzReportsBlockedGroup(t *testing.T) {
 	}
 	log.block.Lock()
 	ledger, _ := agent.Find("ledger")
-	session, err := ledger.OpenSession(t.Context())
+	session, err := ledger.OpenSession(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

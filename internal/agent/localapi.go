@@ -26,8 +26,8 @@ type groupView struct{ *group.Group }
 
 func (v groupView) Watch(after string) api.Watcher { return v.Group.Watch(after) }
 
-func (v groupView) OpenSession(ctx context.Context) (api.Session, error) {
-	s, err := v.Group.OpenSession(ctx)
+func (v groupView) OpenSession(ctx context.Context, renews bool) (api.Session, error) {
+	s, err := v.Group.OpenSession(ctx, renews)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ const (
 	wrapper = "wrapper"
 	guard   = "guard"
 	agent   = "agent"
+	// standby is the wrapper of another member than the coordinator: the next coordinator, if it is the one with the highest priority.
+	standby = "standby"
 )
 
 // kinds are all single faults, and the pairs of which one is enough to kill the program.
@@ -59,6 +62,7 @@ var kinds = []fault{
 	{kill, []string{wrapper, roleMain}, true},
 	{syscall.SIGTERM, []string{wrapper}, true},
 	{0, []string{"step-down"}, true},
+	{stop, []string{standby, wrapper}, true},
 }
 
 func (f *fault) String() string {
@@ -126,7 +130,7 @@ func (e *env) inject(f *fault) (took time.Duration) {
 	e.t.Helper()
 	token := e.awaitProgram(e.highest - 1)
 	victim := e.members[token]
-	pids := map[string]int{wrapper: e.wrappers[victim].Process.Pid, guard: e.guard(victim)}
+	pids := map[string]int{wrapper: e.wrappers[victim].Process.Pid, guard: e.guard(victim), standby: e.wrappers[e.successorOf(victim)].Process.Pid}
 	maps.Copy(pids, e.seen[token])
 	start := time.Now()
 	for _, target := range f.targets {
@@ -151,6 +155,12 @@ func (e *env) inject(f *fault) (took time.Duration) {
 	took = time.Since(start)
 	e.repair(f, victim, pids)
 	return took
+}
+
+// successorOf returns the member with the highest priority besides the coordinator.
+func (e *env) successorOf(coordinator string) string {
+	names := slices.DeleteFunc(slices.Clone(e.Names()), func(name string) bool { return name == coordinator })
+	return slices.Max(names)
 }
 
 func (e *env) repair(f *fault, victim string, pids map[string]int) {

@@ -51,7 +51,7 @@ type Group interface {
 	DrainTimeout() time.Duration
 	Lease() time.Duration
 	Watch(after string) Watcher
-	OpenSession(ctx context.Context) (Session, error)
+	OpenSession(ctx context.Context, renews bool) (Session, error)
 	ConfirmStopped(ctx context.Context, session string, term uint64) error
 	StepDown(ctx context.Context, to string) (group.Leader, error)
 }

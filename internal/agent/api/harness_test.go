@@ -38,7 +38,9 @@ type fakeGroup struct {
 	sessionEvents chan group.SessionEvent
 	closed        chan struct{}
 	sessions      int
-	watchers      int
+	// renews is that of the last session.
+	renews   bool
+	watchers int
 }
 
 func newFakeGroup() *fakeGroup {
@@ -131,10 +133,11 @@ func (w watcher) Next(ctx context.Context) (group.Change, error) {
 	return next(ctx, w.changes, group.ErrWatcherTooSlow)
 }
 
-func (f *fakeGroup) OpenSession(context.Context) (Session, error) {
+func (f *fakeGroup) OpenSession(_ context.Context, renews bool) (Session, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sessions++
+	f.renews = renews
 	return &session{f}, nil
 }
 

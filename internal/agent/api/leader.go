@@ -50,6 +50,18 @@ func leaderFor(g Group, r *http.Request, promise time.Duration) (group.Leader, e
 	return l, nil
 }
 
+// parseRenews returns whether the application of a session says that it renews.
+func parseRenews(query url.Values) (bool, error) {
+	switch value := query.Get("renews"); value {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, fmt.Errorf("renews must be true or false, got %.80q", value)
+	}
+}
+
 // parsePromise returns the duration of the promise that a client asks for, 0 for none.
 func parsePromise(query url.Values) (time.Duration, error) {
 	const parameter = "promiseMillis"

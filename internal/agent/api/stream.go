@@ -137,12 +137,17 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 // session opens a session and streams its events. The session is closed when the
 // stream ends, for any reason.
 func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
+	renews, err := parseRenews(r.URL.Query())
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err)
+		return
+	}
 	s, release := openStream(w, r, a.sessions, r.PathValue("group"), len(a.groups.Names()))
 	if s == nil {
 		return
 	}
 	defer release()
-	session, err := g.OpenSession(r.Context())
+	session, err := g.OpenSession(r.Context(), renews)
 	if err != nil {
 		writeGroupError(w, err)
 		return

@@ -53,6 +53,23 @@ func TestSessionStreamsEvents(t *testing.T) {
 	<-s.closed
 }
 
+func TestSessionSaysWhetherItRenews(t *testing.T) {
+	s := newFakeGroup()
+	at := "http://" + startAPI(t, s) + "/v1/groups/ledger/session"
+	for query, want := range map[string]bool{"": false, "?renews=false": false, "?renews=true": true} {
+		lines, hangUp := openTestStream(t, at+query)
+		readEvent(t, lines)
+		s.mu.Lock()
+		equal(t, want, s.renews)
+		s.mu.Unlock()
+		hangUp()
+		<-s.closed
+	}
+	status, body := request(t, http.MethodGet, at+"?renews=1", "")
+	equal(t, http.StatusBadRequest, status)
+	equal(t, "{\"error\":\"renews must be true or false, got \\\"1\\\"\"}\n", body)
+}
+
 func TestSessionEndsWithItsGroup(t *testing.T) {
 	s := newFakeGroup()
 	lines, _ := openTestStream(t, "http://"+startAPI(t, s)+"/v1/groups/ledger/session")

@@ -227,9 +227,12 @@ func nextEvent(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
 	return e
 }
 
-func openSession(t *testing.T, g *Group) *Session {
+func openSession(t *testing.T, g *Group) *Session { return openSessionThat(t, g, false) }
+
+// openSessionThat opens a session that renews or not.
+func openSessionThat(t *testing.T, g *Group, renews bool) *Session {
 	t.Helper()
-	s, err := g.OpenSession(testContext(t))
+	s, err := g.OpenSession(testContext(t), renews)
 	if err != nil {
 		t.Fatal(err)
 	}

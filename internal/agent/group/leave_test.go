@@ -52,7 +52,7 @@ func TestLeaveHandsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.OpenSession(testContext(t)); !errors.Is(err, ErrClosed) {
+	if _, err := c.OpenSession(testContext(t), false); !errors.Is(err, ErrClosed) {
 		t.Errorf("session in a group that was left: got %v, want %v", err, ErrClosed)
 	}
 	if _, err := c.Status(testContext(t)); !errors.Is(err, ErrClosed) {

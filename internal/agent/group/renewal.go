@@ -13,34 +13,54 @@ const (
 	renewalFactor = 4
 	// renewalMax bounds this wait. The lease may be longer.
 	renewalMax = 15 * time.Second
+	// answerMax is how long a session that renews may take to answer Lead. A lease that is longer counts instead.
+	answerMax = 2 * time.Second
 )
 
 // renewals are those of a session in its current tenure.
 type renewals struct {
 	term election.Term
-	last time.Time
-	// longest is the longest time between two answers. It is 0 until the first renewal: the
-	// first answer only confirms the tenure.
+	// answered is set with the first answer, which confirms the tenure. last is the time of the last answer, or of Lead.
+	answered bool
+	last     time.Time
+	// longest is the longest time between two answers, and 0 until the second one.
 	longest time.Duration
-	// due is when the next renewal is due.
+	// due is when the next answer is due. It is zero if none is.
 	due time.Time
+	// watches counts the calls of watchRenewals that weren't by itself. Only the last one counts.
+	watches int
+}
+
+// awaitAnswer lets the session's tenure end unless it answers Lead. Its process may have been stopped long before.
+func (g *Group) awaitAnswer(s *Session) {
+	now := time.Now()
+	s.renewals = renewals{term: g.app.term, last: now, due: now.Add(max(g.shortestRenewal(), answerMax))}
+	g.watchRenewals(s, g.app.term, s.renewals.watches)
 }
 
 // renewed notes that the acting session was told that it leads. Once it has renewed, it must
 // continue: otherwise, its process is stopped or hangs, and keeps only the stream open. A
-// client that has never renewed in a tenure may rely on the events alone.
+// client that has never renewed in a tenure may rely on the events alone, unless it has said
+// that it renews.
 func (g *Group) renewed(s *Session) {
 	r, now := &s.renewals, time.Now()
 	if r.term != g.app.term {
-		*r = renewals{term: g.app.term, last: now}
+		*r = renewals{term: g.app.term}
+	}
+	first := !r.answered
+	if !first {
+		r.longest = max(r.longest, now.Sub(r.last), 1)
+	}
+	r.answered, r.last = true, now
+	if first && !s.renews {
 		return
 	}
-	first := r.longest == 0
-	r.longest, r.last = max(r.longest, now.Sub(r.last), 1), now
+	watched := !r.due.IsZero() && !first // The first answer was due later than the next one is.
 	// It isn't due before the end of what it is promised, which is a lease at most.
 	r.due = now.Add(max(g.shortestRenewal(), min(renewalFactor*r.longest, renewalMax)))
-	if first {
-		g.watchRenewals(s, r.term)
+	if !watched {
+		r.watches++
+		g.watchRenewals(s, r.term, r.watches)
 	}
 }
 
@@ -54,14 +74,15 @@ func (g *Group) shortestRenewal() time.Duration {
 
 // watchRenewals closes a session that isn't renewed in time while it acts. If it was asked
 // to stop, the drain timeout limits it instead.
-func (g *Group) watchRenewals(s *Session, term election.Term) {
+func (g *Group) watchRenewals(s *Session, term election.Term, watch int) {
 	due := s.renewals.due
 	wait := func(d time.Duration, overdue func()) {
 		g.after(d, func() {
 			switch {
 			case g.app.acting != s || g.app.term != term || g.app.stopping: // It doesn't act any more.
+			case s.renewals.watches != watch: // There is another timer.
 			case !s.renewals.due.Equal(due):
-				g.watchRenewals(s, term)
+				g.watchRenewals(s, term, watch)
 			default:
 				overdue()
 			}

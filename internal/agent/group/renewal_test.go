@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,6 +41,28 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 			}
 			if l, err := c.RenewSession(testContext(t), s.ID()); !errors.Is(err, ErrNoSession) {
 				t.Errorf("late renewal: got %+v, %v, want %v", l, err, ErrNoSession)
+			}
+		})
+	}
+}
+
+// TestSessionThatDoesNotAnswerIsClosed: its process was stopped before it was asked to lead. One that answers once and doesn't renew
+// is closed, too.
+func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("answers=%t", answers), func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
+			c, next := cluster.group("c"), cluster.group("b")
+			s := openSessionThat(t, c, true)
+			nextEvent(t, s, Lead)
+			if answers {
+				renew(t, s)
+			}
+			nextEvent(t, openSession(t, next), Lead)
+			if e, err := s.Next(testContext(t)); !errors.Is(err, ErrNotRenewed) {
+				t.Errorf("got event %+v, %v, want %v", e, err, ErrNotRenewed)
 			}
 		})
 	}

@@ -15,6 +15,8 @@ import (
 type Session struct {
 	group *Group
 	id    string
+	// renews: the application has said that it answers Lead, and renews while it leads.
+	renews bool
 
 	mu     sync.Mutex
 	events []SessionEvent
@@ -32,10 +34,10 @@ type Session struct {
 	renewals      renewals
 }
 
-// OpenSession opens a session.
-func (g *Group) OpenSession(ctx context.Context) (*Session, error) {
+// OpenSession opens a session. One that renews is closed if its application doesn't answer in time after Lead, or stops renewing.
+func (g *Group) OpenSession(ctx context.Context, renews bool) (*Session, error) {
 	s := &Session{
-		group: g, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),
+		group: g, renews: renews, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	err := g.call(ctx, func() {
@@ -155,6 +157,9 @@ func (g *Group) startLeading() {
 	g.app.acting = s
 	e := SessionEvent{Kind: Lead, Term: uint64(g.app.term), Token: uint64(g.app.token)}
 	g.notices = append(g.notices, func() { s.push(e) })
+	if s.renews {
+		g.awaitAnswer(s)
+	}
 }
 
 // requestStop asks the acting session to stop. From now on, this process doesn't
