@@ -6,9 +6,9 @@
 //	...
 //	err = election.Run(ctrl.SetupSignalHandler(), mgr.Start) // in place of mgr.Start
 //
-// The manager joins the election of the group once its caches have been filled, through the
-// agent that runs in its pod. Elections make no request to the API server, so the manager
-// goes on while that is away.
+// The manager joins the election of the group when it would ask for a Lease: after its
+// caches have been filled. It does so through the agent that runs in its pod. Elections make
+// no request to the API server, so the manager goes on while that is away.
 //
 // # Guarantees
 //

@@ -8,10 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
@@ -36,12 +40,16 @@ type env struct {
 	lines    []line
 	offset   int64
 	overlaps []string
+	// warm are the processes whose caches are filled.
+	warm map[int]bool
 }
 
 type line struct {
 	token uint64
 	pid   int
 	what  string
+	// nanos is the time of the write.
+	nanos int64
 }
 
 type process struct {
@@ -55,7 +63,7 @@ func newEnv(t testing.TB, mode string) *env {
 	t.Helper()
 	folder := t.TempDir()
 	e := &env{
-		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"), managers: map[string]*process{},
+		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"), managers: map[string]*process{}, warm: map[int]bool{},
 	}
 	must(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
 	must(t, os.WriteFile(e.file, nil, 0o600))
@@ -66,6 +74,10 @@ func newEnv(t testing.TB, mode string) *env {
 	}})
 	must(t, e.Start())
 	must(t, e.AwaitConnected(e.context()))
+	clients := kubernetes.NewForConfigOrDie(e.api.Config)
+	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "work", Namespace: metav1.NamespaceDefault}}
+	_, err := clients.CoreV1().ConfigMaps(work.Namespace).Create(t.Context(), work, metav1.CreateOptions{})
+	must(t, err)
 	return e
 }
 
@@ -119,8 +131,12 @@ func (e *env) read() {
 	e.offset += int64(len(text))
 	for text := range strings.Lines(string(text)) {
 		var l line
-		_, err := fmt.Sscan(text, &l.token, &l.pid, &l.what)
+		_, err := fmt.Sscan(text, &l.token, &l.pid, &l.what, &l.nanos)
 		must(e.t, err)
+		if l.what == warm {
+			e.warm[l.pid] = true
+			continue
+		}
 		if l.token < e.last().token {
 			e.overlaps = append(e.overlaps, fmt.Sprintf("process %d %s with token %d after a line with %d", l.pid, l.what, l.token, e.last().token))
 			continue
@@ -137,20 +153,37 @@ func (e *env) last() line {
 	return e.lines[len(e.lines)-1]
 }
 
-// await waits until a manager with a higher token has reconciled. It returns the token and the manager's member.
-func (e *env) await(above uint64) (token uint64, member string) {
+// await waits until a manager with a higher token has reconciled. It returns the first line that says so, and the manager's member.
+func (e *env) await(above uint64) (first line, member string) {
 	e.t.Helper()
 	testwait.NoError(e.t, func() error {
 		e.read()
-		for _, l := range e.lines {
-			if l.token > above && l.what == reconciled {
-				token, member = l.token, e.memberOf(l.pid)
+		for _, first = range e.lines {
+			if first.token > above && first.what == reconciled {
 				return nil
 			}
 		}
 		return errors.New("no manager has reconciled with a higher token")
 	})
-	return token, member
+	return first, e.memberOf(first.pid)
+}
+
+// awaitReady waits until the manager of a member can be elected, and its caches are filled.
+func (e *env) awaitReady(member string) {
+	e.t.Helper()
+	testwait.Until(e.t, "the caches of "+member+" are filled", func() bool { e.read(); return e.warm[e.managers[member].Process.Pid] })
+	testwait.NoError(e.t, func() error {
+		status, err := e.Status(e.t.Context(), member)
+		if err != nil {
+			return err
+		}
+		for _, row := range status.Processes {
+			if row.Name == member && row.Ineligible == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not eligible: %+v", member, status.Processes)
+	})
 }
 
 func (e *env) memberOf(pid int) string {
@@ -160,13 +193,6 @@ func (e *env) memberOf(pid int) string {
 		}
 	}
 	return ""
-}
-
-// awaitLine waits until there is another line.
-func (e *env) awaitLine() {
-	e.t.Helper()
-	before := len(e.lines)
-	testwait.Until(e.t, "another line", func() bool { e.read(); return len(e.lines) > before })
 }
 
 // awaitWork waits until the leader has written further lines.
@@ -188,6 +214,26 @@ func (e *env) awaitEnd(member string, want int) {
 	if got := p.ProcessState.ExitCode(); got != want {
 		e.t.Errorf("got exit status %d of the manager of %s, want %d", got, member, want)
 	}
+}
+
+// killAPIServer kills it: a graceful stop waits for its clients.
+func (e *env) killAPIServer() {
+	e.t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	must(e.t, err)
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // The thread may have ended.
+		for child := range strings.FieldsSeq(string(children)) {
+			name, _ := os.ReadFile("/proc/" + child + "/comm")
+			if strings.TrimSpace(string(name)) == "kube-apiserver" {
+				pid, err := strconv.Atoi(child)
+				must(e.t, err)
+				must(e.t, syscall.Kill(pid, syscall.SIGKILL))
+				return
+			}
+		}
+	}
+	e.t.Fatal("there is no API server")
 }
 
 func other(member string) string {

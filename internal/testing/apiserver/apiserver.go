@@ -61,11 +61,12 @@ func (s *Server) Config(t testing.TB) *rest.Config {
 	return config
 }
 
-// Start starts a server for one test, without CRDs, and stops it after the test.
+// Start starts a server for one test, without CRDs, and stops it after the test. It needs no other network than loopback.
 func Start(t testing.TB) *envtest.Environment {
 	t.Helper()
 	need.APIServer(t)
 	environment := &envtest.Environment{ControlPlaneStartTimeout: StartTimeout}
+	environment.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 	if _, err := environment.Start(); err != nil {
 		t.Fatal("cannot start the API server:", err)
 	}
