@@ -63,7 +63,7 @@ func TestLimitExpires(t *testing.T) {
 		start, expired := time.Now(), make(chan time.Duration, 1)
 		l := newLimit(func() { expired <- time.Since(start) })
 		renew := func(r client.Renewal) {
-			time.Sleep(start.Add(r.Received).Sub(time.Now())) // The fake clock moves on.
+			time.Sleep(time.Until(start.Add(r.Received))) // The fake clock moves on.
 			l.renew(r)
 		}
 		renew(renewal(1, 0))
