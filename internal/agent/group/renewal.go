@@ -13,7 +13,8 @@ const (
 	renewalFactor = 4
 	// renewalMax bounds this wait. The lease may be longer.
 	renewalMax = 15 * time.Second
-	// answerMax is how long a session that renews may take to answer Lead. A lease that is longer counts instead.
+	// answerMax is how long a session that renews may take to answer Lead, and to renew for the first time, since its pace isn't
+	// known yet. A lease that is longer counts instead.
 	answerMax = 2 * time.Second
 )
 
@@ -27,15 +28,13 @@ type renewals struct {
 	longest time.Duration
 	// due is when the next answer is due. It is zero if none is.
 	due time.Time
-	// watches counts the calls of watchRenewals that weren't by itself. Only the last one counts.
-	watches int
 }
 
 // awaitAnswer lets the session's tenure end unless it answers Lead. Its process may have been stopped long before.
 func (g *Group) awaitAnswer(s *Session) {
 	now := time.Now()
 	s.renewals = renewals{term: g.app.term, last: now, due: now.Add(max(g.shortestRenewal(), answerMax))}
-	g.watchRenewals(s, g.app.term, s.renewals.watches)
+	g.watchRenewals(s, g.app.term)
 }
 
 // renewed notes that the acting session was told that it leads. Once it has renewed, it must
@@ -47,20 +46,20 @@ func (g *Group) renewed(s *Session) {
 	if r.term != g.app.term {
 		*r = renewals{term: g.app.term}
 	}
-	first := !r.answered
-	if !first {
+	wait := answerMax
+	if r.answered {
 		r.longest = max(r.longest, now.Sub(r.last), 1)
+		wait = min(renewalFactor*r.longest, renewalMax)
 	}
 	r.answered, r.last = true, now
-	if first && !s.renews {
+	if r.longest == 0 && !s.renews {
 		return
 	}
-	watched := !r.due.IsZero() && !first // The first answer was due later than the next one is.
+	watched := !r.due.IsZero()
 	// It isn't due before the end of what it is promised, which is a lease at most.
-	r.due = now.Add(max(g.shortestRenewal(), min(renewalFactor*r.longest, renewalMax)))
+	r.due = now.Add(max(g.shortestRenewal(), wait))
 	if !watched {
-		r.watches++
-		g.watchRenewals(s, r.term, r.watches)
+		g.watchRenewals(s, r.term)
 	}
 }
 
@@ -74,15 +73,14 @@ func (g *Group) shortestRenewal() time.Duration {
 
 // watchRenewals closes a session that isn't renewed in time while it acts. If it was asked
 // to stop, the drain timeout limits it instead.
-func (g *Group) watchRenewals(s *Session, term election.Term, watch int) {
+func (g *Group) watchRenewals(s *Session, term election.Term) {
 	due := s.renewals.due
 	wait := func(d time.Duration, overdue func()) {
 		g.after(d, func() {
 			switch {
 			case g.app.acting != s || g.app.term != term || g.app.stopping: // It doesn't act any more.
-			case s.renewals.watches != watch: // There is another timer.
 			case !s.renewals.due.Equal(due):
-				g.watchRenewals(s, term, watch)
+				g.watchRenewals(s, term)
 			default:
 				overdue()
 			}
