@@ -6,9 +6,9 @@
 //	...
 //	err = election.Run(ctrl.SetupSignalHandler(), mgr.Start) // in place of mgr.Start
 //
-// The manager joins the election of the group when it would ask for a Lease: after its
-// caches have been filled. It does so through the agent that runs in its pod. Elections make
-// no request to the API server, so the manager goes on while that is away.
+// The manager joins the election of the group when it would ask for a Lease, through the
+// agent that runs in its pod. Elections make no request to the API server, so the manager
+// goes on while that is away.
 //
 // # Guarantees
 //
@@ -27,6 +27,11 @@
 // resume after its tenure, before it can exit. A request that it has sent earlier may
 // arrive late. Only the resource can reject these: it stores the highest token that it has
 // received, which [Election.Token] returns.
+//
+// A manager may be elected before the caches of its controllers have been filled: a manager of
+// controller-runtime doesn't say when. While it stops, its deadline doesn't count the time for
+// which the machine is suspended. In the mode Available, it ends 3 s after the last answer of
+// an agent that hangs.
 //
 // An agent that ends, as during an upgrade of its container, ends the process, too.
 package controllerruntime

@@ -37,9 +37,10 @@ type Election struct {
 	readyOnce sync.Once
 
 	mu sync.Mutex
-	// running is set once Run was called, and stopped once the manager has stopped. The channel is closed then.
-	running bool
-	stopped chan struct{}
+	// configured is set once Options was called, running once Run was, and closing once the manager must stop. The channel stopped is
+	// closed once it has.
+	configured, running, closing bool
+	stopped                      chan struct{}
 	// tenure is nil unless the agent has made this process coordinator. began is closed and replaced when a tenure begins.
 	tenure *tenure
 	began  chan struct{}
@@ -65,9 +66,16 @@ func New(group string, options ...client.Option) *Election {
 	}
 }
 
-// Options returns the options of a manager that takes part in the election: the given ones with another lock. Controllers fill
-// their caches before they are elected, unless the given options say otherwise.
+// Options returns the options of a manager that takes part in the election: the given ones with another lock. Unless these set
+// Controller.EnableWarmup to false, a standby fills the caches of its controllers, and its work queues, which take memory. A
+// GracefulShutdownTimeout of 0 lets Run return an error, since controllers then may still run.
 func (e *Election) Options(options manager.Options) manager.Options {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.configured = true
+	if timeout := options.GracefulShutdownTimeout; timeout != nil && *timeout == 0 {
+		options.GracefulShutdownTimeout = new(time.Nanosecond) // With 0, Start returns nil while controllers run.
+	}
 	options.LeaderElection = true
 	options.LeaderElectionResourceLockInterface = lock{e}
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
@@ -95,19 +103,19 @@ func (e *Election) Token() uint64 {
 // Run returns nil if ctx has ended. Otherwise, it returns the error of start, or why the context of start has ended. After an
 // error, the process must exit: controllers may still run, and Run can't be called again.
 func (e *Election) Run(ctx context.Context, start func(context.Context) error) error {
-	e.mu.Lock()
-	again := e.running
-	e.running = true
-	e.mu.Unlock()
-	if again {
-		return errors.New("an election runs once: create another one with New")
+	if err := e.run(); err != nil {
+		return err
 	}
-
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// The session with the agent goes on until the manager has stopped.
+	// The session with the agent goes on until the manager has stopped, if controllers may run.
 	session, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
+	context.AfterFunc(work, func() {
+		if e.close() {
+			leave()
+		}
+	})
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -134,6 +142,27 @@ func (e *Election) Run(ctx context.Context, start func(context.Context) error) e
 		return nil
 	}
 	return cause
+}
+
+func (e *Election) run() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !e.configured:
+		return errors.New("the manager isn't one of the election: create it with the options that Options returns")
+	case e.running:
+		return errors.New("an election runs once: create another one with New")
+	}
+	e.running = true
+	return nil
+}
+
+// close prevents that a manager that must stop is elected. It reports whether no controller runs.
+func (e *Election) close() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closing = true
+	return e.tenure == nil || !e.tenure.acquired
 }
 
 // takePart takes part in the election until ctx ends. It calls cancel when the manager must stop.

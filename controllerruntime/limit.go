@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	never = time.Duration(math.MaxInt64)
 	// marginShare is the share of the lease by which the process exits before its end, and maxMargin bounds that.
 	marginShare = 8
 	maxMargin   = 2 * time.Second
+	// silenceMax is the time without a renewal after which the process exits if there is no lease. The client renews each second,
+	// and the agent gives up the office after four.
+	silenceMax = 3 * time.Second
 )
 
 // deadline is the time at which the process must have ended unless the manager has stopped. Its times are those of
@@ -22,6 +24,8 @@ type deadline struct {
 	margin time.Duration
 	// leaseEnd is when the tenure ends without another renewal, and drainEnd when the agent hands the office over.
 	leaseEnd, drainEnd time.Duration
+	// leased is set if there is a lease. Then a response without its end, as while the office changes, extends nothing.
+	leased bool
 	// led is when the last request was sent to which the agent responded that this process leads.
 	led, drainTimeout time.Duration
 }
@@ -31,14 +35,17 @@ func (d *deadline) renew(r client.Renewal) {
 	if r.Token != d.token {
 		*d = deadline{token: r.Token}
 	}
-	if r.Until == 0 { // There is no lease.
-		d.leaseEnd = never
-		d.margin = min(r.DrainTimeout/marginShare, maxMargin)
-	} else {
-		d.leaseEnd = max(d.leaseEnd, r.Until)
-		d.margin = min(r.Lease/marginShare, maxMargin)
+	until := r.Until
+	switch {
+	case until != 0:
+		d.leased = true
+	case !d.leased:
+		until = r.Sent + silenceMax
 	}
-	d.drainTimeout = r.DrainTimeout
+	if d.margin == 0 {
+		d.margin = min((until-r.Sent)/marginShare, maxMargin)
+	}
+	d.leaseEnd, d.drainTimeout = max(d.leaseEnd, until), r.DrainTimeout
 	if r.Stopping {
 		d.drain()
 	} else {
@@ -58,9 +65,6 @@ func (d *deadline) at() time.Duration {
 	if d.drainEnd != 0 {
 		end = min(end, d.drainEnd)
 	}
-	if end == never {
-		return never
-	}
 	return end - d.margin
 }
 
@@ -76,7 +80,7 @@ type limit struct {
 
 func newLimit(expired func()) *limit {
 	l := &limit{}
-	l.timer = time.AfterFunc(never, func() {
+	l.timer = time.AfterFunc(math.MaxInt64, func() {
 		l.mu.Lock()
 		over := l.remaining() <= 0
 		l.mu.Unlock()
@@ -111,9 +115,5 @@ func (l *limit) stop() { l.timer.Stop() }
 
 // remaining returns the time until the deadline.
 func (l *limit) remaining() time.Duration {
-	at := l.deadline.at()
-	if at == never {
-		return never
-	}
-	return at - l.received - time.Since(l.receivedAt)
+	return l.deadline.at() - l.received - time.Since(l.receivedAt)
 }

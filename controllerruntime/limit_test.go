@@ -37,8 +37,9 @@ func TestDeadline(t *testing.T) {
 		"stopping, and not renewed":          {renewals: []client.Renewal{renewal(1, second)}, drains: true, want: second + lease - margin},
 		"stopping, with renewals":            {renewals: []client.Renewal{renewal(1, second), stopping(renewal(1, 5*second))}, want: second + drain - margin},
 		"a new tenure has a deadline anew":   {renewals: []client.Renewal{stopping(renewal(1, second)), renewal(2, 9*second)}, want: 9*second + lease - margin},
-		"no lease":                           {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, want: never},
-		"no lease, stopping":                 {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, drains: true, want: second + drain - drain/marginShare},
+		"no lease":                           {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, want: second + silenceMax - silenceMax/marginShare},
+		"no lease, stopping":                 {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, drains: true, want: second + drain - silenceMax/marginShare},
+		"an answer without the lease's end":  {renewals: []client.Renewal{renewal(1, second), {Token: 1, Sent: 2 * second, Stopping: true, DrainTimeout: drain}}, want: second + lease - margin},
 		"a long lease has a bounded margin":  {renewals: []client.Renewal{{Token: 1, Sent: second, Until: 61 * second, Lease: 60 * second}}, want: 59 * second},
 		"the drain timeout starts only once": {renewals: []client.Renewal{renewal(1, second), stopping(renewal(1, 2*second)), stopping(renewal(1, 5*second))}, drains: true, want: second + drain - margin},
 	} {

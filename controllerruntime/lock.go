@@ -52,13 +52,11 @@ func (l lock) Update(_ context.Context, record resourcelock.LeaderElectionRecord
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.tenure == nil || !l.tenure.acquired && l.tenure.ctx.Err() != nil:
-		return fmt.Errorf("this process isn't coordinator of group %s", l.group)
-	default:
-		l.tenure.acquired = true
-		return nil
+	if l.tenure == nil || !l.tenure.acquired && (l.closing || l.tenure.ctx.Err() != nil) {
+		return fmt.Errorf("this process isn't coordinator of group %s, or stops", l.group)
 	}
+	l.tenure.acquired = true
+	return nil
 }
 
 // Create fails, since the lock always exists.

@@ -4,12 +4,17 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-func newLock() lock { return lock{New("ledger")} }
+func newLock() lock {
+	e := New("ledger")
+	e.Options(ctrl.Options{})
+	return lock{e}
+}
 
 // acquire is what the elector of client-go does.
 func (l lock) acquire(ctx context.Context) error {
@@ -35,7 +40,7 @@ func TestElectorWaitsForTenure(t *testing.T) {
 		if len(acquired) > 0 || l.Token() != 0 {
 			t.Fatal("the elector doesn't wait")
 		}
-		l.Election.begin(&tenure{ctx: t.Context(), token: 7})
+		l.begin(&tenure{ctx: t.Context(), token: 7})
 		if err := <-acquired; err != nil || l.Token() != 7 {
 			t.Errorf("got %v and token %d, want the lock with token 7", err, l.Token())
 		}
@@ -51,7 +56,7 @@ func TestTenureThatEndsEarly(t *testing.T) {
 	l := newLock()
 	l.running = true
 	over, end := context.WithCancel(t.Context())
-	l.Election.begin(&tenure{ctx: over, token: 7})
+	l.begin(&tenure{ctx: over, token: 7})
 	if _, _, err := l.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +67,42 @@ func TestTenureThatEndsEarly(t *testing.T) {
 	if !l.withdraw() {
 		t.Error("a tenure that wasn't acquired can't be withdrawn")
 	}
-	l.Election.begin(&tenure{ctx: t.Context(), token: 8})
+	l.begin(&tenure{ctx: t.Context(), token: 8})
 	if err := l.acquire(t.Context()); err != nil || l.withdraw() {
 		t.Errorf("got %v, want that the next tenure is acquired and stays", err)
 	}
 }
 
+// TestManagerThatStopsIsNotElected: nothing runs that could end early with it.
+func TestManagerThatStopsIsNotElected(t *testing.T) {
+	l := newLock()
+	l.running = true
+	l.begin(&tenure{ctx: t.Context(), token: 7})
+	if !l.close() {
+		t.Error("controllers run, although the elector hasn't acquired the lock")
+	}
+	if err := l.acquire(t.Context()); err == nil || l.Token() != 0 {
+		t.Errorf("got %v and token %d, want that a manager that stops isn't elected", err, l.Token())
+	}
+}
+
+func TestManagerNeedsOptions(t *testing.T) {
+	if err := New("ledger").Run(t.Context(), func(context.Context) error { return nil }); err == nil {
+		t.Error("a manager ran without the lock")
+	}
+}
+
+// TestShutdownWithoutGraceIsAnError: Start must not return nil while controllers run.
+func TestShutdownWithoutGraceIsAnError(t *testing.T) {
+	got := New("ledger").Options(ctrl.Options{GracefulShutdownTimeout: new(time.Duration(0))}).GracefulShutdownTimeout
+	if *got <= 0 {
+		t.Errorf("got a timeout of %s, for which controller-runtime doesn't say whether controllers run", *got)
+	}
+}
+
 // TestRunRunsOnce: after an error, controllers may still run.
 func TestRunRunsOnce(t *testing.T) {
-	e := New("ledger")
+	e := newLock()
 	start := func(context.Context) error { return nil }
 	if first, second := e.Run(t.Context(), start), e.Run(t.Context(), start); first != nil || second == nil {
 		t.Errorf("got %v and %v, want that only the first run succeeds", first, second)

@@ -91,6 +91,7 @@ func (g *Group) watchRenewals(s *Session, term election.Term) {
 		wait(g.cfg.Group.Timing.Heartbeat/2, func() {
 			g.cfg.Log.Warn("closed session: its application stopped renewing", "term", uint64(term),
 				"silence", time.Since(s.renewals.last).Round(time.Millisecond).String())
+			g.app.requiresSession = true // An application that renews isn't a stray request.
 			s.finish(ErrNotRenewed)
 			g.sessionClosed(s)
 		})

@@ -50,14 +50,14 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 // is closed, too.
 func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	t.Parallel()
-	for _, answers := range []bool{false, true} {
-		t.Run(fmt.Sprintf("answers=%t", answers), func(t *testing.T) {
+	for _, test := range []struct{ answers, required bool }{{false, false}, {false, true}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			t.Parallel()
-			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = test.required })
 			c, next := cluster.group("c"), cluster.group("b")
 			s := openSessionThat(t, c, true)
 			nextEvent(t, s, Lead)
-			if answers {
+			if test.answers {
 				renew(t, s)
 			}
 			nextEvent(t, openSession(t, next), Lead)
