@@ -202,7 +202,7 @@ chaos: build ## Inject FAULTS faults from SEED into groups with each election an
 	@$(GO) run ./test/chaos -cluster $(CLUSTER) -faults $(FAULTS) -seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: bench-agent
-bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: ARGS="--agents 5 -o json".
+bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: ARGS="--agents 5".
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
 	@bin/bench-agent $(ARGS)
 

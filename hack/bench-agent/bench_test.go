@@ -49,14 +49,11 @@ func TestInterruptionKeepsEarlierResults(t *testing.T) {
 		switch {
 		case !errors.Is(err, context.Canceled):
 			t.Errorf("interrupted at %q: got error %v, want %v", text, err, context.Canceled)
-		case groups == 0 && report != nil:
-			t.Errorf("interrupted at %q: got report %+v, want none", text, report)
-		case groups > 0 && (report == nil || len(report.Groups) != groups || report.Groups[0].Kills == nil):
-			t.Errorf("interrupted at %q: got report %+v, want the kills of the first group", text, report)
-		case groups > 0:
-			if err := report.Print(io.Discard); err != nil {
-				t.Error(err)
-			}
+		case len(report.Groups) != groups || groups > 0 && report.Groups[0].Kills == nil:
+			t.Errorf("interrupted at %q: got report %+v, want the kills of %d groups", text, report, groups)
+		}
+		if err := report.Print(io.Discard); err != nil {
+			t.Error(err)
 		}
 	}
 }

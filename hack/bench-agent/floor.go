@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // floor measures the shortest possible failover on this machine for a detector that
@@ -26,7 +23,7 @@ import (
 // what all survivors need at least. Measurements of the floor alternate with kills of
 // agents, so that both run under the same conditions.
 type floor struct {
-	third   *exec.Cmd
+	third   *benchmark.Child
 	address string
 }
 
@@ -36,44 +33,39 @@ const (
 )
 
 func newFloor(ctx context.Context) (*floor, error) {
-	third, output, err := launch(ctx, peerCommand)
+	third, err := benchmark.StartChild(ctx, peerCommand)
 	if err != nil {
 		return nil, err
 	}
-	address, err := readLine(output)
+	address, err := third.ReadLine()
 	return &floor{third: third, address: address}, err
 }
 
-func (f *floor) close() { end(f.third) }
+func (f *floor) close() { f.third.Kill() }
 
 // round returns the time from just before the kill until the last of the witnesses
 // received its response.
 func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error) {
-	victim, output, err := launch(ctx, peerCommand)
+	victim, err := benchmark.StartChild(ctx, peerCommand)
 	if err != nil {
 		return 0, err
 	}
-	defer end(victim)
-	address, err := readLine(output)
+	defer victim.Kill()
+	address, err := victim.ReadLine()
 	if err != nil {
 		return 0, err
 	}
-	var launched []*exec.Cmd
-	defer func() {
-		for _, witness := range launched {
-			end(witness)
-		}
-	}()
-	outputs := make([]*bufio.Reader, witnesses)
-	for i := range outputs {
-		witness, output, err := launch(ctx, witnessCommand, address, f.address)
+	all := make([]*benchmark.Child, witnesses)
+	for i := range all {
+		witness, err := benchmark.StartChild(ctx, witnessCommand, address, f.address)
 		if err != nil {
 			return 0, err
 		}
-		launched, outputs[i] = append(launched, witness), output
-		if _, err := readLine(output); err != nil {
+		defer witness.Kill()
+		if _, err := witness.ReadLine(); err != nil {
 			return 0, err
 		}
+		all[i] = witness
 	}
 	killed, err := monotonic()
 	if err != nil {
@@ -83,8 +75,8 @@ func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error)
 		return 0, err
 	}
 	last := killed
-	for _, output := range outputs {
-		line, err := readLine(output)
+	for _, witness := range all {
+		line, err := witness.ReadLine()
 		if err != nil {
 			return 0, err
 		}
@@ -95,36 +87,6 @@ func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error)
 		last = max(last, known)
 	}
 	return time.Duration(last - killed), nil
-}
-
-// launch starts this program as another process that runs one of its hidden commands.
-func launch(ctx context.Context, arguments ...string) (*exec.Cmd, *bufio.Reader, error) {
-	executable, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	command := exec.CommandContext(ctx, executable, arguments...)
-	command.Stderr = os.Stderr
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot start %s: %w", arguments[0], err)
-	}
-	return command, bufio.NewReader(output), nil
-}
-
-// end kills a process. Its exit status doesn't matter.
-func end(command *exec.Cmd) {
-	_ = command.Process.Kill()
-	_ = command.Wait()
-}
-
-func readLine(from *bufio.Reader) (string, error) {
-	line, err := from.ReadString('\n')
-	return strings.TrimSpace(line), err
 }
 
 // monotonic reads a clock that all processes of the machine share.

@@ -13,18 +13,18 @@ import (
 
 // Idle is the resource usage of agents while nothing happens.
 type Idle struct {
-	Peers   int     `json:"peers"`
-	Groups  int     `json:"groups"`
-	Seconds float64 `json:"seconds"`
+	Peers   int
+	Groups  int
+	Seconds float64
 	// Heartbeat is the interval of heartbeats in milliseconds, if the timing adapts.
-	Heartbeat float64 `json:"heartbeatMillis,omitempty"`
+	Heartbeat float64
 	// Resident is the median of the agents' resident memory.
-	Resident float64 `json:"residentMiB"`
+	Resident float64
 	// Coordinator and Follower are CPU usages in percent of a core. Follower is the
 	// median.
-	Coordinator float64          `json:"coordinatorPercent"`
-	Follower    float64          `json:"followerPercent"`
-	Goals       []benchmark.Goal `json:"goals"`
+	Coordinator float64
+	Follower    float64
+	Goals       []benchmark.Goal
 }
 
 // idlePeers is the number of peers of each idle agent.

@@ -6,13 +6,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,15 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
-	cancel()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
+func main() { benchmark.Main(newRoot()) }
 
 // options contains the values of the flags.
 type options struct {
@@ -49,8 +37,7 @@ type options struct {
 	busy  int
 	trace bool
 	// agent is the path of a binary.
-	agent  string
-	output string
+	agent string
 }
 
 // largeGroup is the size from which a group is large. A round in a large group takes
@@ -61,16 +48,9 @@ func newRoot() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use: "bench-agent", Short: "Measure agents on this machine", Args: cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := benchmark.CheckFormat(o.output); err != nil {
-				return err
-			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			if report == nil {
-				return err
-			}
-			return errors.Join(err, benchmark.Write(command.OutOrStdout(), o.output, report))
+			return errors.Join(err, benchmark.Print(command.OutOrStdout(), report))
 		},
 	}
 	flags := root.Flags()
@@ -88,8 +68,6 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.busy, "busy", runtime.NumCPU(), "number of processes that keep a core busy while suspicions are counted; 0 if the machine has other load")
 	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")
-	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
-	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

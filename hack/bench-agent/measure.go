@@ -24,35 +24,35 @@ type runner struct {
 	groups   int
 }
 
-// measure runs the benchmark. With an error, it returns what it has measured before, or nil: that
-// may have taken an hour.
+// measure runs the benchmark. With an error, it also returns what it has measured before: that may
+// have taken an hour.
 func measure(ctx context.Context, o *options, progress io.Writer) (*Report, error) {
+	report := &Report{}
 	folder, err := os.MkdirTemp("", "bench-agent-")
 	if err != nil {
-		return nil, err
+		return report, err
 	}
 	defer os.RemoveAll(folder)
 	r := &runner{options: o, progress: progress, folder: folder, binary: o.agent}
 	if r.binary == "" {
 		r.printf("building the agent")
 		if r.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
-			return nil, err
+			return report, err
 		}
 	}
-	report := newReport()
 	if o.suspicions > 0 {
 		err := r.suspicions(ctx, report)
 		return report, err
 	}
 	if r.floor, err = newFloor(ctx); err != nil {
-		return nil, fmt.Errorf("cannot measure the floor: %w", err)
+		return report, fmt.Errorf("cannot measure the floor: %w", err)
 	}
 	defer r.floor.close()
 	for _, mode := range o.modes {
 		for _, agents := range o.agents {
 			group, err := r.group(ctx, mode, agents)
 			if err != nil {
-				return report.unlessEmpty(), fmt.Errorf("%d agents, %s: %w", agents, mode, err)
+				return report, fmt.Errorf("%d agents, %s: %w", agents, mode, err)
 			}
 			report.Groups = append(report.Groups, group)
 		}
@@ -60,7 +60,7 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 	if o.idle > 0 {
 		err = r.idle(ctx, report)
 	}
-	return report.unlessEmpty(), err
+	return report, err
 }
 
 // printf prints a line of progress.

@@ -12,50 +12,38 @@ import (
 
 // Report contains the results of one run.
 type Report struct {
-	benchmark.Machine
-
-	Groups []*Group `json:"groups,omitempty"`
-	Idle   []*Idle  `json:"idle,omitempty"`
+	Groups []*Group
+	Idle   []*Idle
 	// AdaptiveIdle is that of agents whose timing adapts.
-	AdaptiveIdle *Idle         `json:"adaptiveIdle,omitempty"`
-	Suspicions   []*Suspicions `json:"suspicions,omitempty"`
+	AdaptiveIdle *Idle
+	Suspicions   []*Suspicions
 }
 
 // Group contains the results of one group of agents.
 type Group struct {
-	Agents int    `json:"agents"`
-	Mode   string `json:"mode"`
-	TLS    bool   `json:"tls"`
+	Agents int
+	Mode   string
+	TLS    bool
 	// Kills, HandOvers and Stops are nil if no round succeeded.
-	Kills *benchmark.Series `json:"kills,omitempty"`
+	Kills *benchmark.Series
 	// FloorOne is the floor with one witness, Floor with as many witnesses as there are
 	// survivors.
-	FloorOne *benchmark.Series `json:"floorOne,omitempty"`
-	Floor    *benchmark.Series `json:"floor,omitempty"`
+	FloorOne *benchmark.Series
+	Floor    *benchmark.Series
 	// Ratios are the medians of consecutive batches of kills, divided by those of Floor.
-	Ratios    []float64         `json:"ratios,omitempty"`
-	Phases    *Phases           `json:"phases,omitempty"`
-	HandOvers *benchmark.Series `json:"handOvers,omitempty"`
-	Stops     *benchmark.Series `json:"stops,omitempty"`
+	Ratios    []float64
+	Phases    *Phases
+	HandOvers *benchmark.Series
+	Stops     *benchmark.Series
 	// AdaptiveStops are those of a group whose timing adapts, and AdaptiveHeartbeats the
 	// intervals of heartbeats before them.
-	AdaptiveStops      *benchmark.Series `json:"adaptiveStops,omitempty"`
-	AdaptiveHeartbeats *benchmark.Series `json:"adaptiveHeartbeats,omitempty"`
+	AdaptiveStops      *benchmark.Series
+	AdaptiveHeartbeats *benchmark.Series
 	// Peak is the highest resident memory, since their start, of the agents that run at the end.
-	Peak  float64          `json:"peakMiB"`
-	Goals []benchmark.Goal `json:"goals,omitempty"`
+	Peak  float64
+	Goals []benchmark.Goal
 	// Failures are the rounds that timed out.
-	Failures []string `json:"failures,omitempty"`
-}
-
-func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
-
-// unlessEmpty returns the report, or nil if it has no results.
-func (r *Report) unlessEmpty() *Report {
-	if len(r.Groups)+len(r.Idle) == 0 {
-		return nil
-	}
-	return r
+	Failures []string
 }
 
 // defaultHeartbeat is the interval of heartbeats. The groups use the defaults.
@@ -119,7 +107,7 @@ func (r *Report) Failures() int {
 
 // Print writes the report as a table, followed by the goals.
 func (r *Report) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%s\n\n", r.Machine)
+	fmt.Fprintf(out, "%s\n\n", benchmark.Machine())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(r.Groups) > 0 {
 		fmt.Fprintln(table, "agents\tmode\tduration in ms\trounds\tmedian\tp99\tmax\tfailover/floor\t")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,20 +20,20 @@ import (
 // Suspicions counts how often agents were suspected to have crashed although all were
 // running, while the machine was busy.
 type Suspicions struct {
-	Seconds float64 `json:"seconds"`
-	Agents  int     `json:"agents"`
+	Seconds float64
+	Agents  int
 	// Busy is the number of processes that kept a core busy, with the agents' niceness.
-	Busy int `json:"busy"`
+	Busy int
 	// Counters are the increases of the agents' counters, added up over all agents.
-	Counters map[string]float64 `json:"counters"`
+	Counters map[string]float64
 	// Changes is the number of events in which an agent announced another coordinator
 	// or term.
-	Changes int `json:"changes"`
+	Changes int
 	// Heartbeat is the interval of heartbeats at the end, in milliseconds. MinHeartbeat is
 	// the shortest one, 0 if the timing didn't adapt.
-	Heartbeat    float64          `json:"heartbeatMillis"`
-	MinHeartbeat int              `json:"minHeartbeatMillis,omitempty"`
-	Goals        []benchmark.Goal `json:"goals"`
+	Heartbeat    float64
+	MinHeartbeat int
+	Goals        []benchmark.Goal
 }
 
 const (
@@ -75,12 +74,11 @@ func (r *runner) suspicions(ctx context.Context, report *Report) (err error) {
 			return err
 		}
 	}
-	busy, err := r.waitUnderLoad(ctx)
-	if err != nil {
+	if err := r.waitUnderLoad(ctx); err != nil {
 		return err
 	}
 	for i, h := range groups {
-		s, err := h.endCount(ctx, counts[i], busy)
+		s, err := h.endCount(ctx, counts[i], r.options.busy)
 		if err != nil {
 			return err
 		}
@@ -110,24 +108,17 @@ func (r *runner) calmGroup(ctx context.Context, timing *agentcluster.Timing) (*h
 	return h, nil
 }
 
-// waitUnderLoad keeps cores busy for the duration of the measurement. It returns the
-// number of processes that did so.
-func (r *runner) waitUnderLoad(ctx context.Context) (int, error) {
+// waitUnderLoad keeps cores busy for the duration of the measurement.
+func (r *runner) waitUnderLoad(ctx context.Context) error {
 	r.printf("counting suspicions for %s with %d busy processes", r.options.suspicions, r.options.busy)
-	var busy []*exec.Cmd
-	defer func() {
-		for _, command := range busy {
-			end(command)
-		}
-	}()
 	for range r.options.busy {
-		command, _, err := launch(ctx, busyCommand)
+		busy, err := benchmark.StartChild(ctx, busyCommand)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		busy = append(busy, command)
+		defer busy.Kill()
 	}
-	return len(busy), benchmark.Wait(ctx, r.options.suspicions)
+	return benchmark.Wait(ctx, r.options.suspicions)
 }
 
 // count is the state of a group before a load.

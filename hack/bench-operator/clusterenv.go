@@ -26,17 +26,17 @@ import (
 // Cluster contains the results for the sample group of five pods on a cluster with three
 // nodes. Agents, kubelets and the two replicas of the manager are real.
 type Cluster struct {
-	Nodes int `json:"nodes"`
+	Nodes int
 	// Up is the time from the moment when the last pod is Ready until the group's status
 	// shows its coordinator and all processes.
-	Up        float64    `json:"upSeconds"`
-	Kills     *Failovers `json:"kills,omitempty"`
-	Deletions *Failovers `json:"deletions,omitempty"`
-	HandOvers *Failovers `json:"handOvers,omitempty"`
-	Idle      *Idle      `json:"idle,omitempty"`
+	Up        float64
+	Kills     *Failovers
+	Deletions *Failovers
+	HandOvers *Failovers
+	Idle      *Idle
 
-	Goals    []benchmark.Goal `json:"goals"`
-	Failures []string         `json:"failures,omitempty"`
+	Goals    []benchmark.Goal
+	Failures []string
 }
 
 // Failovers contains the results of rounds in which the group loses its coordinator.
@@ -45,10 +45,10 @@ type Failovers struct {
 	// elected according to status.coordinator.electedAt. Everything runs on one machine,
 	// which has one clock. The other series measure the time from then until a watch
 	// shows the status, the role label, and the endpoint of the Service.
-	Elected  *benchmark.Series `json:"elected,omitempty"`
-	Status   *benchmark.Series `json:"status,omitempty"`
-	Label    *benchmark.Series `json:"label,omitempty"`
-	Endpoint *benchmark.Series `json:"endpoint,omitempty"`
+	Elected  *benchmark.Series
+	Status   *benchmark.Series
+	Label    *benchmark.Series
+	Endpoint *benchmark.Series
 }
 
 // clusterEnv is the environment of the cluster part.

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,15 +22,15 @@ import (
 // Lease contains the results for client-go's leader election, which Conclave is compared
 // with: three processes with default settings.
 type Lease struct {
-	Candidates int `json:"candidates"`
+	Candidates int
 	// Kills measures the time from just before the leader's process is killed until
 	// another process starts leading.
-	Kills *benchmark.Series `json:"kills,omitempty"`
+	Kills *benchmark.Series
 	// Writes and Reads are the requests per minute for this Lease while nothing happens.
-	Seconds  float64  `json:"idleSeconds"`
-	Writes   float64  `json:"idleWritesPerMinute"`
-	Reads    float64  `json:"idleReadsPerMinute"`
-	Failures []string `json:"failures,omitempty"`
+	Seconds  float64
+	Writes   float64
+	Reads    float64
+	Failures []string
 }
 
 const (
@@ -45,21 +41,14 @@ const (
 	retryPeriod   = 2 * time.Second
 
 	candidateCommand = "candidate"
-	leadingLine      = "leads"
 	leaseUser        = "bench-candidate"
 	leaseNamespace   = "default"
 )
 
-// candidate is a process that takes part in the leader election.
-type candidate struct {
-	process *exec.Cmd
-	name    string
-}
-
 // leaseHarness runs the candidates.
 type leaseHarness struct {
 	kubeconfig string
-	running    map[string]*candidate
+	running    map[string]*benchmark.Child
 	count      int
 	// acquired receives the name of each candidate that starts leading, with the time at
 	// which the benchmark learned of it.
@@ -83,7 +72,7 @@ func (r *runner) lease(ctx context.Context, s *server) (lease *Lease, err error)
 	if err != nil {
 		return nil, err
 	}
-	h := &leaseHarness{kubeconfig: filepath.Join(r.folder, "candidate.kubeconfig"), running: map[string]*candidate{}, acquired: make(chan acquisition, candidates)}
+	h := &leaseHarness{kubeconfig: filepath.Join(r.folder, "candidate.kubeconfig"), running: map[string]*benchmark.Child{}, acquired: make(chan acquisition, candidates)}
 	if err := os.WriteFile(h.kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
@@ -119,7 +108,7 @@ func (r *runner) leaseKills(ctx context.Context, h *leaseHarness, leader string,
 		}
 		victim := h.running[leader]
 		killed := time.Now()
-		if err := victim.process.Process.Kill(); err != nil {
+		if err := victim.Process.Kill(); err != nil {
 			return err
 		}
 		delete(h.running, leader)
@@ -161,29 +150,16 @@ func (l *Lease) idle(ctx context.Context, requests *requestCounter, period time.
 
 // startCandidate starts another candidate, which runs this program.
 func (h *leaseHarness) startCandidate(ctx context.Context) error {
-	executable, err := os.Executable()
+	h.count++
+	name := fmt.Sprintf("candidate-%d", h.count)
+	process, err := benchmark.StartChild(ctx, candidateCommand, h.kubeconfig, name)
 	if err != nil {
 		return err
 	}
-	h.count++
-	name := fmt.Sprintf("candidate-%d", h.count)
-	process := exec.CommandContext(ctx, executable, candidateCommand, h.kubeconfig, name)
-	process.Stderr = os.Stderr
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := process.StdoutPipe()
-	if err == nil {
-		err = process.Start()
-	}
-	if err != nil {
-		return fmt.Errorf("cannot start a candidate: %w", err)
-	}
-	h.running[name] = &candidate{process, name}
+	h.running[name] = process
 	go func() {
-		lines := bufio.NewScanner(output)
-		for lines.Scan() {
-			if strings.TrimSpace(lines.Text()) == leadingLine {
-				h.acquired <- acquisition{name, time.Now()}
-			}
+		if _, err := process.ReadLine(); err == nil { // It prints one line: that it leads.
+			h.acquired <- acquisition{name, time.Now()}
 		}
 		_ = process.Wait() // The process was killed.
 	}()
@@ -205,7 +181,7 @@ func (h *leaseHarness) awaitLeader(ctx context.Context) (acquisition, error) {
 
 func (h *leaseHarness) close() {
 	for _, c := range h.running {
-		_ = c.process.Process.Kill() // It may have exited.
+		_ = c.Process.Kill() // It may have exited.
 	}
 }
 
@@ -229,7 +205,7 @@ func newCandidateCommand() *cobra.Command {
 				},
 				LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 				Callbacks: leaderelection.LeaderCallbacks{
-					OnStartedLeading: func(context.Context) { fmt.Fprintln(command.OutOrStdout(), leadingLine) },
+					OnStartedLeading: func(context.Context) { fmt.Fprintln(command.OutOrStdout(), "leads") },
 					OnStoppedLeading: func() {},
 				},
 			})

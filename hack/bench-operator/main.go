@@ -5,11 +5,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,14 +22,8 @@ import (
 )
 
 func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	disableLogs()
-	err := newRoot().ExecuteContext(ctx)
-	cancel()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	benchmark.Main(newRoot())
 }
 
 // disableLogs discards the logs of the libraries. They return errors too.
@@ -51,8 +43,7 @@ var allParts = []string{leasePart, scalePart, clusterPart}
 
 // options contains the values of the flags.
 type options struct {
-	parts  []string
-	output string
+	parts []string
 	// settle is the pause before a measurement, in which earlier work finishes.
 	settle time.Duration
 
@@ -78,21 +69,16 @@ func newRoot() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use: "bench-operator", Short: "Measure the operator on this machine", Args: cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			if report == nil {
-				return err
-			}
-			return errors.Join(err, benchmark.Write(command.OutOrStdout(), o.output, report))
+			return errors.Join(err, benchmark.Print(command.OutOrStdout(), report))
 		},
 	}
 	flags := root.Flags()
 	flags.StringSliceVar(&o.parts, "part", allParts, "parts to run: lease, scale, cluster")
-	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	flags.DurationVar(&o.settle, "settle", 5*time.Second, "pause before each measurement, in which earlier work finishes")
 	flags.IntVar(&o.leaseRounds, "lease-rounds", 3, "lease: number of kills of the leader")
 	flags.DurationVar(&o.leaseIdle, "lease-idle", time.Minute, "lease: how long to count requests")
@@ -112,14 +98,10 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.clusterIdle, "cluster-idle", 5*time.Minute, "cluster: how long to count the requests of an idle operator")
 	flags.BoolVar(&o.keep, "keep", false, "cluster: keep the cluster running")
 	root.AddCommand(newCandidateCommand())
-	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }
 
 func (o *options) check() error {
-	if err := benchmark.CheckFormat(o.output); err != nil {
-		return err
-	}
 	for _, part := range o.parts {
 		if !slices.Contains(allParts, part) {
 			return fmt.Errorf("--part must be one of %s, got %s", strings.Join(allParts, ", "), part)

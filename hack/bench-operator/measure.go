@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // waitMax bounds waits that aren't measured. Only a failing benchmark reaches it.
@@ -22,26 +20,26 @@ type runner struct {
 	folder   string
 }
 
-// measure runs the benchmark. With an error, it returns what it has measured before, or nil.
+// measure runs the benchmark. With an error, it also returns what it has measured before.
 func measure(ctx context.Context, o *options, progress io.Writer) (report *Report, err error) {
+	report = &Report{}
 	if _, err := os.Stat(crds); err != nil {
-		return nil, fmt.Errorf("bench-operator must run at the top of the repository, use make bench-operator: %w", err)
+		return report, fmt.Errorf("bench-operator must run at the top of the repository, use make bench-operator: %w", err)
 	}
 	folder, err := os.MkdirTemp("", "bench-operator-")
 	if err != nil {
-		return nil, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	r := &runner{options: o, progress: progress, folder: folder}
-	report = &Report{Machine: benchmark.ThisMachine()}
 	if slices.Contains(o.parts, leasePart) || slices.Contains(o.parts, scalePart) {
 		if err := r.runOnServer(ctx, report); err != nil {
-			return report.unlessEmpty(), err
+			return report, err
 		}
 	}
 	if slices.Contains(o.parts, clusterPart) {
 		if report.Cluster, err = r.cluster(ctx); err != nil {
-			return report.unlessEmpty(), fmt.Errorf("cluster: %w", err)
+			return report, fmt.Errorf("cluster: %w", err)
 		}
 	}
 	return report, nil

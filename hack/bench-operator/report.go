@@ -10,19 +10,9 @@ import (
 
 // Report contains the results of one run.
 type Report struct {
-	benchmark.Machine
-
-	Lease   *Lease   `json:"lease,omitempty"`
-	Scale   *Scale   `json:"scale,omitempty"`
-	Cluster *Cluster `json:"cluster,omitempty"`
-}
-
-// unlessEmpty returns the report, or nil if it has no results.
-func (r *Report) unlessEmpty() *Report {
-	if r.Lease == nil && r.Scale == nil && r.Cluster == nil {
-		return nil
-	}
-	return r
+	Lease   *Lease
+	Scale   *Scale
+	Cluster *Cluster
 }
 
 // Failures returns the number of rounds that timed out.
@@ -41,7 +31,7 @@ func (r *Report) Failures() (count int) {
 
 // Print writes the report as a table, followed by the other results and the goals.
 func (r *Report) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%s\n\n", r.Machine)
+	fmt.Fprintf(out, "%s\n\n", benchmark.Machine())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "part\tduration in ms\trounds\tmedian\tp99\tmax\t")
 	if r.Lease != nil {

@@ -5,80 +5,80 @@ import "github.com/conclave-dev/conclave/hack/internal/benchmark"
 // Scale contains the results for one manager with many groups. The agents are fake: the
 // benchmark sets the coordinators that they report. Everything else is real.
 type Scale struct {
-	Groups         int  `json:"groups"`
-	Members        int  `json:"members"`
-	LeaderElection bool `json:"leaderElection"`
-	Bystanders     int  `json:"bystanders"`
+	Groups         int
+	Members        int
+	LeaderElection bool
+	Bystanders     int
 
 	// The memory of the manager in MiB: Empty without groups, Resident when all agents
 	// are connected and all groups have a status, End after the elections, and Peak the
 	// maximum, also after a restart.
-	Empty    float64 `json:"emptyMiB"`
-	Resident float64 `json:"residentMiB"`
-	End      float64 `json:"endMiB"`
-	Peak     float64 `json:"peakMiB"`
+	Empty    float64
+	Resident float64
+	End      float64
+	Peak     float64
 	// StreamMemory is the memory for each stream in KiB, with its share of pods and
 	// groups: Resident minus Empty, divided by the number of agents.
-	StreamMemory float64 `json:"streamKiB"`
+	StreamMemory float64
 	// StreamBytes is the number of bytes sent over each connection until it was up to
 	// date.
-	StreamBytes float64 `json:"streamBytes"`
+	StreamBytes float64
 
 	// Start is the time from the start of the process until the status of the last group
 	// is complete. Before, no group has a status. StartCPU is the CPU time of the process
 	// until then.
-	Start    float64 `json:"startSeconds"`
-	StartCPU float64 `json:"startCPUSeconds"`
+	Start    float64
+	StartCPU float64
 
-	Elections *Elections `json:"elections,omitempty"`
-	Idle      *Idle      `json:"idle,omitempty"`
-	Restart   *Restart   `json:"restart,omitempty"`
+	Elections *Elections
+	Idle      *Idle
+	Restart   *Restart
 
-	Goals    []benchmark.Goal `json:"goals"`
-	Failures []string         `json:"failures,omitempty"`
+	Goals    []benchmark.Goal
+	Failures []string
 }
 
 // Elections contains the results for elections of random groups at a steady rate.
 type Elections struct {
-	Count   int     `json:"count"`
-	Seconds float64 `json:"seconds"`
+	Count   int
+	Seconds float64
 	// Lag is the time from just before the first agent of a group reports the new
 	// coordinator until a watch shows the status.
-	Lag *benchmark.Series `json:"lag,omitempty"`
+	Lag *benchmark.Series
 	// Skipped is the number of elections that were omitted because the status of the
 	// group didn't show its previous election yet.
-	Skipped int `json:"skipped"`
+	Skipped int
 	// Requests are the manager's requests per election by kind. All are the requests of
 	// all users by verb and resource.
-	Requests Requests `json:"requestsPerElection"`
-	All      Requests `json:"allRequestsPerElection"`
+	Requests Requests
+	All      Requests
 	// Bytes is the number of bytes per election sent over the streams.
-	Bytes float64 `json:"streamBytesPerElection"`
+	Bytes float64
 	// CPU is the CPU usage of each program in percent of a core. The fake agents run in
 	// this program, which also watches the statuses.
-	CPU map[string]float64 `json:"cpuPercent"`
+	CPU map[string]float64
 	// Cost is the CPU time per election in milliseconds. Unlike the lag, it hardly
 	// depends on the load of the machine.
-	Cost map[string]float64 `json:"cpuMillisPerElection"`
+	Cost map[string]float64
 }
 
 // Idle contains the manager's requests to the API server while nothing happens.
 type Idle struct {
-	Seconds  float64  `json:"seconds"`
-	Requests Requests `json:"requests"`
+	Seconds  float64
+	Requests Requests
 	// CPU is the manager's CPU usage in percent of a core. Bytes is the number of bytes
 	// per minute sent over each stream.
-	CPU   float64 `json:"cpuPercent"`
-	Bytes float64 `json:"streamBytesPerMinute"`
+	CPU   float64
+	Bytes float64
 }
 
 // Restart contains the results for a restart of the manager.
 type Restart struct {
 	// Connected is the time from the start of the process until all agents are connected.
-	Connected float64  `json:"connectedSeconds"`
-	Requests  Requests `json:"requests"`
+	Connected float64
+	Requests  Requests
 	// Changes is the number of changes of groups. A restart should cause none.
-	Changes int `json:"changes"`
+	Changes int
 }
 
 // memoryGoal is the goal for the memory of the manager in MiB, for each thousand groups of 5.

@@ -7,23 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine describes the machine that runs a benchmark.
-type Machine struct {
-	Cores  int    `json:"cores"`
-	Go     string `json:"go"`
-	Kernel string `json:"kernel"`
-}
-
-// ThisMachine describes the machine that runs this process.
-func ThisMachine() Machine {
-	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+// Machine describes the machine that runs this process.
+func Machine() string {
+	kernel := "of an unknown version"
 	var name unix.Utsname
 	if err := unix.Uname(&name); err == nil {
-		m.Kernel = unix.ByteSliceToString(name.Release[:])
+		kernel = unix.ByteSliceToString(name.Release[:])
 	}
-	return m
-}
-
-func (m Machine) String() string {
-	return fmt.Sprintf("%d cores, Linux %s, %s", m.Cores, m.Kernel, m.Go)
+	return fmt.Sprintf("%d cores, Linux %s, %s", runtime.NumCPU(), kernel, runtime.Version())
 }

@@ -2,27 +2,18 @@ package benchmark
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
-// Output formats.
-const (
-	table  = "table"
-	inJSON = "json"
-)
-
-// CheckFormat returns an error if format isn't an output format.
-func CheckFormat(format string) error {
-	if format != table && format != inJSON {
-		return fmt.Errorf("-o must be table or json, got %s", format)
-	}
-	return nil
-}
-
-// Report contains all results of a benchmark.
+// Report contains the results of a benchmark.
 type Report interface {
 	// Print writes the report as text.
 	Print(to io.Writer) error
@@ -30,21 +21,26 @@ type Report interface {
 	Failures() int
 }
 
-// Write writes a report in an output format. It returns an error if rounds timed out.
-func Write(to io.Writer, format string, report Report) error {
-	if format == inJSON {
-		encoder := json.NewEncoder(to)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(report); err != nil {
-			return err
-		}
-	} else if err := report.Print(to); err != nil {
-		return err
+// Main runs the command of a benchmark until it ends or a signal interrupts it, and exits.
+func Main(root *cobra.Command) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.CompletionOptions.DisableDefaultCmd = true
+	err := root.ExecuteContext(ctx)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
 	}
-	if failed := report.Failures(); failed > 0 {
-		return fmt.Errorf("%d rounds timed out, see the report", failed)
+}
+
+// Print writes a report. It returns an error if rounds timed out.
+func Print(to io.Writer, report Report) error {
+	var failed error
+	if count := report.Failures(); count > 0 {
+		failed = fmt.Errorf("%d rounds timed out, see the report", count)
 	}
-	return nil
+	return errors.Join(report.Print(to), failed)
 }
 
 // Wait sleeps for a period, or until ctx is done. Benchmarks call it while they measure

@@ -1,4 +1,4 @@
-// Package benchmark has the statistics, process measurements and report formats that the
+// Package benchmark has the statistics, process measurements and reports that the
 // benchmarks share.
 package benchmark
 
@@ -7,14 +7,10 @@ import (
 	"time"
 )
 
-// Series contains the durations of the rounds of a measurement, in milliseconds.
+// Series contains statistics of the rounds of a measurement, in milliseconds.
 type Series struct {
-	Rounds int     `json:"rounds"`
-	Median float64 `json:"medianMillis"`
-	P99    float64 `json:"p99Millis"`
-	Max    float64 `json:"maxMillis"`
-	// All contains the durations of all rounds, in order.
-	All []float64 `json:"allMillis"`
+	Rounds           int
+	Median, P99, Max float64
 }
 
 // NewSeries returns the statistics of some rounds, or nil if there were none.
@@ -22,13 +18,12 @@ func NewSeries(rounds []time.Duration) *Series {
 	if len(rounds) == 0 {
 		return nil
 	}
-	s := &Series{Rounds: len(rounds)}
-	for _, round := range rounds {
-		s.All = append(s.All, Millis(round))
+	sorted := make([]float64, len(rounds))
+	for i, round := range rounds {
+		sorted[i] = Millis(round)
 	}
-	sorted := slices.Sorted(slices.Values(s.All))
-	s.Median, s.P99, s.Max = Percentile(sorted, 50), Percentile(sorted, 99), sorted[len(sorted)-1]
-	return s
+	slices.Sort(sorted)
+	return &Series{Rounds: len(rounds), Median: Percentile(sorted, 50), P99: Percentile(sorted, 99), Max: sorted[len(sorted)-1]}
 }
 
 // Percentile returns the nearest-rank percentile of sorted values. Of 20 rounds, the
