@@ -2,51 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // calmTimeout bounds the wait until heartbeats have the shortest interval. On a busy
-// machine they may never have. Then the coordinator is stopped nevertheless.
+// machine they may never have. Then the measurement begins nevertheless.
 const calmTimeout = 40 * time.Second
-
-// adaptiveStops measures stops in a group of its own, whose timing adapts. It reports
-// also the interval of heartbeats, in milliseconds, with which each coordinator was
-// stopped.
-func (r *runner) adaptiveStops(ctx context.Context, group *Group) (err error) {
-	plan, err := r.plan(group.Mode, group.Agents)
-	if err != nil {
-		return err
-	}
-	plan.Group.Timing = r.options.adaptiveTiming()
-	watched, cancel := context.WithCancel(ctx)
-	defer cancel()
-	h, err := newHarness(watched, plan, group.Mode)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		cancel()
-		err = errors.Join(err, h.cluster.Close())
-	}()
-	var intervals []time.Duration
-	group.AdaptiveStops, err = r.rounds(ctx, group, "stop with timing that adapts", r.options.stops, func(ctx context.Context) (time.Duration, error) {
-		interval, err := h.awaitCalm(ctx, time.Duration(r.options.minHeartbeat)*time.Millisecond)
-		if err != nil {
-			return 0, err
-		}
-		intervals = append(intervals, interval)
-		return h.stop(ctx)
-	})
-	group.AdaptiveHeartbeats = benchmark.NewSeries(intervals)
-	return err
-}
 
 func (o *options) adaptiveTiming() *agentcluster.Timing {
 	return &agentcluster.Timing{MinHeartbeatMillis: o.minHeartbeat}

@@ -18,10 +18,9 @@ import (
 // floor measures the shortest possible failover on this machine for a detector that
 // relies on connections. It uses small Go processes and TCP on loopback: the victim is
 // killed; each witness, which is connected to the victim, reads the end-of-file and then
-// sends one request to a third process and receives the response. With one witness, this
-// is what a successor needs at least. With as many witnesses as there are survivors, it is
-// what all survivors need at least. Measurements of the floor alternate with kills of
-// agents, so that both run under the same conditions.
+// sends one request to a third process and receives the response. With as many witnesses
+// as there are survivors, this is what all survivors need at least. Measurements of the
+// floor alternate with kills of agents, so that both run under the same conditions.
 type floor struct {
 	third   *benchmark.Child
 	address string

@@ -20,29 +20,22 @@ func main() { benchmark.Main(newRoot()) }
 
 // options contains the values of the flags.
 type options struct {
-	agents     []int
-	modes      []string
-	kills      int
-	killsLarge int
-	handOvers  int
-	stops      int
+	agents    []int
+	modes     []string
+	kills     int
+	handOvers int
+	stops     int
 	// minHeartbeat is that of the groups whose timing adapts, in milliseconds.
 	minHeartbeat int
-	tls          bool
 	idle         time.Duration
 	// groups are the numbers of groups in which idle agents take part.
 	groups     []int
 	suspicions time.Duration
 	// busy is the number of busy processes while suspicions are counted.
-	busy  int
-	trace bool
+	busy int
 	// agent is the path of a binary.
 	agent string
 }
-
-// largeGroup is the size from which a group is large. A round in a large group takes
-// long, so that fewer rounds are run there.
-const largeGroup = 50
 
 func newRoot() *cobra.Command {
 	var o options
@@ -56,17 +49,14 @@ func newRoot() *cobra.Command {
 	flags := root.Flags()
 	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 300; 300 agents need about 8 GB of memory, and more than two cores: there, they didn't connect within 5 minutes")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
-	flags.IntVar(&o.kills, "kills", 200, "number of kills of the coordinator")
-	flags.IntVar(&o.killsLarge, "kills-of-many", 30, fmt.Sprintf("number of kills in groups of %d or more agents", largeGroup))
+	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d in groups of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
 	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
-	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also pause coordinators, and count suspicions, in groups of 5 whose heartbeats adapt down to this interval; 0 skips it")
-	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
+	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also measure idle agents, and count suspicions, in groups whose heartbeats adapt down to this interval; 0 skips it")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
 	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected, or change their coordinator, while cores are busy")
 	flags.IntVar(&o.busy, "busy", runtime.NumCPU(), "number of processes that keep a core busy while suspicions are counted; 0 if the machine has other load")
-	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
 	return root

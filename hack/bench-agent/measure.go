@@ -75,7 +75,7 @@ func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	folder := filepath.Join(r.folder, fmt.Sprint(r.groups))
 	stable := 0
 	plan := agentcluster.Options{
-		Binary: r.binary, Folder: folder, Agents: agents, TLS: r.options.tls, Trace: r.options.trace,
+		Binary: r.binary, Folder: folder, Agents: agents, TLS: true,
 		Group: agentcluster.Group{
 			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 		},
@@ -102,7 +102,7 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 		cancel()
 		err = errors.Join(err, h.cluster.Close())
 	}()
-	group = &Group{Agents: agents, Mode: mode, TLS: r.options.tls}
+	group = &Group{Agents: agents, Mode: mode}
 	if err := r.kills(ctx, h, group); err != nil {
 		return nil, err
 	}
@@ -117,71 +117,41 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 	if group.Peak, err = peak(h.cluster); err != nil {
 		return nil, err
 	}
-	if agents == adaptiveGroup && r.options.minHeartbeat > 0 {
-		if err := r.adaptiveStops(ctx, group); err != nil {
-			return nil, err
-		}
-	}
 	group.judge()
 	return group, nil
 }
 
-// adaptiveGroup is the size of the groups whose timing adapts.
-const adaptiveGroup = 5
-
 // logLines is the number of lines of each agent's log that an error includes.
 const logLines = 10
+
+// A round in a large group takes long, so that fewer rounds are run there.
+const (
+	largeGroup   = 50
+	killsOfLarge = 30
+)
+
+// maxWitnesses limits the processes that measure the floor: starting more for each kill would take too long.
+const maxWitnesses = 20
 
 // kills alternates between kills of the coordinator and measurements of the floor.
 func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error) {
 	count := r.options.kills
 	if group.Agents >= largeGroup {
-		count = min(count, r.options.killsLarge)
+		count = min(count, killsOfLarge)
 	}
-	witnesses := group.survivors()
-	var one, all, kills []time.Duration
+	var floors []time.Duration
 	group.Kills, err = r.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
-		single, err := r.floor.round(ctx, 1)
-		if err != nil {
-			return 0, fmt.Errorf("cannot measure the floor with one witness: %w", err)
+		if witnesses := group.Agents - 1; witnesses <= maxWitnesses {
+			floor, err := r.floor.round(ctx, witnesses)
+			if err != nil {
+				return 0, fmt.Errorf("cannot measure the floor with %d witnesses: %w", witnesses, err)
+			}
+			floors = append(floors, floor)
 		}
-		several, err := r.floor.round(ctx, witnesses)
-		if err != nil {
-			return 0, fmt.Errorf("cannot measure the floor with %d witnesses: %w", witnesses, err)
-		}
-		took, err := h.kill(ctx)
-		if err == nil {
-			one, all, kills = append(one, single), append(all, several), append(kills, took)
-		}
-		return took, err
+		return h.kill(ctx)
 	})
-	group.FloorOne, group.Floor = benchmark.NewSeries(one), benchmark.NewSeries(all)
-	if group.hasOwnFloor() {
-		group.Ratios = ratiosOfBatches(kills, all)
-	}
-	if err == nil && r.options.trace && len(h.kills) > 0 {
-		group.Phases, err = h.phases()
-	}
+	group.Floor = benchmark.NewSeries(floors)
 	return err
-}
-
-// batches is the number of parts of a run that are compared with each other.
-const batches = 5
-
-// ratiosOfBatches divides a run into consecutive batches and returns, for each of them,
-// the median failover divided by the median floor. Their spread shows how much a ratio
-// varies from run to run.
-func ratiosOfBatches(kills, floors []time.Duration) []float64 {
-	const atLeast = 5 // The median of fewer rounds says little.
-	if len(kills) < batches*atLeast {
-		return nil
-	}
-	ratios := make([]float64, 0, batches)
-	for i := range batches {
-		from, to := i*len(kills)/batches, (i+1)*len(kills)/batches
-		ratios = append(ratios, benchmark.NewSeries(kills[from:to]).Median/benchmark.NewSeries(floors[from:to]).Median)
-	}
-	return ratios
 }
 
 // rounds runs a number of rounds. A round that times out is reported as a failure; any

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -23,23 +22,9 @@ type Report struct {
 type Group struct {
 	Agents int
 	Mode   string
-	TLS    bool
-	// Kills, HandOvers and Stops are nil if no round succeeded.
-	Kills *benchmark.Series
-	// FloorOne is the floor with one witness, Floor with as many witnesses as there are
-	// survivors.
-	FloorOne *benchmark.Series
-	Floor    *benchmark.Series
-	// Ratios are the medians of consecutive batches of kills, divided by those of Floor.
-	Ratios    []float64
-	Phases    *Phases
-	HandOvers *benchmark.Series
-	Stops     *benchmark.Series
-	// AdaptiveStops are those of a group whose timing adapts, and AdaptiveHeartbeats the
-	// intervals of heartbeats before them.
-	AdaptiveStops      *benchmark.Series
-	AdaptiveHeartbeats *benchmark.Series
-	// Peak is the highest resident memory, since their start, of the agents that run at the end.
+	// Kills, HandOvers and Stops are nil if no round succeeded. Floor is nil in a large group.
+	Kills, Floor, HandOvers, Stops *benchmark.Series
+	// Peak is the highest resident memory, since their start, of the agents that run at the end, in MiB.
 	Peak  float64
 	Goals []benchmark.Goal
 	// Failures are the rounds that timed out.
@@ -54,17 +39,6 @@ const defaultLease = 500
 
 // memoryLimit is the limit of the injected container, in MiB.
 const memoryLimit = 64
-
-// survivors is the number of agents that survive a kill, but at most as many as there
-// are witnesses: starting more processes for each kill would take too long.
-func (g *Group) survivors() int {
-	const atMost = 20
-	return min(g.Agents-1, atMost)
-}
-
-// hasOwnFloor reports whether the floor has as many witnesses as there are survivors.
-// Otherwise, it can't be compared with failovers or with the floors of other groups.
-func (g *Group) hasOwnFloor() bool { return g.survivors() == g.Agents-1 }
 
 // judge compares the results with the goals. There are goals for groups of 5, one for
 // groups of 100, and one for all.
@@ -91,9 +65,6 @@ func (g *Group) judge() {
 	if g.Stops != nil {
 		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, 600))
 	}
-	if g.AdaptiveStops != nil && g.Mode != "Strict" {
-		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP with timing that adapts, p99", "ms", g.AdaptiveStops.P99, 250))
-	}
 }
 
 // Failures returns the number of rounds that timed out.
@@ -119,11 +90,6 @@ func (r *Report) Print(out io.Writer) error {
 		return err
 	}
 	for _, g := range r.Groups {
-		if len(g.Ratios) > 0 {
-			fmt.Fprintf(out, "%d agents, %s: failover/floor of %d batches: %.1f to %.1f\n",
-				g.Agents, g.Mode, len(g.Ratios), slices.Min(g.Ratios), slices.Max(g.Ratios))
-		}
-		g.Phases.print(out, g)
 		for _, goal := range g.Goals {
 			fmt.Fprintf(out, "%d agents, %s: %s\n", g.Agents, g.Mode, goal)
 		}
@@ -131,7 +97,6 @@ func (r *Report) Print(out io.Writer) error {
 			fmt.Fprintf(out, "%d agents, %s: FAILED: %s\n", g.Agents, g.Mode, failure)
 		}
 	}
-	printGrowth(out, r.Groups)
 	for _, idle := range r.Idle {
 		idle.print(out)
 	}
@@ -143,30 +108,23 @@ func (r *Report) Print(out io.Writer) error {
 }
 
 func (g *Group) print(table io.Writer) {
-	transport := "plain"
-	if g.TLS {
-		transport = "TLS"
-	}
 	for _, row := range []struct {
 		name   string
 		series *benchmark.Series
 	}{
 		{"failover: kill -9 until all agents know the next coordinator", g.Kills},
-		{"floor: kill -9 until one witness completes a request", g.FloorOne},
-		{fmt.Sprintf("floor: kill -9 until %d witnesses have completed a request", g.survivors()), g.Floor},
+		{fmt.Sprintf("floor: kill -9 until %d witnesses have completed a request", g.Agents-1), g.Floor},
 		{"hand-over: no coordinator", g.HandOvers},
 		{"failover: SIGSTOP until all agents know the next coordinator", g.Stops},
-		{"the same with timing that adapts", g.AdaptiveStops},
-		{"interval of heartbeats before that", g.AdaptiveHeartbeats},
 	} {
 		if row.series == nil {
 			continue
 		}
 		ratio := ""
-		if g.Kills != nil && (row.series == g.Floor && g.hasOwnFloor() || row.series == g.FloorOne) {
+		if g.Kills != nil && row.series == g.Floor {
 			ratio = fmt.Sprintf("%.1f", g.Kills.Median/row.series.Median)
 		}
-		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.name,
+		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, row.name,
 			row.series.Rounds, row.series.Median, row.series.P99, row.series.Max, ratio)
 	}
 }

@@ -26,8 +26,6 @@ type harness struct {
 	// grantDelay is the time for which a member grants nothing after its start. An
 	// agent doesn't report the end of that time.
 	grantDelay time.Duration
-	// kills are the successful ones.
-	kills []kill
 }
 
 func newHarness(ctx context.Context, plan agentcluster.Options, mode string) (*harness, error) {
@@ -93,13 +91,6 @@ func (h *harness) kill(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	took, failed := h.awaitSuccessor(ctx, victim, killed)
-	if failed == nil {
-		now, err := boottime()
-		if err != nil {
-			return 0, err
-		}
-		h.kills = append(h.kills, kill{at: now - time.Since(killed), took: took})
-	}
 	if err := h.cluster.Restart(victim); err != nil {
 		return 0, err
 	}
@@ -113,15 +104,6 @@ func (h *harness) kill(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	return took, failed
-}
-
-// phases says where the time of the kills went.
-func (h *harness) phases() (*Phases, error) {
-	agents, err := readTraces(h.cluster.Traces())
-	if err != nil {
-		return nil, err
-	}
-	return phasesOf(h.kills, agents)
 }
 
 // stop pauses the coordinator's process with SIGSTOP and measures like kill. Then it

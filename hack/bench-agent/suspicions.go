@@ -90,10 +90,13 @@ func (r *runner) suspicions(ctx context.Context, report *Report) (err error) {
 	return nil
 }
 
+// suspectingAgents is the size of the groups in which suspicions are counted.
+const suspectingAgents = 5
+
 // calmGroup starts a group. If its timing adapts, it waits until that is the shortest, so
 // that the load comes at the worst moment.
 func (r *runner) calmGroup(ctx context.Context, timing *agentcluster.Timing) (*harness, error) {
-	plan, err := r.plan("Majority", adaptiveGroup)
+	plan, err := r.plan("Majority", suspectingAgents)
 	if err != nil {
 		return nil, err
 	}
