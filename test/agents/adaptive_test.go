@@ -1,12 +1,9 @@
 package agents
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,20 +57,11 @@ func (c *adaptiveCluster) followers() []string {
 func (c *adaptiveCluster) awaitHeartbeat(name, wanted string, is func(seconds float64) bool) {
 	c.t.Helper()
 	c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
-		metrics, err := c.Metrics(ctx, name)
-		if err != nil {
-			return err
+		seconds, err := c.Metric(ctx, name, "conclave_heartbeat_seconds")
+		if err == nil && !is(seconds) {
+			err = fmt.Errorf("the heartbeats of %s have an interval of %g s, want %s", name, seconds, wanted)
 		}
-		for lines := bufio.NewScanner(strings.NewReader(metrics)); lines.Scan(); {
-			if value, found := strings.CutPrefix(lines.Text(), `conclave_heartbeat_seconds{group="ledger"} `); found {
-				seconds, err := strconv.ParseFloat(value, 64)
-				if err == nil && !is(seconds) {
-					err = fmt.Errorf("the heartbeats of %s have an interval of %s s, want %s", name, value, wanted)
-				}
-				return err
-			}
-		}
-		return fmt.Errorf("%s has no metric conclave_heartbeat_seconds", name)
+		return err
 	}))
 }
 

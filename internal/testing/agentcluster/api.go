@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -121,6 +123,29 @@ func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("agent %s, GET /metrics: status %d: %s", name, status, body)
 	}
 	return string(body), nil
+}
+
+// Metric queries the value of a metric of an agent, added up over all labels.
+func (t *Cluster) Metric(ctx context.Context, name, metric string) (sum float64, err error) {
+	text, err := t.Metrics(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if !strings.Contains(text, "# TYPE "+metric+" ") {
+		return 0, fmt.Errorf("agent %s has no metric %s", name, metric)
+	}
+	for line := range strings.Lines(text) {
+		sample, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if family, _, _ := strings.Cut(sample, "{"); family != metric {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("agent %s, %s: %w", name, line, err)
+		}
+		sum += number
+	}
+	return sum, nil
 }
 
 // Ready queries whether an agent is ready, with the reasons why it isn't, and why its process
