@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
@@ -28,7 +26,7 @@ func (h *harness) awaitCalm(ctx context.Context, shortest time.Duration) (time.D
 	defer cancel()
 	interval := time.Duration(0)
 	err := agentcluster.Await(calm, func(ctx context.Context) error {
-		now, err := heartbeat(ctx, h.cluster, h.coordinator)
+		now, err := h.heartbeat(ctx)
 		if err != nil {
 			return err
 		}
@@ -43,18 +41,8 @@ func (h *harness) awaitCalm(ctx context.Context, shortest time.Duration) (time.D
 	return interval, ctx.Err()
 }
 
-// heartbeat returns the interval of heartbeats that an agent reports.
-func heartbeat(ctx context.Context, c *agentcluster.Cluster, name string) (time.Duration, error) {
-	metrics, err := c.Metrics(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(metrics) {
-		sample, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(sample, "conclave_heartbeat_seconds{") {
-			seconds, err := strconv.ParseFloat(value, 64)
-			return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond), err
-		}
-	}
-	return 0, fmt.Errorf("agent %s has no metric conclave_heartbeat_seconds", name)
+// heartbeat returns the interval of heartbeats that the coordinator reports.
+func (h *harness) heartbeat(ctx context.Context) (time.Duration, error) {
+	seconds, err := h.cluster.Metric(ctx, h.coordinator, "conclave_heartbeat_seconds")
+	return time.Duration(seconds * float64(time.Second)).Round(time.Microsecond), err
 }

@@ -84,15 +84,11 @@ func (r *runner) idleIn(ctx context.Context, groups int, timing *agentcluster.Ti
 		further.Name = fmt.Sprintf("group-%d", i+2)
 		plan.Further = append(plan.Further, further)
 	}
-	c, err := agentcluster.New(ctx, plan)
+	h, err := newHarness(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	h := &harness{cluster: c, observer: newObserver(c)}
+	defer func() { err = errors.Join(err, h.cluster.Close()) }()
 	if err := h.settleAll(ctx); err != nil {
 		return nil, err
 	}
@@ -110,9 +106,6 @@ func (r *runner) idleIn(ctx context.Context, groups int, timing *agentcluster.Ti
 
 // settleAll waits until the agent with the highest priority is coordinator of all groups.
 func (h *harness) settleAll(ctx context.Context) error {
-	if err := h.settle(ctx); err != nil {
-		return err
-	}
 	names := h.cluster.Names()
 	h.coordinator = names[len(names)-1]
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)

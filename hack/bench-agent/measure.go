@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
@@ -89,9 +88,7 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 		return nil, err
 	}
 	r.printf("%d agents, %s: starting", agents, mode)
-	watched, cancel := context.WithCancel(ctx)
-	defer cancel()
-	h, err := newHarness(watched, plan, mode)
+	h, err := newHarness(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +96,18 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, h.cluster.Logs(logLines))
 		}
-		cancel()
 		err = errors.Join(err, h.cluster.Close())
 	}()
 	group = &Group{Agents: agents, Mode: mode}
 	if err := r.kills(ctx, h, group); err != nil {
 		return nil, err
 	}
-	if group.Stops, err = r.rounds(ctx, group, "stop", r.options.stops, h.stop); err != nil {
+	if group.Stops, err = r.rounds(ctx, h, group, "stop", r.options.stops, h.stop); err != nil {
 		return nil, err
 	}
 	// Hand-overs come last, because a process that has stepped down is ineligible for a
 	// while.
-	if group.HandOvers, err = r.rounds(ctx, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
+	if group.HandOvers, err = r.rounds(ctx, h, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
 		return nil, err
 	}
 	if group.Peak, err = peak(h.cluster); err != nil {
@@ -140,7 +136,7 @@ func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error
 		count = min(count, killsOfLarge)
 	}
 	var floors []time.Duration
-	group.Kills, err = r.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
+	group.Kills, err = r.rounds(ctx, h, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
 		if witnesses := group.Agents - 1; witnesses <= maxWitnesses {
 			floor, err := r.floor.round(ctx, witnesses)
 			if err != nil {
@@ -154,21 +150,23 @@ func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error
 	return err
 }
 
-// rounds runs a number of rounds. A round that times out is reported as a failure; any
-// other error ends the benchmark.
-func (r *runner) rounds(ctx context.Context, group *Group, kind string, count int, round func(context.Context) (time.Duration, error)) (*benchmark.Series, error) {
+// rounds runs a number of rounds, each with agents that follow the same coordinator. A round
+// that times out is reported as a failure; any other error ends the benchmark.
+func (r *runner) rounds(
+	ctx context.Context, h *harness, group *Group, kind string, count int, round func(context.Context) (time.Duration, error),
+) (*benchmark.Series, error) {
 	if group.Agents < 2 {
 		count = 0
 	}
 	var all []time.Duration
 	for i := range count {
+		if err := h.settle(ctx); err != nil {
+			return nil, err
+		}
 		took, err := round(ctx)
-		var timeout timeoutError
 		switch {
-		case errors.As(err, &timeout):
-			first, _, _ := strings.Cut(timeout.message, "\n")
-			group.Failures = append(group.Failures, fmt.Sprintf("%s %d: %s", kind, i+1, first))
-			r.printf("%d agents, %s, %s %d: %s", group.Agents, group.Mode, kind, i+1, timeout.message)
+		case errors.Is(err, context.DeadlineExceeded):
+			group.Failures = append(group.Failures, fmt.Sprintf("%s %d: %s", kind, i+1, err))
 		case err != nil:
 			return nil, fmt.Errorf("%s %d: %w", kind, i+1, err)
 		default:

@@ -149,9 +149,9 @@ func (s *Suspicions) print(out io.Writer) {
 	if s.MinHeartbeat > 0 {
 		timing = fmt.Sprintf("timing that adapts, with heartbeats of %d ms or more (%.0f ms at the end)", s.MinHeartbeat, s.Heartbeat)
 	}
-	fmt.Fprintf(out, "\n%s, %.0f s with %d busy processes: %d agents announced %d changes of coordinator or term\n",
-		timing, s.Seconds, s.Busy, s.Agents, s.Changes)
-	for _, name := range s.names() {
+	fmt.Fprintf(out, "\n%s, %.0f s with %d busy processes: %d terms began in a group of %d\n",
+		timing, s.Seconds, s.Busy, s.Terms, s.Agents)
+	for _, name := range counted {
 		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])
 	}
 	for _, goal := range s.Goals {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/hack/internal/tour"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
@@ -19,8 +20,7 @@ const settleTimeout = 5 * time.Minute
 
 // harness runs the rounds on one group of agents.
 type harness struct {
-	cluster  *agentcluster.Cluster
-	observer *observer
+	cluster *agentcluster.Cluster
 	// coordinator is the process on which all agents agree.
 	coordinator string
 	// grantDelay is the time for which a member grants nothing after its start. An
@@ -28,19 +28,16 @@ type harness struct {
 	grantDelay time.Duration
 }
 
-func newHarness(ctx context.Context, plan agentcluster.Options, mode string) (*harness, error) {
+func newHarness(ctx context.Context, plan agentcluster.Options) (*harness, error) {
 	c, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{cluster: c, observer: newObserver(c)}
-	if mode != "Available" {
+	h := &harness{cluster: c}
+	if plan.Group.Safety.Mode != "Available" {
 		h.grantDelay = defaultLease * time.Millisecond
 	}
 	if err = c.Start(); err == nil {
-		err = h.observer.watch(ctx, c.Names()...)
-	}
-	if err == nil {
 		err = h.settle(ctx)
 	}
 	if err != nil {
@@ -68,7 +65,6 @@ func (h *harness) settle(ctx context.Context) error {
 			return err
 		}
 		if coordinator == h.coordinator { // It has led for a heartbeat.
-			h.observer.begin()
 			return nil
 		}
 		h.coordinator = coordinator
@@ -82,99 +78,46 @@ func (h *harness) settle(ctx context.Context) error {
 // the last survivor has announced the same new coordinator as the others. Then it
 // restarts the agent.
 func (h *harness) kill(ctx context.Context) (time.Duration, error) {
-	if err := h.settle(ctx); err != nil {
-		return 0, err
-	}
-	victim := h.coordinator
-	killed, err := h.cluster.Agent(victim).Kill()
-	if err != nil {
-		return 0, err
-	}
-	took, failed := h.awaitSuccessor(ctx, victim, killed)
-	if err := h.cluster.Restart(victim); err != nil {
-		return 0, err
-	}
-	restarted := time.Now()
-	if err := h.observer.watch(ctx, victim); err != nil {
+	victim := h.cluster.Agent(h.coordinator)
+	took, failed := h.failover(ctx, victim.Kill)
+	if err := h.cluster.Restart(victim.Name); err != nil {
 		return 0, err
 	}
 	// A process starts to measure its grant delay shortly after it was started.
 	const margin = 100 * time.Millisecond
-	if err := benchmark.Wait(ctx, h.grantDelay+margin-time.Since(restarted)); err != nil {
-		return 0, err
-	}
-	return took, failed
+	return took, errors.Join(failed, benchmark.Wait(ctx, h.grantDelay+margin))
 }
 
 // stop pauses the coordinator's process with SIGSTOP and measures like kill. Then it
 // resumes the process.
 func (h *harness) stop(ctx context.Context) (time.Duration, error) {
-	if err := h.settle(ctx); err != nil {
-		return 0, err
-	}
-	victim := h.coordinator
-	stopped, err := h.cluster.Agent(victim).Stop()
-	if err != nil {
-		return 0, err
-	}
-	took, failed := h.awaitSuccessor(ctx, victim, stopped)
-	if err := h.cluster.Agent(victim).Continue(); err != nil {
-		return 0, err
-	}
-	return took, failed
+	victim := h.cluster.Agent(h.coordinator)
+	took, failed := h.failover(ctx, victim.Stop)
+	return took, errors.Join(failed, victim.Continue())
 }
 
-// timeoutError reports a round that took too long. Such a round is a result of the
-// benchmark; the next round is still run.
-type timeoutError struct{ message string }
-
-func (e timeoutError) Error() string { return e.message }
-
-func (h *harness) awaitSuccessor(ctx context.Context, victim string, begun time.Time) (time.Duration, error) {
+func (h *harness) failover(ctx context.Context, inject func() (time.Time, error)) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	var known time.Time
-	err := h.observer.await(ctx, func(last map[string]agentcluster.Observation, _ []agentcluster.Observation) bool {
-		successor := ""
-		known = begun
-		for _, name := range h.cluster.Names() {
-			if name == victim {
-				continue
-			}
-			event := last[name]
-			if successor == "" {
-				successor = event.Leader.Coordinator
-			}
-			if successor == "" || successor == victim || event.Leader.Coordinator != successor {
-				return false
-			}
-			if event.At.After(known) {
-				known = event.At
-			}
-		}
-		return true
-	})
-	if err != nil {
-		return 0, timeoutError{fmt.Sprintf("the survivors didn't agree on a new coordinator within %s after the loss of %s:%s",
-			roundTimeout, victim, h.observer.describe())}
-	}
-	return known.Sub(begun), nil
+	_, took, err := tour.Failover(ctx, h.cluster, h.coordinator, inject)
+	return took, err
 }
 
 // handOver makes the coordinator hand over its office. It returns the time during which
 // no process led: from the former coordinator's event that it no longer leads until the
 // next coordinator's event that it leads.
 func (h *harness) handOver(ctx context.Context) (time.Duration, error) {
-	if err := h.settle(ctx); err != nil {
-		return 0, err
-	}
 	former := h.coordinator
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
+	events, err := tour.Watch(ctx, h.cluster, h.cluster.Names())
+	if err != nil {
+		return 0, err
+	}
 	// A process that has stepped down is ineligible for a while. Until another one is
 	// ready, the coordinator refuses to step down.
 	var refused error
-	err := agentcluster.Await(ctx, func(ctx context.Context) error {
+	err = agentcluster.Await(ctx, func(ctx context.Context) error {
 		_, refused = h.cluster.StepDown(ctx, former, "")
 		if errors.Is(refused, agentcluster.ErrRefused) {
 			return refused
@@ -182,22 +125,21 @@ func (h *harness) handOver(ctx context.Context) (time.Duration, error) {
 		return nil
 	})
 	if err = errors.Join(err, refused); err != nil {
-		return 0, timeoutError{err.Error()}
+		return 0, err
 	}
 	var resigned, acquired time.Time
-	err = h.observer.await(ctx, func(_ map[string]agentcluster.Observation, events []agentcluster.Observation) bool {
-		for _, event := range events {
+	for resigned.IsZero() || acquired.IsZero() {
+		select {
+		case event := <-events:
 			if event.Leader.Self == former && !event.Leader.Leading && resigned.IsZero() {
 				resigned = event.At
 			}
 			if event.Leader.Self != former && event.Leader.Leading && acquired.IsZero() {
 				acquired = event.At
 			}
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no process led after %s stepped down: %w", former, ctx.Err())
 		}
-		return !resigned.IsZero() && !acquired.IsZero()
-	})
-	if err != nil {
-		return 0, timeoutError{fmt.Sprintf("no process led within %s after %s stepped down:%s", roundTimeout, former, h.observer.describe())}
 	}
 	return acquired.Sub(resigned), nil
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/tour"
 )
@@ -50,51 +49,29 @@ type show struct {
 
 func (s *show) run(ctx context.Context) error {
 	fmt.Fprintf(s.out, "\n# Five agents with TLS: Majority, StatusTable, default timing\n")
-	if err := s.awaitSettled(ctx, "e"); err != nil {
+	coordinator := "e"
+	if err := s.awaitSettled(ctx, coordinator); err != nil {
 		return err
 	}
 	if err := s.Table(ctx, "a", s.out); err != nil {
 		return err
 	}
-	e, d := s.Agents.Agent("e"), s.Agents.Agent("d")
-	for _, step := range []struct {
-		title, successor string
-		inject           func(context.Context) (time.Time, error)
-		recover          func() error
-	}{
-		{
-			"Kill the coordinator e with SIGKILL", "d", func(context.Context) (time.Time, error) { return e.Kill() },
-			func() error { return s.Agents.Restart("e") },
-		},
-		{
-			"Pause the coordinator d with SIGSTOP: connections stay open, its lease must expire", "e",
-			func(context.Context) (time.Time, error) { return d.Stop() }, d.Continue,
-		},
-		{
-			"Ask the coordinator e to step down in favor of b", "b",
-			func(ctx context.Context) (time.Time, error) {
-				at := time.Now()
-				_, err := s.Agents.StepDown(ctx, "e", "b")
-				return at, err
-			}, func() error { return nil },
-		},
-	} {
-		fmt.Fprintf(s.out, "\n# %s\n", step.title)
-		next, took, err := s.Failover(ctx, step.inject)
-		if err == nil && next != step.successor {
-			err = fmt.Errorf("%s leads, want %s", next, step.successor)
+	successors := []string{"d", "e", "d"} // The highest priority of the others.
+	for i, fault := range tour.Faults {
+		fmt.Fprintf(s.out, "\n# %s %s\n", coordinator, fault.Name)
+		next, took, err := s.Failover(ctx, coordinator, fault)
+		if err == nil && next != successors[i] {
+			err = fmt.Errorf("%s leads, want %s", next, successors[i])
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.title, err)
+			return fmt.Errorf("%s: %w", fault.Name, err)
 		}
-		fmt.Fprintf(s.out, "%s leads: all other agents knew it after %.1f ms\n", step.successor, float64(took.Microseconds())/1000)
+		fmt.Fprintf(s.out, "%s leads: all other agents knew it after %.1f ms\n", next, float64(took.Microseconds())/1000)
+		coordinator = next
+		if err := s.awaitSettled(ctx, coordinator); err != nil {
+			return err
+		}
 		if err := s.Table(ctx, "a", s.out); err != nil {
-			return err
-		}
-		if err := step.recover(); err != nil {
-			return err
-		}
-		if err := s.awaitSettled(ctx, step.successor); err != nil {
 			return err
 		}
 	}

@@ -71,39 +71,6 @@ func interruptible(command *exec.Cmd) *exec.Cmd {
 	return command
 }
 
-// fault takes the coordinator of a group of agents away.
-type fault struct {
-	name    string
-	inject  func(ctx context.Context, t *tour.Tour, coordinator string) (time.Time, error)
-	recover func(t *tour.Tour, coordinator string) error
-}
-
-var agentFaults = []fault{
-	{
-		"kill -9",
-		func(_ context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
-			return t.Agents.Agent(coordinator).Kill()
-		},
-		func(t *tour.Tour, coordinator string) error { return t.Agents.Restart(coordinator) },
-	},
-	{
-		"paused: its lease expires",
-		func(_ context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
-			return t.Agents.Agent(coordinator).Stop()
-		},
-		func(t *tour.Tour, coordinator string) error { return t.Agents.Agent(coordinator).Continue() },
-	},
-	{
-		"steps down",
-		func(ctx context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
-			at := time.Now()
-			_, err := t.Agents.StepDown(ctx, coordinator, "")
-			return at, err
-		},
-		func(*tour.Tour, string) error { return nil },
-	},
-}
-
 // showAgents takes the coordinator of five agents away again and again, until ctx ends.
 func (s *demo) showAgents(ctx context.Context) (err error) {
 	t, err := tour.Start(ctx, filepath.Join(s.top, "bin", "conclave-agent"))
@@ -123,26 +90,23 @@ func (s *demo) showAgents(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		took, err := s.showFailover(ctx, t, coordinator, agentFaults[i%len(agentFaults)])
-		if ctx.Err() == nil && err != nil {
+		fault := i % len(tour.Faults)
+		next, took, err := t.Failover(ctx, coordinator, tour.Faults[fault])
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
 			return err
-		}
-		if err == nil && i%len(agentFaults) == 0 {
-			times = append(times, took)
+		default:
+			s.printf("  %-30s %-5s %.1f ms", coordinator+" "+tour.Faults[fault].Name, next, millis(took))
+			if fault == 0 {
+				times = append(times, took)
+			}
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
-}
-
-func (s *demo) showFailover(ctx context.Context, t *tour.Tour, coordinator string, f fault) (time.Duration, error) {
-	next, took, err := t.Failover(ctx, func(ctx context.Context) (time.Time, error) { return f.inject(ctx, t, coordinator) })
-	if err == nil {
-		s.printf("  %-30s %-5s %.1f ms", coordinator+" "+f.name, next, millis(took))
-	}
-	return took, errors.Join(err, f.recover(t, coordinator))
 }
 
 func (s *demo) printKills(times []time.Duration) {

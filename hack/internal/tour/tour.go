@@ -56,66 +56,49 @@ func (t *Tour) AwaitSettled(ctx context.Context) (coordinator string, err error)
 	return t.Agents.AwaitCoordinator(ctx, t.Agents.Running()...)
 }
 
-// Failover takes the coordinator away. It returns the next one, and the time until all other agents followed it.
-func (t *Tour) Failover(ctx context.Context, inject func(context.Context) (time.Time, error)) (next string, took time.Duration, err error) {
+// Fault takes the coordinator away.
+type Fault struct {
+	Name    string
+	inject  func(ctx context.Context, agents *agentcluster.Cluster, coordinator string) (time.Time, error)
+	recover func(agents *agentcluster.Cluster, coordinator string) error
+}
+
+// Faults are a crash, a pause, and a hand-over.
+var Faults = []Fault{
+	{
+		"kill -9",
+		func(_ context.Context, agents *agentcluster.Cluster, coordinator string) (time.Time, error) {
+			return agents.Agent(coordinator).Kill()
+		},
+		(*agentcluster.Cluster).Restart,
+	},
+	{
+		"paused: its lease expires",
+		func(_ context.Context, agents *agentcluster.Cluster, coordinator string) (time.Time, error) {
+			return agents.Agent(coordinator).Stop()
+		},
+		func(agents *agentcluster.Cluster, coordinator string) error {
+			return agents.Agent(coordinator).Continue()
+		},
+	},
+	{
+		"steps down",
+		func(ctx context.Context, agents *agentcluster.Cluster, coordinator string) (time.Time, error) {
+			at := time.Now()
+			_, err := agents.StepDown(ctx, coordinator, "")
+			return at, err
+		},
+		func(*agentcluster.Cluster, string) error { return nil },
+	},
+}
+
+// Failover takes the coordinator away, on which all agents agree. It returns the next one, and the time until all other agents
+// followed it. Then it ends the fault.
+func (t *Tour) Failover(ctx context.Context, coordinator string, f Fault) (next string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
-	before, err := t.Agents.Leader(ctx, "a")
-	if err != nil {
-		return "", 0, err
-	}
-	observations := make(chan agentcluster.Observation, 100)
-	watching := 0
-	for _, name := range t.Agents.Running() {
-		if name == before.Coordinator {
-			continue
-		}
-		watching++
-		go func() {
-			// If a stream breaks, awaitAnnounced times out.
-			_ = t.Agents.Watch(ctx, name, func(seen agentcluster.Observation) { observations <- seen })
-		}()
-	}
-	// Each stream begins with the present state, so now all streams are open.
-	isBefore := func(coordinator string) bool { return coordinator == before.Coordinator }
-	if _, _, err := awaitAnnounced(ctx, observations, isBefore, watching); err != nil {
-		return "", 0, err
-	}
-	injected, err := inject(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	isNext := func(coordinator string) bool { return coordinator != "" && coordinator != before.Coordinator }
-	next, last, err := awaitAnnounced(ctx, observations, isNext, watching)
-	return next, last.Sub(injected), err
-}
-
-// awaitAnnounced waits until this number of agents have announced the same coordinator, one that is wanted.
-func awaitAnnounced(
-	ctx context.Context, observations <-chan agentcluster.Observation, wanted func(coordinator string) bool, agents int,
-) (coordinator string, at time.Time, err error) {
-	announced := map[string]string{}
-	for {
-		select {
-		case seen := <-observations:
-			coordinator = seen.Leader.Coordinator
-			announced[seen.Leader.Self] = coordinator
-			if wanted(coordinator) && followers(announced, coordinator) == agents {
-				return coordinator, seen.At, nil
-			}
-		case <-ctx.Done():
-			return "", time.Time{}, fmt.Errorf("%d agents don't agree on a coordinator: %v: %w", agents, announced, ctx.Err())
-		}
-	}
-}
-
-func followers(announced map[string]string, coordinator string) (n int) {
-	for _, followed := range announced {
-		if followed == coordinator {
-			n++
-		}
-	}
-	return n
+	next, took, err = Failover(ctx, t.Agents, coordinator, func() (time.Time, error) { return f.inject(ctx, t.Agents, coordinator) })
+	return next, took, errors.Join(err, f.recover(t.Agents, coordinator))
 }
 
 // Table prints the process status table of one agent.
