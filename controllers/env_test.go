@@ -11,15 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -28,7 +27,6 @@ import (
 type env struct {
 	t            testing.TB
 	config       *rest.Config
-	scheme       *runtime.Scheme
 	client       client.Client
 	namespace    string
 	certificates *fakeagent.CertificateFactory
@@ -51,31 +49,16 @@ func newEnvOn(t testing.TB, server *apiserver.Server) *env {
 	t.Helper()
 	config := server.Config(t)
 	e := &env{
-		t: t, config: config, scheme: newScheme(t), certificates: newCertificates(t),
+		t: t, config: config, client: testclient.New(t, config), certificates: newCertificates(t),
 		caBundleChanged: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
 	}
 	e.caBundle = string(e.certificates.Authorities)
-	var err error
-	if e.client, err = client.New(config, client.Options{Scheme: e.scheme}); err != nil {
-		t.Fatal(err)
-	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "controllers-"}}
 	if err := e.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
 	e.namespace = namespace.Name
 	return e
-}
-
-func newScheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
 }
 
 func newCertificates(t testing.TB) *fakeagent.CertificateFactory {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // BenchmarkStatusLag measures the time between five agents' reports of a new coordinator
@@ -28,10 +29,7 @@ func BenchmarkStatusLag(b *testing.B) {
 		e.createGroup(group, withService, pods...)
 		e.awaitAdopted(group, 1, pods...)
 	}
-	watching, err := client.NewWithWatch(apiServer.Config(b), client.Options{Scheme: e.scheme})
-	if err != nil {
-		b.Fatal(err)
-	}
+	watching := testclient.New(b, apiServer.Config(b))
 	changes, err := watching.Watch(b.Context(), &v1.ElectionGroupList{}, client.InNamespace(e.namespace))
 	if err != nil {
 		b.Fatal(err)

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // membership.Facts.Missing: the wait restarts with each version. A pod that has been
@@ -108,12 +107,6 @@ func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object clien
 // have no pod, and no sooner.
 func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-			if err := add(scheme); err != nil {
-				t.Fatal(err)
-			}
-		}
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c"}}
 		list := &v1.MemberList{
 			Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "a", Priority: 2}},
@@ -130,7 +123,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a"}}
 		apiServer := func(objects ...client.Object) client.Client {
-			return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
+			return fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(objects...).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
 		}
 		for name, c := range map[string]struct{ cached, live client.Client }{
 			"the pod is deleted while the CA bundle is read": {apiServer(published, pod.DeepCopy()), apiServer()},

@@ -25,6 +25,7 @@ import (
 
 	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -241,7 +242,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 		log = logr.Discard() // a manager logs the end of its lead after it has stopped, so perhaps after the test
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: newScheme(e.t), // leader election adds to it
+		Scheme: testclient.Scheme(), // leader election adds to it
 		Cache:  caches, Logger: log,
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: o.lease > 0, LeaderElectionID: leaseName, LeaderElectionNamespace: e.namespace,

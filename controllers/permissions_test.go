@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/test/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 )
 
 // permissions are the rules of the markers in rbac.go.

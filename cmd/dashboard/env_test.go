@@ -24,17 +24,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
-	"github.com/conclave-dev/conclave/test/manifests"
 )
 
 var apiServer = apiserver.New("../../config/crd/bases")
@@ -77,18 +76,9 @@ func newEnv(t *testing.T) *env {
 	need.Complete(t)
 	config := apiServer.Config(t)
 	config.QPS = -1
-	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(types); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(config, client.Options{Scheme: types})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, config)
 	e := &env{Client: c, t: t, log: &testwait.Log{}}
-	err = c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "conclave-system"}})
+	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "conclave-system"}})
 	if err != nil && !strings.Contains(err.Error(), "already exists") {
 		t.Fatal(err)
 	}

@@ -23,18 +23,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
-	"github.com/conclave-dev/conclave/test/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 const (
@@ -62,26 +61,8 @@ type env struct {
 	caBundle  []byte // nil means that of the webhook configuration
 	t         *testing.T
 	addresses map[string]string // by flag
-	log       *logBuffer
+	log       *testwait.Log
 	pid       int
-}
-
-// logBuffer has the manager's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func newEnv(t *testing.T) *env {
@@ -94,17 +75,8 @@ func newEnvOf(t *testing.T, folder string) *env {
 	t.Helper()
 	need.Complete(t)
 	environment := apiserver.Start(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(environment.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &logBuffer{}}
+	c := testclient.New(t, environment.Config)
+	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &testwait.Log{}}
 	e.apply(folder)
 	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
 	if err != nil {
@@ -123,9 +95,7 @@ func newEnvOf(t *testing.T, folder string) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.asManager, err = client.New(asManager, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	e.asManager = testclient.New(t, asManager)
 	return e
 }
 

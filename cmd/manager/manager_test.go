@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -46,7 +45,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	e.expectMetricsCredentials(t)
 	e.expectWebhookRepaired(t)
 
-	if strings.Contains(e.log.String(), "forbidden") {
+	if e.log.Contains("forbidden") {
 		t.Error("got \"forbidden\" in the log, want sufficient permissions")
 	}
 	e.expectRefusedWriteCounted(t)

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/test/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 )
 
 // TestManagerServesOnlySomeNamespaces runs the manager with permissions for two
@@ -68,7 +68,7 @@ func TestManagerServesOnlySomeNamespaces(t *testing.T) {
 	if status, text := e.enroll(t, "other"); status != http.StatusForbidden || !strings.Contains(text, "doesn't serve namespace other, only bank, shop") {
 		t.Errorf("enrollment in another namespace: got %d %s, want %d", status, text, http.StatusForbidden)
 	}
-	if strings.Contains(e.log.String(), "forbidden") {
+	if e.log.Contains("forbidden") {
 		t.Error("got \"forbidden\" in the log, want sufficient permissions")
 	}
 	e.expectNoAccess(t)
@@ -101,7 +101,7 @@ func TestManagerServesOtherNamespaces(t *testing.T) {
 	e.eventually("the ConfigMap exists", func() error { return e.get(&corev1.ConfigMap{}, "bank", control.ConfigMapName("ledger")) })
 	logs := func(text string) func() error {
 		return func() error {
-			if !strings.Contains(e.log.String(), text) {
+			if !e.log.Contains(text) {
 				return fmt.Errorf("got no %q in the log", text)
 			}
 			return nil

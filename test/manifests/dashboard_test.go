@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
-	"github.com/conclave-dev/conclave/test/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 )
 
 // TestPermissionsOfTheDashboard: it reads groups, asks who may see them, and writes nothing.

@@ -18,14 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
-	"github.com/conclave-dev/conclave/test/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 const (
@@ -187,25 +187,10 @@ var apiServer = apiserver.New()
 
 func TestMain(m *testing.M) { apiServer.Main(m) }
 
-// scheme has the built-in kinds and ElectionGroup.
-func scheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
-}
-
 func connect(t *testing.T) client.Client {
 	t.Helper()
 	need.Complete(t)
-	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, apiServer.Config(t))
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }
 

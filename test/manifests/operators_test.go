@@ -14,13 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // TestSeveralOperators: two teams of a cluster install an operator each, in the namespaces
@@ -125,16 +124,7 @@ func newSharedCluster(t *testing.T) *sharedCluster {
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
 	c := &sharedCluster{t: t, kubectl: filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var err error
-	if c.Client, err = client.New(environment.Config, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	c.Client = testclient.New(t, environment.Config)
 	for _, name := range []string{"bank", "shop"} {
 		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)

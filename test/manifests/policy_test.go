@@ -22,6 +22,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // attempt is a write that somebody tries with the manager's service account.
@@ -160,10 +161,7 @@ func connectAsManager(t *testing.T) client.Client {
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, config)
 	return c
 }
 

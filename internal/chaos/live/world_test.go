@@ -18,9 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -86,14 +85,7 @@ type bugs struct {
 func newWorld(t *testing.T, b bugs) *world {
 	need.Complete(t)
 	config := apiServer.Config(t)
-	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), v1.AddToScheme(known)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, config)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
 	w := &world{WithWatch: c, t: t, bugs: b, changed: make(chan struct{}), term: 100, agents: map[types.UID]*httptest.Server{}}
 	w.must(w.Create(t.Context(), namespace))

@@ -12,14 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // Env is a running API server with a namespace for one test.
@@ -35,16 +34,7 @@ func New(t *testing.T, server *apiserver.Server) *Env {
 	t.Helper()
 	need.Complete(t)
 	config := server.Config(t)
-	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
-		if err := add(types); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: types})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, config)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
 	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)

@@ -20,8 +20,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -31,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 var apiServer = apiserver.New("../../../../config/crd/bases")
@@ -60,16 +59,7 @@ func (e *env) lastResult() enroll.Result {
 
 func newEnv(t *testing.T, wrap ...func(client.Client) client.Client) *env {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testclient.New(t, apiServer.Config(t))
 	e := &env{Client: c, t: t}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "enroll-"}}
 	e.create(namespace)

@@ -1,4 +1,4 @@
-// Package manifests builds the manifests in config/ for tests.
+// Package manifests builds the manifests in config/ for tests and tools.
 package manifests
 
 import (
