@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // slowCluster is a cluster whose build ends when the demo has printed something.
 type slowCluster struct {
 	cluster
 
-	printed *watchedText
+	printed *testwait.Log
 	until   *regexp.Regexp
 	err     error
 }
@@ -49,7 +49,7 @@ func TestAgentsElectDuringBuild(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	printed := &watchedText{}
+	printed := &testwait.Log{}
 	s := &demo{out: newPrinter(printed), top: top}
 	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile(
 		`(?s) [a-e] kill -9 +[a-e] +[\d.]+ ms\n.* [a-e] paused.* [a-e] +[\d.]+ ms\n.* [a-e] steps down +[a-e] +[\d.]+ ms\n`)}
@@ -63,7 +63,7 @@ func TestAgentsElectDuringBuild(t *testing.T) {
 
 // An error of the build ends the demo, also if the agents can't be shown.
 func TestBuildFailsWithoutAgents(t *testing.T) {
-	printed := &watchedText{}
+	printed := &testwait.Log{}
 	s := &demo{out: newPrinter(printed), top: t.TempDir()}
 	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile("building"), err: errors.New("cannot build")}
 	interrupted := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -74,7 +74,7 @@ func TestBuildFailsWithoutAgents(t *testing.T) {
 
 // The images are built while the cluster's programs are.
 func TestImagesAreBuiltMeanwhile(t *testing.T) {
-	printed := &watchedText{}
+	printed := &testwait.Log{}
 	s := &demo{out: newPrinter(printed), top: t.TempDir()}
 	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile("the images are built")} // Until then, its build runs.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -86,22 +86,4 @@ func TestImagesAreBuiltMeanwhile(t *testing.T) {
 	if err == nil || err.Error() != "cannot build an image" {
 		t.Errorf("got %v, want the error of the image", err)
 	}
-}
-
-// watchedText can be read while it is written.
-type watchedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (w *watchedText) Write(text []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(text)
-}
-
-func (w *watchedText) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
 }

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // terminal is a pseudo terminal.
 type terminal struct {
 	user   *os.File // The side of the user: the screen and the keyboard.
 	demo   *os.File // The side of the demo.
-	screen *watchedText
+	screen *testwait.Log
 }
 
 func openTerminal(t *testing.T) *terminal {
@@ -39,7 +40,7 @@ func openTerminal(t *testing.T) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened := &terminal{user: user, demo: demo, screen: &watchedText{}}
+	opened := &terminal{user: user, demo: demo, screen: &testwait.Log{}}
 	opened.resize(t, 100, 24)
 	ended := make(chan struct{})
 	go func() {
@@ -104,12 +105,12 @@ func (p *terminal) await(ctx context.Context, t *testing.T, text string) {
 }
 
 // runOnTerminal runs the live view of a group with two nodes. p-3 leads, and p-2 is its successor.
-func runOnTerminal(t *testing.T) (context.Context, *terminal, *fakeCluster, *watchedText, <-chan error) {
+func runOnTerminal(t *testing.T) (context.Context, *terminal, *fakeCluster, *testwait.Log, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	shown := openTerminal(t)
 	fake := &fakeCluster{afterFault: statusWithLeader(t, "p-1", 8), afterHeal: statusWithLeader(t, "p-3", 9)}
-	printed := &watchedText{} // What the demo prints besides the view.
+	printed := &testwait.Log{} // What the demo prints besides the view.
 	fake.demo = &demo{out: newPrinter(printed), cluster: fake, now: statusWithLeader(t, "p-3", 7), object: objectOf(statusWithLeader(t, "p-3", 7)), changed: make(chan struct{})}
 	if err := fake.demo.updateNodes(ctx); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // The duration of a failover is what the agents measured, if the status contains it for the present term.
@@ -37,7 +39,7 @@ func TestFailoverIsWhatAgentsMeasured(t *testing.T) {
 // The next steps work when they are pasted: on a machine without kubectl, and for a user who has used sudo.
 func TestNextStepsSuitMachine(t *testing.T) {
 	steps := func() string {
-		printed := &watchedText{}
+		printed := &testwait.Log{}
 		s := &demo{out: newPrinter(printed), cluster: &hackCluster{}}
 		s.printNextSteps()
 		return printed.String()

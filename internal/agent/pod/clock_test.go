@@ -50,7 +50,7 @@ func TestMountedDocumentWaitsForClock(t *testing.T) {
 	a.start()
 	a.awaitNotReady("is more than a day ahead of this machine's clock")
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
-	if n := a.log.count("is more than a day ahead of this machine's clock"); n != 1 {
+	if n := a.log.Count("is more than a day ahead of this machine's clock"); n != 1 {
 		t.Errorf("got the reason %d times in the log, want once", n)
 	}
 }

@@ -38,7 +38,7 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 	next := c.document(2, "a", "b")
 	repair := b.breakDisk("ledger.state")
 	b.mount(map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next))})
-	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.count("cannot store the state of group ledger") > 0 })
+	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.Count("cannot store the state of group ledger") > 0 })
 	leave := control.GroupPath("ledger") + "?uid=uid-1"
 	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status == http.StatusNoContent {
 		t.Errorf("got %d %s, want an error of the disk", status, body)
@@ -102,7 +102,7 @@ func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
 	next := c.files(pair, other.ca)
 	repair := a.breakDisk("trusted.pem")
 	a.mount(map[string]string{"token": "bank/a", "ledger/ca.pem": string(c.ca.Cert) + string(other.ca.Cert)})
-	testwait.Until(t, "the agent can't store the bundle", func() bool { return a.log.count("cannot trust the mounted CA bundle") > 0 })
+	testwait.Until(t, "the agent can't store the bundle", func() bool { return a.log.Count("cannot trust the mounted CA bundle") > 0 })
 	repair()
 	testwait.Until(t, "the agent trusts the mounted CA", func() bool {
 		status, _ := a.callOperatorAPI(next, http.MethodGet, control.GroupPath("ledger"), "")
@@ -117,7 +117,7 @@ func TestUnreadableFileIsLoggedOnce(t *testing.T) {
 	a := c.pods["a"]
 	for n := int64(1); n <= 2; n++ {
 		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": ""})
-		logged := func() int { return a.log.count("cannot read mounted file") }
+		logged := func() int { return a.log.Count("cannot read mounted file") }
 		testwait.Until(t, "the error is logged", func() bool { return logged() >= int(n) })
 		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": "another"})
 		revision := 1 + n

@@ -373,7 +373,7 @@ func TestRevisionFarAheadIsRefused(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
 		t.Errorf("got %d for the pushed document: %s", status, body)
 	}
-	testwait.Until(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.count(line) == 3 })
+	testwait.Until(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.Count(line) == 3 })
 	a.push(c.document(time.Now().Add(23*time.Hour).UnixMilli(), "a"))
 	s.await("a is the coordinator with a later document", hasCoordinator("a"))
 }

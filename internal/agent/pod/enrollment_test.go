@@ -67,7 +67,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 		return len(c.tokens) > 3
 	})
 	for _, message := range []string{"cannot read the token", "this pod names no group"} {
-		if n := a.log.count(message); n != 1 {
+		if n := a.log.Count(message); n != 1 {
 			t.Errorf("got %q %d times in the log, want once", message, n)
 		}
 	}
@@ -102,7 +102,7 @@ func TestMountedCABundleIsTrusted(t *testing.T) {
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(other.ca.Cert)})
 	a.awaitNotReady("certificate signed by unknown authority")
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": "nonsense", "ledger/ca.pem": strings.TrimSpace(string(other.ca.Cert))})
-	testwait.Until(t, "the agent logs the invalid bundle", func() bool { return a.log.count("ignoring invalid CA bundle") > 0 })
+	testwait.Until(t, "the agent logs the invalid bundle", func() bool { return a.log.Count("ignoring invalid CA bundle") > 0 })
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": strings.TrimSpace(string(other.ca.Cert)), "ledger/ca.pem": string(c.ca.Cert)})
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)

@@ -41,7 +41,7 @@ func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 			g.t.Error(err)
 		}
 		if err := <-ended; err != nil {
-			g.t.Errorf("%s: %v\n%s", g.name, err, &g.log.text)
+			g.t.Errorf("%s: %v\n%s", g.name, err, g.log)
 		}
 	}
 	return command
@@ -109,8 +109,8 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 	if slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" && row.Status == "Coordinator" }) {
 		t.Errorf("got %+v, want d not to be the coordinator", r)
 	}
-	if n := c.pods["d"].log.count("level=ERROR"); n > 0 {
-		t.Errorf("got errors in the log of d:\n%s", &c.pods["d"].log.text)
+	if n := c.pods["d"].log.Count("level=ERROR"); n > 0 {
+		t.Errorf("got errors in the log of d:\n%s", c.pods["d"].log)
 	}
 }
 

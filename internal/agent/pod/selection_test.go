@@ -119,7 +119,7 @@ func TestAgentIgnoresInvalidListOfGroups(t *testing.T) {
 	s := a.start().watch()
 	s.await("a is the coordinator", hasCoordinator("a"))
 	a.mount(map[string]string{"token": "bank/a", "selected-by": "ledger,Not a name"})
-	testwait.Until(t, "the agent has refused the list", func() bool { return a.log.count("cannot use the groups that select the pod") == 1 })
+	testwait.Until(t, "the agent has refused the list", func() bool { return a.log.Count("cannot use the groups that select the pod") == 1 })
 	if status, body := a.callLocalAPI("/readyz"); status != http.StatusOK {
 		t.Errorf("got %d %s, want the agent to be ready", status, body)
 	}

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // testPod is a pod with an agent.
@@ -28,33 +28,15 @@ type testPod struct {
 
 	name, ip string
 	settings Settings
-	log      *logBuffer
+	log      *testwait.Log
 	// end stops the agent and waits until it has ended.
 	end func()
-}
-
-// logBuffer is a log that a test can read.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *logBuffer) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
-
-func (j *logBuffer) count(part string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), part)
 }
 
 // add adds a pod whose agent isn't running yet.
 func (c *cluster) add(name string) *testPod {
 	c.t.Helper()
-	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network, len(c.pods)+1), log: &logBuffer{}, end: func() {}}
+	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network, len(c.pods)+1), log: &testwait.Log{}, end: func() {}}
 	dir := c.t.TempDir()
 	variables := map[string]string{
 		"POD_NAME": name, "POD_NAMESPACE": "bank", "POD_IP": g.ip, "CONCLAVE_GROUPS": "ledger, audit", "CONCLAVE_IDENTITY": c.url,

@@ -16,10 +16,10 @@ func TestAddressOfAnotherPeer(t *testing.T) {
 	a.waitVerified("c")
 	c.waitVerified("a")
 	a.SetPeers(map[string]string{"c": c.address, "b": c.address})
-	testwait.Until(t, "attempts to reach b fail", func() bool { return a.log.count("cannot connect to peer") > 2 })
+	testwait.Until(t, "attempts to reach b fail", func() bool { return a.log.Count("cannot connect to peer") > 2 })
 	for _, m := range []*member{a, c} {
-		if n := m.log.count("connection closed"); n > 0 {
-			t.Errorf("%s: got %d closed connections, want none\n%s", m.Self, n, m.log.text())
+		if n := m.log.Count("connection closed"); n > 0 {
+			t.Errorf("%s: got %d closed connections, want none\n%s", m.Self, n, m.log.String())
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (s *rawConn) writeOnce(text string) { _, _ = s.Write([]byte(text)) }
 // closed, and the others must remain.
 func (h *harness) runAttacks(m, b *member, connect func() *rawConn, except ...string) {
 	h.t.Helper()
-	connections := m.log.count("connection closed")
+	connections := m.log.Count("connection closed")
 	term := election.Term(100)
 	for what, attack := range attacks {
 		if strings.Contains(strings.Join(except, ","), what) {
@@ -93,8 +93,8 @@ func (h *harness) runAttacks(m, b *member, connect func() *rawConn, except ...st
 			m.sendUntilReceived(b, term)
 		})
 	}
-	if strings.Contains(m.log.text(), "connection closed\" peer=b") {
-		h.t.Errorf("connection with b was closed; %d were closed before the attacks:\n%s", connections, m.log.text())
+	if m.log.Contains("connection closed\" peer=b") {
+		h.t.Errorf("connection with b was closed; %d were closed before the attacks:\n%s", connections, m.log.String())
 	}
 	m.wantNoneEnded()
 	b.wantNoneEnded()
@@ -126,7 +126,7 @@ func TestAttackByMemberClosesOnlyItsConnection(t *testing.T) {
 	s := dial(t, "127.0.0.1", m.address).startTLS(cert)
 	s.writeFrames(hello("a", 9), hello("a", 9))
 	s.wantClosed()
-	testwait.Until(t, "m logs the reason", func() bool { return m.log.count("unexpected second Hello") > 0 })
+	testwait.Until(t, "m logs the reason", func() bool { return m.log.Count("unexpected second Hello") > 0 })
 }
 
 // TestLargeFramesTakeLittleMemory: buffers are reused, and unknown fields aren't
@@ -233,16 +233,16 @@ func TestUnauthorizedConnectionIsRejectedWithReason(t *testing.T) {
 		"no Hello":               {[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{in("ledger")}, "first frame must be a Hello"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			before := m.log.count(c.reason)
+			before := m.log.Count(c.reason)
 			s := dial(t, "127.0.0.1", m.address).startTLS(c.certificates...)
 			s.t = t
 			s.writeFrames(c.frames...)
 			s.wantClosed()
-			testwait.Until(t, "m logs "+c.reason, func() bool { return m.log.count(c.reason) > before })
+			testwait.Until(t, "m logs "+c.reason, func() bool { return m.log.Count(c.reason) > before })
 		})
 	}
-	if m.log.count("connection closed\" peer=b") > 0 {
-		t.Errorf("connection with the real b was closed:\n%s", m.log.text())
+	if m.log.Count("connection closed\" peer=b") > 0 {
+		t.Errorf("connection with the real b was closed:\n%s", m.log.String())
 	}
 	b.sendUntilReceived(m, 1)
 	if m.received("b 666") || m.received("a 666") {
@@ -260,7 +260,7 @@ func TestMessageForUnauthorizedGroupIsIgnored(t *testing.T) {
 		a.Send(m.Self, transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: &wire.Message{Group: group, Kind: election.Beat, Term: 666}})})
 	}
 	a.sendUntilReceived(m, 1)
-	if logged := m.log.count("ignoring messages: certificate"); logged != 1 {
+	if logged := m.log.Count("ignoring messages: certificate"); logged != 1 {
 		t.Errorf("logged %d times, want once", logged)
 	}
 	if m.received("a 666") {
@@ -308,7 +308,7 @@ func TestClockOfUnknownAgentIsNoProblem(t *testing.T) {
 	}
 	a, b := h.start("a", "127.0.0.1:0", 1, reads(1000)), h.start("b", "127.0.0.1:0", 2, reads(1753))
 	a.SetPeers(map[string]string{"b": b.address})
-	testwait.Until(t, "b rejects a", func() bool { return b.log.count("behind the clock of this agent") > 0 })
+	testwait.Until(t, "b rejects a", func() bool { return b.log.Count("behind the clock of this agent") > 0 })
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("got problems %q, want none about an agent that isn't a peer", problems)
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,7 +25,7 @@ func (m *member) waitVerified(peer string) {
 	m.t.Helper()
 	m.waitConnected(peer)
 	if peer < m.Self {
-		testwait.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.count("verified listening address of peer") > 0 })
+		testwait.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.Count("verified listening address of peer") > 0 })
 	}
 }
 
@@ -89,7 +88,7 @@ func TestSuspendedProcessIsNotReportedAsEnded(t *testing.T) {
 				return !m.Connected(stopped) || !m.Send(stopped, large) && !m.Connected(stopped)
 			})
 			if stopped == "b" {
-				testwait.Until(t, "a fails to connect", func() bool { return m.log.count("cannot connect to peer") > 1 })
+				testwait.Until(t, "a fails to connect", func() bool { return m.log.Count("cannot connect to peer") > 1 })
 			}
 			p.signal(syscall.SIGCONT)
 			m.waitConnected(stopped)
@@ -107,7 +106,7 @@ func TestPeerThatNeverListenedIsNotReportedAsEnded(t *testing.T) {
 	}
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
-	testwait.Until(t, "a is refused again", func() bool { return a.log.count("connection refused") > 2 })
+	testwait.Until(t, "a is refused again", func() bool { return a.log.Count("connection refused") > 2 })
 	a.wantNoneEnded()
 }
 
@@ -128,7 +127,7 @@ func TestBrokenConnectionIsReplacedAndNoEndIsReported(t *testing.T) {
 		}
 		front.breakAll()
 		testwait.Until(t, "both sides close the connection", func() bool {
-			return a.log.count("connection closed") > n && b.log.count("connection closed") > n
+			return a.log.Count("connection closed") > n && b.log.Count("connection closed") > n
 		})
 	}
 	a.waitConnected("b")
@@ -147,9 +146,9 @@ func TestPeerBehindTranslatedAddressIsNotReportedAsEnded(t *testing.T) {
 	b.SetPeers(map[string]string{"a": a.address})
 	for n := range 5 {
 		b.waitConnected("a")
-		testwait.Until(t, "b fails to verify the address", func() bool { return b.log.count("connection refused") > n })
+		testwait.Until(t, "b fails to verify the address", func() bool { return b.log.Count("connection refused") > n })
 		front.breakAll()
-		testwait.Until(t, "the connection is closed", func() bool { return b.log.count("connection closed") > n })
+		testwait.Until(t, "the connection is closed", func() bool { return b.log.Count("connection closed") > n })
 	}
 	b.waitConnected("a")
 	b.wantNoneEnded()
@@ -179,7 +178,7 @@ func TestRefusalAtNewAddressProvesNothing(t *testing.T) {
 	}
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
-	testwait.Until(t, "a is refused there", func() bool { return a.log.count("connection refused") > 0 }) // Until b announces its address.
+	testwait.Until(t, "a is refused there", func() bool { return a.log.Count("connection refused") > 0 }) // Until b announces its address.
 	a.wantNoneEnded()
 	a.SetPeers(map[string]string{"b": b.address})
 	a.waitConnected("b")
@@ -329,7 +328,7 @@ func TestCloseSendsGoodbyeAndLeavesNoGoroutine(t *testing.T) {
 		first.Close()
 		second.waitEnded(first.Self, first.Life)
 		testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
-			return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+			return second.log.Contains("peer="+first.Self+" planned=true")
 		})
 		second.Close()
 	}
@@ -343,8 +342,8 @@ func TestRejectedMemberRetriesSlowly(t *testing.T) {
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	begin := time.Now()
 	a.SetPeers(map[string]string{"b": b.address})
-	testwait.Until(t, "b rejects a", func() bool { return b.log.count("rejected connection") >= 8 })
-	if attempts, took := b.log.count("rejected connection"), time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
+	testwait.Until(t, "b rejects a", func() bool { return b.log.Count("rejected connection") >= 8 })
+	if attempts, took := b.log.Count("rejected connection"), time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
 		t.Errorf("got %d attempts in %s, want at most one in 50ms", attempts, took)
 	}
 	b.SetPeers(map[string]string{"a": a.address})
@@ -379,7 +378,7 @@ func TestNoReconnectionAfterGoodbye(t *testing.T) {
 			first.Close()
 			second.waitEnded(first.Self, first.Life)
 			testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
-				return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+				return second.log.Contains("peer="+first.Self+" planned=true")
 			})
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,26 +20,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
-
-// logBuffer stores a log.
-type logBuffer struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lines.Write(line)
-}
-
-func (b *logBuffer) text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lines.String()
-}
-
-func (b *logBuffer) count(words string) int { return strings.Count(b.text(), words) }
 
 // endedPeer is a call of PeerEnded.
 type endedPeer struct {
@@ -54,7 +33,7 @@ type member struct {
 
 	t       *testing.T
 	address string
-	log     *logBuffer
+	log     *testwait.Log
 
 	mu       sync.Mutex
 	messages []string // FROM TERM
@@ -103,7 +82,7 @@ func (m *member) waitEnded(peer string, life uint32) {
 func (m *member) wantNoneEnded() {
 	m.t.Helper()
 	if ends := m.endedPeers(); len(ends) > 0 {
-		m.t.Errorf("%s: got ends %v, want none\n%s", m.Self, ends, m.log.text())
+		m.t.Errorf("%s: got ends %v, want none\n%s", m.Self, ends, m.log.String())
 	}
 }
 
@@ -187,7 +166,7 @@ func (h *harness) start(self, address string, life uint32, change ...func(*trans
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	m := &member{t: h.t, address: listener.Addr().String(), log: &logBuffer{}}
+	m := &member{t: h.t, address: listener.Addr().String(), log: &testwait.Log{}}
 	c := transport.Config{
 		Self: self, Domain: "default", Life: life, Listener: listener, Events: m,
 		Security: transport.Certificates{Files: files, Domain: "default"},

@@ -37,5 +37,5 @@ func TestLargerCertificateIsRejectedEarly(t *testing.T) {
 		InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil },
 	})
 	_ = client.HandshakeContext(t.Context()) // It may fail or, with TLS 1.3, not know yet.
-	testwait.Until(t, "m rejects the connection", func() bool { return m.log.count("too many bytes before it was authenticated") > 0 })
+	testwait.Until(t, "m rejects the connection", func() bool { return m.log.Count("too many bytes before it was authenticated") > 0 })
 }

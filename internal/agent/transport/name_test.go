@@ -116,7 +116,7 @@ func TestLostConnectionIsReplacedWithoutNameServer(t *testing.T) {
 	a.sendUntilReceived(b, 1)
 	names.silent.Store(true)
 	relay.breakAll()
-	testwait.Until(t, "the connection is lost", func() bool { return strings.Contains(a.log.text(), "connection closed") })
+	testwait.Until(t, "the connection is lost", func() bool { return a.log.Contains("connection closed") })
 	a.sendUntilReceived(b, 2)
 	a.wantNoneEnded()
 }

@@ -76,8 +76,8 @@ func TestRefusalAfterExpiryProvesNothing(t *testing.T) {
 	b := h.acceptWith(listener, h.issue(3*time.Second, name("b")), "b", 77)
 	a.waitConnected("b")
 	listener.Close()
-	testwait.Until(t, "a closes the connection", func() bool { return a.log.count("connection closed") > 0 })
-	testwait.Until(t, "a is refused", func() bool { return a.log.count("connection refused") > 1 })
+	testwait.Until(t, "a closes the connection", func() bool { return a.log.Count("connection closed") > 0 })
+	testwait.Until(t, "a is refused", func() bool { return a.log.Count("connection refused") > 1 })
 	a.wantNoneEnded()
 	b.Close()
 }

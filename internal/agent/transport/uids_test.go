@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 	// The operator publishes that b's pod was replaced.
 	a.SetUIDs(map[string][]string{"b": {"next-b"}})
 	testwait.Until(t, "a refuses the former pod", func() bool {
-		return !a.Connected("b") && !b.Connected("a") && strings.Contains(a.log.text(), "must be for its present pod, with UID next-b, got uid-b")
+		return !a.Connected("b") && !b.Connected("a") && a.log.Contains("must be for its present pod, with UID next-b, got uid-b")
 	})
 	a.wantNoneEnded()
 	a.SetUIDs(nil)
@@ -70,7 +69,7 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 
 	b.SetUIDs(map[string][]string{"a": {"next-a"}})
 	testwait.Until(t, "b refuses the former pod", func() bool {
-		return !a.Connected("b") && !b.Connected("a") && strings.Contains(b.log.text(), "must be for its present pod, with UID next-a, got uid-a")
+		return !a.Connected("b") && !b.Connected("a") && b.log.Contains("must be for its present pod, with UID next-a, got uid-a")
 	})
 	b.SetUIDs(map[string][]string{"a": {"uid-a"}})
 	b.waitConnected("a")
@@ -86,7 +85,7 @@ func TestCertificateWithoutUIDIsRefused(t *testing.T) {
 	a.SetPeers(map[string]string{"b": b.address})
 	b.SetPeers(map[string]string{"a": a.address})
 	testwait.Until(t, "b refuses a", func() bool {
-		return strings.Contains(b.log.text(), "must be for its present pod, with UID uid-a, got none")
+		return b.log.Contains("must be for its present pod, with UID uid-a, got none")
 	})
 	b.SetUIDs(nil)
 	a.waitConnected("b")

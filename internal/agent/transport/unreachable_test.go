@@ -115,9 +115,9 @@ func TestUnreachablePeerIsDisconnectedAndReconnected(t *testing.T) {
 					a.Send("b", transport.Outgoing{Frame: messageFrame(1)})
 					b.Send("a", transport.Outgoing{Frame: messageFrame(1)})
 				}
-				return a.log.count("connection closed") > 0 && b.log.count("connection closed") > 0
+				return a.log.Count("connection closed") > 0 && b.log.Count("connection closed") > 0
 			})
-			testwait.Until(t, "a fails to connect", func() bool { return a.log.count("cannot connect to peer") > 0 })
+			testwait.Until(t, "a fails to connect", func() bool { return a.log.Count("cannot connect to peer") > 0 })
 			listener.heal()
 			a.sendUntilReceived(b, 2)
 			b.sendUntilReceived(a, 2)
