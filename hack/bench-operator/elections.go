@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -13,38 +13,57 @@ import (
 
 // elections measures elections of random groups at a steady rate.
 func (e *scaleEnv) elections(ctx context.Context) error {
-	o := e.options
-	e.printf("scale: %g elections a second for %s", o.rate, o.elections)
-	before, err := e.readings(ctx)
+	e.printf("scale: %g elections a second for %s", e.options.rate, e.options.elections)
+	requestsBefore, err := e.requests.count(ctx)
 	if err != nil {
 		return err
 	}
-	result := &Elections{}
-	profiled := make(chan error, 1)
-	go func() { profiled <- e.server.profile(ctx, o.profile, o.elections) }()
-	if err := errors.Join(e.runElections(ctx, result), <-profiled); err != nil {
+	cpuBefore, err := e.cpuTimes()
+	if err != nil {
 		return err
 	}
-	elapsed := time.Since(before.at)
-	after, err := e.readings(ctx)
+	begun := time.Now()
+	result := &Elections{}
+	if err := e.runElections(ctx, result); err != nil {
+		return err
+	}
+	result.Seconds = time.Since(begun).Seconds()
+	requests, err := e.requests.count(ctx)
+	if err != nil {
+		return err
+	}
+	cpu, err := e.cpuTimes()
 	if err != nil {
 		return err
 	}
 	lags, missed := e.observer.result()
 	e.result.Failures = append(e.result.Failures, missed...)
-	result.Lag, result.Seconds = benchmark.NewSeries(lags), elapsed.Seconds()
-	result.Requests = after.requests.minus(before.requests).per(result.Count)
-	result.All = after.all.minus(before.all).per(result.Count)
-	result.Bytes = float64(after.traffic-before.traffic) / float64(max(result.Count, 1))
-	result.CPU, result.Cost = map[string]float64{}, map[string]float64{}
-	for name, cpu := range after.cpu {
-		result.CPU[name] = percent(cpu-before.cpu[name], elapsed)
-		result.Cost[name] = math.Round(100*benchmark.Millis(cpu-before.cpu[name])/float64(max(result.Count, 1))) / 100
-	}
+	result.Lag = benchmark.NewSeries(lags)
+	result.Requests = requests.minus(requestsBefore).per(result.Count)
+	result.Cost = cpu.minus(cpuBefore).per(result.Count)
 	e.result.Elections = result
-	usage, err := e.recordPeak()
-	e.result.End = benchmark.MiB(usage.Resident)
-	return err
+	return e.recordPeak()
+}
+
+// cpuTimes returns the CPU time of each program in milliseconds. The fake agents run in this program, which also watches the
+// statuses.
+func (e *scaleEnv) cpuTimes() (Quantities, error) {
+	pids := map[string]int{"manager": e.manager.process.Process.Pid, "fake agents": os.Getpid()}
+	var err error
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if pids[name], err = childPID(name); err != nil {
+			return nil, err
+		}
+	}
+	times := Quantities{}
+	for name, pid := range pids {
+		usage, err := benchmark.UsageOf(pid)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		times[name] = benchmark.Millis(usage.CPU)
+	}
+	return times, nil
 }
 
 // runElections starts elections and returns when a status has shown each of them, or 30 s

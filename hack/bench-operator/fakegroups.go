@@ -89,11 +89,6 @@ func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certific
 			})
 		}
 	}
-	for n := range r.options.bystanders {
-		work.Go(func() error {
-			return all.createPod(ctx, podOf(namespaceOf(n%r.options.groups), fmt.Sprintf("bystander-%d", n), n, ""), "10.0.0.1")
-		})
-	}
 	return all, work.Wait()
 }
 
@@ -121,15 +116,15 @@ func (f *fakeGroups) createMember(ctx context.Context, g *fakeGroup, member, n i
 
 // podOf returns a pod like those of a StatefulSet.
 func podOf(namespace, name string, n int, group string) *corev1.Pod {
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels: map[string]string{
 				"app.kubernetes.io/name": "ledger", "app.kubernetes.io/instance": name, "controller-revision-hash": "ledger-7d9c6b5f4",
-				"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": fmt.Sprint(n),
+				"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": fmt.Sprint(n), v1.LabelAgent: v1.AgentEnabled,
 			},
-			Annotations: map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
+			Annotations: map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080", v1.AnnotationGroups: group},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: nodeOf(n), ServiceAccountName: "default",
@@ -139,11 +134,6 @@ func podOf(namespace, name string, n int, group string) *corev1.Pod {
 			}},
 		},
 	}
-	if group != "" {
-		pod.Labels[v1.LabelAgent] = v1.AgentEnabled
-		pod.Annotations[v1.AnnotationGroups] = group
-	}
-	return pod
 }
 
 // injected returns the pod with the agent's container, as the webhook would have patched
@@ -268,17 +258,6 @@ func (f *fakeGroups) connected() (count int) {
 
 // size returns the number of agents.
 func (f *fakeGroups) size() int { return len(f.groups) * len(f.groups[0].agents) }
-
-// traffic returns the number of bytes that were sent over the streams in both directions.
-func (f *fakeGroups) traffic() (bytes int64) {
-	for _, g := range f.groups {
-		for _, agent := range g.agents {
-			received, sent := agent.Traffic()
-			bytes += received + sent
-		}
-	}
-	return bytes
-}
 
 func (f *fakeGroups) close() error {
 	var all []error

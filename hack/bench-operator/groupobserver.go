@@ -31,10 +31,9 @@ type groupObserver struct {
 	pods  map[string]*corev1.Pod
 	// endpoints are the addresses to which the Service routes.
 	endpoints []string
-	// The times at which each status, role label (by pod) and endpoint (by address) was
-	// first observed since the round began.
+	// The times at which each status, and each endpoint by its address, was first observed
+	// since the round began.
 	statuses []observedStatus
-	labels   map[string]time.Time
 	routes   map[string]time.Time
 	err      error
 	// changed has capacity 1. An element means that await must check its condition.
@@ -56,7 +55,7 @@ func newGroupObserver() *groupObserver {
 func (o *groupObserver) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.statuses, o.labels, o.routes = nil, map[string]time.Time{}, map[string]time.Time{}
+	o.statuses, o.routes = nil, map[string]time.Time{}
 }
 
 // watch watches the objects of a kind in the group's namespace, until ctx is done.
@@ -82,16 +81,17 @@ func (o *groupObserver) record(event watch.Event, at time.Time) {
 	o.mu.Lock()
 	switch object := event.Object.(type) {
 	case *v1.ElectionGroup:
-		if object.Name == sample {
-			o.recordGroup(object, at)
+		if object.Name != sample {
+			break
+		}
+		o.group = object
+		if c := object.Status.Coordinator; c != nil {
+			o.statuses = append(o.statuses, observedStatus{*c, at})
 		}
 	case *corev1.Pod:
 		o.pods[object.Name] = object
 		if event.Type == watch.Deleted {
 			delete(o.pods, object.Name)
-		}
-		if object.Labels[v1.RoleLabel(sample)] == v1.RoleCoordinator && event.Type != watch.Deleted {
-			setIfAbsent(o.labels, object.Name, at)
 		}
 	case *discoveryv1.EndpointSlice:
 		if object.Labels[discoveryv1.LabelServiceName] == serviceName {
@@ -99,26 +99,13 @@ func (o *groupObserver) record(event watch.Event, at time.Time) {
 			for _, endpoint := range object.Endpoints {
 				o.endpoints = append(o.endpoints, endpoint.Addresses...)
 			}
-			if len(o.endpoints) == 1 {
-				setIfAbsent(o.routes, o.endpoints[0], at)
+			if len(o.endpoints) == 1 && o.routes[o.endpoints[0]].IsZero() {
+				o.routes[o.endpoints[0]] = at
 			}
 		}
 	}
 	o.mu.Unlock()
 	o.notify()
-}
-
-func (o *groupObserver) recordGroup(group *v1.ElectionGroup, at time.Time) {
-	o.group = group
-	if c := group.Status.Coordinator; c != nil {
-		o.statuses = append(o.statuses, observedStatus{*c, at})
-	}
-}
-
-func setIfAbsent(times map[string]time.Time, key string, at time.Time) {
-	if _, found := times[key]; !found {
-		times[key] = at
-	}
 }
 
 func (o *groupObserver) notify() {
@@ -193,11 +180,12 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// locked calls read while it holds the observer's mutex.
-func locked[T any](o *groupObserver, read func() T) T {
+// coordinator returns the coordinator and its pod.
+func (o *groupObserver) coordinator() (v1.Coordinator, *corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return read()
+	c := *o.group.Status.Coordinator
+	return c, o.pods[c.Pod].DeepCopy()
 }
 
 var watchedKinds = []func() client.ObjectList{

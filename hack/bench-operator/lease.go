@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -64,18 +63,15 @@ func (r *runner) lease(ctx context.Context, s *server) (lease *Lease, err error)
 	if err := s.grantAdmin(ctx, leaseUser); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := s.addUser(leaseUser)
-	if err != nil {
+	kubeconfig := filepath.Join(r.folder, "candidate.kubeconfig")
+	if err := s.addUser(kubeconfig, leaseUser); err != nil {
 		return nil, err
 	}
 	requests, err := newRequestCounter(ctx, s.admin, "lease", leaseUser)
 	if err != nil {
 		return nil, err
 	}
-	h := &leaseHarness{kubeconfig: filepath.Join(r.folder, "candidate.kubeconfig"), running: map[string]*benchmark.Child{}, acquired: make(chan acquisition, candidates)}
-	if err := os.WriteFile(h.kubeconfig, kubeconfig, 0o600); err != nil {
-		return nil, err
-	}
+	h := &leaseHarness{kubeconfig: kubeconfig, running: map[string]*benchmark.Child{}, acquired: make(chan acquisition, candidates)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -128,20 +124,10 @@ func (r *runner) leaseKills(ctx context.Context, h *leaseHarness, leader string,
 }
 
 func (l *Lease) idle(ctx context.Context, requests *requestCounter, period time.Duration) error {
-	before, err := requests.count(ctx)
+	elapsed, requested, err := requests.during(ctx, period)
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := benchmark.Wait(ctx, period); err != nil {
-		return err
-	}
-	after, err := requests.count(ctx)
-	if err != nil {
-		return err
-	}
-	elapsed := time.Since(begun)
-	requested := after.minus(before)
 	l.Seconds = elapsed.Seconds()
 	l.Writes = requested[leaseWrites] / elapsed.Minutes()
 	l.Reads = requested[leaseReads] / elapsed.Minutes()

@@ -54,15 +54,9 @@ type options struct {
 	rate            float64
 	elections       time.Duration
 	idle            time.Duration
-	leaderElect     bool
-	bystanders      int
 	memoryLimit     string
-	logs            string
-	profile         string
 
-	kills, deletions, handOvers int
-	clusterIdle                 time.Duration
-	keep                        bool
+	kills int
 }
 
 func newRoot() *cobra.Command {
@@ -87,16 +81,8 @@ func newRoot() *cobra.Command {
 	flags.Float64Var(&o.rate, "rate", 50, "scale: elections per second")
 	flags.DurationVar(&o.elections, "elections", time.Minute, "scale: how long to run elections")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "scale: how long to count the requests of an idle manager")
-	flags.BoolVar(&o.leaderElect, "leader-elect", true, "scale: enable the manager's leader election, as in a deployment")
 	flags.StringVar(&o.memoryLimit, "memory-limit", "", "scale: GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
-	flags.IntVar(&o.bystanders, "bystanders", 0, "scale: number of pods that aren't members of a group")
-	flags.StringVar(&o.logs, "manager-log", "", "scale: file for the manager's log; if empty, the log is discarded, and an error includes its last lines")
-	flags.StringVar(&o.profile, "profile", "", "scale: file for a CPU profile of the API server during the elections")
 	flags.IntVar(&o.kills, "kills", 30, "cluster: number of kills of the coordinator's agent")
-	flags.IntVar(&o.deletions, "deletions", 5, "cluster: number of forced deletions of the coordinator's pod")
-	flags.IntVar(&o.handOvers, "hand-overs", 5, "cluster: number of graceful deletions of the coordinator's pod, which hand over the office")
-	flags.DurationVar(&o.clusterIdle, "cluster-idle", 5*time.Minute, "cluster: how long to count the requests of an idle operator")
-	flags.BoolVar(&o.keep, "keep", false, "cluster: keep the cluster running")
 	root.AddCommand(newCandidateCommand())
 	return root
 }
@@ -115,9 +101,7 @@ func (o *options) check() error {
 			return err
 		}
 	}
-	for flag, number := range map[string]int{
-		"lease-rounds": o.leaseRounds, "bystanders": o.bystanders, "kills": o.kills, "deletions": o.deletions, "hand-overs": o.handOvers,
-	} {
+	for flag, number := range map[string]int{"lease-rounds": o.leaseRounds, "kills": o.kills} {
 		if number < 0 {
 			return fmt.Errorf("--%s must be 0 or more, got %d", flag, number)
 		}

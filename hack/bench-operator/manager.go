@@ -28,9 +28,8 @@ const (
 // manager runs the manager as a process, with the environment of its Deployment and a
 // kubeconfig of its service account.
 type manager struct {
-	binary, kubeconfig, logFile string
-	leaderElect                 bool
-	environment                 []string
+	binary, logFile string
+	environment     []string
 
 	process *exec.Cmd
 	began   time.Time
@@ -39,33 +38,24 @@ type manager struct {
 
 // newManager builds the manager and creates its user on the API server. Its environment is that of the manifest.
 func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.Deployment) (*manager, error) {
-	p := &manager{
-		binary: filepath.Join(r.folder, "manager"), kubeconfig: filepath.Join(r.folder, "manager.kubeconfig"),
-		logFile: r.options.logs, leaderElect: r.options.leaderElect,
-	}
-	if p.logFile == "" {
-		p.logFile = filepath.Join(r.folder, "manager.log")
-	}
+	p := &manager{binary: filepath.Join(r.folder, "manager"), logFile: filepath.Join(r.folder, "manager.log")}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary, "./cmd/manager")
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot build the manager: %w\n%s", err, output)
 	}
-	kubeconfig, err := s.addUser(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system, "system:authenticated")
-	if err != nil {
+	kubeconfig := filepath.Join(r.folder, "manager.kubeconfig")
+	if err := s.addUser(kubeconfig, managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system, "system:authenticated"); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(p.kubeconfig, kubeconfig, 0o600); err != nil {
-		return nil, err
-	}
-	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + p.kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
-	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	for _, variable := range container.Env {
 		if variable.ValueFrom == nil {
 			p.environment = append(p.environment, variable.Name+"="+variable.Value)
 		}
 	}
-	limit := deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
-	p.environment = append(p.environment, "MEMORY_LIMIT="+strconv.FormatInt(limit.Value(), 10))
+	p.environment = append(p.environment, "MEMORY_LIMIT="+strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10))
 	if r.options.memoryLimit != "" {
 		p.environment = append(p.environment, "GOMEMLIMIT="+r.options.memoryLimit)
 	}
@@ -86,8 +76,8 @@ func (p *manager) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()                                                                                              // The process has its own descriptor.
-	p.process = exec.Command(p.binary, "--namespace", system, "--leader-elect="+strconv.FormatBool(p.leaderElect), //nolint:noctx // stop ends the process
+	defer log.Close()                                                           // The process has its own descriptor.
+	p.process = exec.Command(p.binary, "--namespace", system, "--leader-elect", //nolint:noctx // stop ends the process
 		"--metrics-address", "127.0.0.1:"+ports[0], "--health-address", "127.0.0.1:"+ports[1],
 		"--webhook-port", ports[2], "--identity-port", ports[3])
 	p.process.Env, p.process.Stdout, p.process.Stderr = p.environment, log, log

@@ -41,16 +41,18 @@ func (r *Report) Print(out io.Writer) error {
 		row(table, scalePart, "agent's report until status visible", r.Scale.Elections.Lag)
 	}
 	if r.Cluster != nil {
-		r.Cluster.Kills.rows(table, "kill -9 of the agent")
-		r.Cluster.Deletions.rows(table, "forced deletion of the pod")
-		r.Cluster.HandOvers.rows(table, "deletion of the pod")
+		row(table, clusterPart, "kill -9 of the agent until the next election", r.Cluster.Elected)
+		row(table, clusterPart, "  election until status visible", r.Cluster.Status)
+		row(table, clusterPart, "  election until EndpointSlice visible", r.Cluster.Endpoint)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	r.Lease.print(out)
 	r.Scale.print(out)
-	r.Cluster.print(out)
+	if r.Cluster != nil {
+		printGoals(out, clusterPart, r.Cluster.Goals, r.Cluster.Failures)
+	}
 	return nil
 }
 
@@ -72,45 +74,24 @@ func (s *Scale) print(out io.Writer) {
 	if s == nil {
 		return
 	}
-	election := "off"
-	if s.LeaderElection {
-		election = "on"
-	}
-	fmt.Fprintf(out, "\nscale: %d groups of %d on one manager, leader election %s, %d other pods\n", s.Groups, s.Members, election, s.Bystanders)
+	fmt.Fprintf(out, "\nscale: %d groups of %d on one manager\n", s.Groups, s.Members)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, values ...any) {
 		fmt.Fprintf(table, "  %s\t"+format+"\n", append([]any{name}, values...)...)
 	}
-	line("memory of the manager", "%.0f MiB without groups, %.0f with all groups, %.0f after the elections, %.0f at most", s.Empty, s.Resident, s.End, s.Peak)
-	line("cost of a stream", "%.1f KiB of memory with its share of pods and groups; %.0f bytes until up to date", s.StreamMemory, s.StreamBytes)
-	line("start until every status complete", "%.1f s, %.1f s of CPU", s.Start, s.StartCPU)
+	line("memory of the manager", "%.0f MiB without groups, %.0f with all groups, %.0f at most", s.Empty, s.Resident, s.Peak)
+	line("memory for each agent", "%.1f KiB", s.StreamMemory)
+	line("start until every status complete", "%.1f s", s.Start)
 	e := s.Elections
 	line("elections", "%d in %.0f s; %d skipped because the status didn't show the previous election of the group", e.Count, e.Seconds, e.Skipped)
-	line("manager's requests per election", "%s; %.0f bytes over streams", e.Requests, e.Bytes)
-	line("all requests per election", "%s", e.All)
-	line("CPU during elections, % of a core", "%s", Requests(e.CPU))
-	line("CPU per election, in ms", "%s", Requests(e.Cost))
-	line("idle", "%.0f s: %s; %.2f %% of a core; %.0f bytes per minute and stream", s.Idle.Seconds, s.Idle.Requests, s.Idle.CPU, s.Idle.Bytes)
+	line("manager's requests per election", "%s", e.Requests)
+	line("CPU per election, in ms", "%s", e.Cost)
+	line("idle", "%.0f s: %s", s.Idle.Seconds, s.Idle.Requests)
 	line("restart until all agents connected", "%.1f s; %s; %d changes of groups", s.Restart.Connected, s.Restart.Requests, s.Restart.Changes)
 	if err := table.Flush(); err != nil {
 		return // Standard output is closed.
 	}
 	printGoals(out, scalePart, s.Goals, s.Failures)
-}
-
-func (f *Failovers) rows(table io.Writer, fault string) {
-	row(table, clusterPart, fault+" until the next election", f.Elected)
-	row(table, clusterPart, "  election until status visible", f.Status)
-	row(table, clusterPart, "  election until role label visible", f.Label)
-	row(table, clusterPart, "  election until EndpointSlice visible", f.Endpoint)
-}
-
-func (c *Cluster) print(out io.Writer) {
-	if c == nil {
-		return
-	}
-	fmt.Fprintf(out, "\ncluster: %d nodes; %.1f s from the last pod Ready until the status is complete; requests while idle for %.0f s: %s\n", c.Nodes, c.Up, c.Idle.Seconds, c.Idle.Requests)
-	printGoals(out, clusterPart, c.Goals, c.Failures)
 }
 
 func printGoals(out io.Writer, part string, goals []benchmark.Goal, failures []string) {

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // requestCounter counts the requests of one user with the API server's metrics. The
@@ -129,12 +130,12 @@ func (c *requestCounter) await(ctx context.Context) error {
 	})
 }
 
-// Requests are numbers of requests by kind, or another quantity by name.
-type Requests map[string]float64
+// Quantities are numbers of requests by kind, or another quantity by name.
+type Quantities map[string]float64
 
 // minus returns the increases. Names that haven't increased are omitted.
-func (r Requests) minus(before Requests) Requests {
-	difference := Requests{}
+func (r Quantities) minus(before Quantities) Quantities {
+	difference := Quantities{}
 	for name, count := range r {
 		if count != before[name] {
 			difference[name] = count - before[name]
@@ -144,7 +145,7 @@ func (r Requests) minus(before Requests) Requests {
 }
 
 // withPrefix returns the sum over all names with this prefix.
-func (r Requests) withPrefix(prefix string) (sum float64) {
+func (r Quantities) withPrefix(prefix string) (sum float64) {
 	for name, count := range r {
 		if strings.HasPrefix(name, prefix) {
 			sum += count
@@ -154,8 +155,8 @@ func (r Requests) withPrefix(prefix string) (sum float64) {
 }
 
 // per divides all numbers by n and rounds them to hundredths.
-func (r Requests) per(n int) Requests {
-	shares := Requests{}
+func (r Quantities) per(n int) Quantities {
+	shares := Quantities{}
 	for name, count := range r {
 		shares[name] = float64(int(100*count/float64(max(n, 1))+0.5)) / 100
 	}
@@ -163,7 +164,7 @@ func (r Requests) per(n int) Requests {
 }
 
 // String lists all names and numbers, the largest number first.
-func (r Requests) String() string {
+func (r Quantities) String() string {
 	if len(r) == 0 {
 		return "none"
 	}
@@ -175,49 +176,8 @@ func (r Requests) String() string {
 }
 
 // count returns the numbers of requests so far by kind.
-func (c *requestCounter) count(ctx context.Context) (Requests, error) {
-	families, err := scrape(ctx, c.admin)
-	if err != nil {
-		return nil, err
-	}
-	counted := Requests{}
-	for _, kind := range kinds {
-		counted[kind.name] = 0
-	}
-	err = eachSample(families, "apiserver_flowcontrol_dispatched_requests_total", func(labels map[string]string, value float64) {
-		if kind, found := strings.CutPrefix(labels["flow_schema"], c.schema("")); found {
-			counted[kind] += value
-		}
-	})
-	return counted, err
-}
-
-// countAll returns the numbers of requests of all users so far, by verb and resource. It
-// doesn't count watches.
-func countAll(ctx context.Context, admin *kubernetes.Clientset) (Requests, error) {
-	families, err := scrape(ctx, admin)
-	if err != nil {
-		return nil, err
-	}
-	counted := Requests{}
-	err = eachSample(families, "apiserver_request_total", func(labels map[string]string, value float64) {
-		if labels["resource"] == "" || labels["verb"] == "WATCH" {
-			return
-		}
-		name := labels["verb"] + " " + labels["resource"]
-		if labels["subresource"] != "" {
-			name += "/" + labels["subresource"]
-		}
-		if labels["code"] >= "300" {
-			name += " (" + labels["code"] + ")"
-		}
-		counted[name] += value
-	})
-	return counted, err
-}
-
-func scrape(ctx context.Context, admin *kubernetes.Clientset) (map[string]*dto.MetricFamily, error) {
-	text, err := admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+func (c *requestCounter) count(ctx context.Context) (Quantities, error) {
+	text, err := c.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the metrics of the API server: %w", err)
 	}
@@ -226,20 +186,35 @@ func scrape(ctx context.Context, admin *kubernetes.Clientset) (map[string]*dto.M
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the metrics of the API server: %w", err)
 	}
-	return families, nil
+	const dispatched = "apiserver_flowcontrol_dispatched_requests_total"
+	if families[dispatched] == nil {
+		return nil, fmt.Errorf("the API server has no metric %s", dispatched)
+	}
+	counted := Quantities{}
+	for _, kind := range kinds {
+		counted[kind.name] = 0
+	}
+	for _, sample := range families[dispatched].GetMetric() {
+		for _, label := range sample.GetLabel() {
+			kind, ours := strings.CutPrefix(label.GetValue(), c.schema(""))
+			if ours && label.GetName() == "flow_schema" {
+				counted[kind] += sample.GetCounter().GetValue()
+			}
+		}
+	}
+	return counted, nil
 }
 
-func eachSample(families map[string]*dto.MetricFamily, name string, handle func(labels map[string]string, value float64)) error {
-	family := families[name]
-	if family == nil {
-		return fmt.Errorf("the API server has no metric %s", name)
+// during counts the requests in a period, and returns how long that took.
+func (c *requestCounter) during(ctx context.Context, period time.Duration) (time.Duration, Quantities, error) {
+	before, err := c.count(ctx)
+	if err != nil {
+		return 0, nil, err
 	}
-	for _, sample := range family.GetMetric() {
-		labels := map[string]string{}
-		for _, label := range sample.GetLabel() {
-			labels[label.GetName()] = label.GetValue()
-		}
-		handle(labels, sample.GetCounter().GetValue())
+	begun := time.Now()
+	if err := benchmark.Wait(ctx, period); err != nil {
+		return 0, nil, err
 	}
-	return nil
+	after, err := c.count(ctx)
+	return time.Since(begun), after.minus(before), err
 }

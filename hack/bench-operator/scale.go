@@ -5,30 +5,18 @@ import "github.com/conclave-dev/conclave/hack/internal/benchmark"
 // Scale contains the results for one manager with many groups. The agents are fake: the
 // benchmark sets the coordinators that they report. Everything else is real.
 type Scale struct {
-	Groups         int
-	Members        int
-	LeaderElection bool
-	Bystanders     int
+	Groups, Members int
 
 	// The memory of the manager in MiB: Empty without groups, Resident when all agents
-	// are connected and all groups have a status, End after the elections, and Peak the
-	// maximum, also after a restart.
-	Empty    float64
-	Resident float64
-	End      float64
-	Peak     float64
+	// are connected and all groups have a status, and Peak the maximum, also after a restart.
+	Empty, Resident, Peak float64
 	// StreamMemory is the memory for each stream in KiB, with its share of pods and
 	// groups: Resident minus Empty, divided by the number of agents.
 	StreamMemory float64
-	// StreamBytes is the number of bytes sent over each connection until it was up to
-	// date.
-	StreamBytes float64
 
-	// Start is the time from the start of the process until the status of the last group
-	// is complete. Before, no group has a status. StartCPU is the CPU time of the process
-	// until then.
-	Start    float64
-	StartCPU float64
+	// Start is the time in seconds from the start of the process until the status of the
+	// last group is complete. Before, no group has a status.
+	Start float64
 
 	Elections *Elections
 	Idle      *Idle
@@ -48,35 +36,24 @@ type Elections struct {
 	// Skipped is the number of elections that were omitted because the status of the
 	// group didn't show its previous election yet.
 	Skipped int
-	// Requests are the manager's requests per election by kind. All are the requests of
-	// all users by verb and resource.
-	Requests Requests
-	All      Requests
-	// Bytes is the number of bytes per election sent over the streams.
-	Bytes float64
-	// CPU is the CPU usage of each program in percent of a core. The fake agents run in
-	// this program, which also watches the statuses.
-	CPU map[string]float64
-	// Cost is the CPU time per election in milliseconds. Unlike the lag, it hardly
-	// depends on the load of the machine.
-	Cost map[string]float64
+	// Requests are the manager's requests per election by kind.
+	Requests Quantities
+	// Cost is the CPU time of each program per election in milliseconds. Unlike the lag, it
+	// hardly depends on the load of the machine.
+	Cost Quantities
 }
 
 // Idle contains the manager's requests to the API server while nothing happens.
 type Idle struct {
 	Seconds  float64
-	Requests Requests
-	// CPU is the manager's CPU usage in percent of a core. Bytes is the number of bytes
-	// per minute sent over each stream.
-	CPU   float64
-	Bytes float64
+	Requests Quantities
 }
 
 // Restart contains the results for a restart of the manager.
 type Restart struct {
-	// Connected is the time from the start of the process until all agents are connected.
+	// Connected is the time in seconds from the start of the process until all agents are connected.
 	Connected float64
-	Requests  Requests
+	Requests  Quantities
 	// Changes is the number of changes of groups. A restart should cause none.
 	Changes int
 }

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"os"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // scaleEnv is the environment of the scale part: an API server, the manager as a process,
@@ -24,7 +25,7 @@ type scaleEnv struct {
 	*runner
 	server       *server
 	client       client.WithWatch
-	config       manifests
+	manifests    []*unstructured.Unstructured
 	manager      *manager
 	requests     *requestCounter
 	groups       *fakeGroups
@@ -36,7 +37,7 @@ type scaleEnv struct {
 func (r *runner) scale(ctx context.Context, s *server) (result *Scale, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	result = &Scale{Groups: r.options.groups, Members: r.options.members, LeaderElection: r.options.leaderElect, Bystanders: r.options.bystanders}
+	result = &Scale{Groups: r.options.groups, Members: r.options.members}
 	env := &scaleEnv{runner: r, server: s, result: result}
 	// Clean up even if the benchmark was interrupted.
 	defer func() { err = errors.Join(err, env.close(context.WithoutCancel(ctx))) }()
@@ -66,34 +67,52 @@ func (e *scaleEnv) close(ctx context.Context) (err error) {
 // has in a deployment.
 func (e *scaleEnv) setUp(ctx context.Context) error {
 	e.printf("scale: building the manager")
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
 	var err error
-	if e.config, err = readManifests(ctx); err != nil {
+	if e.manifests, err = manifests.Build(ctx, ".", "config/default"); err != nil {
 		return err
 	}
-	deployment, err := e.config.deployment()
-	if err != nil {
+	if e.client, err = client.NewWithWatch(e.server.config, client.Options{Scheme: testclient.Scheme()}); err != nil {
 		return err
 	}
-	if e.client, err = client.NewWithWatch(e.server.config, client.Options{Scheme: scheme}); err != nil {
+	if err := e.create(ctx, "Namespace"); err != nil {
 		return err
 	}
-	if err := e.config.create(ctx, e.client, "Namespace"); err != nil {
-		return err
-	}
-	if err := e.config.create(ctx, e.client, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"); err != nil {
+	if err := e.create(ctx, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"); err != nil {
 		return err
 	}
 	if e.requests, err = newRequestCounter(ctx, e.server.admin, "manager", managerUser); err != nil {
 		return err
 	}
+	deployment, err := e.deployment()
+	if err != nil {
+		return err
+	}
 	e.manager, err = e.newManager(ctx, e.server, deployment)
 	return err
+}
+
+// create creates the objects of these kinds.
+func (e *scaleEnv) create(ctx context.Context, kinds ...string) error {
+	for _, object := range e.manifests {
+		if !slices.Contains(kinds, object.GetKind()) {
+			continue
+		}
+		if err := e.client.Create(ctx, object.DeepCopy()); err != nil {
+			return fmt.Errorf("cannot create %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// deployment returns the manager's Deployment.
+func (e *scaleEnv) deployment() (*appsv1.Deployment, error) {
+	for _, object := range e.manifests {
+		if object.GetKind() == "Deployment" && object.GetName() == managerName {
+			found := &appsv1.Deployment{}
+			return found, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, found)
+		}
+	}
+	return nil, fmt.Errorf("config/default must contain a Deployment %s", managerName)
 }
 
 // measureEmpty measures the manager without groups. In this run the manager creates the
@@ -143,7 +162,7 @@ func (e *scaleEnv) createGroups(ctx context.Context) (err error) {
 	}
 	// The manager sets the CA bundle of this configuration. The API server doesn't call
 	// the webhook, because no more pods are created.
-	return e.config.create(ctx, e.client, "MutatingWebhookConfiguration")
+	return e.create(ctx, "MutatingWebhookConfiguration")
 }
 
 // start starts the manager and waits until all groups have a complete status. Before, none
@@ -179,19 +198,17 @@ func (e *scaleEnv) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.result.StartCPU = usage.CPU.Seconds()
 	e.result.Resident = benchmark.MiB(usage.Resident)
 	e.result.StreamMemory = (e.result.Resident - e.result.Empty) * 1024 / float64(size)
-	e.result.StreamBytes = float64(e.groups.traffic()) / float64(size)
 	e.printf("scale: all groups have a status after %.1f s; %.0f MiB resident", e.result.Start, e.result.Resident)
 	return nil
 }
 
 // recordPeak includes the peak memory of the running manager in the result.
-func (e *scaleEnv) recordPeak() (benchmark.Usage, error) {
+func (e *scaleEnv) recordPeak() error {
 	usage, err := e.manager.usage()
 	e.result.Peak = max(e.result.Peak, benchmark.MiB(usage.Peak))
-	return usage, err
+	return err
 }
 
 // idle counts the manager's requests while nothing happens.
@@ -201,31 +218,15 @@ func (e *scaleEnv) idle(ctx context.Context) error {
 		return err
 	}
 	e.printf("scale: counting requests for %s", e.options.idle)
-	before, err := e.readings(ctx)
-	if err != nil {
-		return err
-	}
-	if err := benchmark.Wait(ctx, e.options.idle); err != nil {
-		return err
-	}
-	elapsed := time.Since(before.at)
-	after, err := e.readings(ctx)
-	if err != nil {
-		return err
-	}
-	e.result.Idle = &Idle{
-		Seconds:  elapsed.Seconds(),
-		Requests: after.requests.minus(before.requests),
-		CPU:      percent(after.cpu[managerProcess]-before.cpu[managerProcess], elapsed),
-		Bytes:    float64(after.traffic-before.traffic) / float64(e.groups.size()) / elapsed.Minutes(),
-	}
-	return nil
+	elapsed, requests, err := e.requests.during(ctx, e.options.idle)
+	e.result.Idle = &Idle{Seconds: elapsed.Seconds(), Requests: requests}
+	return err
 }
 
 // restart stops the manager and starts it again.
 func (e *scaleEnv) restart(ctx context.Context) error {
 	e.printf("scale: restarting the manager")
-	if _, err := e.recordPeak(); err != nil {
+	if err := e.recordPeak(); err != nil {
 		return err
 	}
 	if err := e.manager.stop(ctx); err != nil {
@@ -268,47 +269,5 @@ func (e *scaleEnv) restart(ctx context.Context) error {
 		Connected: connected.Seconds(), Changes: e.observer.changes() - changes,
 		Requests: after.minus(before),
 	}
-	_, err = e.recordPeak()
-	return err
-}
-
-// readings are the counters that are read before and after a measurement.
-type readings struct {
-	at            time.Time
-	requests, all Requests
-	cpu           map[string]time.Duration
-	traffic       int64
-}
-
-const managerProcess = "manager"
-
-// percent returns a share of a duration in percent, rounded to tenths.
-func percent(part, whole time.Duration) float64 {
-	return math.Round(1000*float64(part)/float64(whole)) / 10
-}
-
-func (e *scaleEnv) readings(ctx context.Context) (r readings, err error) {
-	if r.requests, err = e.requests.count(ctx); err != nil {
-		return r, err
-	}
-	if r.all, err = countAll(ctx, e.server.admin); err != nil {
-		return r, err
-	}
-	r.traffic = e.groups.traffic()
-	pids := map[string]int{managerProcess: e.manager.process.Process.Pid, "fake agents": os.Getpid()}
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		if pids[name], err = childPID(name); err != nil {
-			return r, err
-		}
-	}
-	r.cpu = map[string]time.Duration{}
-	for name, pid := range pids {
-		usage, err := benchmark.UsageOf(pid)
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", name, err)
-		}
-		r.cpu[name] = usage.CPU
-	}
-	r.at = time.Now()
-	return r, nil
+	return e.recordPeak()
 }

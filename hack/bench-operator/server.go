@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,15 +52,19 @@ func startServer(ctx context.Context) (*server, error) {
 
 func (s *server) close() error { return s.environment.Stop() }
 
-// addUser creates a user and returns its kubeconfig. The user isn't in group
+// addUser creates a user and writes its kubeconfig. The user isn't in group
 // system:masters: requests of that group are exempt from the flow schemas by which
 // requests are counted.
-func (s *server) addUser(name string, groups ...string) ([]byte, error) {
+func (s *server) addUser(kubeconfig, name string, groups ...string) error {
 	user, err := s.environment.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cannot add user %s: %w", name, err)
+		return fmt.Errorf("cannot add user %s: %w", name, err)
 	}
-	return user.KubeConfig()
+	text, err := user.KubeConfig()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(kubeconfig, text, 0o600)
 }
 
 // grantAdmin grants a user all permissions.
@@ -73,20 +76,6 @@ func (s *server) grantAdmin(ctx context.Context, user string) error {
 	}
 	_, err := s.admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	return err
-}
-
-// profile writes a CPU profile of the API server to a file. It does nothing if file is
-// empty.
-func (s *server) profile(ctx context.Context, file string, period time.Duration) error {
-	if file == "" {
-		return nil
-	}
-	text, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/profile").
-		Param("seconds", strconv.Itoa(max(int(period.Seconds()), 1))).DoRaw(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot profile the API server: %w", err)
-	}
-	return os.WriteFile(file, text, 0o600)
 }
 
 // childPID returns the process ID of this process's child with this name.

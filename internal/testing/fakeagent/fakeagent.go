@@ -47,9 +47,7 @@ type Agent struct {
 	identity    Identity
 	certificate *identity.InMemory
 	life        uint32
-	// received and sent count the bytes on its connections, with TLS overhead.
-	received, sent atomic.Int64
-	streams        atomic.Int32
+	streams     atomic.Int32
 
 	mu     sync.Mutex
 	server *http.Server
@@ -136,7 +134,7 @@ func (a *Agent) listen(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", a.identity.Pod, err)
 	}
 	a.identity.Network.route(a.identity.Address, listener.Addr().String())
-	return tls.NewListener(countingListener{listener, a}, a.certificate.Server()), nil
+	return tls.NewListener(listener, a.certificate.Server()), nil
 }
 
 // Stop closes the listener and all connections. Run can be called again.
@@ -159,9 +157,6 @@ func (a *Agent) CloseStreams() {
 	close(a.closed)
 	a.closed = make(chan struct{})
 }
-
-// Traffic returns the number of bytes received and sent.
-func (a *Agent) Traffic() (received, sent int64) { return a.received.Load(), a.sent.Load() }
 
 // Streams returns the number of open streams that have sent the present state.
 func (a *Agent) Streams() int { return int(a.streams.Load()) }

@@ -191,9 +191,6 @@ func TestStreamBeginsWithPresentState(t *testing.T) {
 	if kind, _ := next(); kind != control.EventCurrent {
 		t.Errorf("got event %s after the only group, want %s", kind, control.EventCurrent)
 	}
-	if received, sent := s.agent.Traffic(); received == 0 || sent == 0 {
-		t.Errorf("received %d bytes and sent %d, want both above 0", received, sent)
-	}
 }
 
 func TestRefusedCommandHasNoEffect(t *testing.T) {
