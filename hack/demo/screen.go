@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -33,10 +32,5 @@ func (s *screen) close() error {
 }
 
 func (s *screen) draw(v *view) {
-	columns, rows, err := term.GetSize(int(s.out.Fd()))
-	if err != nil {
-		columns, rows = 0, 0
-	}
-	// A failed write to the terminal cannot be reported.
-	_, _ = io.WriteString(s.out, groupview.Frame(v.lines(), columns, rows))
+	groupview.Show(s.out, v.lines())
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -177,11 +176,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 			update()
 		case <-ticker.C:
 		}
-		width, height, err := term.GetSize(int(terminal.Fd()))
-		if err != nil {
-			width, height = 0, 0
-		}
-		fmt.Fprint(terminal, view.Frame(s.lines(operator.now()), width, height))
+		view.Show(terminal, s.lines(operator.now()))
 	}
 }
 

@@ -2,8 +2,11 @@
 package view
 
 import (
+	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
@@ -43,12 +46,19 @@ func (v *View) Lines(now time.Time, notes ...string) []string {
 	return strings.Split(text.String(), "\n")
 }
 
-// Frame returns what a terminal needs to show lines instead of the previous ones. It overwrites them line by line, which
-// avoids flicker. Lines are cropped to the size of the terminal; a size of 0 is unknown.
-func Frame(lines []string, width, height int) string {
-	if width <= 0 || height <= 0 {
+// Show shows lines on a terminal instead of the previous ones.
+func Show(terminal *os.File, lines []string) {
+	width, height, err := term.GetSize(int(terminal.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
+	// A failed write to the terminal cannot be reported.
+	_, _ = terminal.WriteString(frame(lines, width, height))
+}
+
+// frame returns what a terminal needs to show lines instead of the previous ones. It overwrites them line by line, which
+// avoids flicker. Lines are cropped to the size of the terminal.
+func frame(lines []string, width, height int) string {
 	var text strings.Builder
 	text.WriteString("\x1b[H")
 	for i, line := range crop(lines, width, height) {
