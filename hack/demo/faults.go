@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // Timeouts. Only a failing demo reaches them.
@@ -92,18 +94,18 @@ func (s *demo) applyGroup(ctx context.Context) error {
 // killProcess kills the agent, as a crash would. Kubelet restarts its container. When
 // the process has been stable for a while, it leads again.
 func (s *demo) killProcess(ctx context.Context) error {
-	return s.injectFault(ctx, "kill -9", func(victim row) error { return s.cluster.killAgent(ctx, victim.Pod, s.nodeOf(victim.Pod)) },
+	return s.injectFault(ctx, "kill -9", func(victim string) error { return s.cluster.killAgent(ctx, victim, s.nodeOf(victim)) },
 		otherPods)
 }
 
 func (s *demo) deletePod(ctx context.Context) error {
-	return s.injectFault(ctx, "kubectl delete pod --grace-period=0 --force", func(victim row) error {
-		return run(s.cluster.kubectl(ctx, "delete", "pod", victim.Pod, "--namespace", namespace, "--grace-period=0", "--force"))
+	return s.injectFault(ctx, "kubectl delete pod --grace-period=0 --force", func(victim string) error {
+		return run(s.cluster.kubectl(ctx, "delete", "pod", victim, "--namespace", namespace, "--grace-period=0", "--force"))
 	}, otherPods)
 }
 
 // otherPods reports whether a pod survives the loss of the victim's pod.
-func otherPods(victim, other row) bool { return other.Pod != victim.Pod }
+func otherPods(victim, other string) bool { return other != victim }
 
 // partitionNode isolates the coordinator's node. The coordinator keeps running but
 // cannot communicate.
@@ -120,14 +122,14 @@ func (s *demo) partitionNode(ctx context.Context) (err error) {
 			err = s.awaitHealthy(ctx)
 		}
 	}()
-	return s.injectFaultOnce(ctx, "isolate its node", func(victim row) error {
-		node = s.nodeOf(victim.Pod)
+	return s.injectFaultOnce(ctx, "isolate its node", func(victim string) error {
+		node = s.nodeOf(victim)
 		return s.cluster.partition(ctx, node)
-	}, func(victim, other row) bool { return s.nodeOf(other.Pod) != s.nodeOf(victim.Pod) })
+	}, func(victim, other string) bool { return s.nodeOf(other) != s.nodeOf(victim) })
 }
 
 // injectFault takes the coordinator away and waits until all members are up again.
-func (s *demo) injectFault(ctx context.Context, fault string, inject func(row) error, survives func(victim, other row) bool) error {
+func (s *demo) injectFault(ctx context.Context, fault string, inject func(victim string) error, survives func(victim, other string) bool) error {
 	if err := s.injectFaultOnce(ctx, fault, inject, survives); err != nil {
 		return err
 	}
@@ -136,30 +138,30 @@ func (s *demo) injectFault(ctx context.Context, fault string, inject func(row) e
 
 // injectFaultOnce takes the coordinator away. The remaining process with the highest
 // priority must become the next coordinator.
-func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(row) error, survives func(victim, other row) bool) error {
+func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(victim string) error, survives func(victim, other string) bool) error {
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
 	now, before := s.current(), s.currentLocks()
-	victim := now.coordinator()
+	victim := coordinatorOf(now).Pod
 	successor := ""
-	for _, r := range now.Processes { // highest priority first
-		if survives(victim, r) && r.Priority > 0 {
-			successor = r.Pod
+	for i := range now.Status.Processes { // highest priority first
+		if p := &now.Status.Processes[i]; survives(victim, p.Pod) && p.Priority > 0 {
+			successor = p.Pod
 			break
 		}
 	}
-	s.printf("%s leads on %s: %s", victim.Pod, s.nodeOf(victim.Pod), fault)
+	s.printf("%s leads on %s: %s", victim, s.nodeOf(victim), fault)
 	took, next, err := s.failover(ctx, inject)
 	if err != nil {
 		return err
 	}
-	if next.Coordinator.Pod != successor {
-		return fmt.Errorf("%s leads, want %s", next.Coordinator.Pod, successor)
+	if took.next != successor {
+		return fmt.Errorf("%s leads, want %s", took.next, successor)
 	}
 	s.printf("%s", took)
-	s.table(next)
-	if !survives(victim, row{Pod: ledgerPod}) {
+	s.printStatus(next)
+	if !survives(victim, ledgerPod) {
 		return nil // Nobody can use a lock at present.
 	}
 	return s.awaitLocks(ctx, before)
@@ -176,38 +178,28 @@ type failover struct {
 }
 
 func (f failover) String() string {
-	return fmt.Sprintf("%s leads after %s; the status shows it %s later", f.next, inMillis(f.gap), inMillis(f.status))
-}
-
-func inMillis(d time.Duration) string {
-	switch {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", millis(d))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+	return fmt.Sprintf("%s leads after %s; the status shows it %s later", f.next, v1.FormatGap(f.gap), v1.FormatGap(f.status))
 }
 
 // failover takes the coordinator away and waits until the status shows the next one.
-func (s *demo) failover(ctx context.Context, inject func(row) error) (failover, status, error) {
-	now := s.current()
-	victim := now.coordinator()
-	if victim.Pod == "" {
-		return failover{}, now, errors.New("there is no coordinator at present")
+func (s *demo) failover(ctx context.Context, inject func(victim string) error) (failover, *v1.ElectionGroup, error) {
+	before := coordinatorOf(s.current())
+	if before.Pod == "" {
+		return failover{}, nil, errors.New("there is no coordinator at present")
 	}
 	injected := time.Now()
-	if err := inject(victim); err != nil {
-		return failover{}, now, err
+	if err := inject(before.Pod); err != nil {
+		return failover{}, nil, err
 	}
-	next, observed, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g status) bool {
-		return g.Coordinator != nil && g.Coordinator.Term > now.Coordinator.Term && g.Coordinator.Pod != victim.Pod
+	now, observed, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g *v1.ElectionGroup) bool {
+		next := coordinatorOf(g)
+		return next.Term > before.Term && next.Pod != before.Pod
 	})
 	if err != nil {
-		return failover{}, next, err
+		return failover{}, nil, err
 	}
-	elected := next.Coordinator.ElectedAt
-	return failover{next.Coordinator.Pod, next.gap(elected.Sub(injected)), observed.Sub(elected)}, next, nil
+	next := coordinatorOf(now)
+	return failover{next.Pod, gapOf(now, next.ElectedAt.Sub(injected)), observed.Sub(next.ElectedAt.Time)}, now, nil
 }
 
 // awaitHealthy waits until the member with the highest priority leads and all others
@@ -220,19 +212,23 @@ func (s *demo) awaitHealthy(ctx context.Context) error {
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
-	s.printf("all members are up, %s leads", now.Coordinator.Pod)
-	s.table(now)
+	s.printf("all members are up, %s leads", coordinatorOf(now).Pod)
+	s.printStatus(now)
 	return nil
 }
 
 // healthy reports whether the member with the highest priority leads and all others follow.
-func healthy(g status) bool {
-	for i, r := range g.Processes {
-		if want := map[bool]string{true: "Coordinator", false: "Normal"}[i == 0]; r.Status != want {
+func healthy(g *v1.ElectionGroup) bool {
+	for i := range g.Status.Processes {
+		want := v1.ProcessNormal
+		if i == 0 {
+			want = v1.ProcessCoordinator
+		}
+		if g.Status.Processes[i].Status != want {
 			return false
 		}
 	}
-	return len(g.Processes) > 0 && g.Coordinator != nil && g.Coordinator.Pod == g.Processes[0].Pod
+	return len(g.Status.Processes) > 0 && coordinatorOf(g).Pod == g.Status.Processes[0].Pod
 }
 
 // kubectlWait runs kubectl wait.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -21,7 +20,7 @@ type fakeCluster struct {
 	cluster
 
 	demo                  *demo
-	afterFault, afterHeal status
+	afterFault, afterHeal *v1.ElectionGroup
 	violation             string // What the ledger finds after a fault.
 	healed                string
 }
@@ -43,21 +42,11 @@ func (s *fakeCluster) heal(_ context.Context, node string) error {
 	return s.setStatus(s.afterHeal)
 }
 
-func (s *fakeCluster) setStatus(g status) error {
-	s.demo.update(func() { s.demo.now, s.demo.object = g, objectOf(g) })
+func (s *fakeCluster) setStatus(g *v1.ElectionGroup) error {
+	s.demo.update(func() { s.demo.now = g })
 	before := s.demo.currentLocks()
 	s.demo.setLocks(locks{Granted: before.Granted + 10, Tenures: before.Tenures + 1, Violation: s.violation}, time.Now())
 	return nil
-}
-
-// objectOf returns a group with this status.
-func objectOf(g status) *v1.ElectionGroup {
-	object := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: group}}
-	object.Status.Coordinator = &v1.Coordinator{Pod: g.Coordinator.Pod, Term: g.Coordinator.Term}
-	for _, r := range g.Processes {
-		object.Status.Processes = append(object.Status.Processes, v1.Process{Pod: r.Pod, Priority: int32(r.Priority), Status: v1.ProcessStatus(r.Status)})
-	}
-	return object
 }
 
 // endWatch ends the watch of the group.
@@ -65,20 +54,16 @@ func (s *fakeCluster) endWatch() { s.demo.update(func() { s.demo.ended = errWatc
 
 var errWatch = errors.New("cannot watch the group")
 
-// statusWithLeader is the group's status while a pod leads and the others follow.
-func statusWithLeader(t *testing.T, pod string, term int) status {
-	t.Helper()
-	var g status
-	text := fmt.Sprintf(`{"coordinator":{"pod":%q,"term":%d},"processes":[
-		{"pod":"p-3","priority":40,"status":"Normal"},{"pod":"p-2","priority":30,"status":"Normal"},
-		{"pod":"p-1","priority":20,"status":"Normal"},{"pod":"p-0","priority":10,"status":"Normal"}]}`, pod, term)
-	if err := json.Unmarshal([]byte(text), &g); err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range g.Processes {
-		if r.Pod == pod {
-			g.Processes[i].Status = "Coordinator"
+// statusWithLeader is the group while a pod leads and the others follow.
+func statusWithLeader(pod string, term int64) *v1.ElectionGroup {
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: group}}
+	g.Status.Coordinator = &v1.Coordinator{Pod: pod, Term: term}
+	for i := range 4 {
+		p := v1.Process{Pod: fmt.Sprintf("p-%d", 3-i), Priority: int32(40 - 10*i), Status: v1.ProcessNormal}
+		if p.Pod == pod {
+			p.Status = v1.ProcessCoordinator
 		}
+		g.Status.Processes = append(g.Status.Processes, p)
 	}
 	return g
 }
@@ -102,8 +87,8 @@ func TestDemoFailsIfWrongPodLeads(t *testing.T) {
 		"a lock was held twice":                  {run: killAgent, successor: "p-2", violation: "duplicate", failed: "THE INVARIANT IS VIOLATED: duplicate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fake := &fakeCluster{afterFault: statusWithLeader(t, tc.successor, 8), afterHeal: statusWithLeader(t, "p-3", 9), violation: tc.violation}
-			fake.demo = &demo{out: newPrinter(t.Output()), cluster: fake, now: statusWithLeader(t, "p-3", 7), changed: make(chan struct{})}
+			fake := &fakeCluster{afterFault: statusWithLeader(tc.successor, 8), afterHeal: statusWithLeader("p-3", 9), violation: tc.violation}
+			fake.demo = &demo{out: newPrinter(t.Output()), cluster: fake, now: statusWithLeader("p-3", 7), changed: make(chan struct{})}
 			err := tc.run(fake.demo)
 			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
 				t.Errorf("got %v, want %q", err, tc.failed)
@@ -118,13 +103,13 @@ func TestDemoFailsIfWrongPodLeads(t *testing.T) {
 // killAgent kills the coordinator's agent and waits for the next coordinator.
 func killAgent(s *demo) error {
 	ctx := context.Background()
-	return s.injectFaultOnce(ctx, "kill -9", func(victim row) error { return s.cluster.killAgent(ctx, victim.Pod, "") }, otherPods)
+	return s.injectFaultOnce(ctx, "kill -9", func(victim string) error { return s.cluster.killAgent(ctx, victim, "") }, otherPods)
 }
 
 func partitionNode(s *demo) error { return s.partitionNode(context.Background()) }
 
 func endWatch(s *demo) error {
-	return s.injectFaultOnce(context.Background(), "nothing", func(row) error {
+	return s.injectFaultOnce(context.Background(), "nothing", func(string) error {
 		s.ended = errWatch
 		return nil
 	}, otherPods)

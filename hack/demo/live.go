@@ -115,8 +115,8 @@ func (l *live) run(ctx context.Context) (err error) {
 // refresh draws the present state.
 func (l *live) refresh() error {
 	l.mu.Lock()
-	l.view.status, l.view.nodes, l.view.locks = l.now, l.nodes, l.locks
-	l.view.setGroup(l.object)
+	l.view.nodes, l.view.locks = l.nodes, l.locks
+	l.view.setGroup(l.now)
 	ended := l.ended
 	l.mu.Unlock()
 	if ended != nil {
@@ -150,7 +150,7 @@ func (l *live) press(ctx context.Context, key byte) {
 		l.view.failover = "please wait ..."
 		return
 	}
-	victim := l.view.status.coordinator().Pod
+	victim := coordinatorOf(l.view.shown).Pod
 	node := l.nodeOf(victim)
 	switch {
 	case key == 'n' && l.view.isolated != "":
@@ -158,19 +158,19 @@ func (l *live) press(ctx context.Context, key byte) {
 	case victim == "":
 		l.view.fault, l.view.failover = "none: there is no coordinator at present", ""
 	case key == 'a':
-		l.inject(ctx, "killed the agent of "+victim, func(row) error { return l.cluster.killAgent(ctx, victim, node) })
+		l.inject(ctx, "killed the agent of "+victim, func(string) error { return l.cluster.killAgent(ctx, victim, node) })
 	case key == 'p':
-		l.inject(ctx, "deleted "+victim+" by force", func(row) error {
+		l.inject(ctx, "deleted "+victim+" by force", func(string) error {
 			return run(l.cluster.kubectl(ctx, "delete", "pod", victim, "--namespace", namespace, "--grace-period=0", "--force"))
 		})
 	case key == 'n':
 		l.view.isolated = node
-		l.inject(ctx, "isolated "+node, func(row) error { return l.cluster.partition(ctx, node) })
+		l.inject(ctx, "isolated "+node, func(string) error { return l.cluster.partition(ctx, node) })
 	}
 }
 
 // inject takes the coordinator away and shows how long the failover took.
-func (l *live) inject(ctx context.Context, fault string, inject func(row) error) {
+func (l *live) inject(ctx context.Context, fault string, inject func(string) error) {
 	l.busy, l.view.fault, l.view.failover = true, fault, "..."
 	go func() {
 		took, _, err := l.failover(ctx, inject)

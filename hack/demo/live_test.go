@@ -109,9 +109,9 @@ func runOnTerminal(t *testing.T) (context.Context, *terminal, *fakeCluster, *tes
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	shown := openTerminal(t)
-	fake := &fakeCluster{afterFault: statusWithLeader(t, "p-1", 8), afterHeal: statusWithLeader(t, "p-3", 9)}
+	fake := &fakeCluster{afterFault: statusWithLeader("p-1", 8), afterHeal: statusWithLeader("p-3", 9)}
 	printed := &testwait.Log{} // What the demo prints besides the view.
-	fake.demo = &demo{out: newPrinter(printed), cluster: fake, now: statusWithLeader(t, "p-3", 7), object: objectOf(statusWithLeader(t, "p-3", 7)), changed: make(chan struct{})}
+	fake.demo = &demo{out: newPrinter(printed), cluster: fake, now: statusWithLeader("p-3", 7), changed: make(chan struct{})}
 	if err := fake.demo.updateNodes(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestKeysTakeCoordinatorAway(t *testing.T) {
 	shown.press(t, "n")
 	shown.await(ctx, t, "restored n-2")
 	shown.await(ctx, t, "coordinator p-3 in term 9")
-	fake.afterFault = statusWithLeader(t, "p-2", 10)
+	fake.afterFault = statusWithLeader("p-2", 10)
 	shown.press(t, "a")
 	shown.await(ctx, t, "Failover     p-2 leads after")
 	shown.await(ctx, t, "Locks        30 granted, none held twice")

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // The ledger's verdict is read also if it is a violation, which has status 500. An error of the API server isn't a verdict.
@@ -92,8 +94,8 @@ func TestWatchIsRepeated(t *testing.T) {
 		if [ ! -e ` + file + `2 ]; then touch ` + file + `2; echo '{"status":{"coordinator":{"pod":"p-2"}}}'; exit 0; fi
 		echo 'connection refused' >&2; exit 1`}
 	s.watch(t.Context())
-	_, _, err := s.awaitStatus(t.Context(), "a coordinator that never leads", time.Minute, func(status) bool { return false })
-	if now := s.current(); now.Coordinator == nil || now.Coordinator.Pod != "p-2" {
+	_, _, err := s.awaitStatus(t.Context(), "a coordinator that never leads", time.Minute, func(*v1.ElectionGroup) bool { return false })
+	if now := s.current(); coordinatorOf(now).Pod != "p-2" {
 		t.Errorf("got %+v, want the status of the second watch", now)
 	}
 	if err == nil || !strings.Contains(err.Error(), "cannot watch the group: exit status 1: connection refused") {

@@ -3,16 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // demo prints the progress and tracks the status of the group.
@@ -24,54 +23,35 @@ type demo struct {
 	// background has what ends with the demo.
 	background sync.WaitGroup
 
+	// log describes the changes that awaitStatus has printed.
+	log describe.ChangeLog
+
 	mu         sync.Mutex
 	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
-	now        status
-	object     *v1.ElectionGroup // What now is the status of. It isn't changed, only replaced.
+	now        *v1.ElectionGroup // The group, nil until it was seen. It isn't changed, only replaced.
 	locks      locks
 	observedAt time.Time
 	changed    chan struct{} // closed and replaced when now changes
 	ended      error
 }
 
-// status contains the fields of an ElectionGroup's status that the demo uses.
-type status struct {
-	Coordinator *struct {
-		Pod       string
-		Term      int64
-		ElectedAt time.Time
+// coordinatorOf returns the coordinator of a group. The name of its pod is empty if there is none.
+func coordinatorOf(g *v1.ElectionGroup) v1.Coordinator {
+	if g == nil || g.Status.Coordinator == nil {
+		return v1.Coordinator{}
 	}
-	Processes []row
-	History   []struct {
-		Term      int64
-		GapMicros *int64
-	}
+	return *g.Status.Coordinator
 }
 
-// gap returns the time without a coordinator before the present one, or a default if the status doesn't contain it.
-func (g status) gap(unknown time.Duration) time.Duration {
-	for _, tenure := range g.History {
-		if g.Coordinator != nil && tenure.Term == g.Coordinator.Term && tenure.GapMicros != nil {
-			return time.Duration(*tenure.GapMicros) * time.Microsecond
+// gapOf returns the time without a coordinator before the present one, or a default if the status doesn't contain it.
+func gapOf(g *v1.ElectionGroup, unknown time.Duration) time.Duration {
+	for i := range g.Status.History {
+		tenure := &g.Status.History[i]
+		if gap, known := tenure.Gap(); known && tenure.Term == coordinatorOf(g).Term {
+			return gap
 		}
 	}
 	return unknown
-}
-
-type row struct {
-	Pod      string
-	Priority int
-	Status   string
-	Reason   string
-}
-
-func (g status) coordinator() row {
-	for _, r := range g.Processes {
-		if g.Coordinator != nil && r.Pod == g.Coordinator.Pod {
-			return r
-		}
-	}
-	return row{}
 }
 
 func (s *demo) heading(title string) {
@@ -117,16 +97,11 @@ func (s *demo) watchOnce(ctx context.Context) error {
 	}
 	seen := false
 	for decoder := json.NewDecoder(stdout); ; seen = true {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
+		now := &v1.ElectionGroup{}
+		if err := decoder.Decode(now); err != nil {
 			break
 		}
-		var object v1.ElectionGroup
-		var parsed struct{ Status status }
-		if err := errors.Join(json.Unmarshal(raw, &object), json.Unmarshal(raw, &parsed)); err != nil {
-			break
-		}
-		s.update(func() { s.now, s.object, s.observedAt = parsed.Status, &object, time.Now() })
+		s.update(func() { s.now, s.observedAt = now, time.Now() })
 	}
 	if err := command.Wait(); !seen {
 		return fmt.Errorf("cannot watch the group: %w: %s", err, strings.TrimSpace(problem.String()))
@@ -134,87 +109,48 @@ func (s *demo) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-func (s *demo) current() status {
+func (s *demo) current() *v1.ElectionGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// awaitStatus waits until the group's status meets a condition, and returns the time at
-// which it was observed. Meanwhile it prints one line for each change.
-func (s *demo) awaitStatus(ctx context.Context, condition string, limit time.Duration, wanted func(status) bool) (status, time.Time, error) {
+// awaitStatus waits until the group meets a condition, and returns the time at which it was observed. Meanwhile it prints one line
+// for each change.
+func (s *demo) awaitStatus(
+	ctx context.Context, condition string, limit time.Duration, wanted func(*v1.ElectionGroup) bool,
+) (*v1.ElectionGroup, time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s waiting for %s", limit, condition))
 	defer cancel()
-	last := ""
 	for {
 		s.mu.Lock()
 		now, observed, changed, ended := s.now, s.observedAt, s.changed, s.ended
 		s.mu.Unlock()
+		if now != nil {
+			for _, change := range s.log.Append(now, time.Now()) {
+				s.printf("  %s", change)
+			}
+		}
 		if ended != nil {
 			return now, observed, ended
 		}
-		if wanted(now) {
+		if now != nil && wanted(now) {
 			return now, observed, nil
-		}
-		if line := summary(now); line != last {
-			last = line
-			s.printf("  %s", line)
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			s.table(now)
+			s.printStatus(now)
 			return now, observed, context.Cause(ctx)
 		}
 	}
 }
 
-// summary is the table in one line.
-func summary(g status) string {
-	if len(g.Processes) == 0 {
-		return "the pods are being created"
+// printStatus prints what kubectl conclave status would print.
+func (s *demo) printStatus(g *v1.ElectionGroup) {
+	if g != nil {
+		describe.Status(s.out, g, time.Now())
 	}
-	up := 0
-	for _, r := range g.Processes {
-		if r.Status == "Coordinator" || r.Status == "Normal" {
-			up++
-		}
-	}
-	leader := "no coordinator yet"
-	if g.Coordinator != nil {
-		leader = fmt.Sprintf("%s leads in term %d", g.Coordinator.Pod, g.Coordinator.Term)
-	}
-	return fmt.Sprintf("%d of %d members are up, %s", up, len(g.Processes), leader)
-}
-
-// table prints the process status table.
-func (s *demo) table(g status) {
-	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "  POD\tPRIORITY\tSTATUS\tNODE\tNOTE\n")
-	for _, r := range g.Processes {
-		fmt.Fprintf(w, "  %s\t%d\t%s\t%s\t%s\n", r.Pod, r.Priority, r.Status, s.nodeOf(r.Pod), r.note())
-	}
-	// A failed write to the terminal cannot be reported.
-	_ = w.Flush()
-}
-
-// notes explain the reasons in a status.
-var notes = map[string]string{
-	"PodPending": "starting", "PodMissing": "being recreated", "PodTerminating": "being deleted",
-	"Unreachable": "its agent doesn't respond", "Disputed": "the agents disagree",
-	"NotEligible": "cannot lead yet", "HeldBack": "held back: its tenures were short",
-}
-
-// note explains the status. The reason PodPending of a process that is up only says that kubelet hasn't reported its
-// application yet, so it isn't mentioned.
-func (r row) note() string {
-	if r.Reason == "PodPending" && (r.Status == "Coordinator" || r.Status == "Normal") {
-		return ""
-	}
-	if note, known := notes[r.Reason]; known {
-		return note
-	}
-	return r.Reason
 }
 
 // updateNodes queries the node of each pod.

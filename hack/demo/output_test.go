@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -19,19 +20,12 @@ func TestFailoverIsWhatAgentsMeasured(t *testing.T) {
 		`[{"term":8,"gapMicros":4100},{"term":7,"gapMicros":900}]`: 4100 * time.Microsecond,
 		`[{"term":8},{"term":7,"gapMicros":900}]`:                  unknown,
 	} {
-		var g status
-		if err := json.Unmarshal([]byte(`{"coordinator":{"pod":"p-1","term":8},"history":`+history+`}`), &g); err != nil {
+		var g v1.ElectionGroup
+		if err := json.Unmarshal([]byte(`{"coordinator":{"pod":"p-1","term":8},"history":`+history+`}`), &g.Status); err != nil {
 			t.Fatal(err)
 		}
-		if got := g.gap(unknown); got != want {
+		if got := gapOf(&g, unknown); got != want {
 			t.Errorf("%s: got %s, want %s", history, got, want)
-		}
-	}
-	for d, want := range map[time.Duration]string{
-		400 * time.Microsecond: "0.4 ms", 27400 * time.Microsecond: "27 ms", 18179 * time.Millisecond: "18.2 s",
-	} {
-		if got := inMillis(d); got != want {
-			t.Errorf("%s: got %s, want %s", d, got, want)
 		}
 	}
 }
@@ -72,11 +66,11 @@ func TestWatchReadsGroup(t *testing.T) {
 	if err := s.watchOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.now.Coordinator; c == nil || c.Pod != "p-1" || c.Term != 8 || s.now.gap(0) != 4100*time.Microsecond {
+	if c := coordinatorOf(s.now); c.Pod != "p-1" || c.Term != 8 || gapOf(s.now, 0) != 4100*time.Microsecond {
 		t.Errorf("got %+v, want p-1 in term 8 after 4.1 ms", s.now)
 	}
 	v := view{now: time.Now()}
-	v.setGroup(s.object)
+	v.setGroup(s.now)
 	if got := strings.Join(v.lines(), "\n"); !strings.Contains(got, "coordinator p-1 in term 8") {
 		t.Errorf("got\n%s\nwant the coordinator", got)
 	}

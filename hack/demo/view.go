@@ -13,7 +13,6 @@ import (
 type view struct {
 	group    groupview.View
 	shown    *v1.ElectionGroup // The state that group has.
-	status   status
 	nodes    map[string]string // The node of each pod.
 	isolated string            // The node that is isolated, or "".
 	locks    locks
@@ -47,14 +46,14 @@ func (v *view) lines() []string {
 
 // node describes where the coordinator runs.
 func (v *view) node() string {
-	c := v.status.Coordinator
+	pod := coordinatorOf(v.shown).Pod
 	switch {
-	case c == nil:
+	case pod == "":
 		return "none: an election is running"
-	case v.isolated != "" && v.nodes[c.Pod] == v.isolated:
-		return c.Pod + " runs on " + v.isolated + ", which is isolated"
+	case v.isolated != "" && v.nodes[pod] == v.isolated:
+		return pod + " runs on " + v.isolated + ", which is isolated"
 	}
-	return c.Pod + " runs on " + v.nodes[c.Pod]
+	return pod + " runs on " + v.nodes[pod]
 }
 
 // stallMax is the time without a new lock after which the view mentions it.
