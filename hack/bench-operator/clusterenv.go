@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,16 +112,6 @@ func (e *clusterEnv) settle(ctx context.Context) error {
 	return e.observer.await(ctx, "the highest priority to lead, with all members, labels and the Service up to date", waitMax, e.observer.settled)
 }
 
-// kill kills the agent of a pod, as a crash would. It returns the time just before.
-func kill(pod *corev1.Pod) (time.Time, error) {
-	for _, agent := range program.Agents(clusterName) {
-		if agent.Pod == pod.Name {
-			return time.Now(), syscall.Kill(agent.PID, syscall.SIGKILL)
-		}
-	}
-	return time.Time{}, fmt.Errorf("cannot find the agent of pod %s on this machine", pod.Name)
-}
-
 // failover contains the durations of one round; see Cluster.
 type failover struct{ elected, status, endpoint time.Duration }
 
@@ -164,7 +153,7 @@ func (e *clusterEnv) round(ctx context.Context) (failover, error) {
 	}
 	before, victim := e.observer.coordinator()
 	e.observer.begin()
-	begun, err := kill(victim)
+	begun, err := program.KillAgent(clusterName, victim.Name)
 	if err != nil {
 		return failover{}, err
 	}

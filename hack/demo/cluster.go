@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
@@ -84,12 +83,8 @@ func (c *hackCluster) kubectl(ctx context.Context, arguments ...string) *exec.Cm
 }
 
 func (c *hackCluster) killAgent(_ context.Context, pod, _ string) error {
-	for _, agent := range program.Agents(clusterName) {
-		if agent.Pod == pod {
-			return syscall.Kill(agent.PID, syscall.SIGKILL)
-		}
-	}
-	return fmt.Errorf("cannot find the agent of pod %s on this machine", pod)
+	_, err := program.KillAgent(clusterName, pod)
+	return err
 }
 
 func (c *hackCluster) partition(ctx context.Context, node string) error {
