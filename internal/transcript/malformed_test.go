@@ -29,7 +29,6 @@ func TestMalformedJournals(t *testing.T) {
 			}
 			e.Describe()
 			e.WriteText(io.Discard)
-			e.Texts()
 			e.Sequence()
 			if err := e.WriteMermaid(io.Discard); err != nil {
 				t.Errorf("seed %d: got %v", seed, err)

@@ -25,14 +25,6 @@ func ReplaceFile(path string, data []byte) error {
 	return syncDir(path)
 }
 
-// RemoveFile removes a file durably. A missing file is not an error.
-func RemoveFile(path string) error {
-	if err := remove(path); err != nil {
-		return err
-	}
-	return syncDir(path)
-}
-
 func write(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

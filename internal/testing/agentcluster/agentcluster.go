@@ -35,7 +35,7 @@ type Options struct {
 	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents
 	// use plain TCP.
 	TLS bool
-	// Trace makes the agents record their elections: see Traces.
+	// Trace makes the agents record their elections: see CheckTraces.
 	Trace bool
 	// Group is the group in the configuration files. New fills in name and members.
 	Group Group

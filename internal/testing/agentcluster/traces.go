@@ -9,9 +9,6 @@ import (
 
 func (o *Options) traces() string { return filepath.Join(o.Folder, "traces") }
 
-// Traces returns the folder with the traces.
-func (t *Cluster) Traces() string { return t.options.traces() }
-
 // CheckTraces repeats the recorded elections of a group, one trace for each run of an
 // agent. It returns the numbers of steps and tenures, and an error if a repeated step
 // differs or violates an invariant. No agent may be running.
