@@ -175,8 +175,7 @@ func (w *worker) lastToken(t *testing.T) (last uint64) {
 // awaitWorker waits for a worker that works with a higher token.
 func awaitWorker(t *testing.T, workers map[string]*worker, above uint64) (name string, token uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		for name = range workers {
 			if token = workers[name].lastToken(t); token > above {
@@ -191,8 +190,7 @@ func awaitWorker(t *testing.T, workers map[string]*worker, above uint64) (name s
 // checkStopped checks that a worker has stopped after its tenure.
 func checkStopped(t *testing.T, w *worker, session string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		if session == "Required" && !strings.Contains(strings.Join(w.output(), "\n"), "stops") {
 			return errors.New("the worker hasn't stopped")
@@ -208,8 +206,7 @@ func checkStopped(t *testing.T, w *worker, session string) {
 
 func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	must(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		_, err := agents.StepDown(ctx, from, "")
 		return err

@@ -46,8 +46,7 @@ groups:
 
 func TestStatusSucceedsOnceThereIsACoordinator(t *testing.T) {
 	t.Setenv(configVariable, serveLocalAPI(t, singleMember))
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	got := execute(t, "status")

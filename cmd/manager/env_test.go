@@ -23,7 +23,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -156,16 +155,13 @@ func (e *env) start(flags ...string) func() int {
 	return stop
 }
 
-// eventually polls a check until it returns no error.
+// eventually waits until a check returns no error.
 func (e *env) eventually(what string, check func() error) {
 	e.t.Helper()
+	const interval = 20 * time.Millisecond // The client limits its requests.
 	var last error
-	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		e.t.Fatalf("timed out waiting until %s: %v: %v", what, err, last)
+	if !testwait.Within(testwait.Limit, interval, func() bool { last = check(); return last == nil }) {
+		e.t.Fatalf("timed out waiting until %s: %v", what, last)
 	}
 }
 

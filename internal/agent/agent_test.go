@@ -102,8 +102,7 @@ func awaitCoordinator(t *testing.T, agents map[string]*Agent, coordinator string
 
 func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, coordinator string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	for name, agent := range agents {
 		g, ok := agent.Find(group)
 		if !ok {

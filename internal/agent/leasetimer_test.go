@@ -57,8 +57,7 @@ func testShorterLease(t *testing.T, replaced bool) {
 	if !c.Leader().Leading {
 		t.Fatal("c isn't the coordinator any more: this machine is too slow for the test")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	for w := c.Watch(""); ; {
 		change, err := w.Next(ctx)
 		if err != nil {

@@ -71,8 +71,7 @@ func (s *mixture) run(t *testing.T, name string, present bool) {
 
 func (s *mixture) settle(t *testing.T) group.Leader {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	if err := s.cluster.AwaitConnected(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +103,7 @@ func (s *mixture) agree(ctx context.Context, t *testing.T) group.Leader {
 func (s *mixture) handOver(t *testing.T) {
 	t.Helper()
 	before := s.settle(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	testwait.NoError(t, func() error { // A member that has just started isn't ready to take over.
 		_, err := s.cluster.StepDown(ctx, before.Coordinator, "")
 		return err
@@ -125,8 +123,7 @@ func (s *mixture) kill(t *testing.T) {
 	if err := agent.AwaitEnd(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	if after := s.agree(ctx, t); after.Coordinator == before.Coordinator {
 		t.Errorf("%s was killed and leads", before.Coordinator)
 	}

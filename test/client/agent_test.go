@@ -193,8 +193,7 @@ func TestNextCoordinatorAfterTheSessionEnds(t *testing.T) {
 	}
 	first := <-started
 	// The watches of the other agents yield the coordinator.
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	defer cancel()
+	ctx := testwait.Context(t)
 	for _, at := range agents {
 		if at == first.at {
 			continue

@@ -51,7 +51,7 @@ func newEnv(t *testing.T, group agentcluster.Group) *env {
 	group.Application = &agentcluster.Application{Session: "Required"}
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: group})
 	must(t, e.Start())
-	must(t, e.AwaitConnected(testContext(t)))
+	must(t, e.AwaitConnected(testwait.Context(t)))
 	return e
 }
 
@@ -60,13 +60,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // command returns the command for a program beside an agent.
@@ -178,7 +171,7 @@ func (e *env) awaitProgram(above uint64) (token uint64) {
 // stepDown makes an agent hand over to any other one whose wrapper is ready.
 func (e *env) stepDown(name string) {
 	e.t.Helper()
-	must(e.t, agentcluster.Await(testContext(e.t), func(ctx context.Context) error {
+	must(e.t, agentcluster.Await(testwait.Context(e.t), func(ctx context.Context) error {
 		_, err := e.StepDown(ctx, name, "")
 		return err
 	}))

@@ -37,7 +37,7 @@ func single(t *testing.T, timing agentcluster.Timing) *env {
 		Timing: &timing, Application: &agentcluster.Application{Session: "Required"},
 	}})
 	must(t, e.Start())
-	must(t, e.AwaitConnected(testContext(t)))
+	must(t, e.AwaitConnected(testwait.Context(t)))
 	return e
 }
 
@@ -113,7 +113,7 @@ func TestEnvironmentAndSignals(t *testing.T) {
 		echo "started as $CONCLAVE_MEMBER of $CONCLAVE_GROUP with $CONCLAVE_TOKEN in $CONCLAVE_TERM"
 		while :; do sleep 0.02; done`)
 	r.awaitOutput("started")
-	leader, err := e.Leader(testContext(t), "a")
+	leader, err := e.Leader(testwait.Context(t), "a")
 	must(t, err)
 	r.awaitOutput(fmt.Sprintf("started as a of ledger with %d in %d\n", leader.Token, leader.Term))
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGINT, syscall.SIGTERM} {
@@ -198,7 +198,7 @@ func TestAgentHangsDuringHandOver(t *testing.T) {
 	}
 	token := e.awaitProgram(0)
 	leader := e.members[token]
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(testwait.Context(t))
 	requested := make(chan struct{})
 	go func() {
 		defer close(requested)

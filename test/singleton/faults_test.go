@@ -178,7 +178,7 @@ func (e *env) repair(f *fault, victim string, pids map[string]int) {
 			_ = syscall.Kill(pids[target], syscall.SIGCONT) // It may have been killed.
 		}
 	}
-	must(e.t, e.AwaitConnected(testContext(e.t)))
+	must(e.t, e.AwaitConnected(testwait.Context(e.t)))
 	e.awaitProgram(e.highest - 1)
 	e.awaitWrites()
 }

@@ -24,13 +24,6 @@ import (
 func TestMain(m *testing.M) { Main(m) }
 
 // testContext has a generous deadline for operations that normally take milliseconds.
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -43,8 +36,8 @@ func TestSurvivorsElectNextCoordinator(t *testing.T) {
 		t.Run(fmt.Sprintf("TLS %t", tls), func(t *testing.T) {
 			cluster := Start(t, Options{Agents: 3, TLS: tls})
 			must(t, cluster.Start())
-			must(t, cluster.AwaitConnected(testContext(t)))
-			first, err := cluster.AwaitCoordinator(testContext(t))
+			must(t, cluster.AwaitConnected(testwait.Context(t)))
+			first, err := cluster.AwaitCoordinator(testwait.Context(t))
 			must(t, err)
 			_, err = cluster.Agent(first).Kill()
 			must(t, err)
@@ -52,13 +45,13 @@ func TestSurvivorsElectNextCoordinator(t *testing.T) {
 			if slices.Contains(cluster.Running(), first) {
 				t.Errorf("%s is running after Kill", first)
 			}
-			second, err := cluster.AwaitCoordinator(testContext(t))
+			second, err := cluster.AwaitCoordinator(testwait.Context(t))
 			must(t, err)
 			if second == first {
 				t.Errorf("%s is coordinator after Kill", first)
 			}
 			must(t, cluster.Restart(first))
-			must(t, cluster.AwaitConnected(testContext(t)))
+			must(t, cluster.AwaitConnected(testwait.Context(t)))
 		})
 	}
 }
@@ -66,7 +59,7 @@ func TestSurvivorsElectNextCoordinator(t *testing.T) {
 func TestPausedAgentAnswersAfterContinue(t *testing.T) {
 	cluster := Start(t, Options{Agents: 1})
 	must(t, cluster.Start())
-	_, err := cluster.AwaitCoordinator(testContext(t))
+	_, err := cluster.AwaitCoordinator(testwait.Context(t))
 	must(t, err)
 	_, err = cluster.Agent("a").Stop()
 	must(t, err)
@@ -77,7 +70,7 @@ func TestPausedAgentAnswersAfterContinue(t *testing.T) {
 		t.Error("a paused agent answered")
 	}
 	must(t, cluster.Agent("a").Continue())
-	_, err = cluster.AwaitCoordinator(testContext(t))
+	_, err = cluster.AwaitCoordinator(testwait.Context(t))
 	must(t, err)
 }
 
@@ -177,7 +170,7 @@ func TestAgentsEndWithTheTestProcess(t *testing.T) {
 	must(t, command.Process.Kill())
 	must(t, drain(stderr))
 	_ = command.Wait()
-	must(t, Await(testContext(t), func(context.Context) error {
+	must(t, Await(testwait.Context(t), func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %d still exists: %w", pid, err)
 		}

@@ -3,6 +3,7 @@
 package testwait
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -43,6 +44,14 @@ func NoError(t testing.TB, check func() error) {
 	if !Within(Limit, interval, func() bool { last = check(); return last == nil }) {
 		t.Fatalf("still failing after %s: %v", Limit, last)
 	}
+}
+
+// Context returns a context that ends with the test, or after Limit.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // Receive waits for a value from a channel, or for its end. Otherwise, the test fails

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -138,7 +139,7 @@ func TestNamespaceOptsIn(t *testing.T) {
 // TestOtherPodsNeverDependOnTheManager: without it, the API server refuses only pods that
 // have opted in, by themselves or by their namespace.
 func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
-	c := connect(t)
+	c := testclient.New(t, apiServer.Config(t))
 	port, err := testnet.FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 
 // TestWarningForPodWithoutGroup: the pod is admitted, because its group may be created later.
 func TestWarningForPodWithoutGroup(t *testing.T) {
-	c := connect(t)
+	c := testclient.New(t, apiServer.Config(t))
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler), Groups: groupsFrom(c), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 	}

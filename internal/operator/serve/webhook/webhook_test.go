@@ -60,12 +60,6 @@ func configuration(t *testing.T, port int) *admissionregistrationv1.MutatingWebh
 	return &config
 }
 
-func connect(t *testing.T) client.Client {
-	t.Helper()
-	c := testclient.New(t, apiServer.Config(t))
-	return c
-}
-
 // groupsFrom reads groups from the API server, and passes them on one at a time.
 func groupsFrom(c client.Client) func(context.Context, string, func([]v1.ElectionGroup)) error {
 	return func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
@@ -81,7 +75,7 @@ func groupsFrom(c client.Client) func(context.Context, string, func([]v1.Electio
 // serve starts the webhook and registers it with the API server.
 func serve(t *testing.T) client.Client {
 	t.Helper()
-	c := connect(t)
+	c := testclient.New(t, apiServer.Config(t))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store, err := authority.Open(t.Context(), c, "default", log, authority.Anyway)
 	if err != nil {
