@@ -10,7 +10,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,15 +41,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	action := runDemo
-	switch {
-	case *down:
-		action = cleanUp
-	case *check:
-		action = checkMachine
-	}
 	context.AfterFunc(ctx, stop) // A second signal ends the demo at once.
-	if err := action(ctx, os.Stdout); err != nil {
+	if err := runOrRemove(ctx, *down, *check); err != nil {
 		if ctx.Err() != nil {
 			fmt.Fprintln(os.Stderr, "demo: interrupted; make demo continues, and make demo-down removes the cluster")
 			os.Exit(130)
@@ -60,21 +52,29 @@ func main() {
 	}
 }
 
-func runDemo(ctx context.Context, out io.Writer) error {
-	running, err := lock()
-	if err != nil {
-		return err
-	}
-	defer running.Close()
+// runOrRemove fails if this machine can't run the demo, before anything is built.
+func runOrRemove(ctx context.Context, remove, onlyCheck bool) error {
 	top, err := filepath.Abs(".")
 	if err != nil {
 		return err
 	}
 	target, err := findCluster(ctx, top)
+	switch {
+	case err != nil || onlyCheck:
+		return err
+	case remove:
+		return target.remove(ctx, os.Stdout)
+	}
+	return runDemo(ctx, target, top)
+}
+
+func runDemo(ctx context.Context, target cluster, top string) error {
+	running, err := lock()
 	if err != nil {
 		return err
 	}
-	s := &demo{out: newPrinter(out), top: top, cluster: target, start: time.Now()}
+	defer running.Close()
+	s := &demo{out: newPrinter(os.Stdout), top: top, cluster: target, start: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.background.Wait() // Otherwise, kubectl would run on after the demo.
 	defer cancel()
@@ -114,26 +114,4 @@ func (s *demo) faults() []step {
 type step struct {
 	title string
 	do    func(context.Context) error
-}
-
-// checkMachine fails if this machine can't run the demo, before anything is built.
-func checkMachine(ctx context.Context, _ io.Writer) error {
-	top, err := filepath.Abs(".")
-	if err != nil {
-		return err
-	}
-	_, err = findCluster(ctx, top)
-	return err
-}
-
-func cleanUp(ctx context.Context, out io.Writer) error {
-	top, err := filepath.Abs(".")
-	if err != nil {
-		return err
-	}
-	target, err := findCluster(ctx, top)
-	if err != nil {
-		return err
-	}
-	return target.remove(ctx, out)
 }
