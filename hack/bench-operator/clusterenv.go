@@ -122,12 +122,11 @@ func (e *clusterEnv) kills(ctx context.Context) error {
 	var elected, status, endpoint []time.Duration
 	for i := range count {
 		f, err := e.round(ctx)
-		var timeout timeoutError
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &timeout):
-			e.result.Failures = append(e.result.Failures, fmt.Sprintf("kill %d: %s", i+1, timeout.message))
+		case errors.Is(err, context.DeadlineExceeded):
+			e.result.Failures = append(e.result.Failures, fmt.Sprintf("kill %d: %s", i+1, err))
 		case err != nil:
 			return fmt.Errorf("kill %d: %w", i+1, err)
 		default:

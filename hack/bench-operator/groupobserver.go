@@ -129,16 +129,10 @@ func (o *groupObserver) await(ctx context.Context, condition string, limit time.
 		select {
 		case <-o.changed:
 		case <-ctx.Done():
-			return timeoutError{fmt.Sprintf("timed out after %s waiting for %s; observed: %s", limit, condition, o.describe())}
+			return fmt.Errorf("waited %s for %s: %w; observed: %s", limit, condition, ctx.Err(), o.describe())
 		}
 	}
 }
-
-// timeoutError reports a round that took too long. Such a round is a result of the
-// benchmark.
-type timeoutError struct{ message string }
-
-func (e timeoutError) Error() string { return e.message }
 
 func (o *groupObserver) describe() string {
 	o.mu.Lock()
