@@ -235,6 +235,7 @@ func TestRoundMeasuresStatusAndService(t *testing.T) {
 	show(next, 12*time.Millisecond)
 	show(next, 13*time.Millisecond)
 	show(slice("ip-a"), 14*time.Millisecond)
+	show(slice("ip-a"), 16*time.Millisecond)
 	show(pod("a", v1.RoleCoordinator), 17*time.Millisecond)
 	f, err := (&clusterEnv{observer: o}).awaitFailover(t.Context(), before, begun)
 	want := failover{elected: 10 * time.Millisecond, status: 2 * time.Millisecond, endpoint: 4 * time.Millisecond}
