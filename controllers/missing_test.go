@@ -123,7 +123,8 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a"}}
 		apiServer := func(objects ...client.Object) client.Client {
-			return fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(objects...).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
+			builder := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(objects...)
+			return builder.WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
 		}
 		for name, c := range map[string]struct{ cached, live client.Client }{
 			"the pod is deleted while the CA bundle is read": {apiServer(published, pod.DeepCopy()), apiServer()},
