@@ -328,7 +328,7 @@ func TestCloseSendsGoodbyeAndLeavesNoGoroutine(t *testing.T) {
 		first.Close()
 		second.waitEnded(first.Self, first.Life)
 		testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
-			return second.log.Contains("peer="+first.Self+" planned=true")
+			return second.log.Contains("peer=" + first.Self + " planned=true")
 		})
 		second.Close()
 	}
@@ -378,7 +378,7 @@ func TestNoReconnectionAfterGoodbye(t *testing.T) {
 			first.Close()
 			second.waitEnded(first.Self, first.Life)
 			testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
-				return second.log.Contains("peer="+first.Self+" planned=true")
+				return second.log.Contains("peer=" + first.Self + " planned=true")
 			})
 		})
 	}
