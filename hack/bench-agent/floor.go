@@ -54,17 +54,17 @@ func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error)
 	if err != nil {
 		return 0, err
 	}
-	all := make([]*benchmark.Child, witnesses)
-	for i := range all {
+	var all benchmark.Children
+	defer all.Kill()
+	for range witnesses {
 		witness, err := benchmark.StartChild(ctx, witnessCommand, address, f.address)
 		if err != nil {
 			return 0, err
 		}
-		defer witness.Kill()
+		all = append(all, witness)
 		if _, err := witness.ReadLine(); err != nil {
 			return 0, err
 		}
-		all[i] = witness
 	}
 	killed, err := monotonic()
 	if err != nil {

@@ -100,12 +100,14 @@ func (r *runner) calmGroup(ctx context.Context, timing *agentcluster.Timing) (*h
 // waitUnderLoad keeps cores busy for the duration of the measurement.
 func (r *runner) waitUnderLoad(ctx context.Context) error {
 	r.printf("counting suspicions for %s with %d busy processes", r.options.suspicions, r.options.busy)
+	var all benchmark.Children
+	defer all.Kill()
 	for range r.options.busy {
 		busy, err := benchmark.StartChild(ctx, busyCommand)
 		if err != nil {
 			return err
 		}
-		defer busy.Kill()
+		all = append(all, busy)
 	}
 	return benchmark.Wait(ctx, r.options.suspicions)
 }

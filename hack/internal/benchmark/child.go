@@ -42,6 +42,16 @@ func (c *Child) ReadLine() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
+// Children are processes that end together.
+type Children []*Child
+
+// Kill kills all of them.
+func (c *Children) Kill() {
+	for _, child := range *c {
+		child.Kill()
+	}
+}
+
 // Kill kills the process. Its exit status doesn't matter.
 func (c *Child) Kill() {
 	_ = c.Process.Kill()
