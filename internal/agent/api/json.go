@@ -32,8 +32,9 @@ func writeError(w http.ResponseWriter, code int, err error) {
 
 // The reasons why a group can't respond, as distinct from a member that isn't the coordinator, which has the same status.
 const (
-	reasonNoDocument = "NoDocument"
-	reasonLeaving    = "Leaving"
+	reasonNoDocument     = "NoDocument"
+	reasonLeaving        = "Leaving"
+	reasonTooManyStreams = "TooManyStreams"
 )
 
 func writeUnavailable(w http.ResponseWriter, reason string, err error) {

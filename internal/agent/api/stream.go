@@ -48,7 +48,7 @@ func openStream(w http.ResponseWriter, r *http.Request, free *slots, group strin
 		err = errors.New("too many connections with streams")
 	}
 	if err != nil {
-		writeError(w, http.StatusServiceUnavailable, err)
+		writeUnavailable(w, reasonTooManyStreams, err)
 		return nil, nil
 	}
 	s = &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}

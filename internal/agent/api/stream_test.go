@@ -283,7 +283,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	a.watch(newFakeGroup(), recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	equal(t, http.StatusServiceUnavailable, recorder.Code)
-	equal(t, `{"error":"too many open streams: at most 1 are allowed"}`+"\n", recorder.Body.String())
+	equal(t, `{"error":"too many open streams: at most 1 are allowed","reason":"TooManyStreams"}`+"\n", recorder.Body.String())
 	cancel()
 	<-first
 	equal(t, 0, open())
