@@ -86,27 +86,9 @@ type api struct {
 // New returns the local API of the groups. It serves metrics at /metrics, unless that
 // is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
-	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax, streamsPerGroup)}
-	l := newLanes()
 	mux := http.NewServeMux()
-	get := func(path string, limits *lane, handle http.HandlerFunc) {
-		mux.Handle(path, methods{http.MethodGet: limits.limit(handle)})
-	}
-	post := func(path string, limits *lane, handle http.HandlerFunc) {
-		mux.Handle(path, methods{http.MethodPost: limits.limit(handle)})
-	}
-	get("/v1/groups", &l.queries, a.listGroups)
-	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: l.forLeader(a.withGroup(getLeader))})
-	get("/v1/groups/{group}/status", &l.details, a.withGroup(getStatus))
-	get("/v1/groups/{group}"+journal.Path, &l.details, a.withGroup(getJournal))
-	get("/v1/groups/{group}/watch", &l.queries, a.withGroup(a.watch))
-	get("/v1/groups/{group}/session", &l.sessions, a.withGroup(a.session))
-	post("/v1/groups/{group}/session/{session}/stopped", &l.sessions, a.withGroup(confirmStopped))
-	post("/v1/groups/{group}/step-down", &l.queries, a.withGroup(stepDown))
-	get("/healthz", &l.probes, newHealth(groups).serve)
-	get("/readyz", &l.probes, a.readyz)
-	if metrics != nil {
-		get("/metrics", &l.details, metrics.ServeHTTP)
+	for path, handlers := range routes(groups, metrics, newLanes()) {
+		mux.Handle(path, handlers)
 	}
 	strict := strictPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,6 +100,33 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 		}
 		strict.ServeHTTP(w, r)
 	})
+}
+
+// routes returns the handlers of the local API by path. docs/openapi.yaml describes them.
+func routes(groups Groups, metrics http.Handler, l *lanes) map[string]methods {
+	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax, streamsPerGroup)}
+	get := func(limits *lane, handle http.HandlerFunc) methods {
+		return methods{http.MethodGet: limits.limit(handle)}
+	}
+	post := func(limits *lane, handle http.HandlerFunc) methods {
+		return methods{http.MethodPost: limits.limit(handle)}
+	}
+	all := map[string]methods{
+		"/v1/groups":                                   get(&l.queries, a.listGroups),
+		"/v1/groups/{group}/leader":                    {http.MethodGet: l.forLeader(a.withGroup(getLeader))},
+		"/v1/groups/{group}/status":                    get(&l.details, a.withGroup(getStatus)),
+		"/v1/groups/{group}" + journal.Path:            get(&l.details, a.withGroup(getJournal)),
+		"/v1/groups/{group}/watch":                     get(&l.queries, a.withGroup(a.watch)),
+		"/v1/groups/{group}/session":                   get(&l.sessions, a.withGroup(a.session)),
+		"/v1/groups/{group}/session/{session}/stopped": post(&l.sessions, a.withGroup(confirmStopped)),
+		"/v1/groups/{group}/step-down":                 post(&l.queries, a.withGroup(stepDown)),
+		"/healthz":                                     get(&l.probes, newHealth(groups).serve),
+		"/readyz":                                      get(&l.probes, a.readyz),
+	}
+	if metrics != nil {
+		all["/metrics"] = get(&l.details, metrics.ServeHTTP)
+	}
+	return all
 }
 
 // setHeaders sets the headers of every response.
