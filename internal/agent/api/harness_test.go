@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -31,6 +33,7 @@ type fakeGroup struct {
 	others      []string
 	ineligible  group.Ineligibility
 	stuck       bool
+	full        bool
 	promises    int
 
 	after         chan string
@@ -102,14 +105,44 @@ func (f *fakeGroup) set(change func(*group.Leader)) {
 }
 
 func (f *fakeGroup) Status(context.Context) (group.Status, error) {
-	status := group.Status{Leader: f.Leader(), Algorithm: "StatusTable", Safety: "Majority", Version: 3}
+	status := group.Status{
+		Leader: f.Leader(), Algorithm: "StatusTable", Safety: "Majority", Version: 3,
+		Processes: []group.Process{{Name: "a", Status: "Normal"}}, Timing: &control.TimingInForce{HeartbeatMillis: 100},
+	}
+	f.fill(reflect.ValueOf(&status).Elem())
 	// The tenure ends between Status and the response.
 	f.set(func(l *group.Leader) { l.Leading, l.Token, l.RemainingMillis = false, 0, nil })
 	return status, nil
 }
 
 func (f *fakeGroup) Journal(context.Context) (journal.Journal, error) {
-	return journal.Journal{Group: "ledger", Agent: "a", Steps: []journal.Step{{Input: "gone", Peer: "e"}}}, nil
+	j := journal.Journal{
+		Group: "ledger", Agent: "a", Algorithm: "StatusTable", Safety: "Majority", Members: []journal.Member{{Name: "a"}},
+		Steps: []journal.Step{{Input: "gone", Peer: "e"}},
+	}
+	f.fill(reflect.ValueOf(&j).Elem())
+	return j, nil
+}
+
+// fill sets all fields of a response that are zero, if f is full.
+func (f *fakeGroup) fill(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for _, field := range v.Fields() {
+			f.fill(field)
+		}
+	case !f.full, !v.CanSet(): // The fields of a time can't be set.
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.AppendSlice(v, reflect.MakeSlice(v.Type(), 1-min(1, v.Len()), 1)))
+		f.fill(v.Index(0))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.IsZero():
+		v.Set(reflect.ValueOf('1').Convert(v.Type()))
+	}
 }
 
 func (f *fakeGroup) DrainTimeout() time.Duration { return 5 * time.Second }
