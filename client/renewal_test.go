@@ -40,7 +40,7 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 				}
 				for range 20 { // longer than the lease
 					renewal := <-renewals
-					if stopping := name == "stop"; renewal.Stopping != stopping || renewal.Token != token(7) || renewal.Until <= renewal.Sent ||
+					if stopping := name == "stop"; renewal.Stopping != stopping || renewal.Token != token(7) || renewal.Until <= renewal.Sent || renewal.Received < renewal.Sent ||
 						renewal.DrainTimeout != drainTimeout || renewal.Lease != lease*time.Millisecond {
 						t.Fatalf("got %+v, want a renewal for a function that stops", renewal)
 					}

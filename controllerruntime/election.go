@@ -30,7 +30,6 @@ type Election struct {
 	identity string
 	options  []client.Option
 	log      *slog.Logger
-	exit     func(status int)
 
 	// ready is closed once the manager is ready to be elected.
 	ready     chan struct{}
@@ -61,8 +60,7 @@ func New(group string, options ...client.Option) *Election {
 	logger := slog.New(logr.ToSlogHandler(log.Log.WithName("conclave").WithValues("group", group)))
 	return &Election{
 		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()), options: append([]client.Option{client.LogTo(logger)}, options...),
-		log: logger, exit: os.Exit,
-		ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
+		log: logger, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
 	}
 }
 
@@ -91,10 +89,18 @@ func (e *Election) Options(options manager.Options) manager.Options {
 func (e *Election) Token() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.tenure == nil || !e.tenure.acquired {
+	if !e.acquired() {
 		return 0
 	}
 	return e.tenure.token
+}
+
+// acquired reports whether controllers may run. The caller holds the mutex, as for acquirable.
+func (e *Election) acquired() bool { return e.tenure != nil && e.tenure.acquired }
+
+// acquirable reports whether the manager's elector may acquire the lock.
+func (e *Election) acquirable() bool {
+	return e.tenure != nil && !e.closing && e.tenure.ctx.Err() == nil
 }
 
 // Run calls start, the method Start of a manager, and cancels its context when the office is to be handed over. When start has
@@ -162,7 +168,7 @@ func (e *Election) close() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closing = true
-	return e.tenure == nil || !e.tenure.acquired
+	return !e.acquired()
 }
 
 // takePart takes part in the election until ctx ends. It calls cancel when the manager must stop.
@@ -209,7 +215,7 @@ func (e *Election) begin(t *tenure) {
 func (e *Election) withdraw() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.tenure.acquired {
+	if e.acquired() {
 		return false
 	}
 	e.tenure = nil
@@ -219,7 +225,7 @@ func (e *Election) withdraw() bool {
 // end ends the process if controllers may run: another process may be coordinator now or soon.
 func (e *Election) end(reason string) {
 	e.mu.Lock()
-	acquired := e.tenure != nil && e.tenure.acquired
+	acquired := e.acquired()
 	e.mu.Unlock()
 	select {
 	case <-e.stopped:
@@ -238,5 +244,5 @@ func (e *Election) end(reason string) {
 	case <-logged:
 	case <-time.After(logTimeout):
 	}
-	e.exit(1)
+	os.Exit(1)
 }

@@ -37,12 +37,12 @@ func (l lock) record() (*resourcelock.LeaderElectionRecord, <-chan struct{}, err
 	switch {
 	case !l.running:
 		return nil, nil, errors.New("the manager doesn't run in the election: call Run of the election in place of the manager's Start")
-	case l.tenure == nil || !l.tenure.acquired && l.tenure.ctx.Err() != nil:
-		return nil, l.began, nil
-	case l.tenure.acquired:
+	case l.acquired():
 		return &resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}, nil, nil
+	case l.acquirable():
+		return &resourcelock.LeaderElectionRecord{}, nil, nil // Nobody holds the lock, so the elector acquires it.
 	}
-	return &resourcelock.LeaderElectionRecord{}, nil, nil // Nobody holds the lock, so the elector acquires it.
+	return nil, l.began, nil
 }
 
 // Update acquires or keeps the lock. To release it has no effect: Run does that.
@@ -52,7 +52,7 @@ func (l lock) Update(_ context.Context, record resourcelock.LeaderElectionRecord
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tenure == nil || !l.tenure.acquired && (l.closing || l.tenure.ctx.Err() != nil) {
+	if !l.acquired() && !l.acquirable() {
 		return fmt.Errorf("this process isn't coordinator of group %s, or stops", l.group)
 	}
 	l.tenure.acquired = true
