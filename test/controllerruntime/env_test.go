@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +35,7 @@ type env struct {
 	file       string
 	managers   map[string]*process
 
-	// lines are those of the file, offset is where the next ones begin, and leader is the last one's.
+	// lines are those of the file, and offset is where the next ones begin. overlaps are lines with an older token than one before.
 	lines    []line
 	offset   int64
 	overlaps []string
@@ -63,7 +62,8 @@ func newEnv(t testing.TB, mode string) *env {
 	t.Helper()
 	folder := t.TempDir()
 	e := &env{
-		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"), managers: map[string]*process{}, warm: map[int]bool{},
+		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"),
+		managers: map[string]*process{}, warm: map[int]bool{},
 	}
 	must(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
 	must(t, os.WriteFile(e.file, nil, 0o600))
@@ -73,7 +73,7 @@ func newEnv(t testing.TB, mode string) *env {
 		Application: &agentcluster.Application{Session: "Required"},
 	}})
 	must(t, e.Start())
-	must(t, e.AwaitConnected(e.context()))
+	must(t, e.AwaitConnected(testwait.Context(t)))
 	clients := kubernetes.NewForConfigOrDie(e.api.Config)
 	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "work", Namespace: metav1.NamespaceDefault}}
 	_, err := clients.CoreV1().ConfigMaps(work.Namespace).Create(t.Context(), work, metav1.CreateOptions{})
@@ -88,17 +88,12 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (e *env) context() context.Context {
-	ctx, cancel := context.WithTimeout(e.t.Context(), testwait.Limit)
-	e.t.Cleanup(cancel)
-	return ctx
-}
-
 // start starts the manager beside an agent.
 func (e *env) start(member string, variables ...string) {
 	e.t.Helper()
 	p := &process{Cmd: exec.Command("/proc/self/exe"), log: &testwait.Log{}, ended: make(chan struct{})}
-	p.Env = append(append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file, kubeconfigVariable+"="+e.kubeconfig), variables...)
+	p.Env = append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file, kubeconfigVariable+"="+e.kubeconfig)
+	p.Env = append(p.Env, variables...)
 	p.Stdout, p.Stderr = p.log, p.log
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(e.t, p.Start())
@@ -214,6 +209,15 @@ func (e *env) awaitEnd(member string, want int) {
 	if got := p.ProcessState.ExitCode(); got != want {
 		e.t.Errorf("got exit status %d of the manager of %s, want %d", got, member, want)
 	}
+}
+
+// stepDown makes the leader hand over to the other replica, once that is ready.
+func (e *env) stepDown(leader string) {
+	e.t.Helper()
+	testwait.NoError(e.t, func() error {
+		_, err := e.StepDown(testwait.Context(e.t), leader, other(leader))
+		return err
+	})
 }
 
 // killAPIServer kills it: a graceful stop waits for its clients.

@@ -1,7 +1,6 @@
 package controllerruntime
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestOneManagerAtATime: whatever happens to the leader, the other replica reconciles, and no line with an older token follows.
@@ -41,13 +40,8 @@ func TestOneManagerAtATime(t *testing.T) {
 			strike: func(leader string) { must(t, e.managers[leader].Process.Signal(syscall.SIGTERM)) },
 		},
 		{
-			name: "the office is handed over",
-			strike: func(leader string) {
-				must(t, agentcluster.Await(e.context(), func(ctx context.Context) error {
-					_, err := e.StepDown(ctx, leader, other(leader))
-					return err
-				}))
-			},
+			name:   "the office is handed over",
+			strike: e.stepDown,
 			status: 1, output: "this process is no longer coordinator of group ledger",
 		},
 		{
@@ -87,7 +81,7 @@ func TestOneManagerAtATime(t *testing.T) {
 			fault.mend(former)
 		}
 		e.start(former)
-		must(t, e.AwaitConnected(e.context()))
+		must(t, e.AwaitConnected(testwait.Context(t)))
 	}
 
 	leases, err := kubernetes.NewForConfigOrDie(e.api.Config).CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
@@ -118,10 +112,7 @@ func TestManagerThatDoesNotStopEnds(t *testing.T) {
 	}
 	first, leader := e.await(0)
 	e.awaitReady(other(leader))
-	must(t, agentcluster.Await(e.context(), func(ctx context.Context) error {
-		_, err := e.StepDown(ctx, leader, other(leader))
-		return err
-	}))
+	e.stepDown(leader)
 	e.awaitEnd(leader, 1)
 	e.await(first.token)
 	if len(e.overlaps) > 0 {

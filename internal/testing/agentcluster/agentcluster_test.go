@@ -23,7 +23,6 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// testContext has a generous deadline for operations that normally take milliseconds.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
