@@ -88,8 +88,8 @@ func DialWith(connect func(ctx context.Context, network, address string) (net.Co
 }
 
 // OnRenewal sets a function that Run calls with each renewal, one after the other. It is
-// for programs that must stop something else in time, such as another process. It must not
-// block.
+// for programs that must stop something else in time, such as another process: see Deadline.
+// It must not block.
 func OnRenewal(f func(Renewal)) Option {
 	return func(a *agent) { a.onRenewal = f }
 }

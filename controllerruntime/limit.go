@@ -8,70 +8,12 @@ import (
 	"github.com/conclave-dev/conclave/client"
 )
 
-const (
-	// marginShare is the share of the lease by which the process exits before its end, and maxMargin bounds that.
-	marginShare = 8
-	maxMargin   = 2 * time.Second
-	// silenceMax is the time without a renewal after which the process exits if there is no lease. The client renews each second,
-	// and the agent gives up the office after four.
-	silenceMax = 3 * time.Second
-)
-
-// deadline is the time at which the process must have ended unless the manager has stopped. Its times are those of
-// client.Renewal.
-type deadline struct {
-	token  uint64
-	margin time.Duration
-	// leaseEnd is when the tenure ends without another renewal, and drainEnd when the agent hands the office over.
-	leaseEnd, drainEnd time.Duration
-	// leased is set if there is a lease. Then a response without its end, as while the office changes, extends nothing.
-	leased bool
-	// led is when the last request was sent to which the agent responded that this process leads.
-	led, drainTimeout time.Duration
-}
-
-// renew handles a response of the agent.
-func (d *deadline) renew(r client.Renewal) {
-	if r.Token != d.token {
-		*d = deadline{token: r.Token}
-	}
-	until := r.Until
-	switch {
-	case until != 0:
-		d.leased = true
-	case !d.leased:
-		until = r.Sent + silenceMax
-	}
-	if d.margin == 0 {
-		d.margin = min((until-r.Sent)/marginShare, maxMargin)
-	}
-	d.leaseEnd, d.drainTimeout = max(d.leaseEnd, until), r.DrainTimeout
-	if r.Stopping {
-		d.drain()
-	} else {
-		d.led = max(d.led, r.Sent)
-	}
-}
-
-// drain says that the agent has asked this process to stop.
-func (d *deadline) drain() {
-	if d.drainEnd == 0 {
-		d.drainEnd = d.led + d.drainTimeout
-	}
-}
-
-func (d *deadline) at() time.Duration {
-	end := d.leaseEnd
-	if d.drainEnd != 0 {
-		end = min(end, d.drainEnd)
-	}
-	return end - d.margin
-}
-
-// limit calls a function at the deadline.
+// limit calls a function at the deadline of the present tenure.
 type limit struct {
-	mu       sync.Mutex
-	deadline deadline
+	mu sync.Mutex
+	// token is that of the tenure of deadline.
+	token    uint64
+	deadline client.Deadline
 	timer    *time.Timer
 	// received is when the last renewal came, on both clocks.
 	received   time.Duration
@@ -94,12 +36,17 @@ func newLimit(expired func()) *limit {
 func (l *limit) renew(r client.Renewal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.Ended {
+	if r.Ended || r.Token != l.token {
 		l.timer.Stop()
-		l.deadline = deadline{}
+		l.token, l.deadline = r.Token, client.Deadline{}
+	}
+	if r.Ended {
 		return
 	}
-	l.deadline.renew(r)
+	l.deadline.Renew(r)
+	if r.Stopping {
+		l.deadline.Stop(l.deadline.Led())
+	}
 	l.received, l.receivedAt = r.Received, time.Now()
 	l.timer.Reset(l.remaining())
 }
@@ -107,7 +54,7 @@ func (l *limit) renew(r client.Renewal) {
 func (l *limit) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deadline.drain()
+	l.deadline.Stop(l.deadline.Led())
 	l.timer.Reset(l.remaining())
 }
 
@@ -115,5 +62,5 @@ func (l *limit) stop() { l.timer.Stop() }
 
 // remaining returns the time until the deadline.
 func (l *limit) remaining() time.Duration {
-	return l.deadline.at() - l.received - time.Since(l.receivedAt)
+	return l.deadline.At() - l.received - time.Since(l.receivedAt)
 }

@@ -18,43 +18,16 @@ func renewal(token uint64, sent time.Duration) client.Renewal {
 	return client.Renewal{Token: token, Sent: sent, Received: sent + 5*time.Millisecond, Until: sent + lease, Lease: lease, DrainTimeout: drain}
 }
 
-func stopping(r client.Renewal) client.Renewal {
-	r.Stopping = true
-	return r
-}
-
-func TestDeadline(t *testing.T) {
-	const second = time.Second
-	margin := lease / marginShare
-	for name, test := range map[string]struct {
-		renewals []client.Renewal
-		drains   bool
-		want     time.Duration
-	}{
-		"end of the lease":                   {renewals: []client.Renewal{renewal(1, second)}, want: second + lease - margin},
-		"renewed":                            {renewals: []client.Renewal{renewal(1, second), renewal(1, 2*second)}, want: 2*second + lease - margin},
-		"a late response shortens nothing":   {renewals: []client.Renewal{renewal(1, 2*second), renewal(1, second)}, want: 2*second + lease - margin},
-		"stopping, and not renewed":          {renewals: []client.Renewal{renewal(1, second)}, drains: true, want: second + lease - margin},
-		"stopping, with renewals":            {renewals: []client.Renewal{renewal(1, second), stopping(renewal(1, 5*second))}, want: second + drain - margin},
-		"a new tenure has a deadline anew":   {renewals: []client.Renewal{stopping(renewal(1, second)), renewal(2, 9*second)}, want: 9*second + lease - margin},
-		"no lease":                           {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, want: second + silenceMax - silenceMax/marginShare},
-		"no lease, stopping":                 {renewals: []client.Renewal{{Token: 1, Sent: second, DrainTimeout: drain}}, drains: true, want: second + drain - silenceMax/marginShare},
-		"an answer without the lease's end":  {renewals: []client.Renewal{renewal(1, second), {Token: 1, Sent: 2 * second, Stopping: true, DrainTimeout: drain}}, want: second + lease - margin},
-		"a long lease has a bounded margin":  {renewals: []client.Renewal{{Token: 1, Sent: second, Until: 61 * second, Lease: 60 * second}}, want: 59 * second},
-		"the drain timeout starts only once": {renewals: []client.Renewal{renewal(1, second), stopping(renewal(1, 2*second)), stopping(renewal(1, 5*second))}, drains: true, want: second + drain - margin},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var d deadline
-			for _, r := range test.renewals {
-				d.renew(r)
-			}
-			if test.drains {
-				d.drain()
-			}
-			if got := d.at(); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-		})
+// TestNewTenureHasItsOwnDeadline: that of a former tenure, which was to stop, doesn't count.
+func TestNewTenureHasItsOwnDeadline(t *testing.T) {
+	l := newLimit(func() {})
+	defer l.stop()
+	first := renewal(1, time.Second)
+	first.Stopping = true
+	l.renew(first)
+	l.renew(renewal(2, 9*time.Second))
+	if got, want := l.deadline.At(), 9*time.Second+lease-lease/8; got != want {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -69,7 +42,7 @@ func TestLimitExpires(t *testing.T) {
 		}
 		renew(renewal(1, 0))
 		renew(renewal(1, 600*time.Millisecond))
-		if got, want := <-expired, 600*time.Millisecond+lease-lease/marginShare; got != want {
+		if got, want := <-expired, 600*time.Millisecond+lease-lease/8; got != want {
 			t.Errorf("expired after %v, want %v", got, want)
 		}
 		renew(renewal(2, 3*time.Second))

@@ -11,12 +11,6 @@ import (
 const (
 	// never is a time that doesn't come.
 	never = time.Duration(math.MaxInt64)
-	// marginShare is the share of the lease by which SIGKILL precedes its end, and maxMargin bounds that.
-	marginShare = 8
-	maxMargin   = 2 * time.Second
-	// silenceMax is the time without a renewal after which the program is killed if there is no lease. The client renews each
-	// second, and the agent gives up the office after four.
-	silenceMax = 3 * time.Second
 	// stoppedStatus is the status of a process that was stopped, and never will act.
 	stoppedStatus = 128 + int(syscall.SIGSTOP)
 )
@@ -62,15 +56,10 @@ type output struct {
 
 // machine decides when the program of one tenure is terminated and killed. It has no clock and starts nothing.
 type machine struct {
-	// margin is by how much SIGKILL precedes the end of the time that the program has.
-	margin time.Duration
-	// leaseEnd is when the tenure ends without another renewal, and led when the last request was sent to which the agent
-	// responded that this process leads.
-	leaseEnd, led time.Duration
-	// leased is set if there is a lease. Then a response without its end, as of an older agent while the program stops, extends nothing.
-	leased bool
-	// drain is how long the program may take to stop, and drainEnd when it must have stopped, never unless it was asked to.
-	drain, drainEnd time.Duration
+	// Deadline is when everything is killed, and the guard does the same. SIGKILL precedes the end of the time that the program has
+	// by its margin.
+	client.Deadline
+
 	// killing is set once everything must end, and gone once the guard has ended.
 	killing, gone bool
 
@@ -93,39 +82,22 @@ const (
 
 // newMachine returns a machine for a tenure that a first renewal has confirmed.
 func newMachine(first client.Renewal) *machine {
-	m := &machine{drainEnd: never}
-	m.renew(first)
+	m := &machine{}
+	m.Renew(first)
 	return m
-}
-
-func (m *machine) renew(r client.Renewal) {
-	until := r.Until
-	switch {
-	case until != 0:
-		m.leased = true
-	case !m.leased:
-		until = r.Sent + silenceMax
-	}
-	if m.margin == 0 {
-		m.margin = min((until-r.Sent)/marginShare, maxMargin)
-	}
-	m.leaseEnd, m.drain = max(m.leaseEnd, until), r.DrainTimeout
-	if !r.Stopping {
-		m.led = max(m.led, r.Sent)
-	}
 }
 
 // step handles an input.
 func (m *machine) step(in input) (out output) {
 	switch in.kind {
 	case renewed:
-		m.renew(in.renewal)
+		m.Renew(in.renewal)
 		if in.renewal.Stopping {
-			out.signal = m.stop(m.led, revoked, syscall.SIGTERM)
+			out.signal = m.stop(m.Led(), revoked, syscall.SIGTERM)
 		}
 	case stopRequested:
 		// The agent has asked after the last response by which this process leads.
-		out.signal = m.stop(m.led, revoked, syscall.SIGTERM)
+		out.signal = m.stop(m.Led(), revoked, syscall.SIGTERM)
 	case terminated:
 		out.signal = m.stop(in.now, bySignal, in.signal)
 	case tenureEnded:
@@ -139,7 +111,7 @@ func (m *machine) step(in input) (out output) {
 	case timePassed:
 	}
 	switch {
-	case in.now >= m.killAt():
+	case in.now >= m.At():
 		m.end(revoked)
 	case in.now >= m.termAt():
 		out.signal = m.stop(in.now, revoked, syscall.SIGTERM)
@@ -151,8 +123,8 @@ func (m *machine) step(in input) (out output) {
 // stop gives the program the drain timeout from a time on. It returns the signal for it: a program is asked once to stop, and
 // gets each signal of a user.
 func (m *machine) stop(from time.Duration, why ending, signal syscall.Signal) syscall.Signal {
-	again := m.drainEnd != never
-	m.drainEnd = min(m.drainEnd, from+m.drain)
+	again := m.IsStopping()
+	m.Stop(from)
 	if m.ended == 0 || why == bySignal {
 		m.ended = why
 	}
@@ -177,16 +149,13 @@ func (m *machine) end(why ending) {
 	}
 }
 
-// killAt returns when everything is killed. The guard does the same.
-func (m *machine) killAt() time.Duration { return min(m.leaseEnd, m.drainEnd) - m.margin }
-
 // termAt returns when the program is asked to stop because the agent hasn't renewed the tenure.
 func (m *machine) termAt() time.Duration {
-	if m.drainEnd != never {
+	if m.IsStopping() {
 		return never
 	}
-	return m.leaseEnd - 2*m.margin
+	return m.At() - m.Margin()
 }
 
 // next returns when timePassed is due.
-func (m *machine) next() time.Duration { return min(m.killAt(), m.termAt()) }
+func (m *machine) next() time.Duration { return min(m.At(), m.termAt()) }

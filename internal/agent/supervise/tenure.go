@@ -139,7 +139,7 @@ func (t *tenure) run(ctx context.Context) {
 		in.now = clock.Boottime()
 		out := t.machine.step(in)
 		if out.done {
-			reportLate(t.Log, in.now-t.machine.killAt()-t.machine.margin)
+			reportLate(t.Log, in.now-t.machine.At()-t.machine.Margin())
 			return
 		}
 		t.apply(out)
@@ -148,9 +148,9 @@ func (t *tenure) run(ctx context.Context) {
 
 // apply carries out an output.
 func (t *tenure) apply(out output) {
-	if at := t.machine.killAt(); at != t.killAt || out.signal != 0 {
+	if at := t.machine.At(); at != t.killAt || out.signal != 0 {
 		t.killAt = at
-		t.order(order{KillAt: at, End: at + t.machine.margin, Signal: out.signal})
+		t.order(order{KillAt: at, End: at + t.machine.Margin(), Signal: out.signal})
 	}
 	if !out.kill {
 		t.wake(t.machine.next())
