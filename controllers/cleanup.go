@@ -23,6 +23,7 @@ import (
 func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) error {
 	r.states.forget(key)
 	r.metrics.forget(key)
+	r.spread.changed()
 	if !r.leads() {
 		return nil
 	}

@@ -29,21 +29,13 @@ func (e *env) createNode(name string) string {
 
 func (e *env) cordon(name string, cordoned bool) {
 	e.t.Helper()
-	node := &corev1.Node{}
-	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-		e.t.Fatal(err)
-	}
-	patch := client.MergeFrom(node.DeepCopy())
-	node.Spec.Unschedulable = cordoned
-	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
-		e.t.Fatal(err)
-	}
+	e.patchNode(name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
 }
 
-func (e *env) awaitExcluded(agent *fakeagent.Agent, excluded bool) {
+func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("the agent reports excluded=%t", excluded), func() bool {
-		report, _ := agent.Report("ledger")
+		report, _ := agent.Report(group)
 		return report.Excluded == excluded
 	})
 }
@@ -64,13 +56,13 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.awaitCoordinator("ledger", "p-2", 7)
 
 	e.cordon(second, true)
-	e.awaitExcluded(p2, true)
-	e.awaitExcluded(p1, true)
+	e.awaitExcluded(p2, "ledger", true)
+	e.awaitExcluded(p1, "ledger", true)
 	e.elect("ledger", "p-0", 8)
 	e.awaitCoordinator("ledger", "p-0", 8)
 	e.cordon(second, false)
-	e.awaitExcluded(p2, false)
-	e.awaitExcluded(p1, false)
+	e.awaitExcluded(p2, "ledger", false)
+	e.awaitExcluded(p1, "ledger", false)
 	e.elect("ledger", "p-2", 9)
 	e.awaitCoordinator("ledger", "p-2", 9)
 
@@ -78,12 +70,12 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	if err := e.client.Delete(t.Context(), pod, client.GracePeriodSeconds(300)); err != nil {
 		t.Fatal(err)
 	}
-	e.awaitExcluded(p2, true)
+	e.awaitExcluded(p2, "ledger", true)
 	if report, _ := p1.Report("ledger"); report.Excluded {
 		t.Error("got p-1 excluded, want it eligible")
 	}
 
 	p2.CloseStreams() // Without an operator, it becomes eligible again.
 	p2.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })
-	e.awaitExcluded(p2, true)
+	e.awaitExcluded(p2, "ledger", true)
 }

@@ -45,6 +45,7 @@ type Reconciler struct {
 	instance string
 	queue    queue
 	limits   namespaceLimits
+	spread   *spreader
 }
 
 // staleRetry is the wait before the next reconcile of a group of which the cache has
@@ -89,6 +90,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		s.deadline = deadline{s.writableAt}
 	} else {
 		r.metrics.reconciles.Inc()
+		if group.Spec.Preemption.Spread != "" {
+			r.spread.changed()
+		}
 	}
 	if s.deadline.at.IsZero() {
 		return reconcile.Result{}, nil

@@ -40,8 +40,10 @@ type snapshot struct {
 	nodes map[string]*corev1.Node
 	// withoutNodes means that the operator can't read nodes.
 	withoutNodes bool
-	connections  map[string]agents.Connection
-	reports      map[string]agents.AgentReport
+	// preferred is the member that the list is to prefer, if the coordinator has to move.
+	preferred   string
+	connections map[string]agents.Connection
+	reports     map[string]agents.AgentReport
 
 	// configMap is as the cache has it: see stripConfigMap.
 	configMap *corev1.ConfigMap
@@ -60,7 +62,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	key := client.ObjectKeyFromObject(group)
 	s := &snapshot{
 		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
-		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
+		pods:        map[string]*corev1.Pod{},
 		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
 	}
 	bundle, err := r.options.CA.Bundle(ctx)
@@ -77,9 +79,9 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	if err := r.confirmMissingPods(ctx, s); err != nil {
 		return nil, err
 	}
+	s.preferred = r.spread.preferred(key)
 	for name, pod := range s.pods {
-		// The connection may still be to an earlier pod of the same name.
-		if connection, ok := r.agents.Connection(client.ObjectKeyFromObject(pod)); ok && connection.UID == pod.UID {
+		if connection, ok := r.connection(pod); ok {
 			s.connections[name] = connection
 		}
 		if report, ok := reports[name]; ok && report.UID == pod.UID {
@@ -88,6 +90,15 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	}
 	s.now = time.Now()
 	return s, nil
+}
+
+// connection returns the connection to the agent of a pod. That may still be to an earlier pod of the same name.
+func (r *Reconciler) connection(pod *corev1.Pod) (agents.Connection, bool) {
+	connection, ok := r.agents.Connection(client.ObjectKeyFromObject(pod))
+	if !ok || connection.UID != pod.UID {
+		return agents.Connection{}, false
+	}
+	return connection, true
 }
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
@@ -121,28 +132,32 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 			s.pods[name] = &pod
 		}
 	}
-	return r.gatherNodes(ctx, s)
+	s.withoutNodes = r.options.WithoutNodes
+	s.nodes, err = r.nodesOf(ctx, s.pods)
+	return err
 }
 
-func (r *Reconciler) gatherNodes(ctx context.Context, s *snapshot) error {
-	if s.withoutNodes = r.options.WithoutNodes; s.withoutNodes {
-		return nil
+// nodesOf returns the nodes of pods by name: none if the operator can't read nodes.
+func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (map[string]*corev1.Node, error) {
+	nodes := map[string]*corev1.Node{}
+	if r.options.WithoutNodes {
+		return nodes, nil
 	}
-	for _, pod := range s.pods {
+	for _, pod := range pods {
 		name := pod.Spec.NodeName
-		if name == "" || s.nodes[name] != nil {
+		if name == "" || nodes[name] != nil {
 			continue
 		}
 		var node corev1.Node
 		err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
+			return nil, fmt.Errorf("read node %s: %w", name, err)
 		}
 		if err == nil {
-			s.nodes[name] = &node
+			nodes[name] = &node
 		}
 	}
-	return nil
+	return nodes, nil
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {

@@ -29,6 +29,7 @@ func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLim
 	r.queue.Store(&q)
 	go r.watchCABundle(ctx)
 	go r.watchElection(ctx)
+	go r.spreadCoordinators(ctx)
 	return nil
 }
 

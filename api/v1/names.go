@@ -43,6 +43,10 @@ func RoleLabel(group string) string { return RoleLabelPrefix + group }
 // mode, that deleted pods have stopped: POD/UID, separated by commas.
 const AnnotationConfirmStopped = "conclave.dev/confirm-stopped"
 
+// AnnotationEvacuateUntil is the annotation of a node that coordinators leave, as if the node was cordoned, until a
+// time in RFC 3339.
+const AnnotationEvacuateUntil = "conclave.dev/evacuate-until"
+
 // LabelChaos is the label by which users permit `kubectl conclave chaos` to inject faults into a group without confirmation. Its
 // value is ChaosEnabled.
 const (

@@ -57,6 +57,8 @@ const (
 
 // Preemption defines when a member takes over from a healthy coordinator with a lower
 // priority.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.spread) || self.policy != 'Never'",message="spread requires policy Always or WhenStable: with Never, no member takes over from a healthy coordinator",fieldPath=".spread"
 type Preemption struct {
 	// policy is Always, WhenStable or Never. With Always, a member takes over as soon
 	// as it is eligible; with WhenStable, when it has been eligible for stableSeconds.
@@ -71,7 +73,29 @@ type Preemption struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	StableSeconds *int32 `json:"stableSeconds,omitempty"`
+
+	// spread is Node or Zone. The coordinators of all groups with the same value are
+	// spread over the nodes or the zones of their members, so that one has at most one
+	// coordinator more than another. Among members that priorityFrom prefers equally, the
+	// operator gives the highest priority to one in the right place, which then takes
+	// over. A group moves at most once in five minutes. It requires selector, and
+	// priorityFrom with annotation or nodeLabel. By default, coordinators aren't spread.
+	// +optional
+	Spread Spread `json:"spread,omitempty"`
 }
+
+// Spread is over what coordinators are spread.
+//
+// +kubebuilder:validation:Enum=Node;Zone
+type Spread string
+
+// Over what coordinators are spread.
+const (
+	// SpreadNode: over nodes.
+	SpreadNode Spread = "Node"
+	// SpreadZone: over the values of the node label topology.kubernetes.io/zone.
+	SpreadZone Spread = "Zone"
+)
 
 // PreemptionPolicy defines when a member with a higher priority takes over.
 //

@@ -232,6 +232,9 @@ func stripNode(object any) (any, error) {
 		return object, nil
 	}
 	stripped := &corev1.Node{ObjectMeta: stripMetadata(&node.ObjectMeta)}
+	if until, ok := node.Annotations[v1.AnnotationEvacuateUntil]; ok {
+		stripped.Annotations = map[string]string{v1.AnnotationEvacuateUntil: until}
+	}
 	stripped.Spec.Unschedulable = node.Spec.Unschedulable
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == corev1.TaintNodeOutOfService {

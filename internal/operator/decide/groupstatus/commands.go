@@ -3,6 +3,7 @@ package groupstatus
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
@@ -39,8 +40,8 @@ type disruption int
 
 const (
 	undisturbed disruption = iota
-	// cordoned: the pod's node is cordoned, and is probably being drained.
-	cordoned
+	// leaving: the pod's node is cordoned, and is probably being drained, or is evacuated.
+	leaving
 	// terminating: the pod is being deleted, or has finished.
 	terminating
 )
@@ -50,10 +51,20 @@ func (e *evaluation) disruptionOf(name string) disruption {
 	switch {
 	case !e.podExists(name) || pod.DeletionTimestamp != nil:
 		return terminating
-	case e.Nodes[pod.Spec.NodeName] != nil && e.Nodes[pod.Spec.NodeName].Spec.Unschedulable:
-		return cordoned
+	case membership.LosesCoordinators(e.Nodes[pod.Spec.NodeName], e.Now):
+		return leaving
 	}
 	return undisturbed
+}
+
+// evacuationEnd returns when the next evacuation of a node of the group's pods ends; zero if none is in force.
+func (e *evaluation) evacuationEnd() (next time.Time) {
+	for _, node := range e.Nodes {
+		if until := membership.EvacuatedUntil(node); until.After(e.Now) && (next.IsZero() || until.Before(next)) {
+			next = until
+		}
+	}
+	return next
 }
 
 // eligibility returns the changes of eligibility that agents must be commanded. A member

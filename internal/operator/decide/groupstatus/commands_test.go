@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,10 +59,20 @@ func TestEligibility(t *testing.T) {
 			s.Nodes["node-"+name].Spec.Unschedulable = true
 		}
 	}
+	evacuated := func(s *harness, until string, names ...string) {
+		for _, name := range names {
+			s.Nodes["node-"+name].Annotations = map[string]string{v1.AnnotationEvacuateUntil: until}
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*harness)
 		want   string
 	}{
+		"the coordinator's node is evacuated":         {func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") }, "c=false"},
+		"the evacuation of a node has ended":          {func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") }, ""},
+		"the annotation of a node isn't a time":       {func(s *harness) { evacuated(s, "tomorrow", "c") }, ""},
+		"one node is evacuated, and another cordoned": {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") }, "b=false c=false"},
+		"all nodes are evacuated":                     {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") }, ""},
 		"healthy":                                                    {func(*harness) {}, ""},
 		"the coordinator's pod is being deleted":                     {func(s *harness) { deleted(s, "c") }, "c=false"},
 		"a follower's pod is being deleted":                          {func(s *harness) { deleted(s, "a") }, "a=false"},
@@ -123,6 +134,20 @@ func TestEligibility(t *testing.T) {
 			c.change(s)
 			expect(t, "changes", formatMap(s.evaluate().Eligibility), c.want)
 		})
+	}
+}
+
+// The operator evaluates a group again when the evacuation of a node ends.
+func TestEvacuationEnds(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.Nodes["node-c"].Annotations = map[string]string{v1.AnnotationEvacuateUntil: "2026-06-01T14:30:00+02:00"}
+	if got, want := s.evaluate().RequeueAt, noon.Add(30*time.Minute); !got.Equal(want) {
+		t.Errorf("got requeue at %v, want %v", got, want)
+	}
+	s.Now = noon.Add(30 * time.Minute)
+	if got := s.evaluate().RequeueAt; !got.IsZero() {
+		t.Errorf("after the end: got requeue at %v, want none", got)
 	}
 }
 

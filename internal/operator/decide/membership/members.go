@@ -39,7 +39,7 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 		return nil, &Problem{v1.ReasonTooManyMembers, fmt.Sprintf(
 			"The selector matches %d pods with agents, but a group has at most %d members: narrow the selector", len(all), v1.MaxMembers)}
 	}
-	assignPriorities(all)
+	assignPriorities(all, f.Preferred)
 	list := make([]v1.Member, len(all))
 	for i, c := range all {
 		list[i] = v1.Member{Pod: c.name, Priority: c.priority}
@@ -47,6 +47,10 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if current == nil {
 		// The ring algorithms need more messages if the priorities decrease along the ring.
 		slices.SortStableFunc(list, func(a, b v1.Member) int { return cmp.Compare(a.Priority, b.Priority) })
+	}
+	if f.WithoutNodes && f.Group.Spec.Preemption.Spread == v1.SpreadZone {
+		problem = cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "preemption.spread can't be Zone, because the operator watches only some " +
+			"namespaces, and can't read nodes: use Node, or remove it"})
 	}
 	return list, problem
 }

@@ -44,6 +44,8 @@ type Facts struct {
 	// MajorityLost means that no majority of the members of the list in the status has been
 	// connected for MajorityGrace.
 	MajorityLost bool
+	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
+	Preferred string
 	// FirstListComplete means that the first list of a selector does not wait for further
 	// agents.
 	FirstListComplete bool

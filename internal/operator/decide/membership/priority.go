@@ -158,7 +158,7 @@ func estimateRanks(all []*candidate) {
 // assignPriorities assigns unique priorities that keep the order of the ranks. Among
 // candidates of the same rank, members are above new ones: otherwise each new pod of a
 // Deployment would take over. New candidates of the same rank are ordered by name, with
-// the first name on top.
+// the first name on top. The preferred one is above all others of its rank.
 //
 // As many candidates as possible keep their priority. Consider the candidates in their
 // order, and let p(i) be the priority of candidate i. There is room for the candidates
@@ -168,7 +168,7 @@ func estimateRanks(all []*candidate) {
 //
 // That is, p(i) - i does not decrease. So the candidates that keep their priorities are
 // a longest subsequence in which p(i) - i does not decrease.
-func assignPriorities(all []*candidate) {
+func assignPriorities(all []*candidate, preferred string) {
 	var order []*candidate
 	for _, c := range all {
 		if c.rank == 0 {
@@ -179,7 +179,7 @@ func assignPriorities(all []*candidate) {
 	}
 	slices.SortFunc(order, func(a, b *candidate) int {
 		// A new candidate has priority 0, so it sorts below the members.
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), preferredLast(preferred, a.name, b.name), cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
 	})
 	kept := retained(order)
 	last := int64(0)
@@ -198,6 +198,17 @@ func assignPriorities(all []*candidate) {
 		}
 		last = int64(c.priority)
 	}
+}
+
+// preferredLast compares two names, of which the preferred one is the last.
+func preferredLast(preferred, a, b string) int {
+	switch preferred {
+	case a:
+		return 1
+	case b:
+		return -1
+	}
+	return 0
 }
 
 // retained returns the indexes of the candidates that keep their priorities.

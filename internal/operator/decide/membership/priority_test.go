@@ -17,7 +17,7 @@ func TestAssignPriorities(t *testing.T) {
 		for _, c := range all {
 			before[c.name] = c.priority
 		}
-		assignPriorities(all)
+		assignPriorities(all, "")
 		changed := 0
 		for i, c := range all {
 			if c.priority < 0 || c.priority > v1.MaxPriority || (c.priority == 0) != (c.rank == 0) {
@@ -42,7 +42,7 @@ func TestAssignPriorities(t *testing.T) {
 		for _, c := range all {
 			again[c.name] = c.priority
 		}
-		assignPriorities(all)
+		assignPriorities(all, "")
 		for _, c := range all {
 			if c.priority != again[c.name] {
 				t.Fatalf("got priority %d and then %d from the same input", again[c.name], c.priority)
@@ -50,6 +50,35 @@ func TestAssignPriorities(t *testing.T) {
 		}
 		if least := fewestChanges(all, before); changed > least {
 			t.Fatalf("got %d changes, want %d", changed, least)
+		}
+	}
+}
+
+// The preferred candidate is above all of its rank and below the next rank, for any number of moves.
+func TestAssignPrioritiesToPreferred(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		all := randomCandidates(rng)
+		assignPriorities(all, "")
+		preferred := all[rng.IntN(len(all))]
+		assignPriorities(all, preferred.name)
+		for _, c := range all {
+			if c != preferred && c.rank == preferred.rank && c.rank > 0 && c.priority > preferred.priority {
+				t.Fatalf("got %d for the preferred candidate, and %d for another of its rank", preferred.priority, c.priority)
+			}
+			if c.rank > preferred.rank && c.priority <= preferred.priority {
+				t.Fatalf("got %d for the preferred candidate, and %d for one of a higher rank", preferred.priority, c.priority)
+			}
+		}
+	}
+	all := []*candidate{{name: "a", rank: 1, rankKnown: true}, {name: "b", rank: 1, rankKnown: true}, {name: "c", rank: 1, rankKnown: true}}
+	for i := range 2 * v1.MaxPriority {
+		preferred := all[i%3]
+		assignPriorities(all, preferred.name)
+		for _, c := range all {
+			if c.priority < 1 || c.priority > v1.MaxPriority || c != preferred && c.priority >= preferred.priority {
+				t.Fatalf("move %d: got %d for the preferred candidate, and %d for another", i, preferred.priority, c.priority)
+			}
 		}
 	}
 }

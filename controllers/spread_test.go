@@ -1,0 +1,163 @@
+package controllers_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+func withSpread(over v1.Spread, app string) func(*v1.ElectionGroup) {
+	return func(g *v1.ElectionGroup) {
+		withSelector(app)(g)
+		withShortWaits(g)
+		g.Spec.PriorityFrom = &v1.PriorityFrom{Annotation: v1.AnnotationPriority}
+		g.Spec.Preemption = v1.Preemption{Policy: v1.PreemptAlways, Spread: over}
+	}
+}
+
+func withAppOn(app, node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		withApp(app)(pod)
+		onNode(node)(pod)
+	}
+}
+
+// first returns the member with the highest priority in a list, or "".
+func first(list *v1.MemberList) string {
+	if list == nil {
+		return ""
+	}
+	best := v1.Member{}
+	for _, m := range list.Members {
+		if m.Priority > best.Priority {
+			best = m
+		}
+	}
+	return best.Pod
+}
+
+// followPreferences makes the agents elect the member that each list prefers, as real ones do, until the test ends. It returns
+// how often the coordinators of the groups have changed.
+func (e *env) followPreferences(groups ...string) (moves func() int) {
+	elected, terms := map[string]string{}, map[string]uint64{}
+	count := 0
+	return func() int {
+		for _, name := range groups {
+			g := e.group(name)
+			pod := first(g.Status.MemberList)
+			if pod == "" || pod == elected[name] || g.Status.MemberList.State != v1.ListSettled {
+				continue
+			}
+			if elected[name] != "" {
+				count++
+			}
+			elected[name] = pod
+			terms[name]++
+			e.elect(name, pod, terms[name])
+		}
+		return count
+	}
+}
+
+// Four groups prefer a pod in the same zone. Two of them move, once. Groups without spread don't, and those whose other members
+// can't be elected.
+func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startOperator()
+	west, east := e.createNode("west"), e.createNode("east")
+	e.labelNode(west, corev1.LabelTopologyZone, "west-"+e.namespace)
+	e.labelNode(east, corev1.LabelTopologyZone, "east-"+e.namespace)
+	groups := []string{"g0", "g1", "g2", "g3", "alone"}
+	agents := map[string]*fakeagent.Agent{}
+	for _, g := range groups {
+		agents[g] = e.podWith(g+"-a", []string{g}, withAppOn(g, west))
+		e.podWith(g+"-b", []string{g}, withAppOn(g, east))
+		over := v1.SpreadZone
+		if g == "alone" {
+			over = ""
+		}
+		e.createGroup(g, withSpread(over, g))
+	}
+	moves := e.followPreferences(groups...)
+	spread := func() (inWest int) {
+		for _, g := range groups[:4] {
+			if first(e.group(g).Status.MemberList) == g+"-a" {
+				inWest++
+			}
+		}
+		return inWest
+	}
+	e.eventually("two groups prefer a pod in each zone", func() bool { return moves() == 2 && spread() == 2 })
+	if got := first(e.group("alone").Status.MemberList); got != "alone-a" {
+		t.Errorf("group without spread: got %s, want alone-a", got)
+	}
+
+	// The evacuation of a zone moves no group of the other, and changes no list.
+	versions := func() (all []int64) {
+		for _, g := range groups {
+			all = append(all, e.group(g).Status.MemberList.Version)
+		}
+		return all
+	}
+	before := fmt.Sprint(versions())
+	e.evacuate(west, time.Now().Add(time.Hour))
+	for _, g := range groups {
+		e.awaitExcluded(agents[g], g, true)
+	}
+	e.evacuate(west, time.Now().Add(-time.Second))
+	for _, g := range groups {
+		e.awaitExcluded(agents[g], g, false)
+	}
+	if got := fmt.Sprint(versions()); got != before {
+		t.Errorf("got lists %s, want %s: an evacuation moves no preference", got, before)
+	}
+}
+
+// The operator ends an evacuation at its time without any other event.
+func TestEvacuationEndsInTime(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startOperator()
+	first, second := e.createNode("first"), e.createNode("second")
+	e.podWith("p-0", []string{"ledger"}, onNode(first))
+	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
+	e.createGroup("ledger", withShortWaits, "p-0", "p-1")
+	e.awaitAdopted("ledger", 1, "p-0", "p-1")
+	e.elect("ledger", "p-1", 7)
+	e.awaitCoordinator("ledger", "p-1", 7)
+	e.evacuate(second, time.Now().Add(3*time.Second))
+	e.awaitExcluded(p1, "ledger", true)
+	e.awaitExcluded(p1, "ledger", false)
+}
+
+func (e *env) labelNode(name, key, value string) {
+	e.t.Helper()
+	e.patchNode(name, func(node *corev1.Node) { node.Labels = map[string]string{key: value} })
+}
+
+func (e *env) evacuate(name string, until time.Time) {
+	e.t.Helper()
+	e.patchNode(name, func(node *corev1.Node) {
+		node.Annotations = map[string]string{v1.AnnotationEvacuateUntil: until.UTC().Format(time.RFC3339)}
+	})
+}
+
+func (e *env) patchNode(name string, change func(*corev1.Node)) {
+	e.t.Helper()
+	node := &corev1.Node{}
+	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		e.t.Fatal(err)
+	}
+	patch := client.MergeFrom(node.DeepCopy())
+	change(node)
+	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
+		e.t.Fatal(err)
+	}
+}
