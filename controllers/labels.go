@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +32,14 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	case pod.UID != seen.UID, pod.Labels[label] == role:
 		return nil
 	}
-	patch, err := labelPatch(pod.UID, label, role)
+	labels, annotations := map[string]any{label: role}, map[string]any{}
+	if role == "" {
+		labels[label] = nil
+	}
+	if cost, change := deletionCost(pod, label, role); change {
+		annotations[corev1.PodDeletionCost] = cost
+	}
+	patch, err := metadataPatch(pod.UID, labels, annotations)
 	if err != nil {
 		return err
 	}
@@ -38,21 +47,37 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	return err
 }
 
-// labelPatch sets a label of a pod, or removes it if the value is empty.
-func labelPatch(pod types.UID, label, value string) (client.Patch, error) {
-	var wanted any
-	if value != "" {
-		wanted = value
+// deletionCost returns the value of the annotation that makes a Deployment delete other pods before a coordinator, or nil if a
+// pod that was one has to lose it, when a role label changes. It changes no value that somebody else has set.
+func deletionCost(pod *corev1.Pod, label, role string) (value any, change bool) {
+	leads := role == v1.RoleCoordinator
+	for key, other := range pod.Labels {
+		leads = leads || key != label && other == v1.RoleCoordinator && strings.HasPrefix(key, v1.RoleLabelPrefix)
 	}
-	return metadataPatch(pod, "labels", label, wanted)
+	_, ofDeployment := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	cost, set := pod.Annotations[corev1.PodDeletionCost]
+	switch {
+	case leads && !set && ofDeployment:
+		return v1.CoordinatorDeletionCost, true
+	case !leads && cost == v1.CoordinatorDeletionCost:
+		return nil, true
+	}
+	return nil, false
 }
 
-// metadataPatch sets a label or an annotation of a pod, or removes it if the value is nil.
+// metadataPatch sets labels and annotations of a pod, and removes those whose value is nil.
 // The UID makes the patch fail if another pod has the name by now. It is a merge patch,
 // unlike the other writes: for server-side apply, the API server processes the whole pod,
 // twice in each election (ADR 10).
-func metadataPatch(pod types.UID, field, key string, value any) (client.Patch, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod, field: map[string]any{key: value}}})
+func metadataPatch(pod types.UID, labels, annotations map[string]any) (client.Patch, error) {
+	metadata := map[string]any{"uid": pod}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	return client.RawPatch(types.MergePatchType, patch), err
 }
 

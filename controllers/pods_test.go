@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,4 +144,49 @@ func (e *env) role(pod, group string) string {
 func (e *env) awaitRole(pod, group, role string) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("%s has the role %q in %s", pod, role, group), func() bool { return e.role(pod, group) == role })
+}
+
+// The pod of a coordinator that a Deployment owns is deleted last, unless its author has set another cost.
+func TestDeletionCostOfCoordinator(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	ofDeployment := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "x"} }
+	e.podWith("p-0", []string{"ledger", "audit"}, ofDeployment)
+	e.podWith("p-1", []string{"ledger", "audit"}, func(*corev1.Pod) {})
+	e.podWith("p-2", []string{"ledger", "audit"}, func(pod *corev1.Pod) {
+		ofDeployment(pod)
+		pod.Annotations[corev1.PodDeletionCost] = "-7"
+	})
+	e.startOperator()
+	members := []string{"p-0", "p-1", "p-2"}
+	for _, group := range []string{"ledger", "audit"} {
+		e.createGroup(group, withShortWaits, members...)
+		e.awaitAdopted(group, 1, members...)
+	}
+	awaitCosts := func(what string, costs ...string) {
+		t.Helper()
+		e.eventually("the deletion costs are those with "+what, func() bool {
+			for i, cost := range costs {
+				if e.readPod(members[i]).Annotations[corev1.PodDeletionCost] != cost {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	elect := func(group, pod string, term uint64) {
+		t.Helper()
+		e.elect(group, pod, term)
+		e.eventually(pod+" has the label of the coordinator of "+group, func() bool {
+			return e.readPod(pod).Labels[v1.RoleLabel(group)] == v1.RoleCoordinator
+		})
+	}
+	elect("ledger", "p-0", 7)
+	awaitCosts("p-0", "100", "", "-7")
+	elect("audit", "p-0", 7)
+	elect("ledger", "p-2", 8)
+	e.eventually("p-0 follows", func() bool { return e.readPod("p-0").Labels[v1.RoleLabel("ledger")] == v1.RoleFollower })
+	awaitCosts("p-0 in one of two groups", "100", "", "-7")
+	elect("audit", "p-1", 8)
+	awaitCosts("others", "", "", "-7")
 }

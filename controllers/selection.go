@@ -151,7 +151,7 @@ func (r *Reconciler) takesPart(ctx context.Context, key types.NamespacedName, po
 
 // recordSelection writes the annotation.
 func (r *Reconciler) recordSelection(ctx context.Context, pod *corev1.Pod, groups []string) error {
-	patch, err := metadataPatch(pod.UID, "annotations", v1.AnnotationSelectedBy, strings.Join(groups, ","))
+	patch, err := metadataPatch(pod.UID, nil, map[string]any{v1.AnnotationSelectedBy: strings.Join(groups, ",")})
 	if err != nil {
 		return err
 	}

@@ -150,12 +150,15 @@ func (f *fixture) podAttempts() []attempt {
 	const (
 		spec, labels = "may not change the spec of a pod", "may change no labels of a pod except role.conclave.dev/GROUP"
 		owners       = "may not change the owners of a pod"
-		annotations  = "may change no annotation of a pod except conclave.dev/selected-by, where the pod already has it"
+		annotations  = "may change no annotation of a pod except conclave.dev/selected-by"
 		finalizers   = "may change no finalizers of a pod except confirm-stopped.conclave.dev/GROUP"
 		role         = "may set a role label only to coordinator or follower, and only on a pod that has opted in"
 	)
 	setRecord := func(p *corev1.Pod) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1.AnnotationSelectedBy, group)
+	}
+	setCost := func(cost string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, corev1.PodDeletionCost, cost) }
 	}
 	setImage := func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }
 	setRole := func(value string) func(*corev1.Pod) {
@@ -176,6 +179,8 @@ func (f *fixture) podAttempts() []attempt {
 		patch("the groups that the author of a pod named", annotations, f.member, func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger" }),
 		patch("without the record of its groups", annotations, f.member, func(p *corev1.Pod) { delete(p.Annotations, v1.AnnotationSelectedBy) }),
 		patch("groups of a pod that hasn't opted in", annotations, f.stranger, setRecord),
+		patch("another deletion cost", annotations, f.member, setCost("-1")),
+		patch("the deletion cost of a pod that hasn't opted in", annotations, f.stranger, setCost(v1.CoordinatorDeletionCost)),
 		patch("an owner", owners, f.member, func(p *corev1.Pod) { p.OwnerReferences = ownedBy(group) }),
 		patch("another finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "example.org/other") }),
 		patch("without another's finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] }),
@@ -187,6 +192,7 @@ func (f *fixture) podAttempts() []attempt {
 
 		patch("the role of a member", "", f.member, setRole(v1.RoleCoordinator)),
 		patch("the groups that select a member", "", f.member, setRecord),
+		patch("the deletion cost of a coordinator", "", f.member, setCost(v1.CoordinatorDeletionCost)),
 		patch("without a role", "", f.stranger, func(p *corev1.Pod) { delete(p.Labels, v1.RoleLabel("former")) }),
 		patch("another group's finalizer", "", f.member, func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, v1.StopFinalizer(group)) }),
 		patch("without a group's finalizer", "", f.member, func(p *corev1.Pod) { p.Finalizers = p.Finalizers[1:] }),
