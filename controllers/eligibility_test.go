@@ -29,7 +29,20 @@ func (e *env) createNode(name string) string {
 
 func (e *env) cordon(name string, cordoned bool) {
 	e.t.Helper()
-	e.patchNode(name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
+	e.changeNode(name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
+}
+
+func (e *env) changeNode(name string, change func(*corev1.Node)) {
+	e.t.Helper()
+	node := &corev1.Node{}
+	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		e.t.Fatal(err)
+	}
+	patch := client.MergeFrom(node.DeepCopy())
+	change(node)
+	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -99,6 +100,30 @@ func TestWritesOfAnElection(t *testing.T) {
 	got := kinds(o.written()[before:])
 	if labels := len(got) - len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
 		t.Errorf("the coordinator's pod was deleted: got %d labels written, want 1: %v", labels, got)
+	}
+}
+
+// The status has the zone of each member, and changes with it in one write.
+func TestWritesOfAChangedZone(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator()
+	node := e.createNode("node")
+	e.podWith("ledger-0", []string{"ledger"}, onNode(node))
+	e.createGroup("ledger", withShortWaits, "ledger-0")
+	e.awaitAdopted("ledger", 1, "ledger-0")
+	e.elect("ledger", "ledger-0", 7)
+	e.awaitCoordinator("ledger", "ledger-0", 7)
+	e.awaitQuiet(o)
+	before := len(o.written())
+	e.changeNode(node, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelTopologyZone: "eu-1"} })
+	e.eventually("the status has the node and its zone", func() bool {
+		row := e.group("ledger").Status.Processes[0]
+		return row.Node == node && row.Zone == "eu-1"
+	})
+	e.awaitQuiet(o)
+	if got := kinds(o.written()[before:]); !slices.Equal(got, []string{"PUT electiongroups/status"}) {
+		t.Errorf("got writes %v, want one of the status", got)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
@@ -139,25 +138,12 @@ func TestEvacuationEndsInTime(t *testing.T) {
 
 func (e *env) labelNode(name, key, value string) {
 	e.t.Helper()
-	e.patchNode(name, func(node *corev1.Node) { node.Labels = map[string]string{key: value} })
+	e.changeNode(name, func(node *corev1.Node) { node.Labels = map[string]string{key: value} })
 }
 
 func (e *env) evacuate(name string, until time.Time) {
 	e.t.Helper()
-	e.patchNode(name, func(node *corev1.Node) {
+	e.changeNode(name, func(node *corev1.Node) {
 		node.Annotations = map[string]string{v1.AnnotationEvacuateUntil: until.UTC().Format(time.RFC3339)}
 	})
-}
-
-func (e *env) patchNode(name string, change func(*corev1.Node)) {
-	e.t.Helper()
-	node := &corev1.Node{}
-	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-		e.t.Fatal(err)
-	}
-	patch := client.MergeFrom(node.DeepCopy())
-	change(node)
-	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
-		e.t.Fatal(err)
-	}
 }

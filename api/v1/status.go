@@ -218,6 +218,18 @@ type Process struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	AgentVersion string `json:"agentVersion,omitempty"`
+
+	// node is the name of the node on which the pod is. It is not set while there is no
+	// pod with this name, or the pod has not been scheduled.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+
+	// zone is the label topology.kubernetes.io/zone of the node. It is not set if the node
+	// does not have the label, or the operator may not read nodes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
 }
 
 // ProcessStatus is the status of a process. It is not an enum in the schema, for the

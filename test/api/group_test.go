@@ -180,7 +180,8 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 }
 
 // TestLargestGroupFits tests a group of a thousand pods, with names of the maximum length of
-// a workload's pods, and a full status with a message in each row. The rules must stay within
+// a workload's pods, and a full status with a message,
+// a node and a zone in each row. The rules must stay within
 // the cost budget of the API server, and the group must fit into etcd.
 func TestLargestGroupFits(t *testing.T) {
 	c := typedClient(t)
@@ -194,7 +195,8 @@ func TestLargestGroupFits(t *testing.T) {
 	}
 	g.Status = fullStatus(g, 7)
 	for i := range g.Status.Processes {
-		g.Status.Processes[i].Message = strings.Repeat("m", 256)
+		row := &g.Status.Processes[i]
+		row.Message, row.Node, row.Zone = strings.Repeat("m", 256), strings.Repeat("n", 253), strings.Repeat("z", 63)
 		g.Status.MemberList.Departed = append(g.Status.MemberList.Departed, g.Status.Processes[i].Pod)
 	}
 	if err := c.Status().Update(t.Context(), g); err != nil {

@@ -66,6 +66,17 @@ func (s *harness) createPod(name string) *corev1.Pod {
 	return pod
 }
 
+// setZone sets the zone of the node of a pod.
+func (s *harness) setZone(pod, zone string) {
+	s.Nodes["node-"+pod].Labels = map[string]string{corev1.LabelTopologyZone: zone}
+}
+
+// move moves a pod to a new node in a zone.
+func (s *harness) move(pod, node, zone string) {
+	s.Pods[pod].Spec.NodeName = node
+	s.Nodes[node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+}
+
 // connect connects an agent that does not know a coordinator yet.
 func (s *harness) connect(name string) *control.Report {
 	report := &control.Report{

@@ -48,8 +48,33 @@ func (e *evaluation) buildTable() {
 		if row.AgentVersion = e.Agents[m.Pod].Version; row.AgentVersion == "" && was != nil {
 			row.AgentVersion = was.AgentVersion // Disconnecting isn't worth a write.
 		}
+		row.Node, row.Zone = e.place(m.Pod)
 		e.rows = append(e.rows, row)
 	}
+}
+
+// The schema limits the status to names of these lengths, and the API server refuses a status with a
+// longer one as a whole.
+const maxNodeName, maxZone = 253, 63
+
+// place returns the node of a member's pod and the zone of that node, or "".
+func (e *evaluation) place(name string) (node, zone string) {
+	pod := e.Pods[name]
+	if pod == nil || !isName(pod.Spec.NodeName, maxNodeName) {
+		return "", "" // Nothing validates the node that a custom scheduler binds a pod to.
+	}
+	if found := e.Nodes[pod.Spec.NodeName]; found != nil && isName(found.Labels[corev1.LabelTopologyZone], maxZone) {
+		zone = found.Labels[corev1.LabelTopologyZone]
+	}
+	return pod.Spec.NodeName, zone
+}
+
+// isName reports whether a text has only the characters of names and labels. Terminals show it as it is.
+func isName(text string, longest int) bool {
+	strange := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
+	}
+	return len(text) <= longest && !strings.ContainsFunc(text, strange)
 }
 
 // authoritativeReports returns the reports whose tables count. The coordinator's

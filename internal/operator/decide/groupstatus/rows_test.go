@@ -254,3 +254,32 @@ func TestSinceRemainsWithTheStatus(t *testing.T) {
 		}
 	}
 }
+
+func TestRowsHaveNodeAndZone(t *testing.T) {
+	for name, c := range map[string]struct {
+		change     func(*harness)
+		node, zone string
+	}{
+		"a node without a zone":     {func(*harness) {}, "node-a", ""},
+		"a node with a zone":        {func(s *harness) { s.setZone("a", "eu-1") }, "node-a", "eu-1"},
+		"the node can't be read":    {func(s *harness) { clear(s.Nodes) }, "node-a", ""},
+		"the pod isn't scheduled":   {func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" }, "", ""},
+		"the pod has finished":      {func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed }, "node-a", ""},
+		"the pod is gone":           {func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") }, "", ""},
+		"the pod moved":             {func(s *harness) { s.evaluate(); s.setZone("b", "eu-2"); s.Pods["a"].Spec.NodeName = "node-b" }, "node-b", "eu-2"},
+		"the longest names":         {func(s *harness) { s.move("a", strings.Repeat("n", 253), strings.Repeat("Z", 63)) }, strings.Repeat("n", 253), strings.Repeat("Z", 63)},
+		"a node's name is too long": {func(s *harness) { s.move("a", strings.Repeat("n", 254), "eu-1") }, "", ""},
+		"a zone's name is too long": {func(s *harness) { s.move("a", "node", strings.Repeat("z", 64)) }, "node", ""},
+		"a node is no name":         {func(s *harness) { s.move("a", "node\x1b[2J", "eu-1") }, "", ""},
+		"a zone is no name":         {func(s *harness) { s.move("a", "node", "eu\n1") }, "node", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(3)
+			c.change(s)
+			row := s.evaluate().Status.Processes[2]
+			expect(t, "pod", row.Pod, "a")
+			expect(t, "node", row.Node, c.node)
+			expect(t, "zone", row.Zone, c.zone)
+		})
+	}
+}
