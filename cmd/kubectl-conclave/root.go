@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/plugin/chaos"
 	"github.com/conclave-dev/conclave/internal/plugin/check"
 	"github.com/conclave-dev/conclave/internal/plugin/dashboard"
+	"github.com/conclave-dev/conclave/internal/plugin/evacuate"
 	"github.com/conclave-dev/conclave/internal/plugin/explain"
 	"github.com/conclave-dev/conclave/internal/plugin/inject"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
@@ -70,7 +71,7 @@ to two coordinators.`,
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(status.New(), watch.New(), explain.New(), dashboard.New(), stepdown.New(), check.New(), inject.New(), upgrade.New(), chaos.New(), simulate.New(sim.Sample), pluginversion.New(version))
+	root.AddCommand(status.New(), watch.New(), explain.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), inject.New(), upgrade.New(), chaos.New(), simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// createNode creates a node of a zone. Nodes have no namespace, so both get that of the test.
+func (e *env) createNode(t *testing.T, name, zone string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + e.Namespace, Labels: map[string]string{corev1.LabelTopologyZone: zone + "-" + e.Namespace}}}
+	if err := e.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), node) })
+	return node
+}
+
+// createElected creates a group whose status has a coordinator on a node, and another member on another.
+func (e *env) createElected(t *testing.T, name, coordinator, node, other string) {
+	t.Helper()
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
+	g.Spec.Members = []v1.Member{{Pod: name + "-0", Priority: 1}, {Pod: name + "-1", Priority: 2}}
+	if err := e.Create(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	e.setCoordinator(t, name, coordinator, 7, node, other)
+}
+
+func (e *env) setCoordinator(t *testing.T, name, pod string, term int64, node, other string) {
+	t.Helper()
+	g := &v1.ElectionGroup{}
+	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.Namespace, Name: name}, g); err != nil {
+		t.Fatal(err)
+	}
+	g.Status.Term = term
+	g.Status.Coordinator = nil
+	if pod != "" {
+		g.Status.Coordinator = &v1.Coordinator{Pod: pod, Priority: 1, Term: term, ElectedAt: metav1.NowMicro()}
+	}
+	g.Status.Processes = []v1.Process{
+		{Pod: name + "-1", Priority: 2, Status: v1.ProcessCoordinator, Node: node}, {Pod: name + "-0", Priority: 1, Status: v1.ProcessNormal, Node: other},
+	}
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *env) evacuatedUntil(t *testing.T, node *corev1.Node) string {
+	t.Helper()
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Fatal(err)
+	}
+	return node.Annotations[v1.AnnotationEvacuateUntil]
+}
+
+// The command annotates the nodes of a zone, and waits until another member leads each group.
+func TestEvacuate(t *testing.T) {
+	e := newEnv(t)
+	a, b, other := e.createNode(t, "a", "west"), e.createNode(t, "b", "west"), e.createNode(t, "c", "east")
+	zone := "west-" + e.Namespace
+	e.createElected(t, "ledger", "ledger-1", a.Name, other.Name)
+	e.createElected(t, "mail", "mail-1", b.Name, other.Name)
+	e.createElected(t, "audit", "audit-1", other.Name, a.Name)
+
+	lines := e.startCommand(t, "evacuate", "zone", zone, "--for", "30m")
+	if got := await(t, lines, "the first line"); !regexp.MustCompile(`^coordinators leave zone ` + zone + ` \(2 nodes\) until \d{4}-\S+Z$`).MatchString(got) {
+		t.Errorf("got %q", got)
+	}
+	until, err := time.Parse(time.RFC3339, e.evacuatedUntil(t, a))
+	if left := time.Until(until); err != nil || left < 29*time.Minute || left > 31*time.Minute {
+		t.Errorf("got an evacuation for %s (%v), want about 30m", left, err)
+	}
+	if e.evacuatedUntil(t, b) == "" || e.evacuatedUntil(t, other) != "" {
+		t.Error("want the two nodes of the zone annotated, and no other")
+	}
+	e.setCoordinator(t, "mail", "", 7, b.Name, other.Name) // It has resigned.
+	e.setCoordinator(t, "ledger", "ledger-0", 8, a.Name, other.Name)
+	e.setCoordinator(t, "mail", "mail-0", 8, b.Name, other.Name)
+	if got := await(t, lines, "the result"); !strings.HasPrefix(got, "2 coordinators left within ") {
+		t.Errorf("got %q", got)
+	}
+
+	if got := e.runCommand(t, "evacuate", "zone", zone); got.status != 0 || !strings.HasSuffix(got.stdout, "\nthere was no coordinator\n") {
+		t.Errorf("again: got %+v", got)
+	}
+	if got, want := e.runCommand(t, "evacuate", "zone", zone, "--end"), "coordinators may return to zone west-bank (2 nodes)\n"; got.stdout != want {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+	if e.evacuatedUntil(t, a) != "" || e.evacuatedUntil(t, b) != "" {
+		t.Error("after --end: want no annotation")
+	}
+	got := e.runCommand(t, "evacuate", "node", other.Name, "--timeout", "200ms")
+	if want := "3 of 3 coordinators remained for 200ms: bank/audit (audit-1), bank/ledger (ledger-0), bank/mail (mail-0); perhaps"; got.status != 1 || !strings.Contains(got.stderr, want) {
+		t.Errorf("coordinators that remain: got %+v, want %q", got, want)
+	}
+}
+
+func TestEvacuateRefusesInput(t *testing.T) {
+	e := newEnv(t)
+	node := e.createNode(t, "worker-1", "west")
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"evacuate"}, 2, "node NAME or zone NAME is required, such as: kubectl conclave evacuate node worker-3"},
+		{[]string{"evacuate", "rack", "7"}, 2, "node NAME or zone NAME is required"},
+		{[]string{"evacuate", "node", node.Name, "--for", "-1h"}, 2, "--for must be above 0, got -1h0m0s; to end an evacuation, use --end"},
+		{[]string{"evacuate", "node", node.Name, "--timeout", "0s"}, 2, "--timeout must be above 0, got 0s"},
+		{[]string{"evacuate", "node", strings.Replace(node.Name, "worker", "wroker", 1)}, 1, "node wroker-1-bank not found (did you mean worker-1-bank?)"},
+		{[]string{"evacuate", "zone", "north-" + e.Namespace}, 1, "no node has the label topology.kubernetes.io/zone=north-bank"},
+	} {
+		if got := e.runCommand(t, c.args...); got.status != c.status || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%v: got %+v, want %d %q", c.args, got, c.status, c.want)
+		}
+	}
+	if got := e.evacuatedUntil(t, node); got != "" {
+		t.Errorf("got annotation %q, want none", got)
+	}
+}
