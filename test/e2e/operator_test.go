@@ -84,6 +84,7 @@ func testOperator(c *cluster) {
 		{"the plugin explains the last election, and finds no problem", testPlugin},
 		{"users see their groups in the dashboard", testDashboard},
 		{"the coordinator on a cordoned node hands over", testCordon},
+		{"coordinators are spread over zones, and leave one", testPlacement},
 		{"a group is deleted and recreated", testRecreatedGroup},
 		{"lease and heartbeat change without an election", testLeaseChange},
 		{"chaos injects a fault of each kind, and finds no violation", testChaos},

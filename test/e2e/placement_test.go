@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+var placedGroups = flag.Int("groups", 30, "number of groups whose coordinators are spread over zones")
+
+// groupsPerPod is at most what an agent takes part in.
+const groupsPerPod = 100
+
+// testPlacement spreads the coordinators of groups over zones, evacuates a zone, and lets them return. All groups prefer a pod of
+// one node at first: the operator orders new pods by name.
+func testPlacement(e env) {
+	const namespace = "conclave-placed"
+	e.createNamespace(namespace)
+	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	nodes := strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	zones := map[string]string{}
+	for i, node := range nodes {
+		zones[node] = fmt.Sprint("zone-", i)
+		e.kubectl("label", "node", node, "topology.kubernetes.io/zone="+zones[node])
+		e.t.Cleanup(func() { e.kubectl("label", "node", node, "topology.kubernetes.io/zone-") })
+	}
+	file := filepath.Join(e.t.TempDir(), "placed.yaml")
+	writeFile(e.t, file, placedManifest(*placedGroups))
+	start := time.Now()
+	e.kubectl("apply", "--namespace", namespace, "-f", file)
+
+	// perZone returns the number of coordinators per zone, or nil unless each group has one that its list prefers.
+	perZone := func() map[string]int {
+		counts := map[string]int{}
+		for _, g := range e.placed(namespace) {
+			c := g.Status.Coordinator
+			if c == nil || g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled {
+				return nil
+			}
+			row := g.Status.Processes[slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return p.Pod == c.Pod })]
+			counts[row.Zone]++
+		}
+		return counts
+	}
+	spread := func() bool {
+		counts := slices.Sorted(maps.Values(perZone()))
+		return len(counts) == len(zones) && counts[len(counts)-1]-counts[0] <= 1
+	}
+	e.waitUntil(defaultTimeout+time.Minute, "each group has a coordinator", func() bool { return perZone() != nil })
+	elected := time.Since(start)
+	e.waitUntil(defaultTimeout+time.Minute, "the coordinators are spread over the zones", spread)
+	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected, time.Since(start), perZone())
+
+	plugin := e.buildPlugin()
+	before := e.tenures(namespace)
+	coordinators := fmt.Sprint(before.coordinators)
+	zone := zones[nodes[0]]
+	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--for", "1h"))
+	if left := perZone()[zone]; left > 0 {
+		e.t.Errorf("got %d coordinators in the evacuated zone, want none", left)
+	}
+	after := e.tenures(namespace)
+	var gaps []time.Duration
+	for name, term := range after.terms {
+		switch changes := after.number[name] - before.number[name]; {
+		case changes > 1:
+			e.t.Errorf("the coordinator of %s has changed %d times in the evacuation, want at most once", name, changes)
+		case term != before.terms[name] && after.gaps[name] > 0:
+			gaps = append(gaps, after.gaps[name])
+		}
+	}
+	slices.Sort(gaps)
+	if len(gaps) == 0 {
+		e.t.Fatal("no coordinator has changed")
+	}
+	e.t.Logf("%d coordinators left; gaps: median %s, 99th percentile %s, maximum %s", len(gaps), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
+
+	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--end"))
+	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures(namespace).coordinators) == coordinators })
+}
+
+// placed returns the groups of a namespace.
+func (e env) placed(namespace string) []v1.ElectionGroup {
+	e.t.Helper()
+	var list v1.ElectionGroupList
+	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroups", "--namespace", namespace, "-o", "json")), &list); err != nil {
+		e.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// tenures has the present tenure of each group: its coordinator, term and number, and the time without a coordinator before it.
+type tenures struct {
+	coordinators map[string]string
+	terms        map[string]int64
+	number       map[string]int64
+	gaps         map[string]time.Duration
+}
+
+func (e env) tenures(namespace string) tenures {
+	e.t.Helper()
+	all := tenures{map[string]string{}, map[string]int64{}, map[string]int64{}, map[string]time.Duration{}}
+	for _, g := range e.placed(namespace) {
+		if g.Status.Coordinator == nil {
+			continue
+		}
+		t := &g.Status.History[0]
+		all.coordinators[g.Name], all.terms[g.Name], all.number[g.Name] = t.Pod, t.Term, int64(t.Number)
+		all.gaps[g.Name], _ = t.Gap()
+	}
+	return all
+}
+
+// placedManifest returns groups, and DaemonSets whose pods are in at most groupsPerPod of them each.
+func placedManifest(groups int) string {
+	var text strings.Builder
+	for first := 0; first < groups; first += groupsPerPod {
+		app := fmt.Sprint("placed-", first/groupsPerPod)
+		for i := first; i < min(groups, first+groupsPerPod); i++ {
+			fmt.Fprintf(&text, `
+apiVersion: conclave.dev/v1
+kind: ElectionGroup
+metadata: {name: placed-%03d}
+spec:
+  selector: {matchLabels: {app: %s}}
+  priorityFrom: {annotation: conclave.dev/priority}
+  preemption: {policy: Always, spread: Zone}
+---`, i, app)
+		}
+		fmt.Fprintf(&text, `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s, conclave.dev/agent: enabled}}
+    spec:
+      automountServiceAccountToken: false
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: application
+        image: conclave.dev/hack/pause:1
+        resources: {requests: {cpu: 5m, memory: 16Mi}, limits: {memory: 32Mi}}
+        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+---`, app)
+	}
+	return text.String()
+}
