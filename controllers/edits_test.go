@@ -68,7 +68,7 @@ func (e *env) document(group string) control.Document {
 }
 
 func withApp(app string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
+	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, "app", app) }
 }
 
 func withSelector(app string) func(*v1.ElectionGroup) {
@@ -265,6 +265,53 @@ func TestPodsWithoutAgent(t *testing.T) {
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCoordinator("ledger", "ledger-2", 7)
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
+}
+
+// The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is explained all
+// the same, and a pod whose label is removed and set again remains a member.
+func TestPodsWithoutLabelAreNotCached(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator()
+	e.pod("ledger-1", "ledger")
+	e.pod("ledger-2", "ledger")
+	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1", "ledger-2")
+	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2")
+	e.elect("ledger", "ledger-2", 7)
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
+	e.podWithoutAgent("ledger-0", func(*corev1.Pod) {})
+	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
+	others := func(query string) bool { return !strings.Contains(query, "labelSelector=conclave.dev%2Fagent%3Denabled") }
+	if watched := o.watched("pods"); len(watched) == 0 || slices.ContainsFunc(watched, others) {
+		t.Errorf("got watches of pods with %q, want the label in each", watched)
+	}
+
+	label := func(value string) {
+		pod := e.readPod("ledger-1")
+		patch := client.MergeFrom(pod.DeepCopy())
+		pod.Labels[v1.LabelAgent] = value
+		if err := e.client.Patch(t.Context(), pod, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := func(reason v1.ProcessReason) func() bool {
+		return func() bool {
+			for _, p := range e.group("ledger").Status.Processes {
+				if p.Pod == "ledger-1" {
+					return p.Reason == reason
+				}
+			}
+			return false
+		}
+	}
+	label("lost")
+	e.eventually("the row of ledger-1 says that it isn't followed", row(v1.ProcessNoAgent))
+	label(v1.AgentEnabled)
+	e.eventually("the operator follows ledger-1 again", row(""))
+	if list := e.group("ledger").Status.MemberList; list.Version != 1 {
+		t.Errorf("got list %d, want 1", list.Version)
+	}
 }
 
 // Pods that are older than the group don't name it. The status explains what they lack.

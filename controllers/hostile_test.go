@@ -183,7 +183,7 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
-		e.podWith(pod, []string{"ledger"}, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "ledger"} })
+		e.podWith(pod, []string{"ledger"}, withApp("ledger"))
 	}
 	e.pod("other", "audit")
 	for _, name := range []string{"p-0", "p-1", "p-2"} {

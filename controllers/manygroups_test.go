@@ -24,7 +24,8 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: strings.Join(names, ",")}
 	})
 	e.podWith("ledger-0", []string{"ledger"}, func(pod *corev1.Pod) {
-		pod.Annotations, pod.Labels = map[string]string{v1.AnnotationSelectedBy: ""}, map[string]string{"app": "ledger"}
+		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
+		withApp("ledger")(pod)
 	})
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger"}}
 	group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}

@@ -131,7 +131,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 			"the pod isn't in the cache":                     {apiServer(published), apiServer()},
 		} {
 			slow := &slowReader{Reader: c.live, delay: time.Minute, meanwhile: func() { _ = c.cached.Delete(t.Context(), pod.DeepCopy()) }}
-			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}}
+			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}, spread: newSpreader()}
 			r.agents = agents.New(agents.Options{Credentials: slow})
 			missing := func() bool {
 				s, err := r.gather(t.Context(), group)

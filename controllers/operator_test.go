@@ -57,7 +57,9 @@ type operator struct {
 	// rejects returns whether a write is rejected.
 	rejects func(*http.Request) bool
 	// reads are the paths of its reads, and beforeRead is called before each.
-	reads      []string
+	reads []string
+	// watches has the queries of the watch requests by resource.
+	watches    map[string][]string
 	beforeRead func(*http.Request)
 	// namespaces are those that it watches, besides that of the env.
 	namespaces []string
@@ -118,6 +120,12 @@ func (o *operator) read(next http.RoundTripper, r *http.Request) (*http.Response
 	o.mu.Lock()
 	crashed := o.crashed
 	o.reads = append(o.reads, r.URL.Path)
+	if r.URL.Query().Get("watch") == "true" {
+		if o.watches == nil {
+			o.watches = map[string][]string{}
+		}
+		o.watches[path.Base(r.URL.Path)] = append(o.watches[path.Base(r.URL.Path)], r.URL.RawQuery)
+	}
 	o.mu.Unlock()
 	if crashed {
 		return nil, errCrashed
@@ -194,6 +202,13 @@ func (o *operator) countReads(object string) int {
 		}
 	}
 	return count
+}
+
+// watched returns the queries of the requests to watch a resource.
+func (o *operator) watched(resource string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.watches[resource])
 }
 
 func (o *operator) written() []string {

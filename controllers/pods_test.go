@@ -28,6 +28,7 @@ func (e *env) podWith(name string, groups []string, change func(*corev1.Pod)) *f
 	e.t.Helper()
 	pod := e.podWithoutAgent(name, func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{v1.AnnotationGroups: strings.Join(groups, ",")}
+		pod.Labels = map[string]string{v1.LabelAgent: v1.AgentEnabled}
 		pod.Spec.InitContainers = []corev1.Container{{
 			Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 		}}
@@ -150,7 +151,7 @@ func (e *env) awaitRole(pod, group, role string) {
 func TestDeletionCostOfCoordinator(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	ofDeployment := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "x"} }
+	ofDeployment := func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, "pod-template-hash", "x") }
 	e.podWith("p-0", []string{"ledger", "audit"}, ofDeployment)
 	e.podWith("p-1", []string{"ledger", "audit"}, func(*corev1.Pod) {})
 	e.podWith("p-2", []string{"ledger", "audit"}, func(pod *corev1.Pod) {

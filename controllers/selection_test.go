@@ -16,6 +16,7 @@ func (e *env) selectedPod(name, recorded string, change func(*corev1.Pod)) {
 	e.t.Helper()
 	e.podWithoutAgent(name, func(pod *corev1.Pod) {
 		pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		pod.Labels = map[string]string{v1.LabelAgent: v1.AgentEnabled}
 		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: recorded, "example.org/other": "value"}
 		change(pod)
 	})

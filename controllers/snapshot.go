@@ -79,6 +79,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	if err := r.confirmMissingPods(ctx, s); err != nil {
 		return nil, err
 	}
+	r.addExplainingPods(ctx, s)
 	s.preferred = r.spread.preferred(key)
 	for name, pod := range s.pods {
 		if connection, ok := r.connection(pod); ok {
@@ -109,9 +110,6 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 	}
 	for i := range indexed.Items {
 		s.pods[indexed.Items[i].Name] = &indexed.Items[i]
-	}
-	if err := r.gatherUnnamedPods(ctx, s); err != nil {
-		return err
 	}
 	// The index doesn't find members, or pods whose agents report the group, that don't
 	// name it.

@@ -47,6 +47,7 @@ type groupState struct {
 	// when there has been none.
 	electedAt, vacantSince time.Time
 	limits                 groupLimits
+	explaining             explainingPods
 	// standby is what only a standby uses.
 	standby standbyState
 }

@@ -8,50 +8,112 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 const (
-	// uncachedPodRecheck is how often a reconcile reads a pod that the cache lacks.
+	// uncachedPodRecheck is how often a reconcile reads a pod whose absence is about to count.
 	uncachedPodRecheck = time.Second
-	// unnamedPodsRecheck is how often a reconcile checks which pods a selector matches
-	// that selects none.
-	unnamedPodsRecheck = 30 * time.Second
+	// minExplanationRecheck and maxExplanationRecheck bound the time between two reads of pods that explain why a group has none: it
+	// is as long as that has been so. No watch reports their changes.
+	minExplanationRecheck, maxExplanationRecheck = 2 * time.Second, 10 * time.Minute
+	// maxExplainingPods bounds the pods that are read.
+	maxExplainingPods = 8
 )
 
-// gatherUnnamedPods adds pods that match the selector but don't name the group, if the
-// selector selects no pods. The status explains then what these pods lack. They aren't
-// in the index, so no watch triggers a reconcile when they change.
-func (r *Reconciler) gatherUnnamedPods(ctx context.Context, s *snapshot) error {
-	selects := membership.Selects(s.group)
-	if s.group.Spec.Selector == nil {
-		return nil
+// explainingPods are pods that the cache leaves out, because they haven't opted in, and that the status should explain: members, or
+// pods that match a selector that selects none.
+type explainingPods struct {
+	// wanted says which pods were read. They count since, and are read again at next.
+	wanted      string
+	since, next time.Time
+	pods        []*corev1.Pod
+}
+
+// addExplainingPods adds the pods without an agent that the status should explain. A failed read isn't worth more than another one later.
+func (r *Reconciler) addExplainingPods(ctx context.Context, s *snapshot) {
+	missing, matching := s.unknownMembers(), s.selectsNone()
+	if len(missing) == 0 && !matching {
+		s.state.explaining = explainingPods{}
+		return
 	}
-	for _, pod := range s.pods {
-		if selects(pod) {
-			return nil
-		}
+	known := &s.state.explaining
+	if wanted := fmt.Sprint(missing, matching, s.group.Generation); known.wanted != wanted {
+		*known = explainingPods{wanted: wanted, since: s.now}
 	}
-	var all corev1.PodList
-	if err := r.cached.List(ctx, &all, client.InNamespace(s.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the pods of the namespace: %w", err)
+	if !s.now.Before(known.next) {
+		known.pods = r.readExplainingPods(ctx, s, missing, matching)
+		known.next = s.now.Add(min(max(s.now.Sub(known.since), minExplanationRecheck), maxExplanationRecheck))
 	}
-	matches := membership.MatchesLabels(s.group)
-	for i := range all.Items {
-		if pod := &all.Items[i]; matches(pod) {
+	s.deadline.reached(known.next, s.now)
+	for _, pod := range known.pods {
+		if s.pods[pod.Name] == nil {
 			s.pods[pod.Name] = pod
 		}
 	}
-	s.deadline.reached(s.now.Add(unnamedPodsRecheck), s.now)
-	return nil
+}
+
+// unknownMembers returns members without a pod in the snapshot, at most maxExplainingPods.
+func (s *snapshot) unknownMembers() (names []string) {
+	for _, name := range cache.MembersOf(s.group) {
+		if s.pods[name] == nil && len(names) < maxExplainingPods {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// selectsNone reports whether the group has a selector that selects no pod of the snapshot.
+func (s *snapshot) selectsNone() bool {
+	if s.group.Spec.Selector == nil {
+		return false
+	}
+	selects := membership.Selects(s.group)
+	for _, pod := range s.pods {
+		if selects(pod) {
+			return false
+		}
+	}
+	return true
+}
+
+// readExplainingPods reads pods from the API server.
+func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names []string, matching bool) (found []*corev1.Pod) {
+	keep := func(pod *corev1.Pod) {
+		if stripped, ok := cache.StripPod(pod).(*corev1.Pod); ok {
+			found = append(found, stripped)
+		}
+	}
+	for _, name := range names {
+		var pod corev1.Pod
+		if err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod); err == nil {
+			keep(&pod)
+		}
+	}
+	if !matching {
+		return found
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.group.Spec.Selector.LabelSelector())
+	if err != nil {
+		return found // The schema rejects such a selector.
+	}
+	var all corev1.PodList
+	if err := r.live.List(ctx, &all, client.InNamespace(s.key.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxExplainingPods)); err == nil {
+		for i := range all.Items {
+			keep(&all.Items[i])
+		}
+	}
+	return found
 }
 
 // confirmMissingPods reads pods from the API server whose absence is about to count:
-// the cache may be behind.
+// the cache may be behind, or the label by which it selects pods may have been removed.
 func (r *Reconciler) confirmMissingPods(ctx context.Context, s *snapshot) error {
 	var mu sync.Mutex
 	parallel := newParallel()

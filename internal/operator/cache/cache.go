@@ -20,8 +20,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
+// optedIn selects the pods that can have an agent: no other pod gets a certificate.
+var optedIn = labels.SelectorFromSet(labels.Set{v1.LabelAgent: v1.AgentEnabled})
+
 // Options returns the options that the manager's cache must be created with. The cache
-// has all groups, pods and nodes of the cluster, and of other kinds only the objects with the
+// has all groups and nodes of the cluster, the pods that have opted in, and of other kinds only the objects with the
 // operator's label. It has only the fields that decisions use: tenants can make an object as large
 // as the API server accepts, and the memory of the manager must not depend on that
 // (docs/operate.md, Tenants that share an operator). If there are namespaces, the cache has only
@@ -42,7 +45,7 @@ func Options(namespaces ...string) ctrlcache.Options {
 		DefaultNamespaces: watched,
 		DefaultTransform:  ctrlcache.TransformStripManagedFields(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
-			&corev1.Pod{}:                {Transform: stripPod},
+			&corev1.Pod{}:                {Label: optedIn, Transform: transformPod},
 			&corev1.Node{}:               {Transform: stripNode},
 			&v1.ElectionGroup{}:          {Transform: stripGroup},
 			&corev1.ConfigMap{}:          ofGroups(StripConfigMap),
@@ -65,10 +68,13 @@ func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 // more than 400 bytes.
 var agentOnly = []corev1.Container{{Name: v1.AgentContainer}}
 
-func stripPod(object any) (any, error) {
+func transformPod(object any) (any, error) { return StripPod(object), nil }
+
+// StripPod returns what the cache retains of a pod.
+func StripPod(object any) any {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object, nil
+		return object
 	}
 	stripped := &corev1.Pod{ObjectMeta: stripMetadata(&pod.ObjectMeta)}
 	stripped.Annotations = stripAnnotations(pod.Annotations)
@@ -85,7 +91,7 @@ func stripPod(object any) (any, error) {
 		stripped.Status.InitContainerStatuses = stripContainers(pod.Status.InitContainerStatuses)
 		stripped.Status.ContainerStatuses = stripContainers(pod.Status.ContainerStatuses)
 	}
-	return stripped, nil
+	return stripped
 }
 
 // stripContainers retains whether any container runs and, of the agent, also whether it has

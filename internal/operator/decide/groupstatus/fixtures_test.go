@@ -54,7 +54,7 @@ func newHarness(members int) *harness {
 func (s *harness) createPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{},
+			Namespace: "bank", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
 			Annotations: map[string]string{v1.AnnotationGroups: "other, ledger"},
 		},
 		Spec: corev1.PodSpec{

@@ -58,6 +58,10 @@ func TestTable(t *testing.T) {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
 			"c Coordinator, b Normal, a Crashed (NoAgent)",
 		},
+		"a pod has lost its label": {
+			func(s *harness) { s.disconnect("a"); delete(s.Pods["a"].Labels, v1.LabelAgent) },
+			"c Coordinator, b Normal, a Normal (NoAgent)",
+		},
 		"an ordinary container has the agent's name": {
 			func(s *harness) {
 				spec := &s.Pods["a"].Spec
