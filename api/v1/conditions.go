@@ -3,7 +3,7 @@ package v1
 // ConditionType is the type of a condition of a group.
 type ConditionType string
 
-// The types of conditions. For each but Progressing and Degraded, True is the normal state.
+// The types of conditions. For each but Progressing, Degraded and Stalled, True is the normal state.
 const (
 	// ConditionReady means that the group is available, that the agents use the newest
 	// member list and settings, and that labels and Service point at the coordinator. A
@@ -19,6 +19,9 @@ const (
 	// ConditionDegraded means that a member is down, or that the operator cannot do all
 	// that the spec says. The group may be available nevertheless.
 	ConditionDegraded ConditionType = "Degraded"
+	// ConditionStalled means that the group stays as it is until a user resolves the reason. A
+	// group has it only while it is True: tools that wait for Ready then stop waiting.
+	ConditionStalled ConditionType = "Stalled"
 	// ConditionCoordinatorElected means that the group has a coordinator.
 	ConditionCoordinatorElected ConditionType = "CoordinatorElected"
 	// ConditionAgreed means that all agents report the same coordinator, member list and

@@ -67,7 +67,7 @@ type ElectionGroupStatus struct {
 	MemberList *MemberList `json:"memberList,omitempty"`
 
 	// conditions has the types Ready, Available, Progressing, Degraded, CoordinatorElected,
-	// Agreed and AgentsConnected.
+	// Agreed and AgentsConnected, and while it is True, Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

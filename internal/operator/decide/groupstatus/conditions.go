@@ -57,13 +57,22 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 		{v1.ConditionAgreed, agreed},
 		{v1.ConditionAgentsConnected, connected},
 	} {
-		meta.SetStatusCondition(conditions, metav1.Condition{
-			Type: string(c.of), Status: c.status, Reason: string(c.reason), Message: c.message,
-			ObservedGeneration: e.Group.Generation,
-			LastTransitionTime: metav1.NewTime(e.Now.UTC().Truncate(time.Second)),
-		})
+		e.setCondition(conditions, c.of, c.finding)
+	}
+	if stalled := e.stalled(); stalled.reason == "" {
+		meta.RemoveStatusCondition(conditions, string(v1.ConditionStalled))
+	} else {
+		e.setCondition(conditions, v1.ConditionStalled, stalled)
 	}
 	return requeueAt
+}
+
+func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: string(of), Status: found.status, Reason: string(found.reason), Message: found.message,
+		ObservedGeneration: e.Group.Generation,
+		LastTransitionTime: metav1.NewTime(e.Now.UTC().Truncate(time.Second)),
+	})
 }
 
 // Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present one, with the

@@ -145,6 +145,24 @@ func (e *evaluation) serviceConflict() finding {
 	return e.portMissing()
 }
 
+// stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one, such as invalid
+// pods of a group that has members.
+func (e *evaluation) stalled() finding {
+	found := e.planProblem()
+	switch found.reason {
+	case v1.ReasonConfigMapConflict, v1.ReasonStatusBehind, v1.ReasonTooManyMembers:
+		return isTrue(found.reason, found.message)
+	case v1.ReasonInvalidMembers:
+		if e.List == nil {
+			return isTrue(found.reason, found.message)
+		}
+	}
+	if found := e.serviceConflict(); found.reason == v1.ReasonServiceConflict {
+		return isTrue(found.reason, found.message)
+	}
+	return finding{}
+}
+
 func (e *evaluation) portMissing() finding {
 	if e.Group.Spec.Service == nil || e.coordinator == nil || e.Pods[e.coordinator.Pod] == nil {
 		return finding{}
