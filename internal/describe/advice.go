@@ -52,9 +52,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Agents apply a change one after the other. If the problem persists, see the logs of the pods in the message: " + logs
 	case v1.ReasonMembersDown:
 		if g.Status.Coordinator == nil {
-			return "See why a member is down: " + describePod(g)
+			return "See why a member is down: " + describeDown(g)
 		}
-		return "The other members continue. See why a member is down: " + describePod(g)
+		return "The other members continue. See why a member is down: " + describeDown(g)
 	case v1.ReasonAdopting:
 		return "Until a majority of the previous list has adopted the new one, a coordinator needs a majority of both. Members of the previous list " +
 			"adopt it when they run, and do not count when their pods no longer exist."
@@ -68,7 +68,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonPortMissing:
 		return "The Service has no endpoint for that port."
 	case v1.ReasonNoMajority:
-		return "There is no coordinator until a majority of the members is connected. See why a member is down: " + describePod(g)
+		return "There is no coordinator until a majority of the members is connected. See why a member is down: " + describeDown(g)
 	case v1.ReasonNoEligibleMember:
 		return "A member is ineligible if it has priority 0, if its application has no open session or fails its probe, or if the operator has excluded it. " +
 			"See the logs of an agent: " + logs
@@ -126,8 +126,12 @@ func serviceConflict(g *v1.ElectionGroup) string {
 	return fmt.Sprintf("Change spec.service.name, or delete the other object: kubectl get service,endpointslice %s -o yaml", namespaceFlag(g))
 }
 
-// describePod returns a command that shows why a member is down.
-func describePod(g *v1.ElectionGroup) string {
+// describeDown returns a command that shows why a member is down. If all of those are on one node,
+// the node is more likely to be the reason than the pods, which the API server may still show as ready.
+func describeDown(g *v1.ElectionGroup) string {
+	if _, node, _ := shared(g); node != "" {
+		return "kubectl describe node " + node
+	}
 	down := slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return !isUp(&p) })
 	if down < 0 {
 		return "kubectl get pods " + namespaceFlag(g)

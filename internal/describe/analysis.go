@@ -20,8 +20,12 @@ type analysis struct {
 	missing, spare int
 	// majority is the majority of the newest list.
 	majority int
-	// needsMajority means that a coordinator needs a majority.
+	// needsMajority means that a coordinator needs a majority of each of the lists in force.
 	needsMajority bool
+	lists         [][]v1.Member
+	isUp          map[string]bool
+	// coordinator is the pod of the coordinator, or "".
+	coordinator string
 	// candidates has the eligible members without the coordinator, with the highest
 	// priority first.
 	candidates []v1.Process
@@ -48,22 +52,20 @@ func heldBack(p v1.Process) int {
 }
 
 func analyze(g *v1.ElectionGroup) analysis {
-	a := analysis{needsMajority: g.Spec.Safety.Mode != v1.Available}
-	up := map[string]bool{}
-	coordinator := ""
+	a := analysis{needsMajority: g.Spec.Safety.Mode != v1.Available, isUp: map[string]bool{}}
 	if g.Status.Coordinator != nil {
-		coordinator = g.Status.Coordinator.Pod
+		a.coordinator = g.Status.Coordinator.Pod
 	}
 	for i := range g.Status.Processes {
 		p := &g.Status.Processes[i]
-		up[p.Pod] = isUp(p)
-		if p.Pod == coordinator {
+		a.isUp[p.Pod] = isUp(p)
+		if p.Pod == a.coordinator {
 			continue
 		}
 		if isEligible(p) {
 			a.candidates = append(a.candidates, *p)
 		}
-		if coordinator == "" || p.Priority > g.Status.Coordinator.Priority {
+		if a.coordinator == "" || p.Priority > g.Status.Coordinator.Priority {
 			a.above = append(a.above, *p)
 		}
 	}
@@ -72,22 +74,23 @@ func analyze(g *v1.ElectionGroup) analysis {
 		return cmp.Or(cmp.Compare(heldBack(a), heldBack(b)), highestFirst(a, b))
 	})
 	slices.SortStableFunc(a.above, highestFirst)
-	a.countVotes(g.Status.MemberList, g.Status.Processes, up)
+	a.countVotes(g.Status.MemberList, g.Status.Processes)
 	return a
 }
 
 // countVotes counts the votes. While a list is being adopted, a coordinator also needs a
 // majority of the previous one.
-func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process, up map[string]bool) {
+func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process) {
 	if list == nil {
 		list = &v1.MemberList{}
 		for _, row := range rows {
 			list.Members = append(list.Members, v1.Member{Pod: row.Pod, Priority: row.Priority})
 		}
 	}
+	a.lists = [][]v1.Member{list.Members}
 	votes := func(members []v1.Member) (have, need int) {
 		for _, m := range members {
-			if up[m.Pod] {
+			if a.isUp[m.Pod] {
 				have++
 			}
 		}
@@ -97,6 +100,7 @@ func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process, up map[str
 	a.members, a.up, a.majority = len(list.Members), have, need
 	a.missing, a.spare = max(0, need-have), max(0, have-need)
 	if list.State == v1.ListAdopting && list.Previous != nil {
+		a.lists = append(a.lists, list.Previous.Members)
 		have, need := votes(list.Previous.Members)
 		a.missing, a.spare = max(a.missing, need-have), min(a.spare, max(0, have-need))
 	}

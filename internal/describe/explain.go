@@ -174,6 +174,12 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	default:
 		lines = append(lines, fmt.Sprintf("If any %s, there is still a coordinator. If %d fail, there may be none.", fail(spare), spare+1))
 	}
+	if a.members > 1 && (spare > 0 || electable == 1) {
+		lines = append(lines, placeTolerance("node", Nodes(g))...)
+		if zones := Zones(g); len(zones) > 1 {
+			lines = append(lines, placeTolerance("zone", zones)...)
+		}
+	}
 	switch {
 	case a.needsMajority && a.members == 2:
 		lines = append(lines, "The majority of two members is two, so this group tolerates no failure: add a third member, which may have priority 0.")
@@ -203,6 +209,9 @@ func problems(g *v1.ElectionGroup) []string {
 		if text := advice(g, v1.Reason(c.Reason)); text != "" {
 			lines = append(lines, "  "+text)
 		}
+	}
+	if text := DownTogether(g); text != "" {
+		lines = append(lines, text)
 	}
 	for i := range g.Status.Processes {
 		if p := &g.Status.Processes[i]; p.Reason != "" || !isUp(p) {

@@ -24,6 +24,8 @@ type Explanation struct {
 	Needed           int       `json:"needed"`
 	FailureTolerance []string  `json:"failureTolerance"`
 	Problems         []Problem `json:"problems"`
+	// DownTogether says which node or zone the members that are down share.
+	DownTogether string `json:"downTogether,omitempty"`
 	// At is the time of the explanation.
 	At time.Time `json:"at"`
 }
@@ -34,7 +36,7 @@ func ExplanationOf(g *v1.ElectionGroup, now time.Time) Explanation {
 	e := Explanation{
 		Namespace: g.Namespace, Name: g.Name, Coordinator: g.Status.Coordinator,
 		Reason: electionReason(g, &a), Next: []string{}, Members: a.members, Up: a.up, Needed: 1,
-		FailureTolerance: failureTolerance(g, &a), Problems: append([]Problem{}, Problems(g)...), At: now.UTC(),
+		FailureTolerance: failureTolerance(g, &a), Problems: append([]Problem{}, Problems(g)...), DownTogether: DownTogether(g), At: now.UTC(),
 	}
 	if a.needsMajority {
 		e.Needed = a.majority

@@ -24,6 +24,9 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 			fmt.Fprintf(w, "  %s\n", text)
 		}
 	}
+	if text := DownTogether(g); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 	if len(g.Status.Processes) > 0 {
 		fmt.Fprintln(w)
 		table(w, g.Status.Processes, now)
@@ -60,19 +63,35 @@ func summary(g *v1.ElectionGroup) []string {
 	return all
 }
 
-// table writes the process status table. The reason is the last column because it may be
-// long.
+// table writes the process status table, with the zones if there are several. The reason is the
+// last column because it may be long.
 func table(w io.Writer, rows []v1.Process, now time.Time) {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "POD\tPRIORITY\tSTATUS\tSINCE\tREASON")
+	zones := map[string]bool{}
+	hasNode := false
+	for i := range rows {
+		zones[rows[i].Zone], hasNode = true, hasNode || rows[i].Node != ""
+	}
+	delete(zones, "")
+	line := func(pod, priority, status, since, node, zone, reason string) {
+		cells := []string{pod, priority, status, since}
+		if hasNode {
+			cells = append(cells, node)
+		}
+		if len(zones) > 1 {
+			cells = append(cells, zone)
+		}
+		fmt.Fprintln(columns, strings.Join(append(cells, reason), "\t"))
+	}
+	line("POD", "PRIORITY", "STATUS", "SINCE", "NODE", "ZONE", "REASON")
 	for i := range rows {
 		row := &rows[i]
 		since := ""
 		if row.Since != nil {
 			since = age(row.Since.Time, now)
 		}
-		fmt.Fprintf(columns, "%s\t%d\t%s\t%s\t%s\n", row.Pod, row.Priority, row.Status, since, reason(row))
+		line(row.Pod, fmt.Sprint(row.Priority), string(row.Status), since, row.Node, row.Zone, reason(row))
 	}
 	flushColumns(w, columns, &text)
 }

@@ -1,0 +1,145 @@
+package describe_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/describe"
+)
+
+// placed returns a group whose members are words as in "c/30@n1", with "*" after the coordinator,
+// "-" after a member that is down and "!" after one that is up and ineligible. The words after a
+// bar are the members of the previous list, which is still in force.
+func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup {
+	t.Helper()
+	g := &v1.ElectionGroup{}
+	g.Namespace, g.Name, g.Spec.Safety.Mode = "bank", "ledger", mode
+	members, previous, adopting := strings.Cut(members, "|")
+	list := &v1.MemberList{Version: 2, State: v1.ListSettled}
+	for _, word := range strings.Fields(members) {
+		text := strings.TrimRight(word, "*-!")
+		name, at, _ := strings.Cut(text, "@")
+		pod, number, _ := strings.Cut(name, "/")
+		priority, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, zone, _ := strings.Cut(at, "/")
+		row := v1.Process{Pod: pod, Priority: int32(priority), Status: v1.ProcessNormal, Node: node, Zone: zone}
+		switch word[len(text):] {
+		case "*":
+			row.Status, g.Status.Coordinator = v1.ProcessCoordinator, &v1.Coordinator{Pod: pod, Priority: row.Priority, Term: 7}
+		case "-":
+			row.Status = v1.ProcessCrashed
+		case "!":
+			row.Reason = v1.ProcessNotEligible
+		}
+		g.Status.Processes = append(g.Status.Processes, row)
+		list.Members = append(list.Members, v1.Member{Pod: pod, Priority: row.Priority})
+	}
+	if adopting {
+		list.State, list.Previous = v1.ListAdopting, &v1.PreviousList{Version: 1}
+		for _, pod := range strings.Fields(previous) {
+			list.Previous.Members = append(list.Previous.Members, v1.Member{Pod: pod})
+		}
+	}
+	g.Status.MemberList = list
+	return g
+}
+
+func formatPlaces(all []describe.Place) string {
+	var words []string
+	for _, p := range all {
+		word := fmt.Sprintf("%s %s", p.Name, p.Loss)
+		if p.Missing != "" {
+			word += " (no " + p.Missing + ")"
+		}
+		words = append(words, strings.TrimSpace(word))
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestLossOfANode(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode    v1.SafetyMode
+		members string
+		want    string
+	}{
+		"a node for each member":                {v1.Majority, "c/3@n1* b/2@n2 a/1@n3", "n1 Elects, n2 Keeps, n3 Keeps"},
+		"one node for all":                      {v1.Majority, "c/3@n1* b/2@n1 a/1@n1", "n1 Stops (no majority)"},
+		"two followers share a node":            {v1.Majority, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Stops (no majority)"},
+		"two followers share a node, Available": {v1.Available, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Keeps"},
+		"one node for all, Available":           {v1.Available, "c/3@n1* b/2@n1", "n1 Stops (no eligible member)"},
+		"Strict":                                {v1.Strict, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Stops (no majority)"},
+		"a member is down":                      {v1.Majority, "c/3@n1* b/2@n2 a/1@n3-", "n1 Stops (no majority), n2 Stops (no majority), n3 Keeps"},
+		"a member of five is down":              {v1.Majority, "e/5@n1* d/4@n1 c/3@n2 b/2@n3 a/1@n4-", "n1 Stops (no majority), n2 Keeps, n3 Keeps, n4 Keeps"},
+		"all eligible members share a node":     {v1.Majority, "c/3@n1* b/0@n2 a/0@n3", "n1 Stops (no eligible member), n2 Keeps, n3 Keeps"},
+		"the only successor is ineligible":      {v1.Majority, "c/3@n1* b/2@n2! a/0@n3", "n1 Stops (no eligible member), n2 Keeps, n3 Keeps"},
+		"two of five, with the coordinator":     {v1.Majority, "e/5@n1* d/4@n1 c/3@n2 b/2@n3 a/1@n4", "n1 Elects, n2 Keeps, n3 Keeps, n4 Keeps"},
+		"an election is in progress":            {v1.Majority, "c/3@n1 b/2@n2 a/1@n3", "n1 Elects, n2 Elects, n3 Elects"},
+		"stopped: no majority":                  {v1.Majority, "c/3@n1 b/2@n2- a/1@n3-", "n1, n2, n3"},
+		"stopped: no eligible member":           {v1.Majority, "c/3@n1! b/2@n2! a/1@n3!", "n1, n2, n3"},
+		"some nodes aren't known":               {v1.Majority, "c/3@n1* b/2 a/1", "n1 Elects"},
+		"the only member":                       {v1.Majority, "a/1@n1*", "n1 Stops (no majority)"},
+		"the previous list is still in force":   {v1.Majority, "e/5@n1* d/4@n2 c/3@n3 b/2@n2 a/1@n4 | b c d", "n1 Elects, n2 Stops (no majority), n3 Keeps, n4 Keeps"},
+		"no member list":                        {v1.Majority, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := formatPlaces(describe.Nodes(placed(t, c.mode, c.members))); got != c.want {
+				t.Errorf("%s %s:\n got %s\nwant %s", c.mode, c.members, got, c.want)
+			}
+		})
+	}
+}
+
+func TestLossOfAZone(t *testing.T) {
+	g := placed(t, v1.Majority, "c/3@n1/east* b/2@n2/west a/1@n3/west")
+	if got, want := formatPlaces(describe.Zones(g)), "east Elects, west Stops (no majority)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := formatPlaces(describe.Nodes(g)), "n1 Elects, n2 Keeps, n3 Keeps"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestIntactGroupHasAllMembers(t *testing.T) {
+	g := placed(t, v1.Majority, "c/3@n1- b/2@n2! a/1@n3-")
+	if got, want := formatPlaces(describe.Nodes(describe.Intact(g))), "n1 Elects, n2 Elects, n3 Elects"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if g.Status.Processes[0].Status != v1.ProcessCrashed {
+		t.Error("the group itself has changed")
+	}
+}
+
+func TestDownTogether(t *testing.T) {
+	for members, want := range map[string]string{
+		"c/3@n1* b/2@n2 a/1@n3":                         "",
+		"c/3@n1* b/2@n2- a/1@n3":                        "",
+		"c/3@n1* b/2@n2- a/1@n3-":                       "",
+		"c/3@n1* b/2@n2- a/1@n2-":                       "Both members that are down are on n2.",
+		"c/3@n1* b/2@n1- a/1@n1-":                       "", // One on this node is up.
+		"d/4@n1 c/3@n2 b/2@n2- a/1@n2-":                 "Both members that are down are on n2.",
+		"c/3@n1- b/2@n1- a/1@n1-":                       "All 3 members that are down are on n1.",
+		"c/3@n1* b/2- a/1-":                             "", // They have no pods.
+		"c/3@n1* b/2@n2- a/1-":                          "",
+		"d/4@n1/x* c/3@n2/y- b/2@n3/y- a/1@n4/y-":       "All 3 members that are down are in zone y.",
+		"d/4@n1/x* c/3@n2/x- b/2@n3/x- a/1@n4/x-":       "", // All members are in this zone.
+		"e/5@n1/x* d/4@n2/x c/3@n3/y b/2@n4/y- a/1@n4-": "Both members that are down are on n4.",
+	} {
+		if got := describe.DownTogether(placed(t, v1.Majority, members)); got != want {
+			t.Errorf("%s: got %q, want %q", members, got, want)
+		}
+	}
+}
+
+func TestJoinNames(t *testing.T) {
+	for names, want := range map[string]string{"": "", "a": "a", "a b": "a and b", "a b c d e": "a, b, c, d and e", "a b c d e f g": "a, b, c, d, e and 2 more"} {
+		if got := describe.JoinNames(strings.Fields(names), "and"); got != want {
+			t.Errorf("%s: got %q, want %q", names, got, want)
+		}
+	}
+}
