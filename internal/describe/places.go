@@ -22,6 +22,12 @@ const (
 	Stops Loss = "Stops"
 )
 
+// What a group misses if it stops.
+const (
+	Majority       = "majority"
+	EligibleMember = "eligible member"
+)
+
 // loss decides what happens if members fail at the same time. If the group stops, it also returns
 // what is missing then.
 func (a *analysis) loss(lost func(pod string) bool) (loss Loss, missing string) {
@@ -33,14 +39,14 @@ func (a *analysis) loss(lost func(pod string) bool) (loss Loss, missing string) 
 			}
 		}
 		if a.needsMajority && have < len(members)/2+1 {
-			return Stops, "majority"
+			return Stops, Majority
 		}
 	}
 	if a.coordinator != "" && !lost(a.coordinator) {
 		return Keeps, ""
 	}
 	if !slices.ContainsFunc(a.candidates, func(p v1.Process) bool { return !lost(p.Pod) }) {
-		return Stops, "eligible member"
+		return Stops, EligibleMember
 	}
 	return Elects, ""
 }
@@ -52,7 +58,7 @@ type Place struct {
 	Members []string
 	// Loss is what happens if all of them fail. It is "" if the group has stopped already.
 	Loss Loss
-	// Missing is what the group would miss if it stopped.
+	// Missing is what the group misses if it stops: Majority or EligibleMember.
 	Missing string
 }
 
@@ -86,13 +92,17 @@ func places(g *v1.ElectionGroup, of func(*v1.Process) string) []Place {
 	return all
 }
 
-// Intact returns the group as it is when all members are up: what its placement tolerates.
+// Intact returns the group as it is when all members are up and have adopted the newest list: its
+// places show what the placement tolerates.
 func Intact(g *v1.ElectionGroup) *v1.ElectionGroup {
 	intact := &v1.ElectionGroup{Spec: g.Spec, Status: g.Status}
 	intact.Status.Processes = slices.Clone(g.Status.Processes)
 	for i := range intact.Status.Processes {
 		p := &intact.Status.Processes[i]
 		p.Status, p.Reason, p.Message = v1.ProcessNormal, "", ""
+	}
+	if list := g.Status.MemberList; list != nil {
+		intact.Status.MemberList = &v1.MemberList{Version: list.Version, State: v1.ListSettled, Members: list.Members}
 	}
 	return intact
 }

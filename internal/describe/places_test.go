@@ -106,7 +106,7 @@ func TestLossOfAZone(t *testing.T) {
 }
 
 func TestIntactGroupHasAllMembers(t *testing.T) {
-	g := placed(t, v1.Majority, "c/3@n1- b/2@n2! a/1@n3-")
+	g := placed(t, v1.Majority, "c/3@n1- b/2@n2! a/1@n3- | c x")
 	if got, want := formatPlaces(describe.Nodes(describe.Intact(g))), "n1 Elects, n2 Elects, n3 Elects"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

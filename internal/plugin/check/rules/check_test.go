@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,19 @@ func tenures(ends ...v1.EndReason) []v1.Tenure {
 		all = append(all, v1.Tenure{Pod: "ledger-2", EndReason: end, Until: new(metav1.NewMicroTime(now))})
 	}
 	return all
+}
+
+// place says on which node, and in which zone if it follows a slash, each member of the group is.
+// It adds members to the list if there are more nodes.
+func place(f *Facts, nodes ...string) {
+	s := &f.Groups[0].Status
+	for i := len(s.MemberList.Members); i < len(nodes); i++ {
+		s.MemberList.Members = append(s.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
+	}
+	for i, m := range slices.Backward(s.MemberList.Members) {
+		node, zone, _ := strings.Cut(nodes[i], "/")
+		s.Processes = append(s.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Node: node, Zone: zone})
+	}
 }
 
 // format formats findings that aren't OK.
@@ -251,6 +265,51 @@ func TestFindings(t *testing.T) {
 				f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndLapse)
 				f.Now = now.Add(25 * time.Hour)
 			}, "",
+		},
+		"all members share a node": {
+			func(f *Facts) { place(f, "n1", "n1", "n1") },
+			"warning group bank/ledger: The node n1 has 3 of 3 members (ledger-2, ledger-1 and ledger-0): if it fails, there is no majority.",
+		},
+		"two members share a node": {
+			func(f *Facts) { place(f, "n1", "n2", "n1") },
+			"warning group bank/ledger: The node n1 has 2 of 3 members (ledger-2 and ledger-0): if it fails, there is no majority.",
+		},
+		"each member has a node": {
+			func(f *Facts) { place(f, "n1", "n2", "n3") }, "",
+		},
+		"each member has a node, and one is down": {
+			func(f *Facts) { place(f, "n1", "n2", "n3"); f.Groups[0].Status.Processes[2].Status = v1.ProcessCrashed }, "",
+		},
+		"two members share a node in Available mode": {
+			func(f *Facts) { place(f, "n1", "n2", "n1"); f.Groups[0].Spec.Safety.Mode = v1.Available }, "",
+		},
+		"all members share a node in Available mode": {
+			func(f *Facts) { place(f, "n1", "n1", "n1"); f.Groups[0].Spec.Safety.Mode = v1.Available },
+			"warning group bank/ledger: The node n1 has 3 of 3 members (ledger-2, ledger-1 and ledger-0): if it fails, there is no eligible member.",
+		},
+		"the only eligible member shares a node": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Safety.Mode = v1.Available
+				f.Groups[0].Status.MemberList.Members[0].Priority, f.Groups[0].Status.MemberList.Members[1].Priority = 0, 0
+				place(f, "n1", "n2", "n1")
+			}, "warning group bank/ledger: Only one member has a priority above 0, so no other can become coordinator.",
+		},
+		"two members of two share a node": {
+			func(f *Facts) {
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+				place(f, "n1", "n1")
+			}, "warning group bank/ledger: It has two members. A coordinator needs both, so it can't fail over.",
+		},
+		"a zone has two members of three, and there are two zones": {
+			func(f *Facts) { place(f, "n1/east", "n2/east", "n3/west") }, "",
+		},
+		"a zone has three members of five, and there are three zones": {
+			func(f *Facts) { place(f, "n1/east", "n2/east", "n3/east", "n4/west", "n5/middle") },
+			"warning group bank/ledger: The zone east has 3 of 5 members (ledger-2, ledger-1 and ledger-0): if it fails, there is no majority.",
+		},
+		"a node and its zone have three members of five": {
+			func(f *Facts) { place(f, "n1/east", "n1/east", "n1/east", "n4/west", "n5/middle") },
+			"warning group bank/ledger: The node n1 has 3 of 5 members (ledger-2, ledger-1 and ledger-0): if it fails, there is no majority.",
 		},
 		"another group is checked": {
 			func(f *Facts) {

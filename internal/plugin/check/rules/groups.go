@@ -53,6 +53,7 @@ func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 	}
 	all = append(all, checkLease(f, g, object)...)
 	all = append(all, checkDrain(g, object)...)
+	all = append(all, checkPlacement(g, object)...)
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: object, Message: fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)})
 	}
@@ -65,12 +66,6 @@ func checkSize(g *v1.ElectionGroup, object string) []Finding {
 	if list == nil {
 		return nil
 	}
-	eligible := 0
-	for _, m := range list.Members {
-		if m.Priority > 0 {
-			eligible++
-		}
-	}
 	needsMajority := !strings.EqualFold(string(g.Spec.Safety.Mode), string(v1.Available))
 	switch {
 	case needsMajority && len(list.Members) == 2:
@@ -78,10 +73,21 @@ func checkSize(g *v1.ElectionGroup, object string) []Finding {
 			Warning, object, "It has two members. A coordinator needs both, so it can't fail over.",
 			"Add a third member. With priority 0, it votes and is never elected.",
 		}}
-	case eligible == 1 && len(list.Members) > 1:
+	case countEligible(g) == 1 && len(list.Members) > 1:
 		return []Finding{{Warning, object, "Only one member has a priority above 0, so no other can become coordinator.", "Give others a priority above 0."}}
 	}
 	return nil
+}
+
+// countEligible counts the members that may be elected.
+func countEligible(g *v1.ElectionGroup) int {
+	eligible := 0
+	for _, m := range g.Status.MemberList.Members {
+		if m.Priority > 0 {
+			eligible++
+		}
+	}
+	return eligible
 }
 
 // checkLease finds leases that are too short for the delays of the group: repeatedly, the answers
