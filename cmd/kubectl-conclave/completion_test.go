@@ -17,6 +17,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate compare -o":              "table json yaml",
 		"status -o":                        "json yaml",
 		"explain -o":                       "text mermaid json yaml",
+		"nodes -o":                         "json yaml",
 		"watch -o":                         "json yaml",
 		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone adapt settings recovery late correct latency lossy throttle failing drains operator burst pods mixed rejoin",
 		"simulate --crashed":               "",

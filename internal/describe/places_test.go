@@ -136,6 +136,23 @@ func TestDownTogether(t *testing.T) {
 	}
 }
 
+func TestNodeTable(t *testing.T) {
+	ledger := placed(t, v1.Majority, "c/3@n1/x* b/2@n2/y a/1@n2/y")
+	mail := placed(t, v1.Majority, "c/3@n2/y b/2@n3* a/1@n4")
+	mail.Name = "mail"
+	audit := placed(t, v1.Available, "a/3@n2/y*")
+	audit.Name = "audit"
+	stopped := placed(t, v1.Majority, "b/3@n4 a/1@n1-")
+	var lines []string
+	for _, row := range describe.NodeTable([]v1.ElectionGroup{*ledger, *mail, *audit, *stopped}) {
+		lines = append(lines, fmt.Sprint(row))
+	}
+	want := "{n2 y [bank/audit] 4 [bank/ledger bank/audit]}\n{n1 x [bank/ledger] 2 []}\n{n3  [bank/mail] 1 []}\n{n4  [] 2 []}"
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestJoinNames(t *testing.T) {
 	for names, want := range map[string]string{"": "", "a": "a", "a b": "a and b", "a b c d e": "a, b, c, d and e", "a b c d e f g": "a, b, c, d, e and 2 more"} {
 		if got := describe.JoinNames(strings.Fields(names), "and"); got != want {

@@ -1,0 +1,92 @@
+// Package nodes is the command kubectl conclave nodes.
+package nodes
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/plugin/output"
+)
+
+// options are the flags of nodes.
+type options struct {
+	cluster       clusteraccess.Flags
+	allNamespaces bool
+	output        string
+}
+
+// New returns the command.
+func New() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "Show where coordinators are, and which groups a node would stop",
+		Long: `Show the nodes on which members of groups are, those with the most coordinators
+first. STOPS has the groups that would be without a coordinator if the node
+failed or was drained, until enough members are up elsewhere.
+
+The command reads only the statuses of groups, into which the operator writes on
+which node each member is. Use -A: without it, the table has only the groups of
+one namespace. -o json and -o yaml print the names of all groups.`,
+		Example: `  kubectl conclave nodes -A
+  kubectl conclave nodes -A -o json`,
+		Args: command.NoArguments,
+		RunE: o.run,
+	}
+	o.cluster.AddTo(cmd)
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "count the groups of all namespaces")
+	output.AddFlag(cmd, &o.output, "print the nodes as json or yaml")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, _ []string) error {
+	if err := output.ChooseOptional(&o.output); err != nil {
+		return err
+	}
+	groups, err := o.cluster.Groups(cmd.Context(), o.allNamespaces)
+	if err != nil {
+		return err
+	}
+	o.cluster.WarnOfSilentOperators(cmd, groups)
+	rows := describe.NodeTable(groups)
+	if o.output != "" {
+		return output.Write(cmd.OutOrStdout(), rows, o.output)
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "No member of a group is on a node"+o.where(groups)+".")
+		return nil
+	}
+	return write(cmd.OutOrStdout(), rows)
+}
+
+// where says which groups were looked for.
+func (o *options) where(groups []v1.ElectionGroup) string {
+	namespace, err := o.cluster.Namespace()
+	switch {
+	case len(groups) > 0:
+		return ", according to their statuses"
+	case o.allNamespaces || err != nil:
+		return ": there are no groups"
+	}
+	return ": there are no groups in namespace " + namespace + "; for those of all namespaces, use -A"
+}
+
+// write writes the table. The groups are the last column because they may be long.
+func write(w io.Writer, rows []describe.NodeRow) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "NODE\tZONE\tCOORDINATORS\tMEMBERS\tSTOPS")
+	for i := range rows {
+		row := &rows[i]
+		fmt.Fprintf(columns, "%s\t%s\t%d\t%d\t%s\n", row.Node, cmp.Or(row.Zone, "-"), len(row.Coordinators), row.Members,
+			cmp.Or(describe.JoinNames(row.Stops, "and"), "-"))
+	}
+	return columns.Flush()
+}
