@@ -20,10 +20,10 @@ type analysis struct {
 	missing, spare int
 	// majority is the majority of the newest list.
 	majority int
-	// needsMajority means that a coordinator needs a majority of each of the lists in force.
+	// needsMajority means that a coordinator needs a majority of each list in force, of which votes
+	// has one entry for each.
 	needsMajority bool
-	lists         [][]v1.Member
-	isUp          map[string]bool
+	votes         []votes
 	// coordinator is the pod of the coordinator, or "".
 	coordinator string
 	// candidates has the eligible members without the coordinator, with the highest
@@ -32,6 +32,12 @@ type analysis struct {
 	// above has the members with a higher priority than the coordinator, or all members
 	// if there is no coordinator.
 	above []v1.Process
+}
+
+// votes are those of a member list: the members that are up, and how many of them are a majority.
+type votes struct {
+	up       map[string]bool
+	majority int
 }
 
 func isUp(p *v1.Process) bool {
@@ -52,13 +58,14 @@ func heldBack(p v1.Process) int {
 }
 
 func analyze(g *v1.ElectionGroup) analysis {
-	a := analysis{needsMajority: g.Spec.Safety.Mode != v1.Available, isUp: map[string]bool{}}
+	a := analysis{needsMajority: g.Spec.Safety.Mode != v1.Available}
+	up := map[string]bool{}
 	if g.Status.Coordinator != nil {
 		a.coordinator = g.Status.Coordinator.Pod
 	}
 	for i := range g.Status.Processes {
 		p := &g.Status.Processes[i]
-		a.isUp[p.Pod] = isUp(p)
+		up[p.Pod] = isUp(p)
 		if p.Pod == a.coordinator {
 			continue
 		}
@@ -74,34 +81,35 @@ func analyze(g *v1.ElectionGroup) analysis {
 		return cmp.Or(cmp.Compare(heldBack(a), heldBack(b)), highestFirst(a, b))
 	})
 	slices.SortStableFunc(a.above, highestFirst)
-	a.countVotes(g.Status.MemberList, g.Status.Processes)
+	a.countVotes(g.Status.MemberList, g.Status.Processes, up)
 	return a
 }
 
 // countVotes counts the votes. While a list is being adopted, a coordinator also needs a
 // majority of the previous one.
-func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process) {
+func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process, up map[string]bool) {
 	if list == nil {
 		list = &v1.MemberList{}
 		for _, row := range rows {
 			list.Members = append(list.Members, v1.Member{Pod: row.Pod, Priority: row.Priority})
 		}
 	}
-	a.lists = [][]v1.Member{list.Members}
-	votes := func(members []v1.Member) (have, need int) {
+	count := func(members []v1.Member) votes {
+		v := votes{map[string]bool{}, len(members)/2 + 1}
 		for _, m := range members {
-			if a.isUp[m.Pod] {
-				have++
+			if up[m.Pod] {
+				v.up[m.Pod] = true
 			}
 		}
-		return have, len(members)/2 + 1
+		a.votes = append(a.votes, v)
+		return v
 	}
-	have, need := votes(list.Members)
-	a.members, a.up, a.majority = len(list.Members), have, need
-	a.missing, a.spare = max(0, need-have), max(0, have-need)
+	newest := count(list.Members)
+	a.members, a.up, a.majority = len(list.Members), len(newest.up), newest.majority
+	a.missing, a.spare = max(0, a.majority-a.up), max(0, a.up-a.majority)
 	if list.State == v1.ListAdopting && list.Previous != nil {
-		a.lists = append(a.lists, list.Previous.Members)
-		have, need := votes(list.Previous.Members)
+		previous := count(list.Previous.Members)
+		have, need := len(previous.up), previous.majority
 		a.missing, a.spare = max(a.missing, need-have), min(a.spare, max(0, have-need))
 	}
 }

@@ -30,25 +30,25 @@ const (
 
 // loss decides what happens if members fail at the same time. If the group stops, it also returns
 // what is missing then.
-func (a *analysis) loss(lost func(pod string) bool) (loss Loss, missing string) {
-	for _, members := range a.lists {
-		have := 0
-		for _, m := range members {
-			if a.isUp[m.Pod] && !lost(m.Pod) {
-				have++
+func (a *analysis) loss(lost ...string) (loss Loss, missing string) {
+	for _, v := range a.votes {
+		have := len(v.up)
+		for _, pod := range lost {
+			if v.up[pod] {
+				have--
 			}
 		}
-		if a.needsMajority && have < len(members)/2+1 {
+		if a.needsMajority && have < v.majority {
 			return Stops, Majority
 		}
 	}
-	if a.coordinator != "" && !lost(a.coordinator) {
+	switch {
+	case a.coordinator != "" && !slices.Contains(lost, a.coordinator):
 		return Keeps, ""
+	case slices.ContainsFunc(a.candidates, func(p v1.Process) bool { return !slices.Contains(lost, p.Pod) }):
+		return Elects, ""
 	}
-	if !slices.ContainsFunc(a.candidates, func(p v1.Process) bool { return !lost(p.Pod) }) {
-		return Stops, EligibleMember
-	}
-	return Elects, ""
+	return Stops, EligibleMember
 }
 
 // Place is a node or a zone in which members are.
@@ -72,20 +72,20 @@ func nodeOf(p *v1.Process) string { return p.Node }
 func zoneOf(p *v1.Process) string { return p.Zone }
 
 func places(g *v1.ElectionGroup, of func(*v1.Process) string) []Place {
-	members, at := map[string][]string{}, map[string]string{}
+	members := map[string][]string{}
 	for i := range g.Status.Processes {
 		p := &g.Status.Processes[i]
 		if name := of(p); name != "" {
-			members[name], at[p.Pod] = append(members[name], p.Pod), name
+			members[name] = append(members[name], p.Pod)
 		}
 	}
 	a := analyze(g)
-	now, _ := a.loss(func(string) bool { return false })
+	now, _ := a.loss()
 	var all []Place
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		place := Place{Name: name, Members: members[name]}
 		if now != Stops {
-			place.Loss, place.Missing = a.loss(func(pod string) bool { return at[pod] == name })
+			place.Loss, place.Missing = a.loss(place.Members...)
 		}
 		all = append(all, place)
 	}

@@ -85,6 +85,7 @@ func TestLossOfANode(t *testing.T) {
 		"some nodes aren't known":               {v1.Majority, "c/3@n1* b/2 a/1", "n1 Elects"},
 		"the only member":                       {v1.Majority, "a/1@n1*", "n1 Stops (no majority)"},
 		"the previous list is still in force":   {v1.Majority, "e/5@n1* d/4@n2 c/3@n3 b/2@n2 a/1@n4 | b c d", "n1 Elects, n2 Stops (no majority), n3 Keeps, n4 Keeps"},
+		"both lists are in force":               {v1.Majority, "c/3@n1* b/2@n2 a/1@n2 | c", "n1 Stops (no majority), n2 Stops (no majority)"},
 		"no member list":                        {v1.Majority, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
