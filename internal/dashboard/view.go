@@ -57,12 +57,15 @@ type Summary struct {
 	// are earlier ones in this hour, which the status doesn't retain.
 	Ended     []time.Time `json:"ended,omitempty"`
 	EndedMore bool        `json:"endedMore,omitempty"`
+	// Places are the nodes on which members are.
+	Places []describe.NodeRow `json:"places,omitempty"`
 }
 
 // NewSummary summarizes a group.
 func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
 		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
+		Places: describe.NodeTable([]v1.ElectionGroup{*g}),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		s.Coordinator = c.Pod
@@ -134,16 +137,18 @@ type Detail struct {
 	Term    int64  `json:"term,omitempty"`
 	Ordinal string `json:"ordinal,omitempty"`
 	// ElectedAt is when the tenure of the coordinator began.
-	ElectedAt   time.Time          `json:"electedAt,omitzero"`
-	MemberList  int64              `json:"memberList,omitempty"`
-	Adopting    bool               `json:"adopting,omitempty"`
-	Ring        bool               `json:"ring"`
-	Problems    []describe.Problem `json:"problems"`
-	Nodes       []Node             `json:"nodes"`
-	Processes   []Row              `json:"processes"`
-	Tenures     []Tenure           `json:"tenures"`
-	Failovers   *Histogram         `json:"failovers,omitempty"`
-	Description string             `json:"description"`
+	ElectedAt  time.Time          `json:"electedAt,omitzero"`
+	MemberList int64              `json:"memberList,omitempty"`
+	Adopting   bool               `json:"adopting,omitempty"`
+	Ring       bool               `json:"ring"`
+	Problems   []describe.Problem `json:"problems"`
+	// DownTogether says which node or zone the members that are down share.
+	DownTogether string     `json:"downTogether,omitempty"`
+	Nodes        []Node     `json:"nodes"`
+	Processes    []Row      `json:"processes"`
+	Tenures      []Tenure   `json:"tenures"`
+	Failovers    *Histogram `json:"failovers,omitempty"`
+	Description  string     `json:"description"`
 }
 
 // Node is a member in the picture.
@@ -157,8 +162,10 @@ type Node struct {
 type Row struct {
 	Node
 
-	Since  time.Time `json:"since,omitzero"`
-	Reason string    `json:"reason,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Reason   string    `json:"reason,omitempty"`
+	NodeName string    `json:"node,omitempty"`
+	Zone     string    `json:"zone,omitempty"`
 }
 
 // Tenure is an entry of the timeline.
@@ -177,7 +184,7 @@ type Tenure struct {
 func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	d := Detail{
 		Summary: NewSummary(g, now), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
-		Problems: describe.Problems(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
+		Problems: describe.Problems(g), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		d.ElectedAt, d.Term = c.ElectedAt.Time, c.Term
@@ -190,7 +197,7 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	}
 	for i := range g.Status.Processes {
 		p := &g.Status.Processes[i]
-		row := Row{Node: Node{p.Pod, p.Priority, string(p.Status)}, Reason: describe.Reason(p)}
+		row := Row{Node: Node{p.Pod, p.Priority, string(p.Status)}, Reason: describe.Reason(p), NodeName: p.Node, Zone: p.Zone}
 		if p.Since != nil {
 			row.Since = p.Since.Time
 		}

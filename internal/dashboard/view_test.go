@@ -77,7 +77,7 @@ func TestDetail(t *testing.T) {
 		MemberList:  &v1.MemberList{Version: 1, State: v1.ListAdopting, Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}}},
 		Processes: []v1.Process{
 			{Pod: "c", Priority: 30, Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing, Message: "There is no pod"},
-			{Pod: "b", Priority: 20, Status: v1.ProcessCoordinator},
+			{Pod: "b", Priority: 20, Status: v1.ProcessCoordinator, Node: "node-2", Zone: "east"},
 			{Pod: "a", Priority: 10, Status: v1.ProcessNormal},
 		},
 		History: []v1.Tenure{
@@ -93,6 +93,12 @@ func TestDetail(t *testing.T) {
 	if got, want := d.Processes[0].Reason, "PodMissing: There is no pod"; got != want {
 		t.Errorf("got reason %q, want %q", got, want)
 	}
+	if row := d.Processes[1]; row.NodeName != "node-2" || row.Zone != "east" || row.Pod != "b" {
+		t.Errorf("got %+v, want node-2 in east", row)
+	}
+	if len(d.Places) != 1 || d.Places[0].Node != "node-2" || d.Places[0].Zone != "east" || d.Places[0].Coordinators[0] != "bank/ledger" || d.Places[0].Stops[0] != "bank/ledger" {
+		t.Errorf("got places %+v, want node-2, which stops the group", d.Places)
+	}
 	if got, want := d.Description, "The members form a ring. 2 of 3 members are up. b is the coordinator. c is crashed."; got != want {
 		t.Errorf("got description %q, want %q", got, want)
 	}
@@ -105,6 +111,16 @@ func TestDetail(t *testing.T) {
 	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)
 	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)
+	}
+}
+
+func TestDetailSaysWhichNodeIsLost(t *testing.T) {
+	g := &v1.ElectionGroup{}
+	for _, pod := range []string{"a", "b"} {
+		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: pod, Status: v1.ProcessCrashed, Node: "node-2"})
+	}
+	if got, want := dashboard.NewDetail(g, time.Now()).DownTogether, "Both members that are down are on node-2."; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

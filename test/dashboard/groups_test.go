@@ -25,12 +25,15 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 		g.Status.MemberList.Members = append(g.Status.MemberList.Members, m)
 	}
 	for i := members - 1; i >= 0; i-- {
-		row := v1.Process{Pod: g.Spec.Members[i].Pod, Priority: g.Spec.Members[i].Priority, Status: v1.ProcessNormal, Since: new(metav1.NewTime(now.Add(-47 * time.Minute)))}
+		row := v1.Process{
+			Pod: g.Spec.Members[i].Pod, Priority: g.Spec.Members[i].Priority, Status: v1.ProcessNormal, Since: new(metav1.NewTime(now.Add(-47 * time.Minute))),
+			Node: fmt.Sprint("node-", i%3+1),
+		}
 		switch {
 		case i == coordinator:
 			row.Status, row.Since = v1.ProcessCoordinator, new(metav1.NewTime(now.Add(-191*time.Second)))
 		case i > coordinator:
-			row.Status, row.Reason = v1.ProcessCrashed, v1.ProcessPodMissing
+			row.Status, row.Reason, row.Node = v1.ProcessCrashed, v1.ProcessPodMissing, ""
 			row.Message = "There is no pod with this name: create it, or remove it from spec.members"
 			row.Since = new(metav1.NewTime(now.Add(-191 * time.Second)))
 			up--
@@ -88,5 +91,13 @@ func history(g *v1.ElectionGroup, now time.Time) (all []v1.Tenure) {
 // named returns a group with another name.
 func named(namespace, name string, g *v1.ElectionGroup) *v1.ElectionGroup {
 	g.Namespace, g.Name = namespace, name
+	return g
+}
+
+// placed returns a group whose members, with the highest priority first, are on these nodes.
+func placed(g *v1.ElectionGroup, nodes ...string) *v1.ElectionGroup {
+	for i := range g.Status.Processes {
+		g.Status.Processes[i].Node = nodes[i]
+	}
 	return g
 }

@@ -34,6 +34,7 @@ func TestPage(t *testing.T) {
 		{"the machine of the browser wakes up", wokenMachine},
 		{"the clock of the browser is wrong", wrongClock},
 		{"a thousand groups", thousandGroups},
+		{"the nodes", nodes},
 		{"the keyboard", keyboard},
 		{"the policy blocks inline code", policy},
 		{"what if members crash", whatIf},
@@ -244,6 +245,49 @@ func thousandGroups(b *browser) {
 	b.await(`document.querySelector(".empty").innerText.includes("No group matches")`)
 	b.click(".empty button")
 	b.await(`document.querySelectorAll("tbody tr").length === 999`)
+}
+
+// nodes shows where members are: on the page of the nodes, by the filter, and on the page of a group.
+func nodes(b *browser) {
+	together := placed(ledger("StatusTable", 4), "node-3", "node-3", "node-3", "node-1", "node-2")
+	b.store.Replace([]v1.ElectionGroup{
+		*together, *named("shop", "checkout", placed(ledger("Bully", 4), "node-3", "node-1", "node-1", "node-2", "node-4")),
+		*named("shop", "inventory", placed(ledger("Bully", 4), "node-4", "node-1", "node-2", "node-5", "node-6")),
+	})
+	b.open("")
+	b.click(".aside")
+	b.await(`document.querySelector("h1").innerText === "Nodes" && document.querySelectorAll(".nodes tbody tr").length === 6`)
+	b.await(`document.querySelector(".nodes tbody tr").innerText.split("\t").join(" ") === "node-3 – 2 4 bank/ledger"`)
+	for _, c := range []struct {
+		width int64
+		name  string
+	}{{1180, "dashboard-nodes.png"}, {390, "dashboard-nodes-phone.png"}} {
+		b.device(c.width, 480, false)
+		b.accessible()
+		b.screenshot(c.name)
+	}
+	b.device(1180, 860, false)
+	lost := named("shop", "checkout", placed(ledger("Bully", 2), "node-3", "node-3", "node-1", "node-2", "node-4"))
+	lost.Status.Processes[0].Zone, lost.Status.Processes[2].Zone = "west", "east"
+	b.store.Set(lost)
+	b.await(`document.querySelector("[data-node=node-3]").innerText.includes("1\t5\tbank/ledger")`)
+	b.open("")
+	b.run("filter", chromedp.SendKeys("#filter", "node-5"))
+	b.await(`document.querySelectorAll("tbody tr").length === 1 && document.querySelector("tbody tr").innerText.includes("inventory")`)
+	b.open("#/shop/checkout")
+	b.await(`document.querySelector(".together")?.innerText === "Both members that are down are on node-3."`)
+	for selector, want := range map[string]string{".problems": "kubectl describe node node-3", ".processes thead": "Node\tZone", ".processes tbody": "node-3\twest"} {
+		if got := b.text(selector); !strings.Contains(got, want) {
+			b.t.Errorf("%s: got %q, want %q in it", selector, got, want)
+		}
+	}
+	b.open("#/nodes")
+	b.await(`document.querySelectorAll(".nodes a").length > 3`) // With two members down, each node of the others stops the group.
+	b.store.Delete(together)
+	b.store.Delete(lost)
+	b.await(`document.querySelectorAll(".nodes tbody tr").length === 5 && !document.querySelector(".nodes a")`)
+	b.store.Replace(nil)
+	b.await(`document.querySelector(".empty").innerText.includes("No member of a group")`)
 }
 
 // keyboard sorts the groups and opens one without a mouse.

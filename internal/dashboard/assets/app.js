@@ -2,6 +2,7 @@
 import { takeKey } from "./actions.js";
 import { el, now, refreshAges } from "./dom.js";
 import * as group from "./group.js";
+import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 
 const main = document.getElementById("main");
@@ -74,7 +75,7 @@ function route(event) {
   close();
   onConnected = () => {};
   const [, namespace, name] = /^#\/([a-z0-9-]+)\/([a-z0-9.-]+)$/.exec(location.hash) ?? []; // what Kubernetes permits in names
-  close = namespace ? group.show(main, page, namespace, name) : overview.show(main, page);
+  close = namespace ? group.show(main, page, namespace, name) : (location.hash === "#/nodes" ? nodes : overview).show(main, page);
   if (event) {
     scrollTo(0, 0);
     main.focus({ preventScroll: true });

@@ -49,7 +49,7 @@ export function show(main, page, namespace, name) {
     health.replaceChildren(badge(detail.health));
     // What has been asked stays while the members are the same.
     const members = detail.nodes.map((n) => ({ pod: n.pod, priority: n.priority }));
-    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? detail.problems : null, drawProblems), left, right,
+    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? { problems: detail.problems, together: detail.downTogether } : null, drawProblems), left, right,
       section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", detail.failovers ?? null, drawFailovers),
@@ -98,10 +98,10 @@ function drawFacts(d) {
     fact("Member list", d.memberList ? `version ${d.memberList}` : "none", d.adopting ? el("span", { class: "muted" }, " being adopted") : null)));
 }
 
-function drawProblems(problems) {
+function drawProblems({ problems, together }) {
   return el("section", { class: "card problems" }, el("h2", {}, problems.length === 1 ? "Problem" : `${problems.length} problems`), el("ul", {}, problems.map((p) => el("li", {},
     el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : null, p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type ? ": " : null, p.message),
-    p.advice ? el("p", { class: "advice" }, p.advice) : null))));
+    p.advice ? el("p", { class: "advice" }, p.advice) : null))), together ? el("p", { class: "together" }, together) : null);
 }
 
 function drawPicture(d) {
@@ -112,12 +112,14 @@ function drawPicture(d) {
 }
 
 function drawProcesses(rows) {
+  const places = [["Node", "node", rows.some((row) => row.node)], ["Zone", "zone", new Set(rows.map((row) => row.zone).filter(Boolean)).size > 1]].filter(([, , shown]) => shown);
+  const titles = ["Pod", "Priority", "Status", "Since", ...places.map(([title]) => title)];
   return card("Process status table", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Process status table" }, el("table", { class: "processes", "aria-label": "Process status table" },
-    el("thead", {}, el("tr", {}, ["Pod", "Priority", "Status", "Since"].map((t) => el("th", { scope: "col" }, t)))),
+    el("thead", {}, el("tr", {}, titles.map((t) => el("th", { scope: "col" }, t)))),
     el("tbody", {}, rows.flatMap((row) => [el("tr", {}, el("th", { scope: "row", title: `priority ${row.priority}` }, row.pod), el("td", { class: "number" }, String(row.priority)),
       el("td", {}, el("span", { class: `status ${row.status}` }, el("span", { class: "dot" }), row.status)),
-      el("td", {}, age(row.since, ""))),
-    row.reason ? el("tr", { class: "why" }, el("td", { class: "reason", colspan: 4 }, row.reason)) : null])))));
+      el("td", {}, age(row.since, "")), places.map(([, key]) => el("td", { class: "place" }, row[key] ?? ""))),
+    row.reason ? el("tr", { class: "why" }, el("td", { class: "reason", colspan: titles.length }, row.reason)) : null])))));
 }
 
 function drawTenures(tenures) {

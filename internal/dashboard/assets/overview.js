@@ -34,7 +34,7 @@ export function show(main, page) {
   let scheduled = false, loaded = false;
 
   const search = el("input", {
-    type: "search", id: "filter", placeholder: "Name, namespace, pod or algorithm", value: view.text, autocomplete: "off", spellcheck: "false",
+    type: "search", id: "filter", placeholder: "Name, namespace, pod, node or algorithm", value: view.text, autocomplete: "off", spellcheck: "false",
     oninput: () => { view.text = search.value; schedule(); },
   });
   const chips = el("div", { class: "chips", role: "group", "aria-label": "Filter by health" });
@@ -44,7 +44,7 @@ export function show(main, page) {
   const table = el("table", { class: "groups", role: "table" },
     el("caption", { class: "visually-hidden" }, "Election groups"), el("thead", { role: "rowgroup" }, head), body);
   main.replaceChildren(
-    el("div", { class: "title" }, el("h1", {}, "Election groups"), el("span", { id: "count", class: "muted", role: "status" })),
+    el("div", { class: "title" }, el("h1", {}, "Election groups"), el("span", { id: "count", class: "muted", role: "status" }), el("a", { href: "#/nodes", class: "aside" }, "Nodes")),
     el("div", { class: "tools" }, el("label", { for: "filter", class: "visually-hidden" }, "Filter groups"), search, chips), table, empty);
   const count = main.querySelector("#count");
   const headers = columns.map((column) => {
@@ -91,7 +91,7 @@ export function show(main, page) {
 
   function matches(g) {
     const words = view.text.toLowerCase().split(/\s+/);
-    const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${g.health}`.toLowerCase();
+    const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${g.health} ${(g.places ?? []).map((p) => p.node).join(" ")}`.toLowerCase();
     return (view.health === "" || g.health === view.health) && words.every((word) => text.includes(word));
   }
 
