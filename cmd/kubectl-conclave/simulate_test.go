@@ -112,7 +112,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, args := range []string{
-		"", "simulate", "simulate compare", "status", "explain", "nodes", "watch", "step-down", "inject", "version", "help",
+		"", "simulate", "simulate compare", "status", "explain", "nodes", "evacuate", "watch", "step-down", "inject", "version", "help",
 	} {
 		for line := range strings.Lines(runCommand(t, nil, append(strings.Fields(args), "--help")...).stdout) {
 			if width := len([]rune(line)) - 1; width > helpColumns {

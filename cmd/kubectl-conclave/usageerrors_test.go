@@ -8,8 +8,8 @@ import (
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	for args, want := range map[string]string{
-		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
-		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
 		"simulate --algorithms x": `unknown flag: --algorithms (did you mean --algorithm?); for the flags, run: kubectl conclave simulate --help`,
 		"simulate now":            `unknown command "now" for kubectl conclave simulate; available commands: compare`,
 		"status ledger mail":      `kubectl conclave status accepts one group, got 2: remove "mail"`,
@@ -86,7 +86,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --processes 100000 --algorithm RingAllIDs": `RingAllIDs with 100000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 2000 --safety Strict --algorithm RingActiveList":  `RingActiveList with 2000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 10000 --algorithm RingActiveList --recover 10000": `RingActiveList with 10000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
-		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
 		"help simulate elect":                          `unknown command "elect" for kubectl conclave simulate; available commands: compare`,
 		"simulate --recover -2":                        `--recover must be the priority of a process, from 1 to 10, got -2`,
 		"simulate --seed 3":                            `--seed applies to random schedules only: add --schedules`,

@@ -32,14 +32,15 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evacuate (node | zone) NAME",
 		Short: "Make all coordinators leave a node or a zone for some time",
-		Long: `Make the coordinators of all groups hand over that run on a node, or in a zone. They
-don't return before the time is over. Members there still vote, and one is still
-elected if no other member can be. Pods stay where they are: this is not a drain.
+		Long: `Make the coordinators of all groups hand over that run on a node, or in a
+zone. They don't return before the time is over. Members there still vote, and
+one is still elected if no other member can be. Pods stay where they are: this
+is not a drain.
 
-The command sets the annotation conclave.dev/evacuate-until of the nodes, which the
-operator follows, and waits until the coordinators have left. It needs permission
-to list and patch nodes and to watch all groups. It has no effect on groups whose
-operator watches only some namespaces, because that can't read nodes.`,
+The command sets the annotation conclave.dev/evacuate-until of the nodes, which
+the operator follows, and waits until the coordinators have left. It needs
+permission to list and patch nodes and to watch all groups. An operator that
+watches only some namespaces can't read nodes, so its groups don't change.`,
 		Example: `  kubectl conclave evacuate node worker-3 --for 30m
   kubectl conclave evacuate zone eu-west-1a
   kubectl conclave evacuate zone eu-west-1a --end`,
