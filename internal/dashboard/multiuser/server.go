@@ -30,7 +30,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,26 +56,17 @@ type Server struct {
 	sessions *sessions
 	attempts *attempts
 	closed   chan struct{}
-
-	mu      sync.Mutex
-	streams map[string]int // by the name of the user
+	streams  openStreams
 }
 
 // New returns a server.
 func New(o Options) *Server {
 	s := &Server{
 		Options: o, sessions: newSessions(), attempts: newAttempts(),
-		closed: make(chan struct{}), streams: map[string]int{},
+		closed: make(chan struct{}),
 	}
-	s.reviewer = newReviewer(o.Client, o.Audiences, s.users)
+	s.reviewer = newReviewer(o.Client, o.Audiences, s.streams.users)
 	return s
-}
-
-// users returns the number of users with open pages.
-func (s *Server) users() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.streams)
 }
 
 // Close ends all streams. Call it once, before the port is closed.

@@ -3,13 +3,14 @@ package multiuser
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// The limits of sessions. A new one replaces the one of the same user, or of all users,
-// that was used least recently.
+// The limits of sessions. A new one replaces the one of the same user, or of the tenant with the
+// most sessions, that was used least recently.
 const (
 	sessionsMax        = 512
 	sessionsPerUserMax = 8
@@ -28,6 +29,8 @@ type session struct {
 	// lastUsed is protected by the lock of sessions.
 	lastUsed time.Time
 }
+
+func (s *session) tenant() string { return tenantOf(s.username) }
 
 // sessions are the sessions in memory.
 type sessions struct {
@@ -50,7 +53,10 @@ func (s *sessions) create(username, token string) (cookie string) {
 		}
 	}
 	s.makeRoom(sessionsPerUserMax, func(old *session) bool { return old.username == username })
-	s.makeRoom(sessionsMax, func(*session) bool { return true })
+	if len(s.all) >= sessionsMax {
+		largest, _ := largestTenant(slices.Collect(maps.Values(s.all)), (*session).tenant)
+		s.makeRoom(1, func(old *session) bool { return old.tenant() == largest })
+	}
 	now := s.now()
 	created := &session{id: cookieID(cookie), username: username, token: token, created: now, lastUsed: now, ended: make(chan struct{})}
 	s.all[created.id] = created

@@ -11,9 +11,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
 )
 
-// streamsMax is the maximum number of streams, and streamsPerUserMax that of one user.
+// streamsMax is the maximum number of streams, and streamsPerUserMax that of one user. Streams that end to make room for others may still
+// take some of the maximum of the port, pinnedMax, for a moment.
 const (
-	streamsMax        = 256
+	streamsMax        = 240
+	pinnedMax         = 256
 	streamsPerUserMax = 32
 )
 
@@ -26,7 +28,7 @@ const (
 
 // Limits are those of the port. A connection with TLS occupies about 50 KiB.
 var Limits = httpserver.Limits{
-	Connections: 192, ConnectionsPerHost: 128, Pinned: streamsMax, Body: bodyMax, Bodies: 1 << 20, Timeout: 10 * time.Second,
+	Connections: 192, ConnectionsPerHost: 128, Pinned: pinnedMax, Body: bodyMax, Bodies: 1 << 20, Timeout: 10 * time.Second,
 }
 
 var errTooManyStreams = errors.New("too many pages are open; close some")
@@ -94,42 +96,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, decide decideFun
 		s.refuse(w, r, err, false)
 		return
 	}
-	release, ok := s.acquire(id.Username)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	remove, ok := s.streams.add(id.Username, cancel)
 	if !ok {
 		s.refuse(w, r, errTooManyStreams, false)
 		return
 	}
-	defer release()
+	defer remove()
 	unpin, ok := httpserver.Pin(r)
 	if !ok {
 		s.refuse(w, r, errTooManyStreams, false)
 		return
 	}
 	defer unpin()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
 	go func() {
 		defer cancel()
 		s.supervise(ctx, id, recheck)
 	}()
 	serve(r.WithContext(ctx))
-}
-
-// acquire counts a stream of a user.
-func (s *Server) acquire(username string) (release func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams[username] >= streamsPerUserMax {
-		return nil, false
-	}
-	s.streams[username]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.streams[username]--; s.streams[username] == 0 {
-			delete(s.streams, username)
-		}
-	}, true
 }
 
 // supervise returns when a stream must end.
