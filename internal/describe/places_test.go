@@ -19,7 +19,7 @@ func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup 
 	g.Namespace, g.Name, g.Spec.Safety.Mode = "bank", "ledger", mode
 	members, previous, adopting := strings.Cut(members, "|")
 	list := &v1.MemberList{Version: 2, State: v1.ListSettled}
-	for _, word := range strings.Fields(members) {
+	for word := range strings.FieldsSeq(members) {
 		text := strings.TrimRight(word, "*-!")
 		name, at, _ := strings.Cut(text, "@")
 		pod, number, _ := strings.Cut(name, "/")
@@ -42,7 +42,7 @@ func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup 
 	}
 	if adopting {
 		list.State, list.Previous = v1.ListAdopting, &v1.PreviousList{Version: 1}
-		for _, pod := range strings.Fields(previous) {
+		for pod := range strings.FieldsSeq(previous) {
 			list.Previous.Members = append(list.Previous.Members, v1.Member{Pod: pod})
 		}
 	}

@@ -214,7 +214,7 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 		m := v1.Member{Pod: strings.Repeat("n", 249) + fmt.Sprintf("%04d", i), Priority: 1}
 		group.Spec.Members = append(group.Spec.Members, m)
 		list.Members, list.Previous.Members = append(list.Members, m), append(list.Previous.Members, m)
-		group.Status.Processes = append(group.Status.Processes, v1.Process{Pod: m.Pod})
+		group.Status.Processes = append(group.Status.Processes, v1.Process{Pod: m.Pod, Node: fmt.Sprintf("ip-10-0-%d.eu-west-1.compute.internal", i), Zone: fmt.Sprint("eu-west-1-", i)})
 	}
 	group.Status.MemberList = list
 	size := retained(t, stripGroup, group)
