@@ -222,7 +222,7 @@ func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	if err != nil {
 		return err
 	}
-	a.end(ctx, joined)
+	a.end(ctx, joined, group.CauseHandover)
 	return a.join(ctx, next, excluded)
 }
 
@@ -244,7 +244,7 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	joined, ok := a.groups[name]
 	a.mu.RUnlock()
 	if ok {
-		a.end(context.WithoutCancel(ctx), joined)
+		a.end(context.WithoutCancel(ctx), joined, group.CauseMembership)
 		a.mu.Lock()
 		delete(a.groups, name)
 		a.mu.Unlock()
@@ -254,9 +254,9 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	a.connect()
 }
 
-// end ends the participation in a group.
-func (a *Agent) end(ctx context.Context, joined *joinedGroup) {
-	joined.leave(ctx) // It still receives messages meanwhile.
+// end ends the participation in a group. cause is why a tenure of this process ends.
+func (a *Agent) end(ctx context.Context, joined *joinedGroup, cause group.Cause) {
+	joined.leave(ctx, cause) // It still receives messages meanwhile.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lastLeft = a.options.Clock.Now()
@@ -284,10 +284,10 @@ func (a *Agent) outSince() election.Tick {
 	return election.Tick(a.options.Store.LockedAt() - a.options.Clock.Origin())
 }
 
-func (g *joinedGroup) leave(ctx context.Context) {
+func (g *joinedGroup) leave(ctx context.Context, cause group.Cause) {
 	g.stopLeaseTimer()
 	g.stopProbe()
-	g.Leave(ctx)
+	g.Leave(ctx, cause)
 }
 
 // groupConfig returns the settings of a group in force.

@@ -43,10 +43,10 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 	}
 	for _, r := range s.rings[1:highest] { // They followed it before.
 		before := []election.Event{{Kind: election.Recognized, Peer: highest, Term: 1}}
-		r.Record(&election.Input{Kind: election.TimePassed}, nil, before, highest)
+		r.Record(&election.Input{Kind: election.TimePassed}, nil, before, highest, 0)
 	}
 	s.scenario.Watch = func(step diagram.Step) {
-		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None)
+		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None, 0)
 	}
 	outcome, err := sim.Run(s.scenario)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *simulated) journals(ahead func(election.ID) time.Duration) []protocol.J
 		}
 		journals = append(journals, protocol.Journal{
 			Group: "ledger", Agent: podName(self), Algorithm: s.scenario.Algorithm, Safety: "Majority", Members: s.members(),
-			Steps: r.Steps(podName, func(at election.Tick) time.Time {
+			Steps: r.Steps(podName, func(uint8) string { return "" }, func(at election.Tick) time.Time {
 				return epoch.Add(time.Duration(at/sim.Microsecond)*time.Microsecond + ahead(self))
 			}),
 		})

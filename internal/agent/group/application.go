@@ -68,8 +68,11 @@ func (a *application) find(id string) *Session {
 // may take the drain timeout to stop, nor a caller of LeaderWithPromise, such as a
 // part of a dead application that still runs. If the application recovers in the
 // meantime, the tenure ends nevertheless.
-func (g *Group) releaseOffice() {
+func (g *Group) releaseOffice(cause Cause) {
 	a := &g.app
+	if a.term != 0 {
+		g.observer.endings.decide(cause)
+	}
 	switch rest := g.promiseRemaining(); {
 	case a.acting != nil && a.stopping: // It was asked to stop, and the drain timeout runs.
 	case a.acting != nil:
@@ -112,8 +115,10 @@ func (g *Group) updateEligibility() {
 	case eligible:
 		g.app.eligible = true
 		g.step(election.Input{Kind: election.BecomeEligible})
+	case !g.app.healthy:
+		g.releaseOffice(CauseProbeFailed)
 	default:
-		g.releaseOffice()
+		g.releaseOffice(CauseSessionClosed)
 	}
 }
 

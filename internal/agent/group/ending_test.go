@@ -1,13 +1,17 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // formatEnding formats the end of a tenure, as in "c in term 7: crash, gap 5ms".
@@ -91,6 +95,122 @@ func TestEndings(t *testing.T) {
 		}
 		if got := formatEnding(o.endings.last.report(names)); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestAllMembersLearnWhy: the coordinator tells the others why it resigns, because it may not live long enough to report it.
+func TestAllMembersLearnWhy(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	adoptDemotionOfC := func(t *testing.T, cluster *cluster) {
+		t.Helper()
+		old := cluster.group("c").cfg.Group.List
+		list := control.List{Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old)}
+		for _, name := range []string{"a", "b", "c"} {
+			check(t, cluster.group(name).Adopt(testContext(t), list, config.Provenance{}))
+		}
+	}
+	for name, c := range map[string]struct {
+		end         func(t *testing.T, cluster *cluster, c *Group)
+		coordinator string
+		want        control.EndCause
+	}{
+		"the probe of the application fails": {
+			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); reportUnhealthy(t, c) }, want: control.EndProbeFailed,
+		},
+		"the application ends": {
+			end: func(t *testing.T, _ *cluster, c *Group) {
+				t.Helper()
+				s := openSession(t, c)
+				nextEvent(t, s, Lead)
+				renew(t, s)
+				s.Close()
+			},
+			want: control.EndSessionClosed,
+		},
+		"the application hangs": {
+			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); nextEvent(t, openSessionThat(t, c, true), Lead) },
+			want: control.EndNotRenewed,
+		},
+		"the operator excludes it": {
+			end: func(t *testing.T, _ *cluster, c *Group) {
+				t.Helper()
+				check(t, retryStepDown(testContext(t), c.Exclude))
+			},
+			want: control.EndExcluded,
+		},
+		"a user requests it": {
+			end: func(t *testing.T, _ *cluster, c *Group) {
+				t.Helper()
+				check(t, retryStepDown(testContext(t), c.stepDownTo("")))
+			},
+			want: control.EndStepDown,
+		},
+		"the agent is told to end": {
+			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testContext(t), CauseStopped) }, want: control.EndStopped,
+		},
+		"a higher member returns": {
+			end: func(t *testing.T, cluster *cluster, c *Group) {
+				t.Helper()
+				reportUnhealthy(t, c)
+				waitFor(t, cluster.group("b"), "b leads", isLeading)
+				check(t, c.ReportProbe(testContext(t), true))
+			},
+			coordinator: "b", want: control.EndPreempted,
+		},
+		"the list demotes it": {
+			end: func(t *testing.T, cluster *cluster, _ *Group) { t.Helper(); adoptDemotionOfC(t, cluster) }, want: control.EndMembership,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logs := map[string]*reportLog{}
+			cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(cfg *Config) {
+				logs[cfg.Self] = &reportLog{wake: make(chan struct{}, 1)}
+				cfg.OnReport = logs[cfg.Self].add
+			})
+			for _, name := range []string{"a", "b"} {
+				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+			}
+			c.end(t, cluster, cluster.group("c"))
+			for name, log := range logs {
+				if name == "c" && c.want == control.EndStopped {
+					continue
+				}
+				log.waitFor(t, name+" reports the end", func(r control.Report) bool {
+					return r.Ended != nil && r.Ended.Coordinator == cmp.Or(c.coordinator, "c") && r.Ended.Cause == c.want
+				})
+			}
+			journal, err := cluster.group("a").Journal(testContext(t))
+			check(t, err)
+			if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(c.want) }) {
+				t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, c.want)
+			}
+		})
+	}
+}
+
+// TestUnknownCauseIsHandOver: a peer may send any number.
+func TestUnknownCauseIsHandOver(t *testing.T) {
+	for number, want := range map[uint32]control.EndCause{
+		0: control.EndHandOver, uint32(CauseCrash): control.EndHandOver, uint32(CauseHandover): control.EndHandOver,
+		uint32(CauseLapse): control.EndLapse, uint32(CauseStopped): control.EndStopped,
+		uint32(CauseCount): control.EndHandOver, 1<<32 - 1: control.EndHandOver,
+	} {
+		o := newObserver(noMetrics{}, 0)
+		follow := election.Input{Kind: election.TimePassed}
+		resigned := election.Input{Kind: election.Receive, Message: election.Message{From: 3, Kind: election.Resigned}}
+		o.observe(&follow, 2, election.Status{Coordinator: 3, Term: 7}, nil)
+		o.announced = announcedCause(&wire.Message{EndCause: number})
+		o.observe(&resigned, 2, election.Status{Term: 7}, nil)
+		if got := o.endings.last.cause.endCause(); got != want {
+			t.Errorf("%d: got %s, want %s", number, got, want)
 		}
 	}
 }

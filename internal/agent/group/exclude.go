@@ -22,7 +22,7 @@ func (g *Group) Exclude(ctx context.Context) error {
 func (g *Group) exclude(ctx context.Context) error {
 	var refused error
 	err := g.call(ctx, func() {
-		if refused = g.stepDown(""); refused == nil || errors.Is(refused, ErrNotLeading) {
+		if refused = g.stepDown("", CauseExcluded); refused == nil || errors.Is(refused, ErrNotLeading) {
 			refused = nil
 			g.app.excluded = true
 			g.updateEligibility()

@@ -351,8 +351,8 @@ func (g *Group) step(in election.Input) {
 		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
 	}
 	status := g.machine.Status()
-	g.journal.Record(&in, g.out.Send[sent:], g.out.Events[before:], status.Coordinator)
-	g.observer.observe(&in, g.self, status, g.out.Events[before:])
+	resignation := g.observer.observe(&in, g.self, status, g.out.Events[before:])
+	g.journal.Record(&in, g.out.Send[sent:], g.out.Events[before:], status.Coordinator, uint8(resignation))
 	g.answers.observe(&in, g.self, g.cfg.Life)
 }
 

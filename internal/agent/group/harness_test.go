@@ -90,15 +90,23 @@ func (noMetrics) Answered(time.Duration)               {}
 // newCluster starts a group of members with these priorities and short timeouts.
 func newCluster(t *testing.T, priorities map[string]int, change func(*config.Group)) *cluster {
 	t.Helper()
-	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
+	return newTunedCluster(t, priorities, func(*Config) {}, change)
+}
+
+// newTunedCluster is like newCluster, and changes the configuration of each member, too.
+func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config), changes ...func(*config.Group)) *cluster {
+	t.Helper()
+	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}, tune: tune}
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
 		settings.List.Members = append(settings.List.Members, control.Member{
 			Name: name, Priority: uint32(priorities[name]), Address: name + ":1",
 		})
 	}
-	if change != nil {
-		change(&settings)
+	for _, change := range changes {
+		if change != nil {
+			change(&settings)
+		}
 	}
 	for i, m := range settings.List.Members {
 		cluster.join(m.Name, uint32(i+1), settings)
@@ -154,7 +162,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	}
 	c.t.Cleanup(func() {
 		c.isolate(name)
-		g.Leave(c.t.Context()) // The context has ended, so the office isn't handed over.
+		g.Leave(c.t.Context(), CauseStopped) // The context has ended, so the office isn't handed over.
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()

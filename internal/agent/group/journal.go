@@ -32,6 +32,6 @@ func (g *Group) Journal(ctx context.Context) (protocol.Journal, error) {
 		return protocol.Journal{}, err // Not result: the function may still write to it.
 	}
 	at := result.At
-	result.Steps = copied.Steps(names.name, func(tick election.Tick) time.Time { return at.Add(-time.Duration(now - tick)) })
+	result.Steps = copied.Steps(names.name, causeName, func(tick election.Tick) time.Time { return at.Add(-time.Duration(now - tick)) })
 	return result, nil
 }

@@ -41,18 +41,15 @@ var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", Er
 // requestStepDown begins a hand-over.
 func (g *Group) requestStepDown(ctx context.Context, to string) error {
 	var refused error
-	err := g.call(ctx, func() {
-		if refused = g.stepDown(to); refused == nil {
-			g.observer.endings.stepDownRequested = true
-		}
-	})
+	err := g.call(ctx, func() { refused = g.stepDown(to, CauseStepDown) })
 	if err != nil {
 		return err
 	}
 	return refused
 }
 
-func (g *Group) stepDown(to string) error {
+// stepDown begins a hand-over for this reason.
+func (g *Group) stepDown(to string, cause Cause) error {
 	id, known := g.names.ids[to]
 	switch {
 	case g.app.term == 0:
@@ -63,9 +60,11 @@ func (g *Group) stepDown(to string) error {
 		return fmt.Errorf("%w: %q is not a member", ErrNoSuccessor, to)
 	}
 	before := len(g.out.Events)
+	g.observer.endings.decide(cause)
 	g.step(election.Input{Kind: election.StepDown, Peer: id})
 	for _, e := range g.out.Events[before:] {
 		if e.Kind == election.Refused {
+			g.observer.endings.resigning = CauseStart
 			return ErrNoSuccessor
 		}
 	}
@@ -76,12 +75,12 @@ func (g *Group) stepDown(to string) error {
 // office, and waits for its successor for up to the suspicion timeout, because the
 // successor may need a grant from this process. If there is no possible successor, the
 // application is asked to stop nevertheless. When ctx ends, Leave gives up the office
-// without waiting.
-func (g *Group) Leave(ctx context.Context) {
+// without waiting. cause is why a tenure of this process ends.
+func (g *Group) Leave(ctx context.Context, cause Cause) {
 	watcher := g.Watch("")
 	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
 	defer cancel()
-	err := g.beginLeave(drained)
+	err := g.beginLeave(drained, cause)
 	g.waitUntil(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	if err == nil || errors.Is(err, errHandingOver) {
 		succeeded, cancel := context.WithTimeout(ctx, g.timing.Load().SuspicionTimeout)
@@ -96,12 +95,12 @@ func (g *Group) Leave(ctx context.Context) {
 
 // beginLeave prevents further tenures of this process. If it is coordinator, it hands
 // over the office, or gives it up if there is no possible successor.
-func (g *Group) beginLeave(ctx context.Context) error {
+func (g *Group) beginLeave(ctx context.Context, cause Cause) error {
 	var refused error
 	err := g.call(ctx, func() {
 		g.app.leaving = true
-		if refused = g.stepDown(""); errors.Is(refused, ErrNoSuccessor) {
-			g.releaseOffice()
+		if refused = g.stepDown("", cause); errors.Is(refused, ErrNoSuccessor) {
+			g.releaseOffice(cause)
 		} else {
 			g.updateEligibility()
 		}

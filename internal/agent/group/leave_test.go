@@ -43,7 +43,7 @@ func TestLeaveHandsOver(t *testing.T) {
 	}
 	c := cluster.group("c")
 	w := c.Watch("")
-	c.Leave(testContext(t))
+	c.Leave(testContext(t), CauseStopped)
 	waitFor(t, cluster.group("b"), "b leads", isLeading)
 	for {
 		if _, err := w.Next(testContext(t)); errors.Is(err, ErrClosed) {
@@ -67,7 +67,7 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 	a := cluster.group("a")
 	waitFor(t, a, "a leads", isLeading)
 	until := promiseOf(t, a)
-	a.Leave(testContext(t))
+	a.Leave(testContext(t), CauseStopped)
 	if left := time.Until(until); left > 0 {
 		t.Errorf("left %s before the end of the promise", left)
 	}
@@ -100,7 +100,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 			}
 			left := make(chan struct{})
 			go func() {
-				a.Leave(testContext(t))
+				a.Leave(testContext(t), CauseStopped)
 				close(left)
 			}()
 			if name != "a hand-over has begun" {
@@ -130,7 +130,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 	left := make(chan struct{})
 	ctx := testContext(t)
 	go func() {
-		a.Leave(ctx)
+		a.Leave(ctx, CauseStopped)
 		close(left)
 	}()
 	nextEvent(t, s, Stop)
@@ -151,12 +151,12 @@ func TestRejoiningUsesNewTerms(t *testing.T) {
 	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	first := waitFor(t, cluster.group("a"), "a leads", isLeading)
 	c := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t))
+	cluster.group("a").Leave(testContext(t), CauseStopped)
 	again, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Leave(t.Context())
+	defer again.Leave(t.Context(), CauseStopped)
 	if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
 		t.Errorf("got token %d, want one above %d", second.Token, first.Token)
 	}

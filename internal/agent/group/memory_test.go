@@ -191,5 +191,5 @@ func TestRestartedMemberGrantsAtOnce(t *testing.T) {
 	if b := waitFor(t, c.group("b"), "b leads", isLeading); b.Term <= a.Term {
 		t.Errorf("got term %d after term %d, want a higher one", b.Term, a.Term)
 	}
-	killed.Leave(t.Context())
+	killed.Leave(t.Context(), CauseStopped)
 }

@@ -45,6 +45,7 @@ func (g *Group) receive(from string, message *wire.Message) {
 	if m.Hold.Lease == 0 {
 		m.Hold.Lease = message.Lease
 	}
+	g.observer.announced = announcedCause(message)
 	g.step(election.Input{Kind: election.Receive, Message: m})
 }
 
@@ -68,6 +69,7 @@ func (g *Group) send(m *election.Message, renewal bool) {
 	}
 	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
 	message.Lease = election.Tick(g.cfg.Group.Safety.Lease)
+	message.EndCause = uint32(g.observer.endings.announcement(m))
 	if message.Hold.Lease == message.Lease {
 		message.Hold.Lease = 0 // It need not be sent twice.
 	}

@@ -1,36 +1,55 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Cause is the reason for which a group has no coordinator.
+// Cause is the reason for which a group has no coordinator. A RESIGNED has the number of the
+// cause, so the numbers never change.
 type Cause uint8
 
 // The causes.
 const (
-	// CauseStart: the agent has just started.
+	// CauseStart: the agent has just started. As the cause of a resignation, it is unknown.
 	CauseStart Cause = iota
 	// CauseCrash: the process of the coordinator has ended.
 	CauseCrash
 	// CauseSilence: no heartbeat of the coordinator arrived for the suspicion timeout.
 	CauseSilence
-	// CauseHandover: the coordinator resigned.
+	// CauseHandover: the coordinator resigned, for none of the reasons below.
 	CauseHandover
-	// CauseLapse: this process was coordinator, and couldn't renew its lease.
+	// CauseLapse: the coordinator couldn't renew its lease.
 	CauseLapse
 	// CauseMembership: the member list changed.
 	CauseMembership
+	// CauseStepDown: a user has requested that the coordinator resigns.
+	CauseStepDown
+	// CausePreempted: the coordinator handed over to a higher member.
+	CausePreempted
+	// CauseExcluded: the operator has excluded the coordinator.
+	CauseExcluded
+	// CauseSessionClosed: the coordinator's application closed its session, or ended.
+	CauseSessionClosed
+	// CauseNotRenewed: the coordinator's application stopped renewing its session.
+	CauseNotRenewed
+	// CauseProbeFailed: the probe of the coordinator's application failed.
+	CauseProbeFailed
+	// CauseStopped: the coordinator's agent was told to end.
+	CauseStopped
 
 	// CauseCount is the number of causes.
 	CauseCount
 )
 
 func (c Cause) String() string {
-	return [...]string{"start", "crash", "silence", "handover", "lapse", "membership", "unknown"}[min(c, CauseCount)]
+	return [...]string{
+		"start", "crash", "silence", "handover", "lapse", "membership", "step_down", "preempted", "excluded", "session_closed", "not_renewed",
+		"probe_failed", "stopped", "unknown",
+	}[min(c, CauseCount)]
 }
 
 // Metrics counts what happens in a group. All calls come from one goroutine, except those
@@ -67,6 +86,8 @@ type observer struct {
 	// suspects has the suspected incarnation of each suspected process.
 	suspects map[election.ID]uint32
 	endings  endings
+	// announced is the cause in the message that is being received.
+	announced Cause
 }
 
 func newObserver(metrics Metrics, now election.Tick) observer {
@@ -76,8 +97,8 @@ func newObserver(metrics Metrics, now election.Tick) observer {
 	}
 }
 
-// observe processes one step.
-func (o *observer) observe(in *election.Input, self election.ID, status election.Status, events []election.Event) {
+// observe processes one step. It returns why the coordinator gives up the office in this step, and otherwise CauseStart.
+func (o *observer) observe(in *election.Input, self election.ID, status election.Status, events []election.Event) Cause {
 	coordinator := status.Coordinator
 	if in.Kind == election.Receive {
 		o.incarnations[in.Message.From] = in.Message.Hold.Life
@@ -99,10 +120,11 @@ func (o *observer) observe(in *election.Input, self election.ID, status election
 			delete(o.suspects, e.Peer)
 		}
 	}
-	cause := o.cause(in, self, events)
-	o.endings.observe(in, cause.endCause(), o.lastHeard, status)
+	resignation := o.resignation(in, events)
+	cause := o.cause(in, self, resignation)
+	o.endings.observe(in, cause, o.lastHeard, status)
 	if coordinator == o.coordinator {
-		return
+		return resignation
 	}
 	if o.coordinator != election.None { // A coordinator may also follow another one at once.
 		o.vacantSince = in.Now
@@ -113,19 +135,39 @@ func (o *observer) observe(in *election.Input, self election.ID, status election
 		o.lastHeard = in.Now
 	}
 	o.coordinator = coordinator
+	return resignation
+}
+
+// resignation returns why the coordinator resigns in a step, or begins to hand over, and otherwise CauseStart.
+func (o *observer) resignation(in *election.Input, events []election.Event) Cause {
+	is := func(kind election.EventKind) bool {
+		return slices.ContainsFunc(events, func(e election.Event) bool { return e.Kind == kind })
+	}
+	begins := is(election.StopRequested)
+	switch {
+	case begins && in.Kind == election.Adopt:
+		o.endings.decide(CauseMembership)
+	case begins:
+		o.endings.decide(CausePreempted)
+	}
+	switch {
+	case begins, is(election.OfficeResigned):
+		return cmp.Or(o.endings.resigning, CauseHandover)
+	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned:
+		return cmp.Or(o.announced, CauseHandover)
+	}
+	return CauseStart
 }
 
 // cause returns why a step ended the tenure, if it did.
-func (o *observer) cause(in *election.Input, self election.ID, events []election.Event) Cause {
-	resigned := func(e election.Event) bool { return e.Kind == election.OfficeResigned }
+func (o *observer) cause(in *election.Input, self election.ID, resignation Cause) Cause {
 	switch {
 	case in.Kind == election.Ended:
 		return CauseCrash
 	case in.Kind == election.Adopt:
 		return CauseMembership
-	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned,
-		slices.ContainsFunc(events, resigned):
-		return CauseHandover
+	case resignation != CauseStart:
+		return resignation
 	case o.coordinator == self:
 		return CauseLapse
 	}

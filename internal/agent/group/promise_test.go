@@ -52,7 +52,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			nextEvent(t, s, Stop)
 			nextEvent(t, s, Lost)
 		}},
-		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testContext(t)) }},
+		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testContext(t), CauseStopped) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +98,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 				t.Errorf("got event %+v, %v, want %s", e, err, Lost)
 			}
 		},
-		"it leaves": func(t *testing.T, g *Group) { g.Leave(testContext(t)) },
+		"it leaves": func(t *testing.T, g *Group) { g.Leave(testContext(t), CauseStopped) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,14 +215,14 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t))
+	cluster.group("a").Leave(testContext(t), CauseStopped)
 	resigns := make(blockingLog)
 	cfg.Log = slog.New(resigns)
 	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Leave(t.Context())
+	defer a.Leave(t.Context(), CauseStopped)
 	waitFor(t, a, "a leads", isLeading)
 	reported := make(chan error, 1)
 	ctx := testContext(t)

@@ -52,7 +52,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 	t.Helper()
 	cluster := newCluster(t, priorities, nil)
 	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t))
+	cluster.group("a").Leave(testContext(t), CauseStopped)
 	reports := &reportLog{wake: make(chan struct{}, 1)}
 	cfg.OnReport, cfg.Excluded = reports.add, excluded
 	g, err := New(cfg)
@@ -61,7 +61,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 	}
 	t.Cleanup(func() {
 		cluster.isolate("a")
-		g.Leave(t.Context())
+		g.Leave(t.Context(), CauseStopped)
 	})
 	cluster.mu.Lock()
 	defer cluster.mu.Unlock()

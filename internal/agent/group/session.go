@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -142,8 +143,10 @@ func (g *Group) sessionClosed(s *Session) {
 		g.stoppedIfComplete()
 	case !g.app.requiresSession:
 		g.startLeading()
+	case errors.Is(s.reason, ErrNotRenewed):
+		g.releaseOffice(CauseNotRenewed)
 	default:
-		g.releaseOffice()
+		g.releaseOffice(CauseSessionClosed)
 	}
 }
 
@@ -203,7 +206,7 @@ func (g *Group) stoppedIfComplete() {
 		return
 	}
 	if g.app.releasing {
-		g.releaseOffice()
+		g.releaseOffice(g.observer.endings.resigning)
 		return
 	}
 	term := g.app.term

@@ -60,7 +60,7 @@ func TestIntroducedSessionCounts(t *testing.T) {
 	if why := ineligibility(t, b); why != NoSession {
 		t.Errorf("got %q, want %q", why, NoSession)
 	}
-	cluster.group("c").Leave(t.Context())
+	cluster.group("c").Leave(t.Context(), CauseStopped)
 	waitFor(t, cluster.group("a"), "a leads", isLeading)
 }
 

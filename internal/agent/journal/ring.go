@@ -55,6 +55,8 @@ type entry struct {
 	what entryKind
 	// kind is an InputKind, an EventKind or, of a message that was sent, a Kind.
 	kind uint8
+	// cause is why the coordinator gives up the office in the step of this input, 0 if it doesn't. It is a group.Cause.
+	cause uint8
 	// at is when the step happened.
 	at election.Tick
 	// peer is that of an input or an event.
@@ -94,16 +96,17 @@ type Ring struct {
 	nextList uint64
 }
 
-// Record records a step. coordinator is the one that the process knows after it.
-func (r *Ring) Record(in *election.Input, send []election.Message, events []election.Event, coordinator election.ID) {
+// Record records a step. coordinator is the one that the process knows after it, and cause why the coordinator
+// gives up the office in it, 0 if it doesn't.
+func (r *Ring) Record(in *election.Input, send []election.Message, events []election.Event, coordinator election.ID, cause uint8) {
 	r.repeats.follow(coordinator)
 	begun := r.concerns(in)
 	if begun {
-		r.addInput(in)
+		r.addInput(in, cause)
 	}
 	begin := func() {
 		if !begun {
-			r.addInput(in)
+			r.addInput(in, cause)
 			begun = true
 		}
 	}
@@ -135,8 +138,8 @@ func (r *Ring) concerns(in *election.Input) bool {
 	}
 }
 
-func (r *Ring) addInput(in *election.Input) {
-	e := entry{what: inputEntry, kind: uint8(in.Kind), at: in.Now, peer: in.Peer}
+func (r *Ring) addInput(in *election.Input, cause uint8) {
+	e := entry{what: inputEntry, kind: uint8(in.Kind), cause: cause, at: in.Now, peer: in.Peer}
 	if in.Kind == election.Receive || in.Kind == election.Undelivered {
 		e.message = r.newMessage(&in.Message)
 	}

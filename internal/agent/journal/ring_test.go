@@ -17,10 +17,18 @@ func name(id election.ID) string {
 	return fmt.Sprint("p", id)
 }
 
+// formatCause returns "" for 0, as a group does.
+func formatCause(cause uint8) string {
+	if cause == 0 {
+		return ""
+	}
+	return fmt.Sprint(cause)
+}
+
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func steps(r *Ring) []journal.Step {
-	return r.Steps(name, func(t election.Tick) time.Time { return epoch.Add(time.Duration(t)) })
+	return r.Steps(name, formatCause, func(t election.Tick) time.Time { return epoch.Add(time.Duration(t)) })
 }
 
 func receive(now election.Tick, m election.Message) *election.Input {
@@ -40,16 +48,16 @@ func grant(term election.Term, lamport uint64) election.Message {
 func TestRepeatedHeartbeatsAreNotRecorded(t *testing.T) {
 	r := new(Ring)
 	for n := range uint64(5) {
-		r.Record(receive(election.Tick(n), beat(3, n)), []election.Message{grant(3, n)}, nil, 2)
+		r.Record(receive(election.Tick(n), beat(3, n)), []election.Message{grant(3, n)}, nil, 2, 0)
 	}
-	r.Record(&election.Input{Kind: election.TimePassed, Now: 5}, nil, nil, 2)
-	r.Record(receive(6, beat(3, 6)), nil, []election.Event{{Kind: election.Outdated, Peer: 2}}, 2)
+	r.Record(&election.Input{Kind: election.TimePassed, Now: 5}, nil, nil, 2, 0)
+	r.Record(receive(6, beat(3, 6)), nil, []election.Event{{Kind: election.Outdated, Peer: 2}}, 2, 0)
 	if got := steps(r); len(got) != 1 || len(got[0].Sent) != 1 || got[0].Message.Lamport != 0 {
 		t.Fatalf("got %+v, want the first heartbeat and its grant", got)
 	}
 	lost := []election.Event{{Kind: election.MarkedCrashed, Peer: 2, Term: 3}}
-	r.Record(&election.Input{Kind: election.TimePassed, Now: 7}, nil, lost, election.None)
-	r.Record(receive(8, beat(3, 8)), []election.Message{grant(3, 8)}, nil, 2)
+	r.Record(&election.Input{Kind: election.TimePassed, Now: 7}, nil, lost, election.None, 0)
+	r.Record(receive(8, beat(3, 8)), []election.Message{grant(3, 8)}, nil, 2, 0)
 	got := steps(r)
 	if len(got) != 3 || got[1].Input != "tick" || got[1].Events[0].Peer != "p2" || got[2].Message.Lamport != 8 || len(got[2].Sent) != 1 {
 		t.Errorf("got %+v, want the loss and the first heartbeat after it", got)
@@ -62,9 +70,9 @@ func TestProbesOfALongVacancyAreRecordedOnce(t *testing.T) {
 	for n := range election.Tick(2 * size) {
 		probe := election.Message{Kind: election.Probe, From: 2, To: 1}
 		answer := election.Message{Kind: election.Probe, From: 1, To: 2, Hold: election.Hold{Held: true}}
-		r.Record(receive(n, probe), []election.Message{answer}, nil, election.None)
+		r.Record(receive(n, probe), []election.Message{answer}, nil, election.None, 0)
 		probe.Hold.Held, answer.Hold.Held = true, false
-		r.Record(receive(n, probe), []election.Message{answer}, nil, election.None)
+		r.Record(receive(n, probe), []election.Message{answer}, nil, election.None, 0)
 	}
 	if got := steps(r); len(got) != 2 {
 		t.Errorf("got %d steps, want a probe and an answer", len(got))
@@ -78,9 +86,9 @@ func TestStepsHaveWholeMessages(t *testing.T) {
 		Hold: election.Hold{Life: 5, Held: true, Ready: true, Ineligible: true},
 	}
 	r.Record(&election.Input{Kind: election.Ended, Peer: 2, Now: 100}, []election.Message{sent},
-		[]election.Event{{Kind: election.TenureStarted, Peer: 1, Term: 4, Token: 11}}, election.None)
+		[]election.Event{{Kind: election.TenureStarted, Peer: 1, Term: 4, Token: 11}}, election.None, 9)
 	want := []journal.Step{{
-		At: epoch.Add(100), Input: "gone", Peer: "p2",
+		At: epoch.Add(100), Input: "gone", Peer: "p2", Cause: "9",
 		Events: []journal.Event{{Kind: "tenure", Peer: "p1", Term: 4, Token: 11}},
 		Sent: []journal.Message{{
 			Kind: "ELECTION", From: "p1", To: "p3", Term: 4, Lamport: 9, Life: 5, Subject: "p2", Origin: "p1", Hops: 2,
@@ -99,7 +107,8 @@ func TestFullRingReplacesTheOldestSteps(t *testing.T) {
 	long := make([]election.ID, listSize/4)
 	for n := range election.Tick(size) { // three entries each
 		m := election.Message{Kind: election.OK, From: 1, To: 2, Lamport: uint64(n), List: long}
-		r.Record(receive(n, election.Message{Kind: election.Election, From: 2, To: 1}), []election.Message{m}, []election.Event{{Kind: election.Started}}, election.None)
+		in := receive(n, election.Message{Kind: election.Election, From: 2, To: 1})
+		r.Record(in, []election.Message{m}, []election.Event{{Kind: election.Started}}, election.None, 0)
 	}
 	got := steps(r)
 	if r.Omitted() != 2*size || len(got) != size/3 || got[len(got)-1].Sent[0].Lamport != size-1 {
@@ -117,9 +126,9 @@ func TestFullRingReplacesTheOldestSteps(t *testing.T) {
 
 func TestCloneIsIndependent(t *testing.T) {
 	r := new(Ring)
-	r.Record(&election.Input{Kind: election.Recover}, nil, nil, election.None)
+	r.Record(&election.Input{Kind: election.Recover}, nil, nil, election.None, 0)
 	clone := r.Clone()
-	r.Record(&election.Input{Kind: election.StepDown}, nil, nil, election.None)
+	r.Record(&election.Input{Kind: election.StepDown}, nil, nil, election.None, 0)
 	if got := steps(clone); len(got) != 1 || got[0].Input != "recover" {
 		t.Errorf("got %+v, want the steps until the copy was made", got)
 	}
@@ -131,11 +140,11 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 	sent := []election.Message{beat(3, 1), grant(3, 2), {Kind: election.Election, From: 1, To: 2, List: []election.ID{1, 2, 3}}}
 	found := []election.Event{{Kind: election.MarkedCrashed, Peer: 2, Term: 3}}
 	term := election.Term(0)
-	r.Record(receive(0, beat(0, 0)), sent, found, 2) // makes room for the members
+	r.Record(receive(0, beat(0, 0)), sent, found, 2, 0) // makes room for the members
 	if n := testing.AllocsPerRun(2*size, func() {
 		term++
-		r.Record(receive(1, beat(term, 1)), sent, found, 2)
-		r.Record(&election.Input{Kind: election.Ended, Peer: 2}, sent, found, election.None)
+		r.Record(receive(1, beat(term, 1)), sent, found, 2, 0)
+		r.Record(&election.Input{Kind: election.Ended, Peer: 2}, sent, found, election.None, 0)
 	}); n > 0 {
 		t.Errorf("got %v allocations for an election, want none", n)
 	}
@@ -145,6 +154,6 @@ func BenchmarkHeartbeat(b *testing.B) {
 	r := new(Ring)
 	in, sent := receive(1, beat(3, 1)), []election.Message{grant(3, 1)}
 	for b.Loop() {
-		r.Record(in, sent, nil, 2)
+		r.Record(in, sent, nil, 2, 0)
 	}
 }

@@ -19,12 +19,12 @@ func (r *Ring) Omitted() uint64 { return r.next - min(r.next, size) }
 
 // Steps returns the steps, oldest first. The first one is complete: the rest of a step whose
 // input was overwritten is left out. at converts a tick to a time.
-func (r *Ring) Steps(name func(election.ID) string, at func(election.Tick) time.Time) []journal.Step {
+func (r *Ring) Steps(name func(election.ID) string, cause func(uint8) string, at func(election.Tick) time.Time) []journal.Step {
 	steps := []journal.Step{}
 	for i := r.Omitted(); i < r.next; i++ {
 		e := &r.entries[i%size]
 		if e.what == inputEntry {
-			step := journal.Step{At: at(e.at), Input: election.InputKind(e.kind).String(), Peer: name(e.peer)}
+			step := journal.Step{At: at(e.at), Input: election.InputKind(e.kind).String(), Peer: name(e.peer), Cause: cause(e.cause)}
 			if e.message.kind != election.NoKind {
 				m := r.export(&e.message, name)
 				step.Message = &m

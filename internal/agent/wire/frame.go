@@ -79,7 +79,9 @@ type Message struct {
 	ConfigDigest uint64
 	// Lease is the sender's lease.
 	Lease election.Tick
-	Hold  election.Hold
+	// EndCause is, in a RESIGNED, why the sender gives up the office. The numbers are those of package group. 0 is unknown.
+	EndCause uint32
+	Hold     election.Hold
 }
 
 // The field numbers of agents.proto.
@@ -131,6 +133,7 @@ const (
 	messageSenderLease
 	messageCeiling
 	messageElectionTerm
+	messageEndCause
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -188,7 +191,8 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
 	b = appendNumber(b, messageCeiling, uint64(m.Hold.Ceiling))
 	b = appendNumber(b, messageElectionTerm, uint64(m.Hold.ElectionTerm))
-	return appendNumber(b, messageSenderLease, uint64(m.Lease))
+	b = appendNumber(b, messageSenderLease, uint64(m.Lease))
+	return appendNumber(b, messageEndCause, uint64(m.EndCause))
 }
 
 // As proto3 requires, zero values aren't encoded.

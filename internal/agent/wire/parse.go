@@ -168,6 +168,8 @@ func (m *Message) setField(v value) (err error) {
 		var lease uint64
 		lease, err = v.number()
 		m.Lease = election.Tick(lease)
+	case messageEndCause:
+		m.EndCause, err = v.number32()
 	default:
 		err = m.setHoldField(v)
 	}

@@ -27,7 +27,7 @@ func TestEncodingMatchesProto(t *testing.T) {
 		{Frame{Message: &full}, `message {
 			group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
 			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
-			life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 17592186044415 held: true ready: true adopted: 2 ineligible: true config_digest: 5 lease: 200000000 heartbeat: 40000000 sender_lease: 500000000 ceiling: 27993605 election_term: 27993606 }`},
+			life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 17592186044415 held: true ready: true adopted: 2 ineligible: true config_digest: 5 lease: 200000000 heartbeat: 40000000 sender_lease: 500000000 ceiling: 27993605 election_term: 27993606 end_cause: 9 }`},
 		{
 			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401, Term: 3, Revision: 1, Dialed: "b"}},
 			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 term: 3 revision: 1 dialed: "b" }`,

@@ -14,7 +14,7 @@ import (
 // full has a value in each field.
 var full = Message{
 	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
-	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5, Lease: 500_000_000,
+	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5, Lease: 500_000_000, EndCause: 9,
 	Hold: election.Hold{
 		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, Roster: 3, HighestGranted: election.MaxTerm, Held: true, Ready: true, Ineligible: true,
 		Lease: 200_000_000, Heartbeat: 40_000_000, Ceiling: 27993605, ElectionTerm: 27993606,

@@ -85,15 +85,30 @@ const (
 	EndCrash EndCause = "crash"
 	// EndSilence: no heartbeat of the coordinator arrived for the suspicion timeout.
 	EndSilence EndCause = "silence"
-	// EndHandOver: the coordinator resigned.
+	// EndHandOver: the coordinator resigned, for a reason that is none of those below, or that the agent doesn't know.
 	EndHandOver EndCause = "hand-over"
-	// EndStepDown: the coordinator resigned because a user requested it. Only the
-	// coordinator itself knows; others report EndHandOver.
-	EndStepDown EndCause = "step-down"
-	// EndLapse: the coordinator couldn't renew its lease. Only the coordinator itself knows.
-	EndLapse EndCause = "lapse"
 	// EndMembership: the member list changed.
 	EndMembership EndCause = "membership"
+
+	// Of the following causes, the others know only what the coordinator told them when it resigned.
+
+	// EndLapse: the coordinator couldn't renew its lease.
+	EndLapse EndCause = "lapse"
+	// EndStepDown: a user requested it.
+	EndStepDown EndCause = "step-down"
+	// EndPreempted: a member of higher priority was ready.
+	EndPreempted EndCause = "preempted"
+	// EndExcluded: the operator has excluded the coordinator: its node is cordoned, or its pod is being deleted.
+	EndExcluded EndCause = "excluded"
+	// EndSessionClosed: the coordinator's application closed its session, or ended.
+	EndSessionClosed EndCause = "session-closed"
+	// EndNotRenewed: the coordinator's application stopped renewing its session.
+	EndNotRenewed EndCause = "not-renewed"
+	// EndProbeFailed: the probe of the coordinator's application failed.
+	EndProbeFailed EndCause = "probe-failed"
+	// EndStopped: the coordinator's agent was told to end.
+	EndStopped EndCause = "stopped"
+
 	// EndUnknown: the agent learned of the end only from the next coordinator.
 	EndUnknown EndCause = "unknown"
 )

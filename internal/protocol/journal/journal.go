@@ -49,6 +49,8 @@ type Step struct {
 	Input string `json:"input"`
 	// Peer is the process that the input is about, or "".
 	Peer string `json:"peer,omitempty"`
+	// Cause is why the coordinator gives up the office in this step, or "". It is a control.EndCause.
+	Cause string `json:"cause,omitempty"`
 	// Message is the one that was received or not delivered.
 	Message *Message  `json:"message,omitempty"`
 	Events  []Event   `json:"events,omitempty"`
