@@ -144,8 +144,8 @@ type Tenure struct {
 	// +optional
 	Until *metav1.MicroTime `json:"until,omitempty"`
 
-	// endReason is why the tenure ended, according to the agents: Crash, Silence, HandOver,
-	// StepDown, Lapse, Membership or Unknown. It is not set while the tenure lasts.
+	// endReason is why the tenure ended, according to the agents, such as Crash, SessionClosed
+	// or Preempted. It is not set while the tenure lasts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	EndReason EndReason `json:"endReason,omitempty"`
@@ -168,13 +168,28 @@ const (
 	EndCrash EndReason = "Crash"
 	// Silence: the other agents received no heartbeat for the suspicion timeout.
 	EndSilence EndReason = "Silence"
-	// HandOver: the coordinator resigned, for example because its pod was deleted or a
-	// member with a higher priority was ready.
-	EndHandOver EndReason = "HandOver"
-	// StepDown: the coordinator resigned because a user requested it.
-	EndStepDown EndReason = "StepDown"
 	// Lapse: the coordinator could not renew its lease.
 	EndLapse EndReason = "Lapse"
+	// SessionClosed: the coordinator's application closed its session, or ended.
+	EndSessionClosed EndReason = "SessionClosed"
+	// NotRenewed: the coordinator's application stopped renewing its session: it hangs or is
+	// paused.
+	EndNotRenewed EndReason = "NotRenewed"
+	// ProbeFailed: the probe of the coordinator's application failed.
+	EndProbeFailed EndReason = "ProbeFailed"
+	// StepDown: the coordinator resigned because a user requested it.
+	EndStepDown EndReason = "StepDown"
+	// Preempted: the coordinator handed over to a member with a higher priority.
+	EndPreempted EndReason = "Preempted"
+	// PodDeleted: the pod of the coordinator was deleted.
+	EndPodDeleted EndReason = "PodDeleted"
+	// AgentStopped: the coordinator's agent was told to end, although its pod was not
+	// deleted.
+	EndAgentStopped EndReason = "AgentStopped"
+	// NodeCordoned: the operator excluded the coordinator, because its node was cordoned.
+	EndNodeCordoned EndReason = "NodeCordoned"
+	// HandOver: the coordinator resigned, for another reason or one that is not known.
+	EndHandOver EndReason = "HandOver"
 	// Membership: the member list changed.
 	EndMembership EndReason = "Membership"
 	// Unknown: no agent that is connected to the operator has observed the end.

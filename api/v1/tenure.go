@@ -6,25 +6,44 @@ import (
 	"time"
 )
 
+// endTexts describe the reasons, with %s for the pod of the coordinator.
+var endTexts = map[EndReason]string{
+	EndCrash:         "%s crashed",
+	EndSilence:       "%s fell silent",
+	EndLapse:         "the lease of %s lapsed",
+	EndSessionClosed: "the application of %s closed its session",
+	EndNotRenewed:    "the application of %s stopped renewing its session",
+	EndProbeFailed:   "the application of %s failed its probe",
+	EndStepDown:      "%s stepped down",
+	EndPreempted:     "%s handed over to a higher member",
+	EndPodDeleted:    "pod %s was deleted",
+	EndAgentStopped:  "the agent of %s was stopped",
+	EndNodeCordoned:  "the node of %s was cordoned",
+	EndHandOver:      "%s handed over",
+}
+
 // DescribeEnd describes why the tenure ended, as in "ledger-2 crashed". It returns "" if the
 // tenure lasts, or if the reason is not known.
 func (t *Tenure) DescribeEnd() string {
-	switch t.EndReason {
-	case EndCrash:
-		return t.Pod + " crashed"
-	case EndSilence:
-		return t.Pod + " fell silent"
-	case EndHandOver:
-		return t.Pod + " handed over"
-	case EndStepDown:
-		return t.Pod + " stepped down"
-	case EndLapse:
-		return "the lease of " + t.Pod + " lapsed"
-	case EndMembership:
+	if t.EndReason == EndMembership {
 		return "the member list changed"
-	case EndUnknown:
 	}
-	return ""
+	text, known := endTexts[t.EndReason]
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf(text, t.Pod)
+}
+
+// EndedByFailure reports whether the tenure ended because something failed, rather than as
+// planned or for a reason that is not known.
+func (t *Tenure) EndedByFailure() bool {
+	switch t.EndReason {
+	case EndCrash, EndSilence, EndLapse, EndSessionClosed, EndNotRenewed, EndProbeFailed:
+		return true
+	case EndStepDown, EndPreempted, EndPodDeleted, EndAgentStopped, EndNodeCordoned, EndMembership, EndHandOver, EndUnknown:
+	}
+	return false
 }
 
 // Gap returns the time without a coordinator before the tenure, and whether it is known.

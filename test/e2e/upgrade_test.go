@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -117,9 +118,10 @@ func (e env) upgrade(namespace string, from, to release) {
 			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)
 		}
 	}
+	planned := []string{"StepDown", "Preempted", "PodDeleted", "AgentStopped", "HandOver"}
 	for _, tenure := range g.Status.History {
-		if tenure.Until != nil && tenure.Until.After(start) && tenure.EndReason != "HandOver" && tenure.EndReason != "StepDown" {
-			e.t.Errorf("the tenure of %s ended by %q, want a hand-over", tenure.Pod, tenure.EndReason)
+		if tenure.Until != nil && tenure.Until.After(start) && !slices.Contains(planned, tenure.EndReason) {
+			e.t.Errorf("the tenure of %s ended by %q, want one of %q", tenure.Pod, tenure.EndReason, planned)
 		}
 	}
 }

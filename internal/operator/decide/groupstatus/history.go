@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -99,29 +100,49 @@ func (e *evaluation) measureGap(tenure, before *v1.Tenure) {
 	}
 }
 
-// explainEnd sets the reason for the end of a tenure, if agents report one. What most agents
-// report counts, except that only the coordinator itself knows why it resigned.
+// explainEnd sets the reason for the end of a tenure, or improves it. The operator itself knows that it
+// followed from the deletion of the pod.
 func (e *evaluation) explainEnd(t *v1.Tenure) {
-	if t.EndReason != v1.EndUnknown && t.EndReason != v1.EndHandOver {
-		return // The tenure lasts, or the reason is known.
+	if t.EndReason == v1.EndUnknown || t.EndReason == v1.EndHandOver {
+		t.EndReason = e.reportedReason(t)
 	}
-	votes := map[v1.EndReason]int{}
-	for _, r := range e.endings(t) {
-		reason := endReason(r.Ended.Cause)
-		if r.Pod == t.Pod && (reason == v1.EndStepDown || reason == v1.EndLapse) {
-			t.EndReason = reason
-			return
-		}
-		votes[reason]++
-	}
-	if t.EndReason == v1.EndUnknown {
-		t.EndReason = mostVoted(votes)
+	if e.podDeletedBefore(t) && slices.Contains(followFromDeletion, t.EndReason) {
+		t.EndReason = v1.EndPodDeleted
 	}
 }
 
-func mostVoted(votes map[v1.EndReason]int) v1.EndReason {
+// followFromDeletion are the reasons that agents report when their pod is being deleted. Its application may end first.
+var followFromDeletion = []v1.EndReason{
+	v1.EndHandOver, v1.EndAgentStopped, v1.EndNodeCordoned, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed,
+}
+
+// podDeletedBefore reports whether a tenure ended after the deletion of its pod was requested.
+func (e *evaluation) podDeletedBefore(t *v1.Tenure) bool {
+	pod := e.Pods[t.Pod]
+	if t.Until == nil || pod == nil || pod.DeletionTimestamp == nil {
+		return false
+	}
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	return !t.Until.Time.Before(pod.DeletionTimestamp.Add(-grace))
+}
+
+// reportedReason returns why a tenure ended, if agents report it. What most agents report counts, except
+// that the coordinator itself knows best why it resigned.
+func (e *evaluation) reportedReason(t *v1.Tenure) v1.EndReason {
+	votes := map[v1.EndReason]int{}
+	for _, r := range e.endings(t) {
+		reason := endReasons[r.Ended.Cause]
+		if r.Pod == t.Pod && slices.Contains(ownReasons, reason) {
+			return reason
+		}
+		votes[reason]++
+	}
+	if t.EndReason != v1.EndUnknown {
+		return t.EndReason
+	}
 	best, most := v1.EndUnknown, 0
-	for _, reason := range []v1.EndReason{v1.EndCrash, v1.EndHandOver, v1.EndMembership, v1.EndSilence, v1.EndLapse, v1.EndStepDown} {
+	inOrder := slices.Concat([]v1.EndReason{v1.EndCrash}, ownReasons, []v1.EndReason{v1.EndHandOver, v1.EndMembership, v1.EndSilence})
+	for _, reason := range inOrder {
 		if votes[reason] > most {
 			best, most = reason, votes[reason]
 		}
@@ -129,21 +150,17 @@ func mostVoted(votes map[v1.EndReason]int) v1.EndReason {
 	return best
 }
 
-func endReason(cause control.EndCause) v1.EndReason {
-	switch cause {
-	case control.EndCrash:
-		return v1.EndCrash
-	case control.EndSilence:
-		return v1.EndSilence
-	case control.EndHandOver:
-		return v1.EndHandOver
-	case control.EndStepDown:
-		return v1.EndStepDown
-	case control.EndLapse:
-		return v1.EndLapse
-	case control.EndMembership:
-		return v1.EndMembership
-	case control.EndUnknown:
-	}
-	return v1.EndUnknown
+// ownReasons are those that others know only from the coordinator.
+var ownReasons = []v1.EndReason{
+	v1.EndLapse, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed, v1.EndStepDown, v1.EndPreempted, v1.EndAgentStopped,
+	v1.EndNodeCordoned,
+}
+
+// endReasons are the reasons for the causes that agents report. The operator excludes a member if its pod is
+// being deleted, or its node is cordoned.
+var endReasons = map[control.EndCause]v1.EndReason{
+	control.EndCrash: v1.EndCrash, control.EndSilence: v1.EndSilence, control.EndLapse: v1.EndLapse,
+	control.EndHandOver: v1.EndHandOver, control.EndMembership: v1.EndMembership, control.EndStepDown: v1.EndStepDown,
+	control.EndPreempted: v1.EndPreempted, control.EndExcluded: v1.EndNodeCordoned, control.EndStopped: v1.EndAgentStopped,
+	control.EndSessionClosed: v1.EndSessionClosed, control.EndNotRenewed: v1.EndNotRenewed, control.EndProbeFailed: v1.EndProbeFailed,
 }

@@ -25,6 +25,13 @@ func (s *harness) reportEnd(coordinator string, cause control.EndCause, gap time
 	}
 }
 
+// requestDeletion requests the deletion of a pod at a time after noon.
+func (s *harness) requestDeletion(pod string, after time.Duration) {
+	const grace = 30
+	s.Pods[pod].DeletionTimestamp = new(metav1.NewTime(noon.Add(after + grace*time.Second)))
+	s.Pods[pod].DeletionGracePeriodSeconds = new(int64(grace))
+}
+
 // formatHistory formats the history, as in "2 b after 4.8 ms | 1 c until 10s Crash".
 func formatHistory(status *v1.ElectionGroupStatus) string {
 	var all []string
@@ -83,6 +90,44 @@ func TestTenures(t *testing.T) {
 			},
 			want:   "2 b after 0.16 ms | 1 c until 9.99984s StepDown",
 			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down; no coordinator for 0.16 ms",
+		},
+		"the coordinator told the others why, and is gone": {
+			end: func(s *harness) {
+				s.crash("c")
+				s.reportEnd("c", control.EndSessionClosed, 580*time.Microsecond, "a", "b")
+				s.elect("b")
+			},
+			want: "2 b after 0.58 ms | 1 c until 9.99942s SessionClosed",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the application of c closed its session; " +
+				"no coordinator for 0.58 ms",
+		},
+		"its agent was stopped": {
+			end:    func(s *harness) { s.reportEnd("c", control.EndStopped, -1, "a", "b"); s.elect("b") },
+			want:   "2 b | 1 c until 10s AgentStopped",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the agent of c was stopped",
+		},
+		"its agent was stopped because its pod was deleted": {
+			end: func(s *harness) {
+				s.requestDeletion("c", 9*time.Second)
+				s.reportEnd("c", control.EndStopped, -1, "a", "b")
+				s.elect("b")
+			},
+			want:   "2 b | 1 c until 10s PodDeleted",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after pod c was deleted",
+		},
+		"the operator excluded it because its node was cordoned": {
+			end:    func(s *harness) { s.reportEnd("c", control.EndExcluded, -1, s.names...); s.elect("b") },
+			want:   "2 b | 1 c until 10s NodeCordoned",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the node of c was cordoned",
+		},
+		"a pod that is deleted crashed nevertheless": {
+			end: func(s *harness) {
+				s.requestDeletion("c", 9*time.Second)
+				s.reportEnd("c", control.EndCrash, -1, "a", "b")
+				s.elect("b")
+			},
+			want:   "2 b | 1 c until 10s Crash",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed",
 		},
 		"an agent that learned of the end from the successor doesn't know": {
 			end: func(s *harness) {
@@ -191,6 +236,24 @@ func TestHistoryCausesNoWrite(t *testing.T) {
 	s.term++
 	s.reportCoordinator("b", "c")
 	expect(t, "when c is up again", s.evaluatedHistory(), "2 b | 1 c until 10s StepDown")
+}
+
+// TestDeletionThatIsSeenLater: the deletion of a pod explains the end of a tenure, unless it was requested only afterwards.
+func TestDeletionThatIsSeenLater(t *testing.T) {
+	for requested, want := range map[time.Duration]string{
+		9 * time.Second:  "2 b | 1 c until 10s PodDeleted",
+		11 * time.Second: "2 b | 1 c until 10s SessionClosed",
+	} {
+		s := newHarness(3)
+		s.evaluate()
+		s.setTime(10 * time.Second)
+		s.reportEnd("c", control.EndSessionClosed, -1, s.names...)
+		s.elect("b")
+		expect(t, "before the operator sees it", s.evaluatedHistory(), "2 b | 1 c until 10s SessionClosed")
+		s.setTime(12 * time.Second)
+		s.requestDeletion("c", requested)
+		expect(t, fmt.Sprint("requested after ", requested), s.evaluatedHistory(), want)
+	}
 }
 
 // TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer
