@@ -7,12 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // metricSet has the operator's metrics. The series of a group are removed with it.
 type metricSet struct {
 	connected  func() map[string]int
-	failover   prometheus.Histogram
+	failover   *prometheus.HistogramVec
 	lag        prometheus.Histogram
 	reconciles prometheus.Counter
 
@@ -59,12 +61,13 @@ var (
 )
 
 func newMetricSet(connected func() map[string]int) *metricSet {
-	return &metricSet{
+	m := &metricSet{
 		connected: connected,
-		failover: prometheus.NewHistogram(prometheus.HistogramOpts{
+		failover: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "conclave_operator_failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
-			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next.",
-		}),
+			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next, " +
+				"by what ended the tenure: a failure, a planned change, or unknown.",
+		}, []string{"end"}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "conclave_operator_status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 			Help: "Time between a change, by the agent's clock, and the write of the group's status.",
@@ -74,6 +77,28 @@ func newMetricSet(connected func() map[string]int) *metricSet {
 		}),
 		groups: map[types.NamespacedName]*groupMetrics{},
 	}
+	for _, end := range []string{endFailure, endPlanned, endUnknown} {
+		m.failover.WithLabelValues(end) // A rate needs the series before the first failover.
+	}
+	return m
+}
+
+// The kinds of ends of tenures.
+const (
+	endFailure = "failure"
+	endPlanned = "planned"
+	endUnknown = "unknown"
+)
+
+// endOfTenureBefore returns which kind of end the tenure before the newest one had.
+func endOfTenureBefore(history []v1.Tenure) string {
+	switch {
+	case len(history) <= 1 || history[1].EndReason == v1.EndUnknown:
+		return endUnknown
+	case history[1].EndedByFailure():
+		return endFailure
+	}
+	return endPlanned
 }
 
 func (m *metricSet) register(registry prometheus.Registerer) error {

@@ -37,7 +37,7 @@ func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *grou
 	if is != nil && !sameCoordinator(was, is) {
 		r.metrics.countElection(s.key)
 		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 && !lost.IsZero() && !named.IsZero() {
-			r.metrics.failover.Observe(max(named.Sub(lost), 0).Seconds())
+			r.metrics.failover.WithLabelValues(endOfTenureBefore(result.Status.History)).Observe(max(named.Sub(lost), 0).Seconds())
 		}
 		s.state.electedAt = s.now
 	}

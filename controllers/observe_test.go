@@ -30,3 +30,17 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 		}
 	}
 }
+
+// TestFailoversAfterFailuresCountSeparately: planned changes are much faster.
+func TestFailoversAfterFailuresCountSeparately(t *testing.T) {
+	for reason, want := range map[v1.EndReason]string{
+		v1.EndCrash: "failure", v1.EndSessionClosed: "failure", v1.EndStepDown: "planned", v1.EndPodDeleted: "planned", v1.EndUnknown: "unknown",
+	} {
+		if got := endOfTenureBefore([]v1.Tenure{{Pod: "b"}, {Pod: "c", EndReason: reason}, {Pod: "b", EndReason: v1.EndSilence}}); got != want {
+			t.Errorf("%s: got %s, want %s", reason, got, want)
+		}
+	}
+	if got := endOfTenureBefore([]v1.Tenure{{Pod: "b"}}); got != "unknown" {
+		t.Errorf("the first tenure: got %s, want unknown", got)
+	}
+}
