@@ -12,7 +12,7 @@ import (
 // Histogram shows how long the group was without a coordinator at each failover.
 type Histogram struct {
 	Buckets []Bucket `json:"buckets"`
-	// Text has the number of failovers, the median and the longest.
+	// Text has the number of failovers, the median and the longest, also of those after a failure.
 	Text string `json:"text"`
 }
 
@@ -30,16 +30,20 @@ var bounds = []time.Duration{
 
 // newHistogram returns nil if no failover was measured.
 func newHistogram(history []v1.Tenure) *Histogram {
-	var gaps []time.Duration
+	var gaps, afterFailures []time.Duration
 	for i := range history {
-		if gap, known := history[i].Gap(); known {
-			gaps = append(gaps, gap)
+		gap, known := history[i].Gap()
+		if !known {
+			continue
+		}
+		gaps = append(gaps, gap)
+		if i+1 < len(history) && history[i+1].EndedByFailure() {
+			afterFailures = append(afterFailures, gap)
 		}
 	}
 	if len(gaps) == 0 {
 		return nil
 	}
-	slices.Sort(gaps)
 	h := &Histogram{}
 	for _, bound := range bounds {
 		h.Buckets = append(h.Buckets, Bucket{UpTo: formatBound(bound)})
@@ -49,12 +53,21 @@ func newHistogram(history []v1.Tenure) *Histogram {
 		i, _ := slices.BinarySearch(bounds, gap)
 		h.Buckets[i].Count++
 	}
-	longest := gaps[len(gaps)-1]
-	h.Text = fmt.Sprintf("%d failovers: median %s, longest %s", len(gaps), v1.FormatGap(gaps[len(gaps)/2]), v1.FormatGap(longest))
-	if len(gaps) == 1 {
-		h.Text = "1 failover: " + v1.FormatGap(longest)
+	h.Text = summarize(gaps, "failover", "failovers")
+	if n := len(afterFailures); n > 0 && n < len(gaps) {
+		h.Text += "; " + summarize(afterFailures, "after a failure", "after failures")
 	}
 	return h
+}
+
+// summarize returns the number of gaps, their median and the longest. It sorts them.
+func summarize(gaps []time.Duration, one, several string) string {
+	slices.Sort(gaps)
+	longest := v1.FormatGap(gaps[len(gaps)-1])
+	if len(gaps) == 1 {
+		return fmt.Sprintf("1 %s: %s", one, longest)
+	}
+	return fmt.Sprintf("%d %s: median %s, longest %s", len(gaps), several, v1.FormatGap(gaps[len(gaps)/2]), longest)
 }
 
 func formatBound(d time.Duration) string {

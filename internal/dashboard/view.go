@@ -178,6 +178,8 @@ type Tenure struct {
 	End    string    `json:"end,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Gap    string    `json:"gap,omitempty"`
+	// Failure: the tenure ended because something failed.
+	Failure bool `json:"failure,omitempty"`
 }
 
 // NewDetail describes a group.
@@ -213,7 +215,7 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 func newTenure(t *v1.Tenure) Tenure {
 	view := Tenure{
 		Number: t.Number, Pod: t.Pod, Term: t.Term, From: t.From.Time, End: t.DescribeEnd(), Reason: string(t.EndReason),
-		Gap: describe.GapBefore(t),
+		Gap: describe.GapBefore(t), Failure: t.EndedByFailure(),
 	}
 	if t.Until != nil {
 		view.Until = t.Until.Time

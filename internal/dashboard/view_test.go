@@ -108,6 +108,13 @@ func TestDetail(t *testing.T) {
 	if d.Failovers == nil || d.Failovers.Text != "2 failovers: median 20.0 s, longest 20.0 s" || d.Failovers.Buckets[2].Count != 1 || d.Failovers.Buckets[9].Count != 1 {
 		t.Errorf("got histogram %+v", d.Failovers)
 	}
+	if d.Tenures[0].Failure || !d.Tenures[1].Failure {
+		t.Errorf("got tenures %+v, want one that ended by a failure", d.Tenures)
+	}
+	g.Status.History[2].EndReason = v1.EndPreempted
+	if got, want := dashboard.NewDetail(g, at.Time).Failovers.Text, "2 failovers: median 20.0 s, longest 20.0 s; 1 after a failure: 4.8 ms"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)
 	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)

@@ -146,7 +146,7 @@ function drawTenure(t) {
 }
 
 function drawGap(tenure, before) {
-  return el("li", { class: "gap" }, before.end || "the end was not observed",
+  return el("li", { class: before.failure ? "gap failure" : "gap" }, before.end || "the end was not observed",
     tenure.gap ? [", ", el("strong", {}, tenure.gap), " without a coordinator"] : null);
 }
 
