@@ -19,8 +19,8 @@ type Election struct {
 	// Coordinator and Term are the result. They are not set while the election is under way.
 	Coordinator string `json:"coordinator,omitempty"`
 	Term        uint64 `json:"term,omitempty"`
-	// Former is the coordinator whose tenure ended before, and Cause why: as in
-	// status.history. Both are empty for the first election.
+	// Former is the coordinator whose tenure ended before, and Cause why, as its own agent said if it
+	// resigned. Both are empty for the first election.
 	Former string           `json:"former,omitempty"`
 	Cause  control.EndCause `json:"cause,omitempty"`
 	// Began is the time of the first step, on the clock of the coordinator.
@@ -215,6 +215,9 @@ func cause(steps []*placed) (former string, why control.EndCause) {
 	s := steps[i]
 	emits := func(kind election.EventKind) bool {
 		return slices.ContainsFunc(s.Events, func(e journal.Event) bool { return eventKinds[e.Kind] == kind })
+	}
+	if cause := control.EndCause(s.Cause); causeTexts[cause] != "" {
+		return s.part.former, cause
 	}
 	why = control.EndSilence
 	switch kind := inputKinds[s.Input]; {

@@ -123,6 +123,28 @@ func TestElectionUnderWay(t *testing.T) {
 	}
 }
 
+// The former coordinator knew why it resigned, and told the others.
+func TestCauseOfResignationIsDescribed(t *testing.T) {
+	for cause, want := range map[string]string{
+		"session-closed": "after the application of ledger-2 closed its session",
+		"preempted":      "after ledger-2 handed over to a higher member",
+		"stopped":        "after the agent of ledger-2 was stopped",
+		"eclipse":        "after ledger-2 fell silent",
+	} {
+		journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
+		for i := range journals {
+			for _, p := range cut(&journals[i]) {
+				if p.lost != nil {
+					p.lost.Cause = cause
+				}
+			}
+		}
+		if got := Merge(journals, 0).Describe(); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: got %q, want the end %q", cause, got, want)
+		}
+	}
+}
+
 func TestTermsSelectElections(t *testing.T) {
 	journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
 	if got := Terms(journals); !slices.Equal(got, []uint64{1, 2}) {

@@ -52,6 +52,11 @@ func milestones(steps []*placed, e *Election) []Milestone {
 	return found
 }
 
+// external are the causes that come from outside of the election.
+var external = []control.EndCause{
+	control.EndExcluded, control.EndStopped, control.EndSessionClosed, control.EndNotRenewed, control.EndProbeFailed,
+}
+
 // loss describes how an agent loses the former coordinator.
 func loss(s *placed, e *Election) string {
 	agent := s.part.journal.Agent
@@ -60,6 +65,8 @@ func loss(s *placed, e *Election) string {
 		return fmt.Sprintf("%s is requested to step down", agent)
 	case agent == e.Former && e.Cause == control.EndLapse:
 		return fmt.Sprintf("%s can't renew its lease and gives up the office", agent)
+	case agent == e.Former && slices.Contains(external, e.Cause):
+		return e.describeCause()
 	case agent == e.Former:
 		return fmt.Sprintf("%s begins to hand over", agent)
 	case inputKinds[s.Input] == election.Ended:

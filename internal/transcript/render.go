@@ -11,10 +11,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
-// causeTexts complete "after NAME".
+// causeTexts describe the causes, with %s for the former coordinator.
 var causeTexts = map[control.EndCause]string{
-	control.EndCrash: "crashed", control.EndSilence: "fell silent", control.EndHandOver: "handed over", control.EndStepDown: "was requested to step down",
-	control.EndLapse: "lost its lease", control.EndMembership: "left the group",
+	control.EndCrash: "%s crashed", control.EndSilence: "%s fell silent", control.EndLapse: "%s lost its lease",
+	control.EndHandOver: "%s handed over", control.EndStepDown: "%s was requested to step down", control.EndMembership: "%s left the group",
+	control.EndPreempted: "%s handed over to a higher member", control.EndExcluded: "the operator excluded %s",
+	control.EndStopped: "the agent of %s was stopped", control.EndSessionClosed: "the application of %s closed its session",
+	control.EndNotRenewed:  "the application of %s stopped renewing its session",
+	control.EndProbeFailed: "the application of %s failed its probe",
 }
 
 // Describe describes an election in one line.
@@ -24,10 +28,12 @@ func (e *Election) Describe() string {
 		text = "No coordinator is elected yet"
 	}
 	if e.Former != "" {
-		text += fmt.Sprintf(" after %s %s", e.Former, causeTexts[e.Cause])
+		text += " after " + e.describeCause()
 	}
 	return text
 }
+
+func (e *Election) describeCause() string { return fmt.Sprintf(causeTexts[e.Cause], e.Former) }
 
 // WriteText writes the milestones, the number of messages, what is missing, and each step.
 func (e *Election) WriteText(w io.Writer) {
