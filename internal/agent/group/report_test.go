@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -101,6 +102,27 @@ func TestReportsOnlyChanges(t *testing.T) {
 	reports.waitFor(t, "it has another list", func(r control.Report) bool {
 		return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
 	})
+}
+
+// TestReportSaysSinceWhenItIsNotEligible: a new reason begins anew, and other changes don't.
+func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
+	t.Parallel()
+	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
+	a := cluster.group("a")
+	reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
+	before := time.Now()
+	reportUnhealthy(t, a)
+	isSince := func(why Ineligibility, at time.Time) func(control.Report) bool {
+		return func(r control.Report) bool { return r.Ineligible == why.String() && !r.IneligibleSince.Before(at) }
+	}
+	reports.waitFor(t, "the probe fails", isSince(ProbeFails, before))
+	since := reports.last().IneligibleSince
+	cluster.isolate("c")
+	reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
+	if err := a.Exclude(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
 }
 
 // TestExcludedProcessDoesNotLead: not even without another coordinator.

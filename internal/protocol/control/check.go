@@ -13,6 +13,8 @@ const (
 	maxRows = 1000
 	// maxText is the length of the longest name.
 	maxText = 253
+	// maxIneligible is the length of the longest reason. It is part of a message in the status.
+	maxIneligible = 128
 	// minYear and maxYear are those of the times that the API server accepts.
 	minYear = 1
 	maxYear = 9999
@@ -33,8 +35,11 @@ func (r *Report) Check() error {
 	if rows := len(r.Processes); rows > maxRows {
 		return fmt.Errorf("report must have at most %d rows, got %d", maxRows, rows)
 	}
+	if length := len(r.Ineligible); length > maxIneligible {
+		return fmt.Errorf("the reason why a member is ineligible must have at most %d bytes, got %d", maxIneligible, length)
+	}
 	texts := []string{r.UID, r.Digest, r.Coordinator}
-	times := []time.Time{r.ElectedAt, r.ChangedAt}
+	times := []time.Time{r.ElectedAt, r.ChangedAt, r.IneligibleSince}
 	if e := r.Ended; e != nil {
 		texts, times = append(texts, e.Coordinator, string(e.Cause)), append(times, e.At)
 	}

@@ -12,6 +12,7 @@ func TestCheckReport(t *testing.T) {
 	late := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)) // year 10000 in UTC
 	text := strings.Repeat("x", 254)
 	const tooLong = "each text of a report must have at most 253 bytes, got 254"
+	const tooLongReason = "the reason why a member is ineligible must have at most 128 bytes, got 129"
 	const tooLate = "each time of a report must be in the years 1 to 9999, got 10000"
 	for name, test := range map[string]struct {
 		report control.Report
@@ -21,19 +22,22 @@ func TestCheckReport(t *testing.T) {
 		"the longest names": {control.Report{
 			Coordinator: text[:253], ElectedAt: time.Now(), Ended: &control.Ending{Coordinator: text[:253]}, Processes: []control.Row{{Name: text[:253]}},
 		}, ""},
-		"UID":                {control.Report{UID: text}, tooLong},
-		"digest":             {control.Report{Digest: text}, tooLong},
-		"coordinator":        {control.Report{Coordinator: text}, tooLong},
-		"last coordinator":   {control.Report{Ended: &control.Ending{Coordinator: text}}, tooLong},
-		"cause":              {control.Report{Ended: &control.Ending{Cause: control.EndCause(text)}}, tooLong},
-		"name in a row":      {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
-		"status in a row":    {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
-		"elected too late":   {control.Report{ElectedAt: late}, tooLate},
-		"elected too early":  {control.Report{ElectedAt: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))}, "each time of a report must be in the years 1 to 9999, got -1"},
-		"changed too late":   {control.Report{ChangedAt: late}, tooLate},
-		"ended too late":     {control.Report{Ended: &control.Ending{At: late}}, tooLate},
-		"too many members":   {control.Report{Processes: make([]control.Row, 1001)}, "report must have at most 1000 rows, got 1001"},
-		"a thousand members": {control.Report{Processes: make([]control.Row, 1000)}, ""},
+		"UID":                 {control.Report{UID: text}, tooLong},
+		"digest":              {control.Report{Digest: text}, tooLong},
+		"coordinator":         {control.Report{Coordinator: text}, tooLong},
+		"last coordinator":    {control.Report{Ended: &control.Ending{Coordinator: text}}, tooLong},
+		"cause":               {control.Report{Ended: &control.Ending{Cause: control.EndCause(text)}}, tooLong},
+		"name in a row":       {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
+		"status in a row":     {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
+		"elected too late":    {control.Report{ElectedAt: late}, tooLate},
+		"elected too early":   {control.Report{ElectedAt: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))}, "each time of a report must be in the years 1 to 9999, got -1"},
+		"ineligible too late": {control.Report{IneligibleSince: late}, tooLate},
+		"the longest reason":  {control.Report{Ineligible: text[:128]}, ""},
+		"a longer reason":     {control.Report{Ineligible: text[:129]}, tooLongReason},
+		"changed too late":    {control.Report{ChangedAt: late}, tooLate},
+		"ended too late":      {control.Report{Ended: &control.Ending{At: late}}, tooLate},
+		"too many members":    {control.Report{Processes: make([]control.Row, 1001)}, "report must have at most 1000 rows, got 1001"},
+		"a thousand members":  {control.Report{Processes: make([]control.Row, 1000)}, ""},
 	} {
 		got := ""
 		if err := test.report.Check(); err != nil {

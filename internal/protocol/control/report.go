@@ -37,11 +37,12 @@ type Report struct {
 	TooSlow *TooSlow `json:"tooSlow,omitempty"`
 	// Ended is the end of the last tenure that the agent has observed, or nil.
 	Ended *Ending `json:"ended,omitempty"`
-	// Eligible: the member may be elected. Ineligible is why not, as text, from agents that
-	// report it. Excluded: the operator has made it ineligible.
-	Eligible   bool   `json:"eligible"`
-	Ineligible string `json:"ineligible,omitempty"`
-	Excluded   bool   `json:"excluded,omitempty"`
+	// Eligible: the member may be elected. Ineligible is why not, as text, and IneligibleSince when
+	// this reason began. Excluded: the operator has made it ineligible.
+	Eligible        bool      `json:"eligible"`
+	Ineligible      string    `json:"ineligible,omitempty"`
+	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
+	Excluded        bool      `json:"excluded,omitempty"`
 
 	// Processes are the process status table, highest priority first. If OnlyUnusual is
 	// set, the usual rows are left out: those of all other members of the list.

@@ -129,6 +129,15 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{elected: "False NoEligibleMember: No live member is eligible: see status.processes for the reasons of a, b and c"},
 		},
+		"all members are ineligible for the same reason": {
+			3, func(s *harness) {
+				s.reportCoordinator("", s.names...)
+				for _, name := range s.names {
+					s.report(name).Eligible, s.report(name).Ineligible = false, "no session is open"
+				}
+			},
+			wantConditions{elected: "False NoEligibleMember: No live member is eligible (a, b and c): no session is open"},
+		},
 		"the members answer too slowly": {
 			3, func(s *harness) {
 				s.reportCoordinator("", s.names...)

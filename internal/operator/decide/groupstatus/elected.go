@@ -111,6 +111,7 @@ func (e *evaluation) membersTooSlow() finding {
 
 func (e *evaluation) noEligibleMember() finding {
 	var ineligible []string
+	reasons := map[string]bool{}
 	for i := range e.rows {
 		row := &e.rows[i]
 		if !isUp(row) || row.Priority == 0 {
@@ -121,9 +122,13 @@ func (e *evaluation) noEligibleMember() finding {
 			return finding{}
 		}
 		ineligible = append(ineligible, row.Pod)
+		reasons[report.Ineligible] = true
 	}
 	if len(ineligible) == 0 {
 		return isFalse(v1.ReasonNoEligibleMember, "No member with a priority above 0 is up")
+	}
+	if text := e.reportOf[ineligible[0]].Ineligible; len(reasons) == 1 && text != "" {
+		return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible (%s): %s", membership.Abbreviate(ineligible), text))
 	}
 	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
 		plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))

@@ -209,7 +209,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	case row.Status == v1.ProcessUnknown && others.crashed:
 		return v1.ProcessDisputed, "Only some agents report that it has crashed: check the network between the pods"
 	case row.Status == v1.ProcessNormal && reports && row.Priority > 0 && !own.Eligible:
-		return v1.ProcessNotEligible, notEligibleMessage(own)
+		return v1.ProcessNotEligible, e.notEligibleMessage(row.Pod, own)
 	}
 	return "", ""
 }
@@ -256,12 +256,14 @@ func heldBackMessage(row *control.Row) string {
 		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
 }
 
-func notEligibleMessage(own *control.Report) string {
-	if own.Excluded {
-		return "The operator has excluded the member, because its node is cordoned or its pod is being deleted"
+// notEligibleMessage returns since when the pod with this report is not eligible, and why.
+func (e *evaluation) notEligibleMessage(pod string, own *control.Report) string {
+	why := own.Ineligible
+	switch {
+	case own.Excluded && e.disruptionOf(pod) == cordoned:
+		why = "its node is cordoned"
+	case why == "":
+		return "Its agent does not say why"
 	}
-	if own.Ineligible != "" {
-		return "The member is not eligible: " + own.Ineligible
-	}
-	return "The member has stepped down and waits, or its application makes it ineligible: it has no open session, or its probe fails"
+	return own.IneligibleSince.UTC().Format("Since 2006-01-02 15:04:05 UTC, ") + why
 }

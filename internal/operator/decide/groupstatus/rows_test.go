@@ -226,6 +226,39 @@ func TestMessagesFit(t *testing.T) {
 	}
 }
 
+// TestNotEligibleMessage: the message has the one reason, and since when that is so.
+func TestNotEligibleMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *harness, own *control.Report)
+		want   string
+	}{
+		"no session": {
+			func(_ *harness, own *control.Report) { own.Ineligible = "no session is open" },
+			"Since 2026-06-01 11:37:12 UTC, no session is open",
+		},
+		"a cordoned node": {
+			func(s *harness, own *control.Report) {
+				own.Excluded, own.Ineligible = true, "the operator has excluded it"
+				s.Nodes["node-a"].Spec.Unschedulable = true
+			},
+			"Since 2026-06-01 11:37:12 UTC, its node is cordoned",
+		},
+		"a node that was cordoned a moment ago": {
+			func(_ *harness, own *control.Report) {
+				own.Excluded, own.Ineligible = true, "the operator has excluded it"
+			},
+			"Since 2026-06-01 11:37:12 UTC, the operator has excluded it",
+		},
+		"unknown": {func(*harness, *control.Report) {}, "Its agent does not say why"},
+	} {
+		s := newHarness(3)
+		own := s.report("a")
+		own.Eligible, own.IneligibleSince = false, noon.Add(-22*time.Minute-48*time.Second).In(time.FixedZone("", 3600))
+		c.change(s, own)
+		expect(t, name, s.evaluate().Status.Processes[2].Message, c.want)
+	}
+}
+
 // TestUnreachableMessage tests that the message has the solution, and nothing that
 // differs from one attempt to the next.
 func TestUnreachableMessage(t *testing.T) {
