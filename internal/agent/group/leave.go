@@ -65,6 +65,9 @@ func (g *Group) stepDown(to string, cause Cause) error {
 	for _, e := range g.out.Events[before:] {
 		if e.Kind == election.Refused {
 			g.observer.endings.resigning = CauseStart
+			if to != "" {
+				return notReadyError(to)
+			}
 			return ErrNoSuccessor
 		}
 	}

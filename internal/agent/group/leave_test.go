@@ -11,7 +11,7 @@ import (
 
 func TestStepDown(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30, "witness": 0}, func(g *config.Group) {
 		g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
 	})
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
@@ -24,8 +24,12 @@ func TestStepDown(t *testing.T) {
 	if _, err := cluster.group("c").StepDown(testContext(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("step down in favor of an unknown member: got %v, want %v", err, ErrNoSuccessor)
 	}
+	_, err := cluster.group("c").StepDown(testContext(t), "witness")
+	if want := "witness is not ready to take over"; !errors.Is(err, ErrNoSuccessor) || err.Error() != want {
+		t.Errorf("step down in favor of a witness: got %v, want %s", err, want)
+	}
 	var l Leader
-	err := retryStepDown(testContext(t), func(ctx context.Context) (err error) {
+	err = retryStepDown(testContext(t), func(ctx context.Context) (err error) {
 		l, err = cluster.group("c").StepDown(ctx, "a")
 		return err
 	})

@@ -108,3 +108,10 @@ var (
 	// ErrHandOverTimeout: no successor has taken the office in time.
 	ErrHandOverTimeout = errors.New("no member took over in time")
 )
+
+// notReadyError is the ErrNoSuccessor of a named member.
+type notReadyError string
+
+func (e notReadyError) Error() string { return string(e) + " " + control.NotReady }
+
+func (notReadyError) Unwrap() error { return ErrNoSuccessor }

@@ -20,6 +20,8 @@ import (
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
@@ -83,7 +85,7 @@ func Do(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string, forw
 	h := observeHandover(ctx, g.Name, port.URL)
 	after, err := h.requestStepDown(ctx, before.Pod, to)
 	if err != nil {
-		return port.Annotate(err)
+		return port.Annotate(explainRefusal(g, to, err))
 	}
 	took := h.failoverTime(ctx, after)
 	if j, err := clusteraccess.ReadJournal(ctx, port, before.Pod, g.Name); err == nil {
@@ -134,6 +136,19 @@ func checkSuccessor(g *v1.ElectionGroup, to string) error {
 		candidates, more = candidates[:shown], ", ..."
 	}
 	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s%s), got %q", g.Name, strings.Join(candidates, ", "), more, to)
+}
+
+// explainRefusal adds why the member that --to names isn't ready, if the status says so.
+func explainRefusal(g *v1.ElectionGroup, to string, err error) error {
+	i := slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return p.Pod == to })
+	if i < 0 || g.Status.Processes[i].Reason == "" || !strings.HasSuffix(err.Error(), control.NotReady) {
+		return err
+	}
+	p := &g.Status.Processes[i]
+	if p.Reason == v1.ProcessNotEligible && p.Message != "" {
+		return &ConflictError{fmt.Errorf("%s is not eligible: %s", to, strings.ToLower(p.Message[:1])+p.Message[1:])}
+	}
+	return &ConflictError{fmt.Errorf("%w (%s)", err, describe.Reason(p))}
 }
 
 // handover observes a handover through the API of the agent that steps down.

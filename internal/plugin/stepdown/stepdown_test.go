@@ -134,6 +134,28 @@ func TestStepDownFailureIsOneLine(t *testing.T) {
 	}
 }
 
+// TestRefusalSaysWhyMemberIsNotReady: the coordinator's agent knows only that it isn't.
+func TestRefusalSaysWhyMemberIsNotReady(t *testing.T) {
+	const refused, notReady = "the agent in pod ledger-2 refused to step down: ", "ledger-1 is not ready to take over"
+	for _, test := range []struct {
+		reason                v1.ProcessReason
+		message, answer, want string
+	}{
+		{v1.ProcessNotEligible, "Since noon, its node is cordoned", notReady, "ledger-1 is not eligible: since noon, its node is cordoned"},
+		{v1.ProcessPodTerminating, "The pod is being deleted", notReady, refused + notReady + " (PodTerminating: The pod is being deleted)"},
+		{"", "", notReady, refused + notReady},
+		{v1.ProcessNotEligible, "", notReady, refused + notReady + " (NotEligible)"},
+		{v1.ProcessNotEligible, "Since noon, its node is cordoned", "this process is stopping", refused + "this process is stopping"},
+	} {
+		g := ledgerGroup()
+		g.Status.Processes[1].Reason, g.Status.Processes[1].Message = test.reason, test.message
+		_, err := request(t, &pluginenv.FakeAgent{Status: http.StatusConflict, Answer: `{"error":"` + test.answer + `"}`}, g, "ledger-1")
+		if _, conflict := errors.AsType[*ConflictError](err); err == nil || err.Error() != test.want || !conflict {
+			t.Errorf("got %v, want the conflict %s", err, test.want)
+		}
+	}
+}
+
 func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 	agent := httptest.NewServer(http.NotFoundHandler())
 	agent.Close()

@@ -43,6 +43,9 @@ const (
 	EligibilityPath = "/eligibility"
 )
 
+// NotReady ends the error if the coordinator can't hand over to the named member.
+const NotReady = "is not ready to take over"
+
 // GroupPath returns the path of a group.
 func GroupPath(group string) string { return GroupsPath + group }
 
