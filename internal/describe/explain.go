@@ -19,7 +19,7 @@ func Explain(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 		title string
 		lines []string
 	}{
-		{"Coordinator", []string{coordinator(g, now)}},
+		{"Coordinator", append([]string{coordinator(g, now)}, election(g)...)},
 		{"Reason", electionReason(g, &a)},
 		{"Next coordinator", []string{nextCoordinator(g, &a)}},
 		{"Failure tolerance", failureTolerance(g, &a)},
@@ -50,6 +50,14 @@ func coordinator(g *v1.ElectionGroup, now time.Time) string {
 		text += fmt.Sprintf(". The last term was %d", g.Status.Term)
 	}
 	return text + "."
+}
+
+// election describes how the last tenure ended, if there was another one before.
+func election(g *v1.ElectionGroup) []string {
+	if h := g.Status.History; g.Status.Coordinator != nil && len(h) > 1 {
+		return []string{sentence(v1.DescribeElection(h))}
+	}
+	return nil
 }
 
 // electionReason explains why the coordinator, or no member, was elected.
@@ -83,7 +91,7 @@ func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 		return "The agents have not received a member list yet."
 	case a.needsMajority && a.missing > 0:
 		return fmt.Sprintf("A coordinator needs %d of %s. Up: %d.", a.majority, countMembers(a.members), a.up)
-	case len(a.candidates) == 0:
+	case len(a.candidates) == 0 && (c == nil || c.Reason != string(v1.ReasonNoEligibleMember)):
 		return "No member that is up is eligible: each has priority 0, is being deleted, or is ineligible because of its application or the operator."
 	case c != nil && c.Message != "":
 		return "The operator reports: " + sentence(c.Message)
