@@ -142,7 +142,7 @@ func yamlOf(value any) ([]byte, error) {
 	return yaml.Marshal(fields)
 }
 
-// printTable prints the process status table of a group.
+// printTable prints the process status table of a group, and the sessions of the application.
 func printTable(w io.Writer, s *group.Status) error {
 	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm, s.Safety, s.Version, s.Term)
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -151,7 +151,7 @@ func printTable(w io.Writer, s *group.Status) error {
 		connected := "no"
 		switch {
 		case p.Name == s.Self && p.Ineligible != "":
-			connected = "self, not eligible: " + p.Ineligible
+			connected = "self, not eligible since " + formatTime(s.IneligibleSince) + ": " + p.Ineligible
 		case p.Name == s.Self:
 			connected = "self"
 		case p.Connected:
@@ -159,8 +159,25 @@ func printTable(w io.Writer, s *group.Status) error {
 		}
 		fmt.Fprintf(rows, "%s\t%d\t%s\t%s\t%s\n", p.Name, p.Priority, p.Status, p.Address, connected)
 	}
-	return rows.Flush()
+	if err := rows.Flush(); err != nil {
+		return err
+	}
+	for _, session := range s.Sessions {
+		state, renewed := "waits", "never renewed"
+		if session.Leads {
+			state = "leads"
+		}
+		if !session.RenewedAt.IsZero() {
+			renewed = "last renewed " + formatTime(session.RenewedAt)
+		}
+		if _, err := fmt.Fprintf(w, "session: %s, opened %s, %s\n", state, formatTime(session.OpenedAt), renewed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // getJSON decodes a response that must have status 200.
 func (r agentAddress) getJSON(ctx context.Context, path string, into any) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -89,6 +90,28 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 	got := execute(t, "status", "--config", path)
 	if got.status != 1 || !strings.HasPrefix(got.err, "error: cannot reach the agent: ") || !strings.Contains(got.err, "connection refused") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestStatusTableHasSessions(t *testing.T) {
+	at := time.Date(2026, time.November, 20, 13, 37, 12, 0, time.FixedZone("", 3600))
+	s := group.Status{
+		IneligibleSince: at, Processes: []group.Process{{Name: "a", Status: "Normal", Ineligible: "the probe of its application fails"}},
+		Sessions: []group.SessionStatus{{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute)}, {OpenedAt: at.Add(time.Hour)}},
+	}
+	s.Self = "a"
+	var out strings.Builder
+	if err := printTable(&out, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"self, not eligible since 2026-11-20 12:37:12 UTC: the probe of its application fails\n",
+		"\nsession: leads, opened 2026-11-20 12:37:12 UTC, last renewed 2026-11-20 12:38:12 UTC\n" +
+			"session: waits, opened 2026-11-20 13:37:12 UTC, never renewed\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got\n%swant %q", &out, want)
+		}
 	}
 }
 

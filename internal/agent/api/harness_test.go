@@ -127,11 +127,13 @@ func (f *fakeGroup) Journal(context.Context) (journal.Journal, error) {
 // fill sets all fields of a response that are zero, if f is full.
 func (f *fakeGroup) fill(v reflect.Value) {
 	switch {
+	case f.full && v.CanSet() && v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1, 0).UTC()))
 	case v.Kind() == reflect.Struct:
 		for _, field := range v.Fields() {
 			f.fill(field)
 		}
-	case !f.full, !v.CanSet(): // The fields of a time can't be set.
+	case !f.full, !v.CanSet():
 	case v.Kind() == reflect.Slice:
 		v.Set(reflect.AppendSlice(v, reflect.MakeSlice(v.Type(), 1-min(1, v.Len()), 1)))
 		f.fill(v.Index(0))

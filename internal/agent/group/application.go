@@ -162,7 +162,9 @@ func (g *Group) logEvent(e election.Event) {
 		g.cfg.Log.Warn("no coordinator: the members answer too slowly to renew a lease",
 			"roundTrip", time.Duration(roundTrip).String(), "limit", time.Duration(limit).String())
 		return
-	case election.TenureStarted, election.TenureLost, election.StopRequested, election.OfficeResigned, election.Recognized, election.Learned:
+	case election.TenureLost, election.OfficeResigned:
+		log = g.cfg.Log.With("cause", g.observer.endings.last.cause.String()).Info
+	case election.TenureStarted, election.StopRequested, election.Recognized, election.Learned:
 		log = g.cfg.Log.Info
 	default:
 	}

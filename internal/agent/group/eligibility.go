@@ -1,5 +1,7 @@
 package group
 
+import "time"
+
 // Ineligibility is why this process may not be elected.
 type Ineligibility uint8
 
@@ -58,13 +60,15 @@ func (g *Group) ineligible() Ineligibility {
 	return SteppedDown
 }
 
-// logEligibility logs a change of the reason why this process may not be elected.
-func (g *Group) logEligibility(before, now Ineligibility) {
+// ineligibilityChanged notes and logs a change of the reason why this process may not be elected.
+func (g *Group) ineligibilityChanged(before, now Ineligibility) {
 	switch {
 	case before == now:
 	case now == Eligible:
+		g.ineligibleSince = time.Time{}
 		g.cfg.Log.Info("became eligible")
 	default:
+		g.ineligibleSince = time.Now()
 		g.cfg.Log.Info("not eligible", "reason", now.String())
 	}
 }

@@ -166,7 +166,9 @@ type Group struct {
 	measureDue   election.Tick
 	replyInForce time.Duration
 	app          application
-	recovery     recovery
+	// ineligibleSince is when the reason began for which this process may not be elected.
+	ineligibleSince time.Time
+	recovery        recovery
 	// promisedUntil is the latest time until which a caller of LeaderWithPromise may
 	// act as coordinator. Such a caller can't be asked to stop.
 	promisedUntil election.Tick

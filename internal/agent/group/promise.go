@@ -39,7 +39,7 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 			refused = ErrNoSession
 			return
 		}
-		g.app.requiresSession = true
+		g.app.requiresSession, s.renewedAt = true, time.Now()
 		if leader = g.Leader(); s != g.app.acting {
 			leader = leader.following()
 		}

@@ -20,8 +20,6 @@ type reporter struct {
 	suspects election.IDs
 	// electedAt is when this agent first recognized the coordinator in this term.
 	electedAt time.Time
-	// ineligibleSince is when the reason for which this process may not be elected began.
-	ineligibleSince time.Time
 }
 
 // summary is the part of a report that changes often. Building a report is expensive,
@@ -60,12 +58,6 @@ func (g *Group) report() {
 			r.electedAt = time.Now()
 		}
 	}
-	if now.ineligible != r.summary.ineligible {
-		r.ineligibleSince = time.Time{}
-		if now.ineligible != Eligible {
-			r.ineligibleSince = time.Now()
-		}
-	}
 	r.summary, r.dirty = now, false
 	r.suspects = append(r.suspects[:0], g.machine.Suspects()...)
 	next := g.buildReport(now)
@@ -87,7 +79,7 @@ func (g *Group) buildReport(now summary) control.Report {
 		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
 		Ended:    g.observer.endings.last.report(g.names),
 		Electing: now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
-		IneligibleSince: g.reporter.ineligibleSince, Excluded: now.excluded,
+		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
 	}
 	if now.roundTrip > 0 {
 		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
@@ -33,6 +34,8 @@ type Session struct {
 	// newer answer.
 	promisedUntil election.Tick
 	renewals      renewals
+	// openedAt and renewedAt are for people: see SessionStatus.
+	openedAt, renewedAt time.Time
 }
 
 // OpenSession opens a session. One that renews is closed if its application doesn't answer in time after Lead, or stops renewing.
@@ -45,6 +48,7 @@ func (g *Group) OpenSession(ctx context.Context, renews bool) (*Session, error) 
 		// A tenure whose lease has expired must end before a session may lead.
 		g.step(election.Input{Kind: election.TimePassed})
 		g.applyOutput()
+		s.openedAt = time.Now()
 		g.app.sessions = append(g.app.sessions, s)
 		g.updateEligibility()
 		if len(g.app.sessions) == 1 && g.app.term != 0 && !g.app.stopping {

@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
@@ -72,6 +73,38 @@ func TestRequiredSessionCounts(t *testing.T) {
 	nextEvent(t, s, Lead)
 	s.Close()
 	waitFor(t, g, "there is no coordinator", func(l Leader) bool { return l.Coordinator == "" })
+}
+
+// TestStatusHasSessions: when they were opened and last renewed, and since when there is none.
+func TestStatusHasSessions(t *testing.T) {
+	t.Parallel()
+	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
+	start := time.Now()
+	s, later := openSession(t, g), openSession(t, g)
+	nextEvent(t, s, Lead)
+	status := func() Status {
+		t.Helper()
+		status, err := g.Status(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	opened := status().Sessions
+	renew(t, s)
+	renewed := status()
+	if len(opened) != 2 || opened[0].OpenedAt.Before(start) || !opened[0].RenewedAt.IsZero() || opened[1].OpenedAt.Before(opened[0].OpenedAt) {
+		t.Fatalf("got sessions %+v, want two that have never renewed", opened)
+	}
+	now := renewed.Sessions
+	if !now[0].Leads || now[1].Leads || now[0].RenewedAt.Before(opened[1].OpenedAt) || !renewed.IneligibleSince.IsZero() {
+		t.Errorf("got status %+v, want that the first session leads and has renewed", renewed)
+	}
+	later.Close()
+	s.Close()
+	if without := status(); len(without.Sessions) > 0 || without.IneligibleSince.Before(start) {
+		t.Errorf("got status %+v, want no sessions, and since when", without)
+	}
 }
 
 // ineligibility returns why a process is not eligible.

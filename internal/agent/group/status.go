@@ -47,7 +47,7 @@ func (g *Group) publish() {
 		}
 		before = old.ineligible
 	}
-	g.logEligibility(before, s.ineligible)
+	g.ineligibilityChanged(before, s.ineligible)
 	changed := s // Only this copy escapes to the heap; usually nothing has changed.
 	g.published.Store(&changed)
 	g.feed.append(s.leader)
@@ -97,7 +97,10 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 		now := g.machine.Status()
 		status = Status{
 			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
-			Version: g.list.Version, Timing: g.timingInForce(),
+			Version: g.list.Version, Timing: g.timingInForce(), IneligibleSince: g.ineligibleSince,
+		}
+		for _, s := range g.app.sessions {
+			status.Sessions = append(status.Sessions, SessionStatus{Leads: s == g.app.acting, OpenedAt: s.openedAt, RenewedAt: s.renewedAt})
 		}
 		at := g.cfg.Clock.Now()
 		addresses := map[string]string{}
