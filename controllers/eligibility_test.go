@@ -3,11 +3,13 @@ package controllers_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
@@ -53,6 +55,28 @@ func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool)
 	})
 }
 
+// endExcluded makes all agents report that a coordinator resigned because it was excluded, and follow the next one.
+func (e *env) endExcluded(former string, term uint64, next string) {
+	e.t.Helper()
+	e.mu.Lock()
+	for _, agent := range e.agents {
+		agent.ChangeReport("ledger", func(r *control.Report) {
+			r.Ended = &control.Ending{Coordinator: former, Term: term, Cause: control.EndExcluded, At: time.Now()}
+		})
+	}
+	e.mu.Unlock()
+	e.elect("ledger", next, term+1)
+	e.awaitCoordinator("ledger", next, int64(term+1))
+}
+
+func (e *env) requireEndReason(want v1.EndReason) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("the last tenure ended by %s", want), func() bool {
+		history := e.group("ledger").Status.History
+		return len(history) > 1 && history[1].EndReason == want
+	})
+}
+
 // The operator excludes members on a cordoned node, or whose pod is being deleted, so that
 // the coordinator hands over before it stops.
 func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
@@ -71,8 +95,8 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.cordon(second, true)
 	e.awaitExcluded(p2, "ledger", true)
 	e.awaitExcluded(p1, "ledger", true)
-	e.elect("ledger", "p-0", 8)
-	e.awaitCoordinator("ledger", "p-0", 8)
+	e.endExcluded("p-2", 7, "p-0")
+	e.requireEndReason(v1.EndNodeCordoned)
 	e.cordon(second, false)
 	e.awaitExcluded(p2, "ledger", false)
 	e.awaitExcluded(p1, "ledger", false)
@@ -87,6 +111,8 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	if report, _ := p1.Report("ledger"); report.Excluded {
 		t.Error("got p-1 excluded, want it eligible")
 	}
+	e.endExcluded("p-2", 9, "p-1")
+	e.requireEndReason(v1.EndPodDeleted)
 
 	p2.CloseStreams() // Without an operator, it becomes eligible again.
 	p2.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })
