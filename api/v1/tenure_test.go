@@ -8,9 +8,11 @@ func TestDescribeEnd(t *testing.T) {
 		failure bool
 	}{
 		EndCrash: {"a crashed", true}, EndSilence: {"a fell silent", true}, EndLapse: {"the lease of a lapsed", true},
-		EndSessionClosed: {"the application of a closed its session", true}, EndNotRenewed: {"the application of a stopped renewing its session", true},
-		EndProbeFailed: {"the application of a failed its probe", true},
-		EndStepDown:    {"a stepped down", false}, EndPreempted: {"a handed over to a higher member", false}, EndPodDeleted: {"pod a was deleted", false},
+		EndSessionClosed: {"the application of a closed its session", true},
+		EndNotRenewed:    {"the application of a stopped renewing its session", true},
+		EndProbeFailed:   {"the application of a failed its probe", true},
+		EndStepDown:      {"a stepped down", false}, EndPreempted: {"a handed over to a higher member", false},
+		EndPodDeleted:   {"pod a was deleted", false},
 		EndAgentStopped: {"the agent of a was stopped", false}, EndNodeCordoned: {"the node of a was cordoned", false},
 		EndHandOver: {"a handed over", false}, EndMembership: {"the member list changed", false},
 		EndUnknown: {"", false}, "": {"", false}, "Eclipse": {"", false},

@@ -112,7 +112,8 @@ func TestDetail(t *testing.T) {
 		t.Errorf("got tenures %+v, want one that ended by a failure", d.Tenures)
 	}
 	g.Status.History[2].EndReason = v1.EndPreempted
-	if got, want := dashboard.NewDetail(g, at.Time).Failovers.Text, "2 failovers: median 20.0 s, longest 20.0 s; 1 after a failure: 4.8 ms"; got != want {
+	const want = "2 failovers: median 20.0 s, longest 20.0 s; 1 after a failure: 4.8 ms"
+	if got := dashboard.NewDetail(g, at.Time).Failovers.Text; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)

@@ -67,7 +67,10 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 func history(g *v1.ElectionGroup, now time.Time) (all []v1.Tenure) {
 	at := now.Add(-191 * time.Second)
 	var until *metav1.MicroTime
-	ends := []v1.EndReason{"", v1.EndCrash, v1.EndPreempted, v1.EndSilence, v1.EndStepDown, v1.EndSessionClosed, v1.EndPodDeleted, v1.EndUnknown}
+	ends := []v1.EndReason{
+		"", v1.EndCrash, v1.EndPreempted, v1.EndSilence, v1.EndStepDown,
+		v1.EndSessionClosed, v1.EndPodDeleted, v1.EndUnknown,
+	}
 	gaps := []int64{4812, 350, 493000, 160, 2100, 1900, 410, 0}
 	lasted := []time.Duration{0, 44 * time.Minute, 5 * time.Second, 26 * time.Hour, 3 * time.Hour, 12 * time.Second, 51 * time.Hour, 2 * time.Hour}
 	for i, end := range ends {
