@@ -96,7 +96,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.awaitExcluded(p2, "ledger", true)
 	e.awaitExcluded(p1, "ledger", true)
 	e.endExcluded("p-2", 7, "p-0")
-	e.requireEndReason(v1.EndNodeCordoned)
+	e.requireEndReason(v1.EndEvacuated)
 	e.cordon(second, false)
 	e.awaitExcluded(p2, "ledger", false)
 	e.awaitExcluded(p1, "ledger", false)

@@ -186,8 +186,9 @@ const (
 	// AgentStopped: the coordinator's agent was told to end, although its pod was not
 	// deleted.
 	EndAgentStopped EndReason = "AgentStopped"
-	// NodeCordoned: the operator excluded the coordinator, because its node was cordoned.
-	EndNodeCordoned EndReason = "NodeCordoned"
+	// Evacuated: the operator excluded the coordinator, because its node was cordoned or
+	// evacuated.
+	EndEvacuated EndReason = "Evacuated"
 	// HandOver: the coordinator resigned, for another reason or one that is not known.
 	EndHandOver EndReason = "HandOver"
 	// Membership: the member list changed.

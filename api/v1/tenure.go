@@ -18,7 +18,7 @@ var endTexts = map[EndReason]string{
 	EndPreempted:     "%s handed over to a higher member",
 	EndPodDeleted:    "pod %s was deleted",
 	EndAgentStopped:  "the agent of %s was stopped",
-	EndNodeCordoned:  "the node of %s was cordoned",
+	EndEvacuated:     "the node of %s was cordoned or evacuated",
 	EndHandOver:      "%s handed over",
 }
 
@@ -41,7 +41,7 @@ func (t *Tenure) EndedByFailure() bool {
 	switch t.EndReason {
 	case EndCrash, EndSilence, EndLapse, EndSessionClosed, EndNotRenewed, EndProbeFailed:
 		return true
-	case EndStepDown, EndPreempted, EndPodDeleted, EndAgentStopped, EndNodeCordoned, EndMembership, EndHandOver, EndUnknown:
+	case EndStepDown, EndPreempted, EndPodDeleted, EndAgentStopped, EndEvacuated, EndMembership, EndHandOver, EndUnknown:
 	}
 	return false
 }

@@ -183,9 +183,9 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 		lines = append(lines, fmt.Sprintf("If any %s, there is still a coordinator. If %d fail, there may be none.", fail(spare), spare+1))
 	}
 	if a.members > 1 && (spare > 0 || electable == 1) {
-		lines = append(lines, placeTolerance("node", Nodes(g))...)
-		if zones := Zones(g); len(zones) > 1 {
-			lines = append(lines, placeTolerance("zone", zones)...)
+		lines = append(lines, placeTolerance(g, "node", nodeOf)...)
+		if len(Zones(g)) > 1 {
+			lines = append(lines, placeTolerance(g, "zone", zoneOf)...)
 		}
 	}
 	switch {

@@ -108,7 +108,8 @@ func Intact(g *v1.ElectionGroup) *v1.ElectionGroup {
 }
 
 // placeTolerance describes which nodes or zones a group can lose.
-func placeTolerance(kind string, all []Place) []string {
+func placeTolerance(g *v1.ElectionGroup, kind string, of func(*v1.Process) string) []string {
+	all := places(g, of)
 	stops := map[string][]string{}
 	for _, place := range all {
 		switch {
@@ -118,7 +119,9 @@ func placeTolerance(kind string, all []Place) []string {
 			stops[place.Missing] = append(stops[place.Missing], place.Name)
 		}
 	}
-	if len(all) > 0 && len(stops) == 0 {
+	// A member in an unknown place may share it with others.
+	unknown := slices.ContainsFunc(g.Status.Processes, func(p v1.Process) bool { return isUp(&p) && of(&p) == "" })
+	if len(stops) == 0 && !unknown {
 		return []string{fmt.Sprintf("If any one %s fails, there is still a coordinator.", kind)}
 	}
 	var lines []string

@@ -66,6 +66,7 @@ internal/operator/agents        : any internal/net/... internal/protocol/...
 internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
+internal/operator/decide/spread : any -cluster api/v1 : -cluster # as groupstatus
 internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files

@@ -68,11 +68,11 @@ func TestEligibility(t *testing.T) {
 		change func(*harness)
 		want   string
 	}{
-		"the coordinator's node is evacuated":         {func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") }, "c=false"},
-		"the evacuation of a node has ended":          {func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") }, ""},
-		"the annotation of a node isn't a time":       {func(s *harness) { evacuated(s, "tomorrow", "c") }, ""},
-		"one node is evacuated, and another cordoned": {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") }, "b=false c=false"},
-		"all nodes are evacuated":                     {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") }, ""},
+		"the coordinator's node is evacuated":                        {func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") }, "c=false"},
+		"the evacuation of a node has ended":                         {func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") }, ""},
+		"the annotation of a node isn't a time":                      {func(s *harness) { evacuated(s, "tomorrow", "c") }, ""},
+		"one node is evacuated, and another cordoned":                {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") }, "b=false c=false"},
+		"all nodes are evacuated":                                    {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") }, ""},
 		"healthy":                                                    {func(*harness) {}, ""},
 		"the coordinator's pod is being deleted":                     {func(s *harness) { deleted(s, "c") }, "c=false"},
 		"a follower's pod is being deleted":                          {func(s *harness) { deleted(s, "a") }, "a=false"},

@@ -113,7 +113,7 @@ func (e *evaluation) explainEnd(t *v1.Tenure) {
 
 // followFromDeletion are the reasons that agents report when their pod is being deleted. Its application may end first.
 var followFromDeletion = []v1.EndReason{
-	v1.EndHandOver, v1.EndAgentStopped, v1.EndNodeCordoned, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed,
+	v1.EndHandOver, v1.EndAgentStopped, v1.EndEvacuated, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed,
 }
 
 // podDeletedBefore reports whether a tenure ended after the deletion of its pod was requested.
@@ -153,14 +153,14 @@ func (e *evaluation) reportedReason(t *v1.Tenure) v1.EndReason {
 // ownReasons are those that others know only from the coordinator.
 var ownReasons = []v1.EndReason{
 	v1.EndLapse, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed, v1.EndStepDown, v1.EndPreempted, v1.EndAgentStopped,
-	v1.EndNodeCordoned,
+	v1.EndEvacuated,
 }
 
 // endReasons are the reasons for the causes that agents report. The operator excludes a member if its pod is
-// being deleted, or its node is cordoned.
+// being deleted, or its node is cordoned or evacuated.
 var endReasons = map[control.EndCause]v1.EndReason{
 	control.EndCrash: v1.EndCrash, control.EndSilence: v1.EndSilence, control.EndLapse: v1.EndLapse,
 	control.EndHandOver: v1.EndHandOver, control.EndMembership: v1.EndMembership, control.EndStepDown: v1.EndStepDown,
-	control.EndPreempted: v1.EndPreempted, control.EndExcluded: v1.EndNodeCordoned, control.EndStopped: v1.EndAgentStopped,
+	control.EndPreempted: v1.EndPreempted, control.EndExcluded: v1.EndEvacuated, control.EndStopped: v1.EndAgentStopped,
 	control.EndSessionClosed: v1.EndSessionClosed, control.EndNotRenewed: v1.EndNotRenewed, control.EndProbeFailed: v1.EndProbeFailed,
 }

@@ -117,8 +117,8 @@ func TestTenures(t *testing.T) {
 		},
 		"the operator excluded it because its node was cordoned": {
 			end:    func(s *harness) { s.reportEnd("c", control.EndExcluded, -1, s.names...); s.elect("b") },
-			want:   "2 b | 1 c until 10s NodeCordoned",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the node of c was cordoned",
+			want:   "2 b | 1 c until 10s Evacuated",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the node of c was cordoned or evacuated",
 		},
 		"a pod that is deleted crashed nevertheless": {
 			end: func(s *harness) {

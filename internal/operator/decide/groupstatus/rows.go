@@ -260,8 +260,11 @@ func heldBackMessage(row *control.Row) string {
 func (e *evaluation) notEligibleMessage(pod string, own *control.Report) string {
 	why := own.Ineligible
 	switch {
-	case own.Excluded && e.disruptionOf(pod) == cordoned:
+	case own.Excluded && e.disruptionOf(pod) == leaving:
 		why = "its node is cordoned"
+		if until := membership.EvacuatedUntil(e.Nodes[e.Pods[pod].Spec.NodeName]); until.After(e.Now) {
+			why = until.UTC().Format("its node is evacuated until 2006-01-02 15:04:05 UTC")
+		}
 	case why == "":
 		return "Its agent does not say why"
 	}

@@ -243,6 +243,13 @@ func TestNotEligibleMessage(t *testing.T) {
 			},
 			"Since 2026-06-01 11:37:12 UTC, its node is cordoned",
 		},
+		"an evacuated node": {
+			func(s *harness, own *control.Report) {
+				own.Excluded, own.Ineligible = true, "the operator has excluded it"
+				s.Nodes["node-a"].Annotations = map[string]string{v1.AnnotationEvacuateUntil: "2026-06-01T15:00:00+02:00"}
+			},
+			"Since 2026-06-01 11:37:12 UTC, its node is evacuated until 2026-06-01 13:00:00 UTC",
+		},
 		"a node that was cordoned a moment ago": {
 			func(_ *harness, own *control.Report) {
 				own.Excluded, own.Ineligible = true, "the operator has excluded it"
