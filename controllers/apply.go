@@ -111,7 +111,7 @@ func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membershi
 	// Write the coordinator's label first: there may be more labels than maxParallelWrites.
 	for _, coordinator := range []bool{true, false} {
 		for pod, role := range result.Roles {
-			if found := s.pods[pod]; found != nil && coordinator == (role == v1.RoleCoordinator) && found.Labels[v1.RoleLabel(s.key.Name)] != role {
+			if found := s.pods[pod]; found != nil && coordinator == (role == v1.RoleCoordinator) && !hasRole(found, v1.RoleLabel(s.key.Name), role) {
 				parallel.run(func() error { return r.applyRole(ctx, s.key.Name, found, role) })
 			}
 		}

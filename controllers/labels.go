@@ -29,12 +29,15 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 		return nil
 	case err != nil:
 		return fmt.Errorf("read pod %s: %w", key.Name, err)
-	case pod.UID != seen.UID, pod.Labels[label] == role:
+	case pod.UID != seen.UID, hasRole(pod, label, role):
 		return nil
 	}
-	labels, annotations := map[string]any{label: role}, map[string]any{}
-	if role == "" {
-		labels[label] = nil
+	labels, annotations := map[string]any{}, map[string]any{}
+	if pod.Labels[label] != role {
+		labels[label] = role
+		if role == "" {
+			labels[label] = nil
+		}
 	}
 	if cost, change := deletionCost(pod, label, role); change {
 		annotations[corev1.PodDeletionCost] = cost
@@ -45,6 +48,13 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	}
 	_, err = r.patchPod(ctx, pod, patch, "label pod")
 	return err
+}
+
+// hasRole reports whether a pod has a role label and the deletion cost that follows from all of its roles. When two of them change at
+// once, neither of the requests may change the cost.
+func hasRole(pod *corev1.Pod, label, role string) bool {
+	_, change := deletionCost(pod, label, role)
+	return pod.Labels[label] == role && !change
 }
 
 // deletionCost returns the value of the annotation that makes a Deployment delete other pods before a coordinator, or nil if a
