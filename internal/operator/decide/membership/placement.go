@@ -40,7 +40,8 @@ func Location(pod *corev1.Pod, node *corev1.Node, spread v1.Spread) string {
 }
 
 // EquallyPreferred returns the member that leads while all members are healthy, and the other members that the group's
-// priorityFrom prefers as much: any of them may be Facts.Preferred. It leaves out members without a pod.
+// priorityFrom prefers as much: any of them may be Facts.Preferred. There are none while the rank of the first isn't known: for
+// example, its pod is being replaced.
 func (f *Facts) EquallyPreferred() (first string, others []string) {
 	list := f.Group.Status.MemberList
 	if list == nil || f.Group.Spec.Selector == nil {
@@ -49,9 +50,10 @@ func (f *Facts) EquallyPreferred() (first string, others []string) {
 	var best *candidate
 	all := f.remainingMembers(list, Selects(f.Group))
 	for _, c := range all {
-		if c.pod == nil || f.setRank(c) != "" || c.rank == 0 {
+		if f.setRank(c) != "" || c.pod == nil || c.rank == 0 {
 			c.rankKnown = false
-		} else if best == nil || c.priority > best.priority {
+		}
+		if c.priority > 0 && (best == nil || c.priority > best.priority) {
 			best = c
 		}
 	}
@@ -59,7 +61,7 @@ func (f *Facts) EquallyPreferred() (first string, others []string) {
 		return "", nil
 	}
 	for _, c := range all {
-		if c != best && c.rankKnown && c.rank == best.rank {
+		if c != best && best.rankKnown && c.rankKnown && c.rank == best.rank {
 			others = append(others, c.name)
 		}
 	}

@@ -44,11 +44,11 @@ func TestEquallyPreferred(t *testing.T) {
 	}{
 		"equal values":                {func(*Facts) {}, "a of b c"},
 		"another preferred member":    {func(f *Facts) { f.Preferred = "b"; f.settle() }, "b of a c"},
-		"without a pod":               {func(f *Facts) { f.deletePod("a") }, "b of c"},
+		"without a pod":               {func(f *Facts) { f.deletePod("a") }, "a of "},
 		"a pod that has failed":       {func(f *Facts) { f.findPod("b").Status.Phase = corev1.PodFailed }, "a of c"},
 		"a member with another value": {func(f *Facts) { setPriorityAnnotations(f, "a=2"); f.settle() }, "a of "},
 		"two with the highest value":  {func(f *Facts) { setPriorityAnnotations(f, "b=2", "c=2"); f.settle() }, "b of c"},
-		"an invalid value":            {func(f *Facts) { setPriorityAnnotations(f, "a=x") }, "b of c"},
+		"an invalid value":            {func(f *Facts) { setPriorityAnnotations(f, "a=x") }, "a of "},
 		"priority 0":                  {func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle() }, "b of c"},
 		"declared members": {func(f *Facts) {
 			f.Group.Spec.Selector, f.Group.Spec.PriorityFrom, f.Group.Spec.Members = nil, nil, parseMembers("a 1, b 2")
