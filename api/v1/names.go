@@ -42,7 +42,7 @@ func RoleLabel(group string) string { return RoleLabelPrefix + group }
 // CoordinatorDeletionCost is the value of the annotation controller.kubernetes.io/pod-deletion-cost that the operator sets
 // on a coordinator's pod that a Deployment owns, unless its author has set one. So other pods are deleted first when the
 // Deployment is scaled down or rolled out.
-const CoordinatorDeletionCost = "100"
+const CoordinatorDeletionCost = "1001"
 
 // AnnotationConfirmStopped is the annotation by which users confirm, on a group in Strict
 // mode, that deleted pods have stopped: POD/UID, separated by commas.

@@ -1,0 +1,59 @@
+package manifests_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// Nobody removes the label from a pod with an agent: the operator wouldn't know of the agent any more, which goes on electing.
+func TestLabelStaysWithAgent(t *testing.T) {
+	admin := connect(t)
+	apply(t, admin, build(t, "config/default"))
+	pod := func(name string, agent bool) *corev1.Pod {
+		pod := podOf(metav1.ObjectMeta{GenerateName: name, Namespace: "default", Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled, "app": "ledger"}})
+		if agent {
+			pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		}
+		// The API server can't reach the webhook.
+		pod.Labels[v1.LabelAgent] = "later"
+		if err := admin.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		before := pod.DeepCopy()
+		pod.Labels[v1.LabelAgent] = v1.AgentEnabled
+		if err := admin.Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	change := func(pod *corev1.Pod, change func(map[string]string)) error {
+		changed := pod.DeepCopy()
+		change(changed.Labels)
+		return admin.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll)
+	}
+	remove := func(labels map[string]string) { delete(labels, v1.LabelAgent) }
+	member, bare := pod("member-", true), pod("bare-", false)
+	const want = "cannot be removed from a pod with an agent"
+	eventually(t, "the label can't be removed", func() error {
+		if err := change(member, remove); err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("got error %w, want %q", err, want)
+		}
+		return nil
+	})
+	if err := change(member, func(labels map[string]string) { labels[v1.LabelAgent] = v1.AgentDisabled }); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("another value: got error %v, want %q", err, want)
+	}
+	if err := change(member, func(labels map[string]string) { labels["app"] = "other" }); err != nil {
+		t.Errorf("another label: %v", err)
+	}
+	if err := change(bare, remove); err != nil {
+		t.Errorf("a pod without an agent: %v", err)
+	}
+}
