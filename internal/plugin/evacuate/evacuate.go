@@ -82,6 +82,10 @@ func (o *options) run(ctx context.Context, out io.Writer, kind, name string) err
 	if err != nil {
 		return err
 	}
+	leaving, err := findCoordinators(ctx, connected, nodes)
+	if err != nil {
+		return err
+	}
 	until := o.cluster.Now().Add(o.duration).UTC().Truncate(time.Second)
 	for i := range nodes {
 		patch := client.MergeFrom(nodes[i].DeepCopy())
@@ -93,7 +97,9 @@ func (o *options) run(ctx context.Context, out io.Writer, kind, name string) err
 			}
 			nodes[i].Annotations[v1.AnnotationEvacuateUntil] = until.Format(time.RFC3339)
 		}
-		if err := connected.Patch(ctx, &nodes[i], patch); err != nil {
+		if err := connected.Patch(ctx, &nodes[i], patch); kind == "zone" && apierrors.IsNotFound(err) {
+			continue // It has been removed meanwhile.
+		} else if err != nil {
 			return fmt.Errorf("cannot annotate node %s: %w", nodes[i].Name, command.SingleLine(err))
 		}
 	}
@@ -106,33 +112,43 @@ func (o *options) run(ctx context.Context, out io.Writer, kind, name string) err
 		return nil
 	}
 	fmt.Fprintf(out, "coordinators leave %s until %s\n", what, until.Format(time.RFC3339))
-	return o.await(ctx, out, connected, nodes)
+	return o.await(ctx, out, connected, leaving)
 }
 
-// await waits until the coordinators have left the nodes, and prints how long that took.
-func (o *options) await(ctx context.Context, out io.Writer, connected client.WithWatch, nodes []corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+// findCoordinators returns the coordinators on some nodes.
+func findCoordinators(ctx context.Context, c client.Client, nodes []corev1.Node) (*leaving, error) {
+	var groups v1.ElectionGroupList
+	if err := c.List(ctx, &groups); err != nil {
+		return nil, clusteraccess.RequestError(err)
+	}
+	l := newLeaving(nodes)
+	l.Replace(groups.Items)
+	l.found = len(l.remaining)
+	return l, nil
+}
+
+// await waits until the coordinators have left, and prints how long that took.
+func (o *options) await(ctx context.Context, out io.Writer, connected client.WithWatch, leaving *leaving) error {
+	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	leaving := newLeaving(nodes, cancel)
+	leaving.done = cancel
 	started := time.Now()
 	watcher := &groupwatch.Watcher{Client: connected, RetryInterval: time.Second, Handler: leaving}
-	if err := watcher.Run(ctx); err != nil {
+	if err := watcher.Run(limited); err != nil {
 		return err
 	}
-	took := time.Since(started)
-	if leaving.remaining == nil {
-		return fmt.Errorf("cannot list the groups within %s", o.timeout)
+	switch {
+	case len(leaving.remaining) > 0 && ctx.Err() != nil:
+		return fmt.Errorf("%w; the nodes remain evacuated", command.ErrInterrupted)
+	case len(leaving.remaining) > 0:
+		return fmt.Errorf("%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
+			"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), count(leaving.found, "coordinator"), o.timeout, leaving.describe())
+	case leaving.found == 0:
+		fmt.Fprintln(out, "there was no coordinator")
+	default:
+		fmt.Fprintf(out, "%s left within %.1f s\n", count(leaving.found, "coordinator"), time.Since(started).Seconds())
 	}
-	if len(leaving.remaining) == 0 {
-		if leaving.found == 0 {
-			fmt.Fprintln(out, "there was no coordinator")
-			return nil
-		}
-		fmt.Fprintf(out, "%s left within %.1f s\n", count(leaving.found, "coordinator"), took.Seconds())
-		return nil
-	}
-	return fmt.Errorf("%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
-		"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), count(leaving.found, "coordinator"), o.timeout, leaving.describe())
+	return nil
 }
 
 func count(n int, what string) string {

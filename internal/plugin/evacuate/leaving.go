@@ -19,15 +19,16 @@ import (
 type leaving struct {
 	nodes map[string]bool
 	// remaining has the last known pod of each coordinator that has not left, by group. A group counts until another
-	// coordinator follows. It is nil before the groups are known.
+	// coordinator follows.
 	remaining map[types.NamespacedName]string
-	// found is the number of coordinators that were there when the groups were first listed.
+	// found is the number of coordinators that were there at first.
 	found int
-	done  context.CancelFunc
+	// done is called when all have left.
+	done context.CancelFunc
 }
 
-func newLeaving(nodes []corev1.Node, done context.CancelFunc) *leaving {
-	l := &leaving{nodes: map[string]bool{}, done: done}
+func newLeaving(nodes []corev1.Node) *leaving {
+	l := &leaving{nodes: map[string]bool{}, done: func() {}}
 	for i := range nodes {
 		l.nodes[nodes[i].Name] = true
 	}
@@ -36,7 +37,6 @@ func newLeaving(nodes []corev1.Node, done context.CancelFunc) *leaving {
 
 // Replace implements groupwatch.Handler.
 func (l *leaving) Replace(groups []v1.ElectionGroup) {
-	first := l.remaining == nil
 	before := l.remaining
 	l.remaining = map[types.NamespacedName]string{}
 	for i := range groups {
@@ -45,9 +45,6 @@ func (l *leaving) Replace(groups []v1.ElectionGroup) {
 			l.remaining[key] = pod
 		}
 		l.update(&groups[i])
-	}
-	if first {
-		l.found = len(l.remaining)
 	}
 	l.check()
 }
