@@ -112,7 +112,7 @@ func (s *snapshot) missing() map[string]bool {
 
 func (s *snapshot) isMissing(name string) bool {
 	pod := s.pods[name]
-	if pod == nil {
+	if pod == nil || s.explaining[name] {
 		return membership.Gone(s.group, nil, nil)
 	}
 	return membership.Gone(s.group, pod, s.nodes[pod.Spec.NodeName])

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -40,6 +41,12 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 
 // groupsOfNode maps a node to the groups of its pods.
 func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	if until, ok := node.GetAnnotations()[v1.AnnotationEvacuateUntil]; ok {
+		if _, err := time.Parse(time.RFC3339, until); err != nil {
+			r.log.Info("node has an invalid annotation, which has no effect: it must be a time in RFC 3339, such as 2026-11-25T19:20:00Z",
+				"node", node.GetName(), "annotation", v1.AnnotationEvacuateUntil, "value", until)
+		}
+	}
 	var pods corev1.PodList
 	err := r.cached.List(ctx, &pods, client.MatchingFields{cache.PodsByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -131,7 +131,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 			"the pod isn't in the cache":                     {apiServer(published), apiServer()},
 		} {
 			slow := &slowReader{Reader: c.live, delay: time.Minute, meanwhile: func() { _ = c.cached.Delete(t.Context(), pod.DeepCopy()) }}
-			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}, spread: newSpreader()}
+			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}, spread: newSpreader(), explanations: newExplanationLimit()}
 			r.agents = agents.New(agents.Options{Credentials: slow})
 			missing := func() bool {
 				s, err := r.gather(t.Context(), group)
@@ -154,4 +154,59 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A pod that only explains the status may be gone: it doesn't count as present, however long the operator relies on its last read.
+func TestExplainingPodIsMissing(t *testing.T) {
+	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
+	s.pods, s.explaining = map[string]*corev1.Pod{"a": {}}, map[string]bool{"a": true}
+	if !s.isMissing("a") {
+		t.Error("a pod that explains the status: got it present, want it missing")
+	}
+	s.explaining = nil
+	if s.isMissing("a") {
+		t.Error("a pod of the cache: got it missing, want it present")
+	}
+}
+
+// Groups without pods cost at most a few reads per second in all, and ever fewer each.
+func TestReadsOfExplainingPodsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		live := &countingReader{Reader: fake.NewClientBuilder().WithScheme(testclient.Scheme()).Build()}
+		r := &Reconciler{live: live, explanations: newExplanationLimit()}
+		groups := make([]*snapshot, 500)
+		for i := range groups {
+			groups[i] = &snapshot{state: &groupState{}, group: &v1.ElectionGroup{}}
+			groups[i].group.Spec.Members = []v1.Member{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}}
+		}
+		reconcile := func(until time.Duration, groups ...*snapshot) int {
+			before, began := live.reads, time.Now()
+			for time.Since(began) < until {
+				for _, s := range groups {
+					s.now, s.deadline = time.Now(), deadline{}
+					r.addExplainingPods(t.Context(), s)
+				}
+				time.Sleep(time.Second)
+			}
+			return live.reads - before
+		}
+		if got, most := reconcile(time.Minute, groups...), explanationsBurst+60*explanationsPerSecond; got > most || got < most/2 {
+			t.Errorf("500 groups: got %d reads in a minute, want at most %d, and not far fewer", got, most)
+		}
+		one := &snapshot{state: &groupState{}, group: groups[0].group}
+		time.Sleep(time.Hour)
+		if first, later := reconcile(time.Minute, one), reconcile(10*time.Hour, one); first > 20 || later > 100 {
+			t.Errorf("one group: got %d reads in the first minute and %d in ten hours, want at most 20 and 100", first, later)
+		}
+	})
+}
+
+type countingReader struct {
+	client.Reader
+	reads int
+}
+
+func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	c.reads++
+	return c.Reader.Get(ctx, key, object, options...)
 }

@@ -183,11 +183,11 @@ func TestDeletionCostOfCoordinator(t *testing.T) {
 		})
 	}
 	elect("ledger", "p-0", 7)
-	awaitCosts("p-0", "100", "", "-7")
+	awaitCosts("p-0", "1001", "", "-7")
 	elect("audit", "p-0", 7)
 	elect("ledger", "p-2", 8)
 	e.eventually("p-0 follows", func() bool { return e.readPod("p-0").Labels[v1.RoleLabel("ledger")] == v1.RoleFollower })
-	awaitCosts("p-0 in one of two groups", "100", "", "-7")
+	awaitCosts("p-0 in one of two groups", "1001", "", "-7")
 	elect("audit", "p-1", 8)
 	awaitCosts("others", "", "", "-7")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -46,6 +47,8 @@ type Reconciler struct {
 	queue    queue
 	limits   namespaceLimits
 	spread   *spreader
+	// explanations limits the reads of pods that only the status explains.
+	explanations *rate.Limiter
 }
 
 // staleRetry is the wait before the next reconcile of a group of which the cache has

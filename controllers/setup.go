@@ -143,7 +143,7 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
-		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(),
+		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(), explanations: newExplanationLimit(),
 	}
 	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
 	r.metrics = newMetricSet(r.agents.Connected)

@@ -38,6 +38,8 @@ type snapshot struct {
 	// agents without a pod are left out.
 	pods  map[string]*corev1.Pod
 	nodes map[string]*corev1.Node
+	// explaining has the names of pods that have no agent, and may be gone by now: see addExplainingPods.
+	explaining map[string]bool
 	// withoutNodes means that the operator can't read nodes.
 	withoutNodes bool
 	// preferred is the member that the list is to prefer, if the coordinator has to move.
@@ -62,7 +64,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	key := client.ObjectKeyFromObject(group)
 	s := &snapshot{
 		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
-		pods:        map[string]*corev1.Pod{},
+		pods: map[string]*corev1.Pod{}, explaining: map[string]bool{},
 		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
 	}
 	bundle, err := r.options.CA.Bundle(ctx)

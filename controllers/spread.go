@@ -22,7 +22,7 @@ import (
 // Moves cost each application a hand-over, and the API server about ten writes. These limits bound what groups of one
 // tenant, which come and go, cost the groups of others.
 const (
-	// movesPerSecond limits the moves of all groups.
+	// movesPerSecond limits the moves of all groups. Namespaces take turns.
 	movesPerSecond = 5
 	// moveInterval is the time between two moves of one group.
 	moveInterval = 5 * time.Minute
@@ -35,11 +35,17 @@ const (
 type spreader struct {
 	wake chan struct{}
 
+	// located is where the preferred members of groups were last. A pod that is being replaced moves no other group.
+	located map[types.UID]string
+	// lastNamespace is that of the last move: the others come first in the next run.
+	lastNamespace string
+
 	mu sync.Mutex
 	// pending has the moves that aren't in the list of the group yet.
 	pending map[types.NamespacedName]pendingMove
-	// movedAt is when a group last moved. After a restart of the operator, each group may move again.
-	movedAt map[types.UID]time.Time
+	// movedAt is when a group last moved, also if it has been deleted and created again. After a restart of the operator, each
+	// group may move again.
+	movedAt map[types.NamespacedName]time.Time
 }
 
 type pendingMove struct {
@@ -49,7 +55,10 @@ type pendingMove struct {
 }
 
 func newSpreader() *spreader {
-	return &spreader{wake: make(chan struct{}, 1), pending: map[types.NamespacedName]pendingMove{}, movedAt: map[types.UID]time.Time{}}
+	return &spreader{
+		wake: make(chan struct{}, 1), located: map[types.UID]string{},
+		pending: map[types.NamespacedName]pendingMove{}, movedAt: map[types.NamespacedName]time.Time{},
+	}
 }
 
 // changed makes the spreader run.
@@ -101,37 +110,27 @@ func (r *Reconciler) spreadCoordinators(ctx context.Context) {
 // moveCoordinators moves groups as far as the limits permit. It returns when a group that must not move now may move; zero
 // if there is none.
 func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next time.Time, err error) {
-	var all v1.ElectionGroupList
-	if err := r.cached.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return next, fmt.Errorf("list groups: %w", err)
+	all, err := r.placements(ctx, now)
+	if err != nil {
+		return next, err
 	}
-	slices.SortFunc(all.Items, func(a, b v1.ElectionGroup) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 	r.spread.mu.Lock()
 	defer r.spread.mu.Unlock()
-	var groups []spread.Group
-	uids, exist := map[types.NamespacedName]types.UID{}, map[types.UID]bool{}
-	for i := range all.Items {
-		g := &all.Items[i]
-		if g.Spec.Preemption.Spread == "" || g.DeletionTimestamp != nil {
-			continue
-		}
-		uids[client.ObjectKeyFromObject(g)], exist[g.UID] = g.UID, true
-		placed, at, err := r.placement(ctx, g, now)
-		if err != nil {
-			return next, err
-		}
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+	maps.DeleteFunc(r.spread.movedAt, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) >= moveInterval })
+	uids, groups := map[types.NamespacedName]types.UID{}, make([]spread.Group, len(all))
+	for i := range all {
+		p := &all[i]
+		uids[p.Name] = p.uid
+		if at := r.spread.hold(p, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
-		groups = append(groups, placed)
+		groups[i] = p.Group
 	}
-	maps.DeleteFunc(r.spread.movedAt, func(uid types.UID, _ time.Time) bool { return !exist[uid] })
-	maps.DeleteFunc(r.spread.pending, func(_ types.NamespacedName, move pendingMove) bool { return !exist[move.uid] })
+	maps.DeleteFunc(r.spread.pending, func(name types.NamespacedName, move pendingMove) bool { return uids[name] != move.uid })
 	moves := spread.Moves(groups, movesPerSecond)
 	for _, move := range moves {
 		r.spread.pending[move.Group] = pendingMove{uid: uids[move.Group], pod: move.Pod, since: now}
+		r.spread.lastNamespace = move.Group.Namespace
 		r.log.Info("moving the coordinator", "group", move.Group, "to", move.Pod)
 		r.trigger(move.Group, 0)
 	}
@@ -141,48 +140,92 @@ func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next 
 	return next, nil
 }
 
-// placement returns where the preferred member of a group is, and which others it could prefer. If a group must not move
-// yet because it has moved, it also returns when it may. The caller holds the lock of the spreader.
-func (r *Reconciler) placement(ctx context.Context, g *v1.ElectionGroup, now time.Time) (placed spread.Group, next time.Time, err error) {
-	key := client.ObjectKeyFromObject(g)
-	placed = spread.Group{Name: key, Over: g.Spec.Preemption.Spread}
+// hold takes the moves of a group into account that are in progress or recent. If the group must not move yet for such a reason, it
+// returns when it may. The caller holds the lock.
+func (s *spreader) hold(p *placement, now time.Time) (until time.Time) {
+	if move, ok := s.pending[p.Name]; ok {
+		if move.uid == p.uid && move.pod != p.first && now.Sub(move.since) < moveTimeout {
+			p.Location, p.Alternatives = p.locations[move.pod], nil
+			return move.since.Add(moveTimeout)
+		}
+		delete(s.pending, p.Name)
+		s.movedAt[p.Name] = now
+	}
+	if moved, ok := s.movedAt[p.Name]; ok && len(p.Alternatives) > 0 {
+		p.Alternatives = nil
+		return moved.Add(moveInterval)
+	}
+	return until
+}
+
+// placement is where the members of a group are.
+type placement struct {
+	spread.Group
+
+	uid types.UID
+	// first is the preferred member, and locations has those of all members.
+	first     string
+	locations map[string]string
+}
+
+// placements returns the placement of each group with spread. The namespaces after that of the last move come first.
+func (r *Reconciler) placements(ctx context.Context, now time.Time) ([]placement, error) {
+	var groups v1.ElectionGroupList
+	if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	var all []placement
+	exist := map[types.UID]bool{}
+	for i := range groups.Items {
+		g := &groups.Items[i]
+		if g.Spec.Preemption.Spread == "" || g.DeletionTimestamp != nil {
+			continue
+		}
+		exist[g.UID] = true
+		p, err := r.placementOf(ctx, g, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	maps.DeleteFunc(r.spread.located, func(uid types.UID, _ string) bool { return !exist[uid] })
+	later := func(p *placement) int {
+		if p.Name.Namespace > r.spread.lastNamespace {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b placement) int {
+		return cmp.Or(cmp.Compare(later(&a), later(&b)), cmp.Compare(a.Name.Namespace, b.Name.Namespace), cmp.Compare(a.Name.Name, b.Name.Name))
+	})
+	return all, nil
+}
+
+// placementOf returns where the members of a group are, and which others it could prefer: none unless its preferred member leads, and
+// its list has settled.
+func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now time.Time) (placement, error) {
+	p := placement{Group: spread.Group{Name: client.ObjectKeyFromObject(g), Over: g.Spec.Preemption.Spread}, uid: g.UID, locations: map[string]string{}}
 	facts, pods, err := r.membersOf(ctx, g)
 	if err != nil {
-		return placed, next, err
+		return p, err
 	}
-	location := func(name string) (string, *corev1.Node) {
-		pod := pods[name]
-		if pod == nil {
-			return "", nil
-		}
-		node := facts.Nodes[pod.Spec.NodeName]
-		return membership.Location(pod, node, placed.Over), node
+	for name, pod := range pods {
+		p.locations[name] = membership.Location(pod, facts.Nodes[pod.Spec.NodeName], p.Over)
 	}
 	first, others := facts.EquallyPreferred()
-	if move, ok := r.spread.pending[key]; ok {
-		if move.uid == g.UID && move.pod != first && now.Sub(move.since) < moveTimeout {
-			placed.Location, _ = location(move.pod)
-			return placed, move.since.Add(moveTimeout), nil
-		}
-		delete(r.spread.pending, key)
-		r.spread.movedAt[g.UID] = now
-	}
-	placed.Location, _ = location(first)
+	p.first, p.Location = first, cmp.Or(p.locations[first], r.spread.located[g.UID])
+	r.spread.located[g.UID] = p.Location
 	if c := g.Status.Coordinator; g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
-		return placed, next, nil // Something else is going on. Another reconcile follows it.
+		return p, nil // Something else is going on. Another reconcile follows it.
 	}
-	if moved, ok := r.spread.movedAt[g.UID]; ok && now.Sub(moved) < moveInterval {
-		return placed, moved.Add(moveInterval), nil
-	}
-	reports := r.agents.Reports(key)
+	reports := r.agents.Reports(p.Name)
 	for _, name := range others {
-		at, node := location(name)
-		report := reports[name]
-		if at != "" && !membership.LosesCoordinators(node, now) && r.canLead(g, pods[name], report) {
-			placed.Alternatives = append(placed.Alternatives, spread.Alternative{Pod: name, Location: at})
+		node := facts.Nodes[pods[name].Spec.NodeName]
+		if p.locations[name] != "" && !membership.LosesCoordinators(node, now) && r.canLead(g, pods[name], reports[name]) {
+			p.Alternatives = append(p.Alternatives, spread.Alternative{Pod: name, Location: p.locations[name]})
 		}
 	}
-	return placed, next, nil
+	return p, nil
 }
 
 // canLead reports whether the agent of a pod says that the member may be elected.

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,10 +24,16 @@ const (
 	uncachedPodRecheck = time.Second
 	// minExplanationRecheck and maxExplanationRecheck bound the time between two reads of pods that explain why a group has none: it
 	// is as long as that has been so. No watch reports their changes.
-	minExplanationRecheck, maxExplanationRecheck = 2 * time.Second, 10 * time.Minute
-	// maxExplainingPods bounds the pods that are read.
-	maxExplainingPods = 8
+	minExplanationRecheck, maxExplanationRecheck = 2 * time.Second, 30 * time.Minute
+	// maxExplainingPods bounds the pods that are read for a group, and maxExplainingLabels what is retained of each.
+	maxExplainingPods, maxExplainingLabels = 8, 1 << 10
+	// explanationsPerSecond limits the reads for all groups: any number of them may have no pods.
+	explanationsPerSecond, explanationsBurst = 10, 200
 )
+
+func newExplanationLimit() *rate.Limiter {
+	return rate.NewLimiter(explanationsPerSecond, explanationsBurst)
+}
 
 // explainingPods are pods that the cache leaves out, because they haven't opted in, and that the status should explain: members, or
 // pods that match a selector that selects none.
@@ -36,25 +44,30 @@ type explainingPods struct {
 	pods        []*corev1.Pod
 }
 
-// addExplainingPods adds the pods without an agent that the status should explain. A failed read isn't worth more than another one later.
+// addExplainingPods adds the pods without an agent that the status should explain. They may be gone by now, so they don't count when the
+// operator decides which members are missing.
 func (r *Reconciler) addExplainingPods(ctx context.Context, s *snapshot) {
-	missing, matching := s.unknownMembers(), s.selectsNone()
-	if len(missing) == 0 && !matching {
+	missing, selector := s.unknownMembers(), s.selectorOfNone()
+	if len(missing) == 0 && selector == nil {
 		s.state.explaining = explainingPods{}
 		return
 	}
 	known := &s.state.explaining
-	if wanted := fmt.Sprint(missing, matching, s.group.Generation); known.wanted != wanted {
+	if wanted := fmt.Sprint(missing, selector); known.wanted != wanted {
 		*known = explainingPods{wanted: wanted, since: s.now}
 	}
 	if !s.now.Before(known.next) {
-		known.pods = r.readExplainingPods(ctx, s, missing, matching)
-		known.next = s.now.Add(min(max(s.now.Sub(known.since), minExplanationRecheck), maxExplanationRecheck))
+		wait := minExplanationRecheck
+		if r.explanations.AllowN(s.now, len(missing)+1) {
+			known.pods = r.readExplainingPods(ctx, s, missing, selector)
+			wait = min(max(s.now.Sub(known.since), minExplanationRecheck), maxExplanationRecheck)
+		}
+		known.next = s.now.Add(wait)
 	}
 	s.deadline.reached(known.next, s.now)
 	for _, pod := range known.pods {
 		if s.pods[pod.Name] == nil {
-			s.pods[pod.Name] = pod
+			s.pods[pod.Name], s.explaining[pod.Name] = pod, true
 		}
 	}
 }
@@ -69,47 +82,59 @@ func (s *snapshot) unknownMembers() (names []string) {
 	return names
 }
 
-// selectsNone reports whether the group has a selector that selects no pod of the snapshot.
-func (s *snapshot) selectsNone() bool {
+// selectorOfNone returns the group's selector if it selects no pod of the snapshot, and otherwise nil.
+func (s *snapshot) selectorOfNone() labels.Selector {
 	if s.group.Spec.Selector == nil {
-		return false
+		return nil
 	}
 	selects := membership.Selects(s.group)
 	for _, pod := range s.pods {
 		if selects(pod) {
-			return false
+			return nil
 		}
-	}
-	return true
-}
-
-// readExplainingPods reads pods from the API server.
-func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names []string, matching bool) (found []*corev1.Pod) {
-	keep := func(pod *corev1.Pod) {
-		if stripped, ok := cache.StripPod(pod).(*corev1.Pod); ok {
-			found = append(found, stripped)
-		}
-	}
-	for _, name := range names {
-		var pod corev1.Pod
-		if err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod); err == nil {
-			keep(&pod)
-		}
-	}
-	if !matching {
-		return found
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.group.Spec.Selector.LabelSelector())
 	if err != nil {
-		return found // The schema rejects such a selector.
+		return nil // The schema rejects such a selector.
+	}
+	return selector
+}
+
+// readExplainingPods reads pods from the API server. A failed read isn't worth more than another one later.
+func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names []string, selector labels.Selector) (found []*corev1.Pod) {
+	for _, name := range names {
+		var pod corev1.Pod
+		if err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod); err == nil {
+			found = append(found, explainingPod(&pod))
+		}
+	}
+	if selector == nil {
+		return found
 	}
 	var all corev1.PodList
 	if err := r.live.List(ctx, &all, client.InNamespace(s.key.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxExplainingPods)); err == nil {
 		for i := range all.Items {
-			keep(&all.Items[i])
+			found = append(found, explainingPod(&all.Items[i]))
 		}
 	}
 	return found
+}
+
+// explainingPod returns what the status explains about a pod without an agent.
+func explainingPod(pod *corev1.Pod) *corev1.Pod {
+	stripped := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, DeletionTimestamp: pod.DeletionTimestamp}}
+	stripped.Spec.NodeName, stripped.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
+	if membership.HasAgent(pod) {
+		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+	}
+	size := 0
+	for key, value := range pod.Labels {
+		size += len(key) + len(value)
+	}
+	if size <= maxExplainingLabels {
+		stripped.Labels = pod.Labels
+	}
+	return stripped
 }
 
 // confirmMissingPods reads pods from the API server whose absence is about to count:

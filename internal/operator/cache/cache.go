@@ -45,7 +45,7 @@ func Options(namespaces ...string) ctrlcache.Options {
 		DefaultNamespaces: watched,
 		DefaultTransform:  ctrlcache.TransformStripManagedFields(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
-			&corev1.Pod{}:                {Label: optedIn, Transform: transformPod},
+			&corev1.Pod{}:                {Label: optedIn, Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
 			&v1.ElectionGroup{}:          {Transform: stripGroup},
 			&corev1.ConfigMap{}:          ofGroups(StripConfigMap),
@@ -68,13 +68,10 @@ func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 // more than 400 bytes.
 var agentOnly = []corev1.Container{{Name: v1.AgentContainer}}
 
-func transformPod(object any) (any, error) { return StripPod(object), nil }
-
-// StripPod returns what the cache retains of a pod.
-func StripPod(object any) any {
+func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object
+		return object, nil
 	}
 	stripped := &corev1.Pod{ObjectMeta: stripMetadata(&pod.ObjectMeta)}
 	stripped.Annotations = stripAnnotations(pod.Annotations)
@@ -91,7 +88,7 @@ func StripPod(object any) any {
 		stripped.Status.InitContainerStatuses = stripContainers(pod.Status.InitContainerStatuses)
 		stripped.Status.ContainerStatuses = stripContainers(pod.Status.ContainerStatuses)
 	}
-	return stripped
+	return stripped, nil
 }
 
 // stripContainers retains whether any container runs and, of the agent, also whether it has
@@ -156,8 +153,8 @@ const (
 	entryCost   = 64
 )
 
-// stripLabels retains the labels. If there are too many, it retains only the role labels of the
-// groups that the pod names, so that no selector matches the pod by its labels.
+// stripLabels retains the labels. If there are too many, it retains only that by which the pod has opted in, and
+// the role labels of the groups that the pod names, so that no selector matches the pod by its labels.
 func stripLabels(pod *corev1.Pod) map[string]string {
 	size := 0
 	for key, value := range pod.Labels {
@@ -167,6 +164,9 @@ func stripLabels(pod *corev1.Pod) map[string]string {
 		return pod.Labels
 	}
 	stripped := map[string]string{}
+	if value, ok := pod.Labels[v1.LabelAgent]; ok {
+		stripped[v1.LabelAgent] = value
+	}
 	if groups := v1.GroupsAnnotation(pod.Annotations); !namesTooManyGroups(groups) {
 		for group := range v1.GroupNames(groups) {
 			if role, ok := pod.Labels[v1.RoleLabel(group)]; ok {
@@ -207,6 +207,9 @@ func stripAnnotations(annotations map[string]string) map[string]string {
 			}
 			stripped[key] = value
 		}
+	}
+	if cost, ok := annotations[corev1.PodDeletionCost]; ok {
+		stripped[corev1.PodDeletionCost] = strings.Clone(cost[:min(len(cost), maxAnnotation)])
 	}
 	if size > maxMetadata {
 		return stripped

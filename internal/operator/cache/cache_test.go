@@ -117,13 +117,13 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 	}
 	const most = 128 << 10
 	for name, pod := range map[string]*corev1.Pod{"too much": hostile(), "nearly too much": nearly} {
-		size := retained(t, transformPod, pod)
+		size := retained(t, stripPod, pod)
 		t.Logf("%s: %d bytes", name, size)
 		if size > most {
 			t.Errorf("%s: got %d bytes of a pod, want at most %d", name, size, most)
 		}
 	}
-	stripped, _ := transformPod(hostile())
+	stripped, _ := stripPod(hostile())
 	pod, _ := stripped.(*corev1.Pod)
 	if pod.Labels[v1.RoleLabel(groups[99])] != v1.RoleFollower || pod.Annotations[v1.AnnotationGroups] == "" {
 		t.Error("got a pod without its groups or their role labels, want both")
@@ -142,7 +142,7 @@ func TestUsualMetadataOfAPodIsRetained(t *testing.T) {
 		pod.Annotations[fmt.Sprintf("example.org/a-usual-annotation-%d", i)] = strings.Repeat("v", 1000)
 	}
 	pod.Labels["app"], pod.Annotations["example.org/priority"] = "ledger", "7"
-	stripped, _ := transformPod(pod)
+	stripped, _ := stripPod(pod)
 	got, _ := stripped.(*corev1.Pod)
 	if !reflect.DeepEqual(got.Labels, pod.Labels) {
 		t.Errorf("got %d labels, want all %d", len(got.Labels), len(pod.Labels))

@@ -30,7 +30,7 @@ func TestPodOfManyGroupsIsIndexedByFew(t *testing.T) {
 		held.Finalizers = append(held.Finalizers, v1.StopFinalizer(name))
 	}
 	for name, pod := range map[string]*corev1.Pod{"annotation": annotated, "labels": labeled, "finalizers": held} {
-		stripped, err := transformPod(pod)
+		stripped, err := stripPod(pod)
 		if err != nil {
 			t.Fatal(err)
 		}

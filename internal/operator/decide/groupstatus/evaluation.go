@@ -121,11 +121,8 @@ func (e *evaluation) isContactPending(name string) bool {
 
 // shouldHaveAgent reports whether a pod should have an agent that can be contacted.
 func (e *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && optedIn(pod) && membership.NamesGroup(pod, e.Group.Name)
+	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.OptedIn(pod) && membership.NamesGroup(pod, e.Group.Name)
 }
-
-// optedIn reports whether a pod has the label of pods that the operator follows.
-func optedIn(pod *corev1.Pod) bool { return pod.Labels[v1.LabelAgent] == v1.AgentEnabled }
 
 // countUp returns the number of members that are up.
 func (e *evaluation) countUp() int {

@@ -193,7 +193,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	case !membership.HasAgent(pod):
 		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
 			v1.LabelAgent, v1.AgentEnabled)
-	case !optedIn(pod):
+	case !membership.OptedIn(pod):
 		return v1.ProcessNoAgent, fmt.Sprintf("The operator does not follow the pod without the label %s: %s: set it again", v1.LabelAgent, v1.AgentEnabled)
 	case membership.BySelection(pod) && (agent.NotInGroup || !membership.NamesGroup(pod, e.Group.Name)):
 		return v1.ProcessNotInGroup, "The agent is joining the group: it is obtaining a certificate that names the group"

@@ -40,7 +40,7 @@ func (f *Facts) addPod(name string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "bank", Name: name, UID: types.UID(fmt.Sprint(name, n)),
 			CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(n) * time.Second)),
-			Labels:            map[string]string{"app": "ledger"},
+			Labels:            map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled},
 			Annotations:       map[string]string{v1.AnnotationGroups: "ledger"},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node-" + name},

@@ -13,14 +13,17 @@ import (
 )
 
 // Selects returns a function that reports whether the group's selector selects a pod: it
-// matches the pod's labels, the pod's annotation names the group, and the pod has not
+// matches the pod's labels, the pod has opted in, its annotation names the group, and it has not
 // finished.
 func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	matches := MatchesLabels(group)
 	return func(pod *corev1.Pod) bool {
-		return matches(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
+		return matches(pod) && OptedIn(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
 	}
 }
+
+// OptedIn reports whether a pod has the label of those that may have an agent: the operator follows no other pod.
+func OptedIn(pod *corev1.Pod) bool { return pod.Labels[v1.LabelAgent] == v1.AgentEnabled }
 
 // MatchesLabels returns a function that reports whether the group's selector matches the
 // labels of a pod.

@@ -7,8 +7,6 @@
 package spread
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -42,7 +40,8 @@ type location struct {
 }
 
 // Moves returns at most a number of moves. Each makes the difference between two locations smaller that differ by two
-// or more, and the largest difference comes first. Between equal ones, it takes the first group in the given order.
+// or more. Namespaces take turns, beginning with that of the first group; within a namespace, the largest difference
+// comes first, and then the first group.
 func Moves(groups []Group, most int) []Move {
 	counts := locations{}
 	for i := range groups {
@@ -51,23 +50,23 @@ func Moves(groups []Group, most int) []Move {
 		}
 	}
 	var moves []Move
-	moved := map[types.NamespacedName]bool{}
+	moved, turns := map[types.NamespacedName]bool{}, map[string]int{}
 	for len(moves) < most {
 		var best *Group
 		var to Alternative
-		largest := 1
+		largest := 0
 		for i := range groups {
 			g := &groups[i]
-			if g.Location == "" || moved[g.Name] {
+			if moved[g.Name] {
 				continue
 			}
-			for _, a := range g.Alternatives {
-				if a.Location == "" {
-					continue
-				}
-				if difference := counts[location{g.Over, g.Location}] - counts[location{g.Over, a.Location}]; difference > largest {
-					largest, best, to = difference, g, a
-				}
+			a, difference := g.bestAlternative(counts)
+			if difference < 2 {
+				continue
+			}
+			if best == nil || turns[g.Name.Namespace] < turns[best.Name.Namespace] ||
+				g.Name.Namespace == best.Name.Namespace && difference > largest {
+				largest, best, to = difference, g, a
 			}
 		}
 		if best == nil {
@@ -76,7 +75,21 @@ func Moves(groups []Group, most int) []Move {
 		counts[location{best.Over, best.Location}]--
 		counts[location{best.Over, to.Location}]++
 		moved[best.Name] = true
+		turns[best.Name.Namespace]++
 		moves = append(moves, Move{best.Name, to.Pod})
 	}
-	return slices.Clip(moves)
+	return moves
+}
+
+// bestAlternative returns the alternative in the location with the fewest coordinators, and how many fewer these are.
+func (g *Group) bestAlternative(counts locations) (best Alternative, difference int) {
+	if g.Location == "" {
+		return best, 0
+	}
+	for _, a := range g.Alternatives {
+		if d := counts[location{g.Over, g.Location}] - counts[location{g.Over, a.Location}]; a.Location != "" && d > difference {
+			best, difference = a, d
+		}
+	}
+	return best, difference
 }

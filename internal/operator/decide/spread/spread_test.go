@@ -20,6 +20,7 @@ func at(name, location string, alternatives ...string) Group {
 
 func TestMoves(t *testing.T) {
 	onNode := func(g Group) Group { g.Over = v1.SpreadNode; return g }
+	of := func(namespace string, g Group) Group { g.Name.Namespace = namespace; return g }
 	for name, c := range map[string]struct {
 		groups []Group
 		want   string
@@ -35,6 +36,9 @@ func TestMoves(t *testing.T) {
 		"nodes and zones are counted apart": {
 			[]Group{at("a", "x", "y"), onNode(at("b", "x", "y"))}, "",
 		},
+		"namespaces take turns": {[]Group{
+			of("shop", at("a", "x", "y")), of("shop", at("b", "x", "y")), of("shop", at("c", "x", "y")), at("d", "x", "y"), of("shop", at("e", "x", "y")), at("f", "x", "y"),
+		}, "a-y d-y"},
 		"at most two": {[]Group{at("a", "x", "y"), at("b", "x", "y"), at("c", "x", "y"), at("d", "x", "y"), at("e", "x", "y"), at("f", "x", "y")}, "a-y b-y"},
 	} {
 		t.Run(name, func(t *testing.T) {
