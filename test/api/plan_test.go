@@ -76,7 +76,7 @@ func (h *harness) createGroup(name string) {
 func (h *harness) createPod(name string) {
 	h.pods[name] = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"},
+			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web", v1.LabelAgent: v1.AgentEnabled},
 			Annotations: map[string]string{v1.AnnotationGroups: h.group.Name, v1.AnnotationPriority: fmt.Sprint(h.rng.IntN(4))},
 		},
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},

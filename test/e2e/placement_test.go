@@ -15,15 +15,19 @@ import (
 
 var placedGroups = flag.Int("groups", 30, "number of groups whose coordinators are spread over zones")
 
-// groupsPerPod is at most what an agent takes part in.
-const groupsPerPod = 100
+// placedNamespaces is the number of namespaces of the groups. A pod is in the groups of its namespace, of which an agent takes part in at
+// most 100.
+const placedNamespaces = 3
 
 // testPlacement spreads the coordinators of groups over zones, evacuates a zone, and lets them return. All groups prefer a pod of
 // one node at first: the operator orders new pods by name.
 func testPlacement(e env) {
-	const namespace = "conclave-placed"
-	e.createNamespace(namespace)
-	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	const label = "placed=true"
+	for i := range placedNamespaces {
+		namespace := fmt.Sprint("conclave-placed-", i)
+		e.createNamespace(namespace)
+		e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	}
 	nodes := strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
 	zones := map[string]string{}
 	for i, node := range nodes {
@@ -34,12 +38,12 @@ func testPlacement(e env) {
 	file := filepath.Join(e.t.TempDir(), "placed.yaml")
 	writeFile(e.t, file, placedManifest(*placedGroups))
 	start := time.Now()
-	e.kubectl("apply", "--namespace", namespace, "-f", file)
+	e.kubectl("apply", "--server-side", "-f", file)
 
 	// perZone returns the number of coordinators per zone, or nil unless each group has one that its list prefers.
 	perZone := func() map[string]int {
 		counts := map[string]int{}
-		for _, g := range e.placed(namespace) {
+		for _, g := range e.placed(label) {
 			c := g.Status.Coordinator
 			if c == nil || g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled {
 				return nil
@@ -59,14 +63,14 @@ func testPlacement(e env) {
 	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected, time.Since(start), perZone())
 
 	plugin := e.buildPlugin()
-	before := e.tenures(namespace)
+	before := e.tenures(label)
 	coordinators := fmt.Sprint(before.coordinators)
 	zone := zones[nodes[0]]
 	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--for", "1h"))
 	if left := perZone()[zone]; left > 0 {
 		e.t.Errorf("got %d coordinators in the evacuated zone, want none", left)
 	}
-	after := e.tenures(namespace)
+	after := e.tenures(label)
 	var gaps []time.Duration
 	for name, term := range after.terms {
 		switch changes := after.number[name] - before.number[name]; {
@@ -83,14 +87,14 @@ func testPlacement(e env) {
 	e.t.Logf("%d coordinators left; gaps: median %s, 99th percentile %s, maximum %s", len(gaps), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
 
 	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--end"))
-	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures(namespace).coordinators) == coordinators })
+	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures(label).coordinators) == coordinators })
 }
 
-// placed returns the groups of a namespace.
-func (e env) placed(namespace string) []v1.ElectionGroup {
+// placed returns the groups with a label.
+func (e env) placed(label string) []v1.ElectionGroup {
 	e.t.Helper()
 	var list v1.ElectionGroupList
-	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroups", "--namespace", namespace, "-o", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroups", "--all-namespaces", "-l", label, "-o", "json")), &list); err != nil {
 		e.t.Fatal(err)
 	}
 	return list.Items
@@ -104,10 +108,10 @@ type tenures struct {
 	gaps         map[string]time.Duration
 }
 
-func (e env) tenures(namespace string) tenures {
+func (e env) tenures(label string) tenures {
 	e.t.Helper()
 	all := tenures{map[string]string{}, map[string]int64{}, map[string]int64{}, map[string]time.Duration{}}
-	for _, g := range e.placed(namespace) {
+	for _, g := range e.placed(label) {
 		if g.Status.Coordinator == nil {
 			continue
 		}
@@ -118,30 +122,29 @@ func (e env) tenures(namespace string) tenures {
 	return all
 }
 
-// placedManifest returns groups, and DaemonSets whose pods are in at most groupsPerPod of them each.
+// placedManifest returns groups, and a DaemonSet for those of each namespace.
 func placedManifest(groups int) string {
 	var text strings.Builder
-	for first := 0; first < groups; first += groupsPerPod {
-		app := fmt.Sprint("placed-", first/groupsPerPod)
-		for i := first; i < min(groups, first+groupsPerPod); i++ {
-			fmt.Fprintf(&text, `
+	for i := range groups {
+		fmt.Fprintf(&text, `
 apiVersion: conclave.dev/v1
 kind: ElectionGroup
-metadata: {name: placed-%03d}
+metadata: {name: placed-%03d, namespace: conclave-placed-%d, labels: {placed: "true"}}
 spec:
-  selector: {matchLabels: {app: %s}}
+  selector: {matchLabels: {app: placed}}
   priorityFrom: {annotation: conclave.dev/priority}
   preemption: {policy: Always, spread: Zone}
----`, i, app)
-		}
+---`, i, i%placedNamespaces)
+	}
+	for i := range placedNamespaces {
 		fmt.Fprintf(&text, `
 apiVersion: apps/v1
 kind: DaemonSet
-metadata: {name: %[1]s}
+metadata: {name: placed, namespace: conclave-placed-%d}
 spec:
-  selector: {matchLabels: {app: %[1]s}}
+  selector: {matchLabels: {app: placed}}
   template:
-    metadata: {labels: {app: %[1]s, conclave.dev/agent: enabled}}
+    metadata: {labels: {app: placed, conclave.dev/agent: enabled}}
     spec:
       automountServiceAccountToken: false
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
@@ -150,7 +153,7 @@ spec:
         image: conclave.dev/hack/pause:1
         resources: {requests: {cpu: 5m, memory: 16Mi}, limits: {memory: 32Mi}}
         securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
----`, app)
+---`, i)
 	}
 	return text.String()
 }
