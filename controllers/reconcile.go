@@ -129,19 +129,19 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if !result.RequeueAt.IsZero() {
 		s.deadline.reached(result.RequeueAt, s.now)
 	}
+	// Before the status: agents wait for no write, and neither do those of other groups.
+	r.sendCommands(s, &plan, &result)
 	waits, refusedErr, err := r.reportStatus(ctx, s, &result.Status)
 	if err != nil {
 		return err
 	}
 	if waits {
 		// The rest follows from the status.
-		r.sendCommands(s, &plan, &result)
 		return errors.Join(publishErr, releaseErr)
 	}
 	if leads {
 		r.observe(s, before, &result)
 	}
-	r.sendCommands(s, &plan, &result)
 	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)
 	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
 		// The status has been written before. The next reconcile adds the error.

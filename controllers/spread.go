@@ -26,8 +26,9 @@ const (
 	movesPerSecond = 5
 	// moveInterval is the time between two moves of one group.
 	moveInterval = 5 * time.Minute
-	// moveTimeout is how long the list of a group may take to change. Then the operator gives the move up.
-	moveTimeout = 10 * time.Second
+	// moveTimeout is how long the list of a group may take to change, also with a long lease or on a busy machine. Then the operator
+	// gives the move up.
+	moveTimeout = time.Minute
 )
 
 // spreader spreads the coordinators of groups with spec.preemption.spread: see package spread. It runs when such a group
