@@ -35,8 +35,10 @@ func TestToolsWaitForGroups(t *testing.T) {
 		"an earlier status": {map[string]any{"observedGeneration": int64(1), "conditions": []any{condition("Ready", "True")}}, status.InProgressStatus, "Progressing", "The operator has not reported yet"},
 		"not ready":         {map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False")}}, status.InProgressStatus, "Progressing", "Ready is False"},
 		"ready":             {map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "True")}}, status.CurrentStatus, "Healthy", "Ready is True"},
-		"stalled": {map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False"), condition("Stalled", "True")}},
-			status.FailedStatus, "Degraded", "Stalled is True"},
+		"stalled": {
+			map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False"), condition("Stalled", "True")}},
+			status.FailedStatus, "Degraded", "Stalled is True",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := map[string]any{"apiVersion": "conclave.dev/v1", "kind": "ElectionGroup", "metadata": map[string]any{"name": "ledger", "generation": int64(2)}}
