@@ -122,7 +122,7 @@ func (e env) tenures(label string) tenures {
 			continue
 		}
 		t := &g.Status.History[0]
-		all.coordinators[g.Name], all.terms[g.Name], all.number[g.Name] = t.Pod, t.Term, int64(t.Number)
+		all.coordinators[g.Name], all.terms[g.Name], all.number[g.Name] = t.Pod, t.Term, t.Number
 		all.gaps[g.Name], _ = t.Gap()
 		all.began[g.Name] = t.From.Time
 	}

@@ -134,11 +134,7 @@ func (m *Message) setField(v value) (err error) {
 	case messageGroup:
 		m.Group, err = v.text()
 	case messageKind:
-		var kind uint32
-		if kind, err = v.number32(); err == nil && kind > 1<<8-1 {
-			err = fmt.Errorf("kind of message must be at most 255, got %d", kind)
-		}
-		m.Kind = election.Kind(kind)
+		m.Kind, err = v.electionKind()
 	case messageTerm:
 		var term uint64
 		term, err = v.number()
@@ -174,6 +170,14 @@ func (m *Message) setField(v value) (err error) {
 		err = m.setHoldField(v)
 	}
 	return err
+}
+
+func (v value) electionKind() (election.Kind, error) {
+	kind, err := v.number32()
+	if err == nil && kind > 1<<8-1 {
+		err = fmt.Errorf("kind of message must be at most 255, got %d", kind)
+	}
+	return election.Kind(kind), err
 }
 
 func (m *Message) setHoldField(v value) (err error) {

@@ -2,6 +2,7 @@ package groupstatus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,14 +149,12 @@ func (e *evaluation) serviceConflict() finding {
 // stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one, such as invalid
 // pods of a group that has members.
 func (e *evaluation) stalled() finding {
-	found := e.planProblem()
-	switch found.reason {
-	case v1.ReasonConfigMapConflict, v1.ReasonStatusBehind, v1.ReasonTooManyMembers:
+	lasting := []v1.Reason{v1.ReasonConfigMapConflict, v1.ReasonStatusBehind, v1.ReasonTooManyMembers}
+	if e.List == nil {
+		lasting = append(lasting, v1.ReasonInvalidMembers)
+	}
+	if found := e.planProblem(); slices.Contains(lasting, found.reason) {
 		return isTrue(found.reason, found.message)
-	case v1.ReasonInvalidMembers:
-		if e.List == nil {
-			return isTrue(found.reason, found.message)
-		}
 	}
 	if found := e.serviceConflict(); found.reason == v1.ReasonServiceConflict {
 		return isTrue(found.reason, found.message)
