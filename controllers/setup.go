@@ -7,7 +7,7 @@
 //	decide   membership.MakePlan              member list, ConfigMap, Service (decide.go)
 //	apply    status.memberList, ConfigMap, documents to agents (apply.go)
 //	decide   groupstatus.Evaluate             status, role labels, Events, commands
-//	apply    status; then at once Service, EndpointSlice, role labels, Events, commands
+//	apply    commands; then status; then at once Service, EndpointSlice, role labels, Events
 //
 // A reconcile depends on no earlier one, except for when a condition began to hold
 // (see groupState). What one left undone, because a write failed or the operator
