@@ -1,6 +1,6 @@
 // The page: which view is shown, and the state of the connections.
 import { takeKey } from "./actions.js";
-import { el, now, refreshAges } from "./dom.js";
+import { el, formatClock, now, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
@@ -63,9 +63,9 @@ function showConnection() {
   if (!lost) lostAt = null;
   else lostAt ??= new Date(now());
   const text = failing ? `No connection to the API server. Trying again: ${current.error}`
-    : silent ? `The operator has not shown that it runs since ${new Date(current.silentSince).toLocaleTimeString()}. Elections continue without it, but this may be an earlier state.`
-    : !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`
-    : `No connection to the API server since ${lostAt.toLocaleTimeString()}. This is the last known state. Trying again: ${current.error}`;
+    : silent ? `The operator has not shown that it runs since ${formatClock(current.silentSince)}. Elections continue without it, but this may be an earlier state.`
+    : !lost ? "" : current.own ? `Not connected since ${formatClock(lostAt)}: ${current.error}`
+    : `No connection to the API server since ${formatClock(lostAt)}. This is the last known state. Trying again: ${current.error}`;
   if (banner.textContent !== text) banner.textContent = text;
   banner.hidden = !lost && !silent && !failing;
 }

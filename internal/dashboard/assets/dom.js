@@ -30,10 +30,14 @@ export function formatDuration(ms) {
   return h < 48 ? `${h}h` : `${d}d`;
 }
 
+// formatClock and formatDate format a time like logs do: with 24 hours, and with the zone, which is that of this machine.
+export const formatClock = at => new Date(at).toLocaleTimeString(undefined, { hourCycle: "h23", timeZoneName: "short" });
+export const formatDate = at => new Date(at).toLocaleString(undefined, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+
 // age returns an element with the time since a moment, which refreshAges updates.
 export function age(at, suffix = " ago") {
   if (!at) return "";
-  const element = el("time", { datetime: at, title: new Date(at).toLocaleString(), "data-suffix": suffix });
+  const element = el("time", { datetime: at, title: new Date(at).toISOString(), "data-suffix": suffix });
   refresh(element);
   return element;
 }

@@ -1,6 +1,6 @@
 // The page of one group.
 import { permitted } from "./actions.js";
-import { age, badge, el, formatDuration, now, svg } from "./dom.js";
+import { age, badge, el, formatClock, formatDate, formatDuration, now, svg } from "./dom.js";
 import { lastElection } from "./lastelection.js";
 import { picture } from "./picture.js";
 import { stepDownButton } from "./stepdown.js";
@@ -60,7 +60,7 @@ export function show(main, page, namespace, name) {
   function showMissing() {
     if (!last && page.state() === "connecting") return;
     const gone = page.local() ? "was deleted" : "was deleted, or you may not see it any more,";
-    notice.textContent = last ? `This group ${gone} at ${new Date(now()).toLocaleTimeString()}. Below is its last known state. If it is created again, it appears here.`
+    notice.textContent = last ? `This group ${gone} at ${formatClock(now())}. Below is its last known state. If it is created again, it appears here.`
       : "There is no group of this name, or you may not see it. If it is created, it appears here.";
     notice.hidden = false;
     content.classList.add("stale");
@@ -152,7 +152,7 @@ function drawGap(tenure, before) {
 
 function formatTime(ms) {
   const at = new Date(ms), today = new Date(now()).toDateString() === at.toDateString();
-  return today ? at.toLocaleTimeString() : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  return today ? formatClock(at) : formatDate(at);
 }
 
 function drawFailovers(h) {
