@@ -123,18 +123,30 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 		if s.pods[name] != nil {
 			continue
 		}
-		var pod corev1.Pod
-		err := r.cached.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read pod %s: %w", name, err)
+		pod, err := r.cachedPod(ctx, s.key.Namespace, name)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			s.pods[name] = &pod
+		if pod != nil {
+			s.pods[name] = pod
 		}
 	}
 	s.withoutNodes = r.options.WithoutNodes
 	s.nodes, err = r.nodesOf(ctx, s.pods)
 	return err
+}
+
+// cachedPod returns a pod of the cache, or nil.
+func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := r.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	return pod, nil
 }
 
 // nodesOf returns the nodes of pods by name: none if the operator can't read nodes.

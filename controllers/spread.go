@@ -244,14 +244,13 @@ func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (member
 		return facts, pods, nil
 	}
 	for _, m := range g.Status.MemberList.Members {
-		var pod corev1.Pod
-		err := r.cached.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: m.Pod}, &pod, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return facts, nil, fmt.Errorf("read pod %s: %w", m.Pod, err)
+		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
+		if err != nil {
+			return facts, nil, err
 		}
-		if err == nil {
-			facts.Pods = append(facts.Pods, &pod)
-			pods[m.Pod] = &pod
+		if pod != nil {
+			facts.Pods = append(facts.Pods, pod)
+			pods[m.Pod] = pod
 		}
 	}
 	var err error

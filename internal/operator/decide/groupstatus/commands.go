@@ -60,8 +60,8 @@ func (e *evaluation) disruptionOf(name string) disruption {
 // evacuationEnd returns when the next evacuation of a node of the group's pods ends; zero if none is in force.
 func (e *evaluation) evacuationEnd() (next time.Time) {
 	for _, node := range e.Nodes {
-		if until := membership.EvacuatedUntil(node); until.After(e.Now) && (next.IsZero() || until.Before(next)) {
-			next = until
+		if until := membership.EvacuatedUntil(node); until.After(e.Now) {
+			next = earliest(next, until)
 		}
 	}
 	return next

@@ -32,9 +32,7 @@ func isUnknown(message string) finding {
 func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt time.Time) {
 	elected, requeueAt := e.electedCondition()
 	agreed, later := e.agreedCondition()
-	if requeueAt.IsZero() || !later.IsZero() && later.Before(requeueAt) {
-		requeueAt = later
-	}
+	requeueAt = earliest(requeueAt, later)
 	connected := e.connectedCondition()
 	// An agent that has not been contacted may still be in its previous state.
 	agreed, connected = e.unlessContactPending(v1.ConditionAgreed, agreed), e.unlessContactPending(v1.ConditionAgentsConnected, connected)
@@ -110,6 +108,14 @@ func (e *evaluation) problemUnlessContactPending(of v1.ConditionType, found find
 		return retained
 	}
 	return finding{}
+}
+
+// earliest returns the earlier of two times, of which the zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // deadline returns the end of a delay after a moment, and whether that has passed. It

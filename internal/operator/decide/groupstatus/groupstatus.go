@@ -96,9 +96,7 @@ func Evaluate(f Facts) Result {
 	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(e.countUp()))
 	requeueAt := e.setConditions(&status.Conditions)
 	e.updateHistory(status)
-	if end := e.evacuationEnd(); !end.IsZero() && (requeueAt.IsZero() || end.Before(requeueAt)) {
-		requeueAt = end
-	}
+	requeueAt = earliest(requeueAt, e.evacuationEnd())
 	result := Result{
 		Status: *status, Roles: e.roles(), Eligibility: e.eligibility(), Leave: e.podsToLeave(), RequeueAt: requeueAt,
 		Events: Events(&f.Group.Status, status),
