@@ -31,6 +31,11 @@ func openConfigFile(path string) configFile {
 // changes again, or after a temporary error such as a full disk.
 func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	tried, final := f.content, true
+	if err := a.NotStored(); err != nil {
+		final = false
+		a.SetProblems("cannot apply the configuration yet: " + err.Error())
+		log.Error("cannot apply the configuration yet; continuing with the previous lists and leases", "error", err)
+	}
 	relevant := func(name string) bool { return name == filepath.Base(f.path) }
 	filewatch.Watch(ctx, filepath.Dir(f.path), relevant, log, func(bool) bool {
 		now, err := checksum(f.path)

@@ -81,6 +81,8 @@ type Agent struct {
 	claims map[string]claim
 	// lastLeft is when the agent last left a group, or 0.
 	lastLeft election.Tick
+
+	notStored []error // see NotStored
 }
 
 // claim is a claim of the office of the group with this UID.
@@ -109,8 +111,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	}
 	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{}}
 	for i := range c.Groups {
-		g := &c.Groups[i]
-		if err := a.chooseList(c.Position(g.Name, "version"), g, nil, nil); err != nil {
+		if err := a.store(c.Position(c.Groups[i].Name, "version"), &c.Groups[i]); err != nil {
 			return nil, errors.Join(err, options.Listener.Close())
 		}
 	}
@@ -293,6 +294,10 @@ func (a *Agent) awaitChanges() {
 		a.options.Log.Warn("gave up waiting for a change of groups; the disk may be blocked")
 	}
 }
+
+// NotStored returns why New could not store the configuration of some groups, nil if it could.
+// The agent started with the lists and leases that it had stored before.
+func (a *Agent) NotStored() error { return errors.Join(a.notStored...) }
 
 // Temporary reports whether settings that could not be applied may be applied later
 // without a change, because the error is one of the operating system: a full disk, for

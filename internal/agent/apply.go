@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -110,6 +111,33 @@ func (a *Agent) chooseList(position string, g *config.Group, running *control.Li
 	return nil
 }
 
+// store stores what a group of the first configuration needs before the agent takes part in it.
+// On a full disk, a restarted agent continues with what it had stored: a member that doesn't
+// start costs the group more than an older list or a shorter lease.
+func (a *Agent) store(position string, g *config.Group) error {
+	wanted := *g
+	err := a.chooseList(position, g, nil, nil)
+	if err == nil {
+		_, err = a.options.Store.RecordLease(state.KeyOf(g), longestLease(g))
+	}
+	if !Temporary(err) {
+		return err
+	}
+	stored, unreadable := a.options.Store.Load(g.Name)
+	*g = wanted
+	g.Safety.Lease = min(g.Safety.Lease, stored.Lease)
+	if unreadable != nil || stored.UID != g.UID || stored.List == nil || longestLease(g) > stored.Lease || !g.LeaseSuitsTiming() {
+		return err
+	}
+	g.List = *stored.List
+	a.notStored = append(a.notStored, err)
+	return nil
+}
+
+// longestLease returns the longest lease that an agent may grant for, or that an earlier process
+// of this name, whose pod was replaced, may have granted for.
+func longestLease(g *config.Group) time.Duration { return max(g.Safety.Lease, g.PreviousLease) }
+
 // apply joins a group, joins it again with other settings, or switches to its new
 // settings and its new list. If apply fails, the caller must leave the group or restore
 // its configuration.
@@ -134,8 +162,7 @@ func (a *Agent) apply(ctx context.Context, p Prepared) error {
 }
 
 func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) error {
-	// An earlier process of this name may have granted for the previous lease, and its pod was replaced.
-	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), max(settings.Safety.Lease, settings.PreviousLease))
+	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), longestLease(&settings))
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,8 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 }
 
 // TestMemberListIsAdoptedWhenItCanBeStored: an agent whose disk is full adopts a member list
-// as soon as there is space, without another change to its configuration.
+// as soon as there is space, without another change to its configuration. It can be restarted
+// meanwhile.
 func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	t.Parallel()
 	folder, enlarge := smallDisk(t)
@@ -157,6 +158,22 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	}
 	if status, err := agents.Status(ctx, "a"); err != nil || status.Version != 1 {
 		t.Errorf("got version %d of a and error %v, want version 1", status.Version, err)
+	}
+	if _, err := agents.AwaitCoordinator(ctx); err != nil {
+		t.Error(err)
+	}
+	// It starts again with the list and the lease that it has stored.
+	if err := agents.WriteConfig("a", func(f *agentcluster.File) {
+		f.Groups[0].Safety = &agentcluster.Safety{Mode: "Majority", LeaseMillis: 8000}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := agents.Restart("a"); err != nil {
+		t.Fatal(err)
+	}
+	awaitVersion(t, agents, "a", 1)
+	if state, err := readiness(ctx, agents, "a"); err != nil || !strings.Contains(state, message) {
+		t.Errorf("got readiness %q of the restarted agent, %v", state, err)
 	}
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Error(err)

@@ -66,6 +66,11 @@ type Group struct {
 	PreviousLease time.Duration
 }
 
+// LeaseSuitsTiming reports whether a holder has time to renew its grants before they expire.
+func (g *Group) LeaseSuitsTiming() bool {
+	return g.Safety.Mode == office.Available || g.Safety.Lease > 2*g.Timing.Heartbeat
+}
+
 // Provenance identifies the operator's document that a group comes from.
 type Provenance struct {
 	// UID distinguishes the group from an earlier one of the same name.

@@ -125,7 +125,7 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
 			t.ReplyTimeout.Milliseconds(), t.SuspicionTimeout.Milliseconds())
 	}
-	if g.Safety.Mode != office.Available && g.Safety.Lease <= 2*beat {
+	if !g.LeaseSuitsTiming() {
 		line := at.at("safety")
 		switch {
 		case safety.has("leaseMillis"):
