@@ -108,19 +108,48 @@ func sameStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
 func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membership.Plan, result *groupstatus.Result) (routingErrs []error, eventErr error) {
 	parallel := newParallel()
 	parallel.run(func() error { return r.applyService(ctx, s, p, result.Coordinator) })
-	// Write the coordinator's label first: there may be more labels than maxParallelWrites.
-	for _, coordinator := range []bool{true, false} {
-		for pod, role := range result.Roles {
-			if found := s.pods[pod]; found != nil && coordinator == (role == v1.RoleCoordinator) && !hasRole(found, v1.RoleLabel(s.key.Name), role) {
-				parallel.run(func() error { return r.applyRole(ctx, s.key.Name, found, role) })
-			}
-		}
-	}
+	r.applyRoles(ctx, s, result.Roles, parallel)
 	parallel.run(func() error {
 		eventErr = r.recordEvents(ctx, s, result)
 		return nil
 	})
 	return parallel.wait(), eventErr
+}
+
+// applyRoles writes the roles that pods don't have yet. A coordinator gets its label when no other pod has it any more, so that a
+// selector doesn't find two pods, and before the followers get theirs: there may be more of them than maxParallelWrites.
+func (r *Reconciler) applyRoles(ctx context.Context, s *snapshot, roles map[string]string, parallel *parallel) {
+	label := v1.RoleLabel(s.key.Name)
+	former, coordinators, followers := map[string]string{}, map[string]string{}, map[string]string{}
+	for name, role := range roles {
+		switch pod := s.pods[name]; {
+		case pod == nil || hasRole(pod, label, role):
+		case role == v1.RoleCoordinator:
+			coordinators[name] = role
+		case pod.Labels[label] == v1.RoleCoordinator:
+			former[name] = role
+		default:
+			followers[name] = role
+		}
+	}
+	var demotions sync.WaitGroup
+	demotions.Add(len(former))
+	apply := func(name, role string) error { return r.applyRole(ctx, s.key.Name, s.pods[name], role) }
+	for name, role := range former {
+		parallel.run(func() error {
+			defer demotions.Done()
+			return apply(name, role)
+		})
+	}
+	for name, role := range coordinators {
+		parallel.run(func() error {
+			demotions.Wait() // If one fails, traffic must follow the coordinator all the same.
+			return apply(name, role)
+		})
+	}
+	for name, role := range followers {
+		parallel.run(func() error { return apply(name, role) })
+	}
 }
 
 // maxParallelWrites bounds the number of concurrent requests for one group.

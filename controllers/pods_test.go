@@ -3,8 +3,10 @@ package controllers_test
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,6 +147,42 @@ func (e *env) role(pod, group string) string {
 func (e *env) awaitRole(pod, group, role string) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("%s has the role %q in %s", pod, role, group), func() bool { return e.role(pod, group) == role })
+}
+
+// At no time, two pods have the label of the coordinator: the former one loses it first.
+func TestOnePodHasTheLabelOfTheCoordinator(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var elected, demoting, overlap atomic.Bool
+	promoted := make(chan struct{})
+	o := e.startOperator(func(o *operator) {
+		o.beforeWrite = func(r *http.Request) {
+			switch {
+			case !elected.Load():
+			case strings.HasSuffix(r.URL.Path, "/pods/ledger-2"):
+				demoting.Store(true)
+				select {
+				case <-promoted:
+				case <-time.After(300 * time.Millisecond): // The other request waits for this one.
+				}
+			case strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && demoting.Load() && !overlap.Swap(true):
+				close(promoted)
+			}
+		}
+		o.afterWrite = func(r *http.Request, _ *http.Response) {
+			if strings.HasSuffix(r.URL.Path, "/pods/ledger-2") {
+				demoting.Store(false)
+			}
+		}
+	})
+	e.createSettledGroup(o)
+	elected.Store(true)
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
+	if overlap.Load() {
+		t.Error("ledger-1 gets the label of the coordinator while ledger-2 has it")
+	}
 }
 
 // The pod of a coordinator that a Deployment owns is deleted last, unless its author has set another cost.
