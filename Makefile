@@ -241,7 +241,6 @@ tour: build ## Show elections in the simulator, then failovers of five real agen
 	@$(call show,the same with a status table,--algorithm StatusTable --processes 10 --crashed 10 --initiators 4)
 	@$(call show,5 recovers and has the highest priority: all messages,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
 	@$(call show,two processes of a ring start an election at the same time: a Mermaid diagram,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
-	@$(call show,numbers of messages in groups of up to 20,compare --max 20)
 	@$(call show,20000 random schedules with all faults,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
 	@CGO_ENABLED=0 $(GO) run -trimpath ./hack/demo-agents bin/conclave-agent
 

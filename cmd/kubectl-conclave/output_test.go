@@ -11,7 +11,6 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/watch"
-	"github.com/conclave-dev/conclave/internal/sim"
 )
 
 func TestExplainPrintsValues(t *testing.T) {
@@ -45,18 +44,6 @@ func TestWatchPrintsValues(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		e.SetCoordinator(t, g, 1, 101)
-	}
-}
-
-func TestComparePrintsValues(t *testing.T) {
-	for _, output := range []string{"json", "yaml"} {
-		var got []sim.Comparison
-		if err := yaml.UnmarshalStrict([]byte(runCommand(t, nil, "simulate", "compare", "--max", "5", "-o", output).stdout), &got); err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != 6 || got[0].Algorithm != "Bully" || len(got[0].Points) != 3 || got[0].Points[0].Best == 0 {
-			t.Errorf("-o %s: got %+v", output, got)
-		}
 	}
 }
 

@@ -52,10 +52,7 @@ to two coordinators.`,
   kubectl conclave simulate
 
   # Check the invariants in a million random schedules with all faults
-  kubectl conclave simulate --schedules 1000000 --faults all
-
-  # Compare the message cost of the six algorithms
-  kubectl conclave simulate compare --max 100`,
+  kubectl conclave simulate --schedules 1000000 --faults all`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printVersion {

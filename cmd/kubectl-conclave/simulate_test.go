@@ -26,8 +26,6 @@ func TestSimulateOutput(t *testing.T) {
 		"ring-order.mermaid":        "simulate --algorithm RingSkip --processes 4 --ring 3,1,4,2 --crashed 4 --initiators 1 -o mermaid",
 		"majority.mermaid":          "simulate --algorithm RingChampion --processes 3 --safety Majority -o mermaid",
 		"truncated.mermaid":         "simulate --processes 1000 -o mermaid",
-		"compare.txt":               "simulate compare --max 12",
-		"compare-sampled.txt":       "simulate compare --max 60",
 		"many-participants.mermaid": "simulate --processes 60 --crashed 60,59,58,57,56,55,54,53,52,51,50,49,48,47,46,45,44,43,42,41,40,39,38,37,36,35,34,33,32,31,30,29,28,27,26,25,24,23,22,21,20,19,18,17 --initiators 1 -o mermaid",
 		"help.txt":                  "simulate --help",
 	} {
@@ -112,7 +110,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, args := range []string{
-		"", "simulate", "simulate compare", "status", "explain", "nodes", "evacuate", "watch", "step-down", "inject", "version", "help",
+		"", "simulate", "status", "explain", "nodes", "evacuate", "watch", "step-down", "inject", "version", "help",
 	} {
 		for line := range strings.Lines(runCommand(t, nil, append(strings.Fields(args), "--help")...).stdout) {
 			if width := len([]rune(line)) - 1; width > helpColumns {

@@ -85,7 +85,6 @@ func New(sample Sampler) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	addSimulateCompletions(cmd)
-	cmd.AddCommand(newCompare())
 	return cmd
 }
 

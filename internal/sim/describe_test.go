@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+func TestFormatRanges(t *testing.T) {
+	for want, ids := range map[string][]election.ID{
+		"":               {},
+		"3":              {3},
+		"1-3":            {3, 1, 2},
+		"1, 3-4, 9":      {9, 4, 1, 3},
+		"2-10000, 10002": append([]election.ID{10002}, ascendingIDs(10000)[1:]...),
+		"1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 3 more": {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 28},
+	} {
+		if got := FormatRanges(ids); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestDisagreementIsDescribed(t *testing.T) {
+	o := Outcome{Coordinator: 4, Views: []View{
+		{Process: 1, Status: election.Status{Coordinator: 3}},
+		{Process: 2, Status: election.Status{Coordinator: 4}},
+		{Process: 3},
+		{Process: 4, Status: election.Status{Coordinator: 4}},
+		{Process: 5, Down: true},
+	}}
+	want := "no agreement: 2, 4 name 4; 1 names 3; 3 names nobody"
+	if got := o.Describe(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
