@@ -23,10 +23,9 @@ var (
 
 // workloads are the examples with the resources that must have writes after each fault.
 var workloads = map[string][]string{
-	"device-owner":      {"device"},
-	"lock-service":      {"lock/a", "lock/b"},
-	"token-ring":        {"ring"},
-	"deadlock-detector": {"site/a", "site/b", "site/c", "verdicts"},
+	"device-owner": {"device"},
+	"lock-service": {"lock/a", "lock/b"},
+	"token-ring":   {"ring"},
 }
 
 // faultKinds are the faults. Each ends when the rest has agreed on another coordinator.
@@ -189,9 +188,7 @@ func (w *workload) checkCommand() {
 // right. The ledger must reject it. Without the fencing check of the ledger, the checker
 // must report it.
 func testLateWrites(t *testing.T, folder string) {
-	for name, resource := range map[string]string{
-		"device-owner": "device", "lock-service": "lock/a", "token-ring": "ring", "deadlock-detector": "verdicts",
-	} {
+	for name, resource := range map[string]string{"device-owner": "device", "lock-service": "lock/a", "token-ring": "ring"} {
 		for _, fenced := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s,fenced=%t", name, fenced), func(t *testing.T) {
 				t.Parallel()
@@ -213,7 +210,7 @@ func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
 	if resource != "ring" {
-		// Only another coordinator writes to the device and gives verdicts. And another one must
+		// Only another coordinator writes to the device. And another one must
 		// not grant the lock, which is still held.
 		must(t, w.Restart(w.awaitCoordinator()))
 	}

@@ -21,7 +21,7 @@ import (
 var (
 	algorithms  = []string{"StatusTable", "Bully", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"}
 	safetyModes = []string{"Majority", "Strict", "Available"}
-	workloads   = []string{"device-owner", "lock-service", "token-ring", "deadlock-detector"}
+	workloads   = []string{"device-owner", "lock-service", "token-ring"}
 )
 
 // managed selects the namespaces of the suite.
@@ -48,7 +48,9 @@ func groups(workloads []string) (all []group) {
 		usable := slices.DeleteFunc(slices.Clone(workloads), func(name string) bool { return safety == "Available" && name == exclusive })
 		for _, algorithm := range algorithms {
 			if len(usable) > 0 {
-				all = append(all, group{algorithm, safety, usable[len(all)%len(usable)]})
+				// The shift gives an algorithm another workload in each mode.
+				turn := len(all) + len(all)/len(algorithms)
+				all = append(all, group{algorithm, safety, usable[turn%len(usable)]})
 			}
 		}
 	}

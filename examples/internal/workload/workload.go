@@ -204,38 +204,27 @@ func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Sta
 func (p *Process) Call(ctx context.Context, peer, path string, request, response any) error {
 	ctx, cancel := context.WithTimeout(ctx, callMax)
 	defer cancel()
-	stream, err := p.Open(ctx, peer, path, request)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addresses[peer]+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	answer, err := p.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // The status says enough.
+		return &StatusError{answer.StatusCode, string(bytes.TrimSpace(text))}
 	}
 	if response == nil {
 		response = new(any)
 	}
-	return stream.Decode(response)
-}
-
-// Open sends a request to another process as JSON, and returns the values of the response.
-// The connection remains open until ctx ends, or until a value cannot be decoded.
-func (p *Process) Open(ctx context.Context, peer, path string, request any) (*json.Decoder, error) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addresses[peer]+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	response, err := p.http.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		defer response.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // The status says enough.
-		return nil, &StatusError{response.StatusCode, string(bytes.TrimSpace(text))}
-	}
-	context.AfterFunc(ctx, func() { _ = response.Body.Close() })
-	return json.NewDecoder(response.Body), nil
+	return json.NewDecoder(answer.Body).Decode(response)
 }
 
 // Decode decodes the JSON of a request. If there is an error, it responds with that, and
