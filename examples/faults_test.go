@@ -25,7 +25,6 @@ var (
 var workloads = map[string][]string{
 	"device-owner": {"device"},
 	"lock-service": {"lock/a", "lock/b"},
-	"token-ring":   {"ring"},
 }
 
 // faultKinds are the faults. Each ends when the rest has agreed on another coordinator.
@@ -188,7 +187,7 @@ func (w *workload) checkCommand() {
 // right. The ledger must reject it. Without the fencing check of the ledger, the checker
 // must report it.
 func testLateWrites(t *testing.T, folder string) {
-	for name, resource := range map[string]string{"device-owner": "device", "lock-service": "lock/a", "token-ring": "ring"} {
+	for name, resource := range map[string]string{"device-owner": "device", "lock-service": "lock/a"} {
 		for _, fenced := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s,fenced=%t", name, fenced), func(t *testing.T) {
 				t.Parallel()
@@ -209,11 +208,9 @@ func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
-	if resource != "ring" {
-		// Only another coordinator writes to the device. And another one must
-		// not grant the lock, which is still held.
-		must(t, w.Restart(w.awaitCoordinator()))
-	}
+	// Only another coordinator writes to the device. And another one must not grant the lock,
+	// which is still held.
+	must(t, w.Restart(w.awaitCoordinator()))
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		if got := l.status(); got != want {
 			return fmt.Errorf("got status %d for the late write, want %d", got, want)

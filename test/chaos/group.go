@@ -21,7 +21,7 @@ import (
 var (
 	algorithms  = []string{"StatusTable", "Bully", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"}
 	safetyModes = []string{"Majority", "Strict", "Available"}
-	workloads   = []string{"device-owner", "lock-service", "token-ring"}
+	workloads   = []string{"device-owner", "lock-service"}
 )
 
 // managed selects the namespaces of the suite.

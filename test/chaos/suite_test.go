@@ -21,7 +21,7 @@ func plan(t *testing.T, s *suite) []phase {
 
 // Two groups that are tested at the same time must not share a namespace, or suffer from each other's faults.
 func TestParallelGroupsDontDisturbEachOther(t *testing.T) {
-	phases := plan(t, &suite{faults: 200, groups: 18, parallel: 4, workloads: "device-owner,token-ring", machines: "hack:test"})
+	phases := plan(t, &suite{faults: 200, groups: 18, parallel: 4, workloads: "device-owner,lock-service", machines: "hack:test"})
 	namespaces, total := map[string]bool{}, 0
 	for _, p := range phases {
 		for _, j := range p.jobs {
@@ -86,9 +86,9 @@ func TestLockServiceRunsWhereThereIsOneCoordinator(t *testing.T) {
 func TestWrongFlagsAreRefused(t *testing.T) {
 	for want, s := range map[string]*suite{
 		"-workloads must be some of device-owner": {faults: 1, groups: 18, parallel: 1, workloads: "device"},
-		"-groups must be from 1 to 18, got 19":    {faults: 1, groups: 19, parallel: 1, workloads: "token-ring"},
-		"-faults and -parallel must be 1 or more": {faults: 1, workloads: "token-ring"},
-		`-kinds: unknown kind of fault "pods"`:    {faults: 1, groups: 18, parallel: 1, workloads: "token-ring", kinds: "pods"},
+		"-groups must be from 1 to 18, got 19":    {faults: 1, groups: 19, parallel: 1, workloads: "device-owner"},
+		"-faults and -parallel must be 1 or more": {faults: 1, workloads: "device-owner"},
+		`-kinds: unknown kind of fault "pods"`:    {faults: 1, groups: 18, parallel: 1, workloads: "device-owner", kinds: "pods"},
 	} {
 		if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
@@ -104,7 +104,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 	elected := 12.5
 	violation := chaos.Violation{Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"}}
 	before := []*run{
-		{Workload: "token-ring", Load: 3, Machine: "one CPU", Result: &chaos.Result{
+		{Workload: "lock-service", Load: 3, Machine: "one CPU", Result: &chaos.Result{
 			Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
 			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {Number: 2, Kind: chaos.Drain, Refused: "all members are on one node"}},
 		}},
@@ -122,8 +122,8 @@ func TestResultsAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| token-ring | 1 | 1 |",
-		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, token-ring, seed 4: fault 1 (pod): the workload's invariant: gap",
+		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| lock-service | 1 | 1 |",
+		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {
 		if !strings.Contains(string(page), want) {

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"context"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -37,5 +39,25 @@ func TestCheckFindsMissingProgress(t *testing.T) {
 	}()
 	if err := check(t.Context(), []string{"--progress=5m", served.URL}); err != nil {
 		t.Errorf("got %v, want no error while there are new writes", err)
+	}
+}
+
+func TestCheckOfStoppedLedgerEnds(t *testing.T) {
+	for name, respond := range map[string]func(http.ResponseWriter){
+		"no response": func(http.ResponseWriter) {},
+		"no end":      func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _ = http.NewResponseController(w).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				respond(w)
+				<-ctx.Done()
+			}))
+			defer server.Close()
+			defer cancel()
+			if _, err := readLedger(ctx, server.URL, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "no complete response within 100ms") {
+				t.Errorf("got error %v, want that the ledger doesn't respond", err)
+			}
+		})
 	}
 }

@@ -253,8 +253,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// newTransport ignores proxy settings, and gives up on pods that are gone before the request
-// as a whole times out: then the caller knows that there was no connection.
+// newTransport ignores proxy settings.
 func newTransport() *http.Transport {
-	return &http.Transport{DialContext: (&net.Dialer{Timeout: callMax / 2}).DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
+	return &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
 }
