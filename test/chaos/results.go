@@ -58,13 +58,7 @@ func write(folder string, all []*run) error {
 		}
 		text = append(text, '\n')
 	}
-	faults := faultsOf(all)
-	summaries := chaos.Summarize(faults)
-	chart := chaos.Chart(fmt.Sprintf("Failover in %d faults", injected(faults)), summaries)
-	chart.Note = strings.Join(machines(all), "; ")
-	for name, content := range map[string][]byte{
-		"chaos.json": append(text, "]\n"...), "chaos.svg": []byte(chart.SVG()), "chaos.md": page(all, summaries),
-	} {
+	for name, content := range map[string][]byte{"chaos.json": append(text, "]\n"...), "chaos.md": page(all, chaos.Summarize(faultsOf(all)))} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // results aren't secret
 			return err
 		}
@@ -100,7 +94,6 @@ func page(all []*run, summaries []chaos.Summary) []byte {
 		"**Faults: %d. Violated invariants: %d.** The groups have five pods, which run the [workloads](../../examples/README.md). %s\n\n",
 		injected(faultsOf(all)), violations, circumstances(all))
 	chaos.MarkdownTable(&b, summaries)
-	b.WriteString("![Failover times by kind of fault](chaos.svg)\n\n")
 	table(&b, all, "election | safety", func(r *run) string { return r.Algorithm + " | " + r.Safety })
 	table(&b, all, "workload", func(r *run) string { return r.Workload })
 	for _, r := range all {

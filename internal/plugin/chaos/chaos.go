@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -34,7 +33,6 @@ type options struct {
 	output            string
 	yes               bool
 	check             string
-	plot              string
 	machines          string
 	machinesNamespace string
 	machinesImage     string
@@ -104,7 +102,6 @@ func (o *options) addTo(cmd *cobra.Command) {
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
 	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: that of the release of the agent on the node)")
-	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
 	command.CompleteFrom(cmd, "output", chaosOutputs)
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
 	command.CompleteFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
@@ -261,19 +258,7 @@ func checkTestable(g *v1.ElectionGroup) error {
 	return nil
 }
 
-// write writes the result, and the chart. The result isn't lost if the chart can't be written.
 func (o *options) write(w io.Writer, result *chaos.Result) error {
-	err := o.writeResult(w, result)
-	if o.plot != "" {
-		chart := chaos.Chart(fmt.Sprintf("Failover of %s/%s", result.Namespace, result.Group), result.Summary)
-		if failed := os.WriteFile(o.plot, []byte(chart.SVG()), 0o600); failed != nil {
-			err = errors.Join(err, fmt.Errorf("cannot write the chart: %w", failed))
-		}
-	}
-	return err
-}
-
-func (o *options) writeResult(w io.Writer, result *chaos.Result) error {
 	switch o.output {
 	case "json":
 		encoder := json.NewEncoder(w)

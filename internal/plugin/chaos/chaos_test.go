@@ -76,15 +76,6 @@ func TestInterruptedCheckEnds(t *testing.T) {
 	}
 }
 
-func TestResultIsWrittenWithoutTheChart(t *testing.T) {
-	var out strings.Builder
-	o := options{output: "markdown", plot: t.TempDir() + "/missing/chart.svg"}
-	err := o.write(&out, &chaos.Result{Namespace: "bank", Group: "ledger"})
-	if err == nil || !strings.Contains(err.Error(), "cannot write the chart: ") || !strings.Contains(out.String(), "### bank/ledger") {
-		t.Errorf("got %q, %v, want the result and an error", out.String(), err)
-	}
-}
-
 func TestWorkloadIsCheckedByACommand(t *testing.T) {
 	g := &v1.ElectionGroup{}
 	g.Namespace, g.Name = "bank", "ledger"
