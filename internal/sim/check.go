@@ -56,7 +56,6 @@ func (s *simulation) usesGrants() bool { return s.mode != office.Available }
 // application.
 func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	p := &s.processes[id]
-	s.hashTrace(uint64(id)<<8 | uint64(e.Kind)<<40)
 	if e.Kind != election.Outdated && e.Kind != election.Skipped {
 		s.checker.agreedSince = 0
 	}

@@ -47,8 +47,6 @@ type Report struct {
 	// lowest seeds.
 	Violated   int
 	Violations []Violation
-	// Distinct estimates the number of different traces.
-	Distinct uint64
 	// Steps counts the steps of all Machines.
 	Steps uint64
 	// Coverage has how often each fault affected processes of each role, in each phase
@@ -119,7 +117,6 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 	wait.Wait()
 	c.report.Outages = c.outages.report()
 	c.report.Coverage = c.coverage.combinations(setting.faults)
-	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
 	return c.report, nil
 }
 
@@ -131,12 +128,10 @@ type collector struct {
 	report   Report
 	coverage coverage
 	outages  outages
-	traces   sketch
 }
 
 // work runs batches of schedules until none is left.
 func (c *collector) work(ctx context.Context, s *simulation) {
-	var traces sketch
 	for ctx.Err() == nil {
 		from := int(c.next.Add(batchSize)) - batchSize
 		to := min(from+batchSize, c.sampling.Schedules)
@@ -148,7 +143,6 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 		s.steps, s.continued = 0, 0
 		for i := from; i < to; i++ {
 			v := s.run(c.sampling.Seed + uint64(i))
-			traces.add(s.traceHash)
 			if v == nil {
 				continue
 			}
@@ -160,12 +154,12 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 				to = i + 1
 			}
 		}
-		c.add(to-from, violated, found, s, &traces)
+		c.add(to-from, violated, found, s)
 	}
 }
 
 // add adds the results of a batch to the report.
-func (c *collector) add(schedules, violated int, found []Violation, s *simulation, traces *sketch) {
+func (c *collector) add(schedules, violated int, found []Violation, s *simulation) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	r := &c.report
@@ -185,5 +179,4 @@ func (c *collector) add(schedules, violated int, found []Violation, s *simulatio
 	if e := c.sampling.MaxViolations; e > 0 && r.Violated >= e {
 		c.next.Store(int64(c.sampling.Schedules))
 	}
-	c.traces.merge(traces)
 }

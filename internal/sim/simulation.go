@@ -75,7 +75,6 @@ type simulation struct {
 	// continued counts the schedules that were continued after their last fault.
 	continued int
 	coverage  coverage // of all schedules since the last report
-	traceHash uint64   // of the current schedule: see hashTrace
 	watch     func(diagram.Step)
 }
 
@@ -145,7 +144,6 @@ func (s *simulation) start(seed uint64) {
 	s.network.reset()
 	s.checker.reset()
 	s.outages.reset()
-	s.traceHash = 14695981039346656037
 	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0 // the fields above depend on seed%8 or seed%16
 	s.operator.reset(s.firstRoster, s.firstList)
 	for id := range s.processes {
@@ -310,7 +308,6 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	s.out.Reset()
 	p.machine.Step(in, &s.out)
 	s.steps++
-	s.hashTrace(uint64(id)<<16 | uint64(in.Kind)<<8 | uint64(in.Message.Kind))
 	if s.watch != nil {
 		s.watch(diagram.Step{At: s.queue.now, Process: id, Input: in, Output: &s.out})
 	}
@@ -326,9 +323,6 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	s.stall(p)
 	s.setTimer(id)
 }
-
-// hashTrace adds x to the hash of the current schedule's trace.
-func (s *simulation) hashTrace(x uint64) { s.traceHash = (s.traceHash ^ x) * 1099511628211 }
 
 // send schedules the delivery of a message, subject to the faults that affect
 // messages.

@@ -37,12 +37,6 @@ func (r *samplingResult) rate() float64 {
 	return float64(r.Report.Schedules) / max(r.elapsed.Seconds(), 1e-6)
 }
 
-// distinct returns the estimated number of distinct traces. The estimate may exceed
-// the number of schedules, which is the limit.
-func (r *samplingResult) distinct() uint64 {
-	return min(r.Distinct, uint64(max(0, r.Report.Schedules)))
-}
-
 // err returns the error that determines the exit status.
 func (r *samplingResult) err() error {
 	switch {
@@ -100,14 +94,13 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		Interrupted        bool        `json:"interrupted"`
 		Violated           int         `json:"violated"`
 		Violations         []violation `json:"violations"`
-		DistinctTraces     uint64      `json:"distinctTraces"`
 		Steps              uint64      `json:"steps"`
 		ElapsedMillis      int64       `json:"elapsedMillis"`
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
 		Outages            []outage    `json:"outages"`
 	}{
 		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.Continued, r.interrupted,
-		r.Violated, violations, r.distinct(), r.Steps, r.elapsed.Milliseconds(), int64(r.rate()), outagesJSON(r.Outages),
+		r.Violated, violations, r.Steps, r.elapsed.Milliseconds(), int64(r.rate()), outagesJSON(r.Outages),
 	})
 }
 
@@ -123,7 +116,6 @@ func (r *samplingResult) writeTable(w io.Writer) {
 		fmt.Fprintf(facts, "CONVERGENCE\tchecked in %d schedules\n", r.Continued)
 	}
 	fmt.Fprintf(facts, "VIOLATIONS\t%d\n", r.Violated)
-	fmt.Fprintf(facts, "DISTINCT TRACES\tabout %d\n", r.distinct())
 	fmt.Fprintf(facts, "STEPS\t%d\n", r.Steps)
 	fmt.Fprintf(facts, "SPEED\t%.0f schedules per second\n", r.rate())
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
