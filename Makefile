@@ -227,7 +227,7 @@ build: ## Build the commands in bin/, or only PROGRAM.
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
 
 .PHONY: demo
-demo: ## As root: start a cluster with the operator and a group. On a terminal, keys take the coordinator away; otherwise causes three failovers.
+demo: ## As root: start a cluster with the operator and a group, and take its coordinator away in three ways.
 	@if [ $$(id -u) = 0 ] && [ "$(CLUSTER)" != kind ]; then hack/cluster/packages; fi
 	@$(call keep_owner,$(demo_programs) && bin/demo)
 
@@ -391,10 +391,10 @@ done; \
 exit $$status
 endef
 
-# demo_programs builds what the demo shows first, with the flags of all other builds, so that nothing is compiled twice.
+# demo_programs builds the demo with the flags of all other builds, so that nothing is compiled twice.
 define demo_programs
 if [ ! -e bin/demo ]; then echo "compiling the demo (about a minute the first time)"; fi; \
-	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && $(STATIC) -o bin/conclave-agent ./cmd/agent && \
+	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && \
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/cluster
 endef
 

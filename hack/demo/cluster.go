@@ -15,8 +15,8 @@ import (
 
 // cluster is a cluster on this machine in which the demo can inject faults.
 type cluster interface {
-	// build builds the programs that start needs. It may call compiled when Conclave's packages are in Go's build cache.
-	build(ctx context.Context, out *printer, compiled func()) error
+	// build builds the programs that start needs.
+	build(ctx context.Context, out io.Writer) error
 	// start returns when the cluster is running.
 	start(ctx context.Context, out io.Writer) error
 	load(ctx context.Context, archive string) error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,30 +17,6 @@ const (
 )
 
 func (s *demo) startCluster(ctx context.Context) error { return s.cluster.start(ctx, s.out) }
-
-// images are what the demo runs in pods.
-var images = []struct{ source, name string }{
-	{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/lock-service", lockServiceImage},
-}
-
-// imageFolder is the folder with the archives of the images, relative to the top of the repository.
-const imageFolder = "dist/demo"
-
-// buildImages builds the images, the operator's manifests and the kubectl plugin.
-func (s *demo) buildImages(ctx context.Context) error {
-	for _, image := range images {
-		build := niced(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", "-trimpath", ".", "-source", s.top,
-			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", filepath.Join(s.top, imageFolder))
-		build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-		if err := run(build); err != nil {
-			return err
-		}
-	}
-	return errors.Join(
-		run(niced(ctx, "make", "build", "PROGRAM=kubectl-conclave")),
-		run(niced(ctx, "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage)),
-	)
-}
 
 func (s *demo) loadImages(ctx context.Context) error {
 	for _, image := range images {
@@ -80,15 +55,15 @@ func (s *demo) applyGroup(ctx context.Context) error {
 		return err
 	}
 	s.watch(ctx)
-	ledger, err := openLedger(ctx, s.cluster, &s.background)
+	proxied, err := openLedger(ctx, s.cluster, &s.background)
 	if err != nil {
 		return err
 	}
-	s.background.Go(func() { s.followLocks(ctx, ledger) })
+	s.ledger = proxied
 	if err := s.awaitHealthy(ctx); err != nil {
 		return err
 	}
-	return s.awaitLocks(ctx, locks{})
+	return s.awaitNextTenure(ctx, locks{})
 }
 
 // killProcess kills the agent, as a crash would. Kubelet restarts its container. When
@@ -142,7 +117,11 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(vi
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
-	now, before := s.current(), s.currentLocks()
+	before, err := s.awaitLocks(ctx, "the ledger to respond", func(locks) bool { return true })
+	if err != nil {
+		return err
+	}
+	now := s.current()
 	victim := coordinatorOf(now).Pod
 	successor := ""
 	for i := range now.Status.Processes { // highest priority first
@@ -164,7 +143,7 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(vi
 	if !survives(victim, ledgerPod) {
 		return nil // Nobody can use a lock at present.
 	}
-	return s.awaitLocks(ctx, before)
+	return s.awaitNextTenure(ctx, before)
 }
 
 // failover is a change of the coordinator.
@@ -238,5 +217,3 @@ func (s *demo) kubectlWait(ctx context.Context, condition string, arguments ...s
 	}
 	return nil
 }
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,6 +20,7 @@ type fakeCluster struct {
 
 	demo                  *demo
 	afterFault, afterHeal *v1.ElectionGroup
+	locks                 locks  // What the ledger knows.
 	violation             string // What the ledger finds after a fault.
 	healed                string
 }
@@ -44,13 +44,11 @@ func (s *fakeCluster) heal(_ context.Context, node string) error {
 
 func (s *fakeCluster) setStatus(g *v1.ElectionGroup) error {
 	s.demo.update(func() { s.demo.now = g })
-	before := s.demo.currentLocks()
-	s.demo.setLocks(locks{Granted: before.Granted + 10, Tenures: before.Tenures + 1, Violation: s.violation}, time.Now())
+	s.locks = locks{Granted: s.locks.Granted + 10, Tenures: s.locks.Tenures + 1, Violation: s.violation}
 	return nil
 }
 
-// endWatch ends the watch of the group.
-func (s *fakeCluster) endWatch() { s.demo.update(func() { s.demo.ended = errWatch }) }
+func (s *fakeCluster) read(context.Context) (locks, error) { return s.locks, nil }
 
 var errWatch = errors.New("cannot watch the group")
 
@@ -88,7 +86,7 @@ func TestDemoFailsIfWrongPodLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &fakeCluster{afterFault: statusWithLeader(tc.successor, 8), afterHeal: statusWithLeader("p-3", 9), violation: tc.violation}
-			fake.demo = &demo{out: newPrinter(t.Output()), cluster: fake, now: statusWithLeader("p-3", 7), changed: make(chan struct{})}
+			fake.demo = &demo{out: t.Output(), cluster: fake, ledger: fake, now: statusWithLeader("p-3", 7), changed: make(chan struct{})}
 			err := tc.run(fake.demo)
 			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
 				t.Errorf("got %v, want %q", err, tc.failed)

@@ -26,7 +26,7 @@ func findKind(ctx context.Context) (*kindCluster, error) {
 	return &kindCluster{name}, nil
 }
 
-func (*kindCluster) build(context.Context, *printer, func()) error { return nil }
+func (*kindCluster) build(context.Context, io.Writer) error { return nil }
 
 func (c *kindCluster) start(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "using the kind cluster %s\n", c.name)

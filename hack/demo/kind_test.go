@@ -40,9 +40,9 @@ func TestKindCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	out := newPrinter(t.Output())
+	out := t.Output()
 	if err := errors.Join(
-		c.build(ctx, out, nil), c.start(ctx, out), c.load(ctx, "agent.tar"), c.killAgent(ctx, "p-3", "test-worker"),
+		c.build(ctx, out), c.start(ctx, out), c.load(ctx, "agent.tar"), c.killAgent(ctx, "p-3", "test-worker"),
 		c.partition(ctx, "test-worker"), c.heal(ctx, "test-worker"), c.remove(ctx, out),
 	); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func lock() (*os.File, error) {
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another make demo is running: end it first, with q or Ctrl-C")
+		err = errors.New("another make demo is running: end it first, with Ctrl-C")
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

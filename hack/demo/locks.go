@@ -22,8 +22,6 @@ type locks struct {
 	Tenures int // Coordinators that have granted them. A pod that leads again counts again.
 	// Violation says how a lock was held twice.
 	Violation string
-
-	grown, read time.Time // The times of the last new lock, and of the ledger's last response.
 }
 
 func (l locks) String() string {
@@ -90,56 +88,35 @@ func (p *proxiedLedger) read(ctx context.Context) (locks, error) {
 	return locks{Granted: verdict.Claims, Tenures: verdict.Tokens, Violation: verdict.Violation}, nil
 }
 
-// followLocks reads the ledger again and again, until ctx ends.
-func (s *demo) followLocks(ctx context.Context, from ledger) {
-	ticker := time.NewTicker(redraw)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		if now, err := from.read(ctx); err == nil {
-			s.setLocks(now, time.Now())
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (s *demo) setLocks(now locks, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now.read, now.grown = at, s.locks.grown
-	if now.Granted != s.locks.Granted {
-		now.grown = at
-	}
-	s.locks = now
-}
-
-func (s *demo) currentLocks() locks {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.locks
-}
-
-// awaitLocks waits until more coordinators than before have granted locks, and fails if a lock was held twice.
-func (s *demo) awaitLocks(ctx context.Context, before locks) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitShort, fmt.Errorf("timed out after %s waiting for the next coordinator to grant locks", waitShort))
+// awaitLocks reads the ledger until a condition holds, and fails if a lock was held twice.
+func (s *demo) awaitLocks(ctx context.Context, condition string, holds func(locks) bool) (locks, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitShort, fmt.Errorf("timed out after %s waiting for %s", waitShort, condition))
 	defer cancel()
-	ticker := time.NewTicker(redraw / 5)
+	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		now := s.currentLocks()
+		now, err := s.ledger.read(ctx)
 		switch {
+		case err != nil: // The proxy, or the ledger, may just be starting.
 		case now.Violation != "":
-			return errors.New(now.String())
-		case now.Tenures > before.Tenures:
-			s.printf("locks: %s", now)
-			return nil
+			return now, errors.New(now.String())
+		case holds(now):
+			return now, nil
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return now, errors.Join(context.Cause(ctx), err)
 		}
 	}
+}
+
+// awaitNextTenure waits until more coordinators than before have granted locks.
+func (s *demo) awaitNextTenure(ctx context.Context, before locks) error {
+	now, err := s.awaitLocks(ctx, "the next coordinator to grant locks", func(now locks) bool { return now.Tenures > before.Tenures })
+	if err != nil {
+		return err
+	}
+	s.printf("locks: %s", now)
+	return nil
 }

@@ -88,7 +88,7 @@ func (c *scriptedCluster) kubectl(ctx context.Context, arguments ...string) *exe
 // The API server ends a watch after a while. The demo then watches again, and fails only if that isn't possible.
 func TestWatchIsRepeated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "first")
-	s := &demo{out: newPrinter(t.Output())}
+	s := &demo{out: t.Output()}
 	s.cluster = &scriptedCluster{script: `
 		if [ ! -e ` + file + ` ]; then touch ` + file + `; echo '{"status":{"coordinator":{"pod":"p-1"}}}'; exit 0; fi
 		if [ ! -e ` + file + `2 ]; then touch ` + file + `2; echo '{"status":{"coordinator":{"pod":"p-2"}}}'; exit 0; fi
@@ -100,17 +100,5 @@ func TestWatchIsRepeated(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "cannot watch the group: exit status 1: connection refused") {
 		t.Errorf("got error %v", err)
-	}
-}
-
-// The time of the last new lock doesn't change while the ledger responds without new locks.
-func TestLocksStall(t *testing.T) {
-	s := &demo{}
-	start := time.Unix(1000, 0)
-	for second, granted := range []int{3, 7, 7, 7} {
-		s.setLocks(locks{Granted: granted}, start.Add(time.Duration(second)*time.Second))
-	}
-	if got, want := s.currentLocks(), (locks{Granted: 7, grown: start.Add(time.Second), read: start.Add(3 * time.Second)}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -1,7 +1,6 @@
 // Command demo shows Conclave on a cluster: it starts a cluster, installs the operator,
 // applies the lock service of the examples, and takes its coordinator away three times. It
-// fails if the wrong pod becomes coordinator, or if a lock was held twice. On a terminal,
-// it shows a live view instead, in which the user takes the coordinator away.
+// fails if the wrong pod becomes coordinator, or if a lock was held twice.
 //
 // The cluster keeps running for further experiments; make demo-down removes it.
 package main
@@ -15,8 +14,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // The names of the cluster, of its namespaces and of the group.
@@ -74,18 +71,22 @@ func runDemo(ctx context.Context, target cluster, top string) error {
 		return err
 	}
 	defer running.Close()
-	s := &demo{out: newPrinter(os.Stdout), top: top, cluster: target, start: time.Now()}
+	s := &demo{out: os.Stdout, top: top, cluster: target, start: time.Now()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.background.Wait() // Otherwise, kubectl would run on after the demo.
 	defer cancel()
 	steps := []step{
-		{"Build the programs", func(ctx context.Context) error { return s.build(ctx, s.buildImages) }},
+		// The images come first: they are small, and the cluster's programs share most of their packages.
+		{"Build the images", s.buildImages},
+		{"Build the programs of the cluster", func(ctx context.Context) error { return target.build(ctx, os.Stdout) }},
 		{"Start a cluster", s.startCluster},
 		{"Load the images onto the nodes", s.loadImages},
 		{"Install the operator", s.install},
 		{"Create a lock service: three pods, and a ledger that checks their locks", s.applyGroup},
+		{"Kill the coordinator's agent with SIGKILL", s.killProcess},
+		{"Delete the coordinator's pod by force", s.deletePod},
+		{"Isolate the coordinator's node", s.partitionNode},
 	}
-	steps = append(steps, s.faults()...)
 	for _, step := range steps {
 		s.heading(step.title)
 		if err := step.do(ctx); err != nil {
@@ -94,20 +95,6 @@ func runDemo(ctx context.Context, target cluster, top string) error {
 	}
 	s.printNextSteps()
 	return nil
-}
-
-// faults returns the last steps. On a terminal, the user injects the faults.
-func (s *demo) faults() []step {
-	if term.IsTerminal(int(os.Stdin.Fd())) && s.out.columns != nil {
-		return []step{{"Take the coordinator away yourself", func(ctx context.Context) error {
-			return s.runLive(ctx, os.Stdin, os.Stdout)
-		}}}
-	}
-	return []step{
-		{"Kill the coordinator's agent with SIGKILL", s.killProcess},
-		{"Delete the coordinator's pod by force", s.deletePod},
-		{"Isolate the coordinator's node", s.partitionNode},
-	}
 }
 
 // step is a part of the demo.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,12 +17,13 @@ import (
 
 // demo prints the progress and tracks the status of the group.
 type demo struct {
-	out     *printer
+	out     io.Writer
 	top     string
 	cluster cluster
 	start   time.Time
 	// background has what ends with the demo.
 	background sync.WaitGroup
+	ledger     ledger // Set when the lock service runs.
 
 	// log describes the changes that awaitStatus has printed.
 	log describe.ChangeLog
@@ -29,7 +31,6 @@ type demo struct {
 	mu         sync.Mutex
 	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
 	now        *v1.ElectionGroup // The group, nil until it was seen. It isn't changed, only replaced.
-	locks      locks
 	observedAt time.Time
 	changed    chan struct{} // closed and replaced when now changes
 	ended      error
@@ -196,6 +197,7 @@ func (s *demo) printNextSteps() {
 	}
 	s.printf("%s get electiongroups --all-namespaces", kubectl)
 	s.printf("%s exec --namespace %s %s -- /lock-service check http://127.0.0.1:8090", kubectl, namespace, ledgerPod)
-	s.printf("bin/kubectl-conclave watch %s --namespace %s", group, namespace)
+	s.printf("bin/kubectl-conclave watch %s --namespace %s   # meanwhile, in another terminal:", group, namespace)
+	s.printf("%s delete pod --namespace %s --selector %s=%s", kubectl, namespace, v1.RoleLabel(group), v1.RoleCoordinator)
 	s.printf("make demo-down                         # removes the demo")
 }

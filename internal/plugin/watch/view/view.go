@@ -1,4 +1,4 @@
-// Package view is the live view of a group on a terminal, for kubectl conclave watch and the demo.
+// Package view is the live view of a group on a terminal.
 package view
 
 import (
