@@ -216,24 +216,17 @@ func assetsCommand() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	var first []string
-	command := &cobra.Command{
+	return &cobra.Command{
 		Use: "build", Short: "Build the programs of a cluster that aren't in the cache", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
 			if err != nil {
 				return err
 			}
-			components := append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)
-			if len(first) > 0 {
-				components = append([]binaries.Component{binaries.Conclave(first)}, components...)
-			}
-			_, err = cache.GetAll(command.Context(), components...)
+			_, err = cache.GetAll(command.Context(), append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)...)
 			return err
 		},
 	}
-	command.Flags().StringSliceVar(&first, "first", nil, "packages of Conclave to compile before, as part of the estimate")
-	return command
 }
 
 // innerCommands returns the internal commands, which this program runs itself.

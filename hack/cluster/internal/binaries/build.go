@@ -3,28 +3,16 @@ package binaries
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"time"
 )
 
-// percentStep is the progress between two reports.
-const percentStep = 5
-
-// build is a run of "go build".
-type build struct {
-	component Component
-	output    string
-	estimate  *estimate
-	report    func()
-}
+// reportInterval is the number of compiled packages between two lines of progress.
+const reportInterval = 200
 
 // command returns a go command in the component's module.
 func (c Cache) command(ctx context.Context, component Component, arguments ...string) *exec.Cmd {
@@ -39,14 +27,11 @@ func (c Cache) command(ctx context.Context, component Component, arguments ...st
 	return command
 }
 
-// list returns the packages that a component consists of, and downloads their modules.
-func (c Cache) list(ctx context.Context, component Component) (map[string]unit, error) {
-	arguments := []string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports,Module"}
-	if component.Tags != "" {
-		arguments = append(arguments, "-tags", component.Tags)
-	}
+// list returns the import paths of the packages that a component consists of, and downloads their modules.
+func (c Cache) list(ctx context.Context, component Component) (map[string]bool, error) {
+	arguments := append([]string{"list", "-deps", "-tags", component.Tags}, component.Packages...)
 	var log strings.Builder
-	command := c.command(ctx, component, append(arguments, component.Packages...)...)
+	command := c.command(ctx, component, arguments...)
 	command.Stderr = &log
 	output, err := command.Output()
 	if ctx.Err() != nil {
@@ -55,44 +40,26 @@ func (c Cache) list(ctx context.Context, component Component) (map[string]unit, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of %s: %w\n%s", component.Name, err, strings.TrimSpace(log.String()))
 	}
-	units := map[string]unit{}
-	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {
-		var p struct {
-			ImportPath, Dir            string
-			GoFiles, CgoFiles, Imports []string
-			Module                     *struct{ Version string }
-		}
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			return units, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("cannot list the packages of %s: %w", component.Name, err)
-		}
-		u := unit{Key: p.ImportPath, Imports: p.Imports}
-		if p.Module != nil {
-			u.Key += "@" + p.Module.Version
-		}
-		for _, file := range append(p.GoFiles, p.CgoFiles...) {
-			if info, err := os.Stat(filepath.Join(p.Dir, file)); err == nil {
-				u.Size += info.Size()
-			}
-		}
-		units[p.ImportPath] = u
+	packages := map[string]bool{}
+	for path := range strings.FieldsSeq(string(output)) {
+		packages[path] = true
 	}
+	return packages, nil
 }
 
-// run runs "go build". Without an output it only compiles, so that later builds find the packages in Go's build cache.
-func (c Cache) run(ctx context.Context, b build) error {
-	component := b.component
+// run runs "go build" and reports how many packages it has compiled.
+func (c Cache) run(ctx context.Context, component Component, folder string) error {
+	packages, err := c.list(ctx, component)
+	if err != nil {
+		return err
+	}
 	goMod, err := os.ReadFile(filepath.Join(c.Root, component.Module, "go.mod"))
 	if err != nil {
 		return fmt.Errorf("cannot read the sources of %s: %w", component.Name, err)
 	}
-	target := os.DevNull
-	switch {
-	case component.Output != "":
-		target = filepath.Join(b.output, component.Output)
-	case b.output != "":
-		target = b.output + string(filepath.Separator)
+	target := filepath.Join(folder, component.Output)
+	if component.Output == "" {
+		target += string(filepath.Separator) // The go command then writes all programs into the folder.
 	}
 	arguments, err := component.arguments(target, string(goMod))
 	if err != nil {
@@ -106,7 +73,7 @@ func (c Cache) run(ctx context.Context, b build) error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("cannot build %s: %w", component.Name, err)
 	}
-	log := b.follow(stderr)
+	log := c.follow(component, packages, stderr)
 	if err := command.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted while building %s; the next build continues there", component.Name)
@@ -116,29 +83,19 @@ func (c Cache) run(ctx context.Context, b build) error {
 	return nil
 }
 
-// follow reads the output of the go command until it ends. It returns the lines that aren't names of packages.
-func (b build) follow(output io.Reader) (log string) {
+// follow reads the output of the go command, which prints the name of each package that isn't in its build cache. It returns the
+// other lines.
+func (c Cache) follow(component Component, packages map[string]bool, output io.Reader) (log string) {
+	compiled := 0
 	var rest []string
 	for lines := bufio.NewScanner(output); lines.Scan(); {
-		if b.estimate.compiling(b.component.Name, lines.Text()) {
-			b.report()
-		} else {
+		if !packages[lines.Text()] {
 			rest = append(rest, lines.Text())
+			continue
+		}
+		if compiled++; compiled%reportInterval == 0 {
+			c.Printf("  %s: compiled %d of at most %d packages", component.Name, compiled, len(packages))
 		}
 	}
 	return strings.TrimSpace(strings.Join(rest, "\n"))
-}
-
-// reporter returns a function that prints the progress if it has grown since the last time.
-func (c Cache) reporter(e *estimate) func() {
-	var mu sync.Mutex
-	last := e.percent()
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if percent := e.percent(); percent >= last+percentStep {
-			last = percent
-			c.Printf("  %s", e.summary(time.Now()))
-		}
-	}
 }

@@ -7,8 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Cache contains the programs that were built.
@@ -45,88 +46,36 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 	return programs[component.Name], err
 }
 
-// GetAll returns the folders with the programs of components, by the components' names. It builds the missing ones, and reports
-// how much is done and an estimate of the rest. It first compiles the components that need no program, because others share
-// their packages. Then it builds the next one, and beside it the others, one after the other: a single build leaves a core
-// idle whenever it links, or waits for a package that many import.
+// GetAll returns the folders with the programs of components, by the components' names. It builds the missing ones: the first
+// component and, beside it, the others, one after the other. A single build leaves a core idle whenever it links, or waits for a
+// package that many import.
 func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]string, error) {
-	progress := newEstimate()
-	var lists []func(context.Context) error
 	for _, component := range components {
-		if c.has(component) {
-			continue
-		}
-		if err := checkTools(component); err != nil {
+		if err := c.Buildable(component); err != nil {
 			return nil, err
 		}
-		lists = append(lists, func(ctx context.Context) error {
-			units, err := c.list(ctx, component)
-			progress.expect(component.Name, units)
+	}
+	folders := make([]string, len(components))
+	work, ctx := errgroup.WithContext(ctx)
+	get := func(from, to int) {
+		work.Go(func() (err error) {
+			for i := from; i < to && err == nil; i++ {
+				folders[i], err = c.get(ctx, components[i])
+			}
 			return err
 		})
 	}
-	if err := allAtOnce(ctx, lists...); err != nil {
+	next := min(1, len(components))
+	get(0, next)
+	get(next, len(components))
+	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	progress.start = time.Now() // Downloads of modules say nothing about the speed of the compiler.
-	g := &getter{cache: c, progress: progress, report: c.reporter(progress), programs: map[string]string{}}
-	first := 0
-	for first < len(components) && components[first].CompileOnly {
-		first++
+	programs := map[string]string{}
+	for i, component := range components {
+		programs[component.Name] = folders[i]
 	}
-	if err := g.get(ctx, components[:first]); err != nil {
-		return nil, err
-	}
-	next := min(first+1, len(components))
-	err := allAtOnce(ctx,
-		func(ctx context.Context) error { return g.get(ctx, components[first:next]) },
-		func(ctx context.Context) error { return g.get(ctx, components[next:]) })
-	if err != nil {
-		return nil, err
-	}
-	return g.programs, nil
-}
-
-// getter gets several components.
-type getter struct {
-	cache    Cache
-	progress *estimate
-	report   func()
-
-	mu       sync.Mutex
-	programs map[string]string
-}
-
-// get gets the components one after the other.
-func (g *getter) get(ctx context.Context, components []Component) error {
-	for _, component := range components {
-		directory, err := g.cache.get(ctx, build{component: component, estimate: g.progress, report: g.report})
-		if err != nil {
-			return err
-		}
-		g.progress.built(component.Name) // Also if another process has built it.
-		g.mu.Lock()
-		g.programs[component.Name] = directory
-		g.mu.Unlock()
-	}
-	return nil
-}
-
-// allAtOnce calls functions at the same time. If one fails, it interrupts the others and returns the error.
-func allAtOnce(ctx context.Context, functions ...func(context.Context) error) (first error) {
-	ctx, interrupt := context.WithCancel(ctx)
-	defer interrupt()
-	errs := make(chan error)
-	for _, f := range functions {
-		go func() { errs <- f(ctx) }()
-	}
-	for range functions {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-			interrupt()
-		}
-	}
-	return first
+	return programs, nil
 }
 
 // Folder returns the folder of the component's programs, and whether they are there.
@@ -140,17 +89,7 @@ func (c Cache) Folder(component Component) (directory string, built bool, err er
 	return directory, err == nil, nil
 }
 
-func (c Cache) has(component Component) bool {
-	_, built, err := c.Folder(component)
-	return built && err == nil
-}
-
-func (c Cache) get(ctx context.Context, b build) (string, error) {
-	component := b.component
-	if component.CompileOnly {
-		c.Printf("compiling %s: %s", component.Name, b.estimate.summary(time.Now()))
-		return "", c.run(ctx, b)
-	}
+func (c Cache) get(ctx context.Context, component Component) (string, error) {
 	directory, built, err := c.Folder(component)
 	if err != nil || built {
 		return directory, err
@@ -168,7 +107,7 @@ func (c Cache) get(ctx context.Context, b build) (string, error) {
 	if _, err := os.Stat(directory); err == nil {
 		return directory, nil // The previous holder of the lock has built it.
 	}
-	if err := c.build(ctx, b, directory); err != nil {
+	if err := c.build(ctx, component, directory); err != nil {
 		return "", err
 	}
 	return directory, nil
@@ -177,18 +116,14 @@ func (c Cache) get(ctx context.Context, b build) (string, error) {
 // Buildable returns an error if this machine lacks tools to build the component. It returns nil if the component is in
 // the cache.
 func (c Cache) Buildable(component Component) error {
-	if c.has(component) {
+	if _, built, err := c.Folder(component); built && err == nil {
 		return nil
 	}
 	return checkTools(component)
 }
 
 // build builds a component in a temporary folder and renames the folder when it is complete.
-func (c Cache) build(ctx context.Context, b build, directory string) error {
-	component := b.component
-	if err := checkTools(component); err != nil {
-		return err
-	}
+func (c Cache) build(ctx context.Context, component Component, directory string) error {
 	unfinished := filepath.Join(c.Directory, component.Name+".unfinished")
 	if err := os.RemoveAll(unfinished); err != nil { // An interrupted build may have left the folder.
 		return fmt.Errorf("cannot create the build folder: %w", err)
@@ -200,10 +135,9 @@ func (c Cache) build(ctx context.Context, b build, directory string) error {
 	if len(component.Links) > 0 {
 		programs = strings.Join(component.Links, ", ")
 	}
-	c.Printf("building %s (only the first time): %s", programs, b.estimate.summary(time.Now()))
+	c.Printf("building %s (only the first time)", programs)
 	start := time.Now()
-	b.output = unfinished
-	if err := c.run(ctx, b); err != nil {
+	if err := c.run(ctx, component, unfinished); err != nil {
 		return err
 	}
 	for _, link := range component.Links {

@@ -25,9 +25,6 @@ type Component struct {
 	Cgo      bool
 	Tags     string
 	Stamp    stamp // Sets the version of programs that cannot determine it themselves.
-
-	// CompileOnly is set if no program is needed, only its packages in Go's build cache.
-	CompileOnly bool
 }
 
 // stamp defines the linker flags that set the version of a program.
@@ -77,12 +74,6 @@ var NodeComponents = []Component{
 // Pause is the program of the pause image, whose container holds a pod's namespaces.
 var Pause = Component{
 	Name: "pause", Module: ".", Sources: "hack/cluster/pause", Packages: []string{"./hack/cluster/pause"}, Output: "pause",
-}
-
-// Conclave returns packages of Conclave as a component. The images of the demo are built from them, and they share packages with
-// containerd and CoreDNS.
-func Conclave(packages []string) Component {
-	return Component{Name: "Conclave", Module: ".", Packages: packages, CompileOnly: true}
 }
 
 func kubernetesVersion(version string) string {
