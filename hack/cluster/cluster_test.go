@@ -217,7 +217,7 @@ func testPartition(h *harness) {
 func testKill(h *harness) {
 	victim, witness := h.podsOnTwoNodes()
 	held := h.kube(h.t.Context(), "exec", "--namespace", namespace, witness.Metadata.Name, "-c", "peer", "--",
-		"/program", "hold", victim.Status.PodIP+":8080", "4s")
+		"/peer", "hold", victim.Status.PodIP+":8080", "4s")
 	output, err := held.StdoutPipe()
 	if err != nil {
 		h.t.Fatal(err)

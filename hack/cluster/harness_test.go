@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/hack/cluster/internal/image"
+	"github.com/conclave-dev/conclave/hack/internal/image"
 )
 
 const (
@@ -195,7 +195,7 @@ func (h *harness) tryKube(arguments ...string) (stdout, stderr string, err error
 
 // peer runs the program of the workload in a pod.
 func (h *harness) peer(pod string, arguments ...string) (string, error) {
-	stdout, stderr, err := h.tryKube(append([]string{"exec", pod, "-c", "peer", "--", "/program"}, arguments...)...)
+	stdout, stderr, err := h.tryKube(append([]string{"exec", pod, "-c", "peer", "--", "/peer"}, arguments...)...)
 	return stdout + stderr, err
 }
 
@@ -236,7 +236,7 @@ func (h *harness) startPeers() {
 	program := filepath.Join(h.t.TempDir(), "peer")
 	build(h.t, program, "./peer")
 	tarball := filepath.Join(h.t.TempDir(), "peer.tar")
-	if err := image.WriteFile(tarball, peerImage, program); err != nil {
+	if err := image.Write(tarball, peerImage, program); err != nil {
 		h.t.Fatal(err)
 	}
 	h.on("load", tarball)

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
+	"github.com/conclave-dev/conclave/hack/internal/image"
 )
 
 // The Dockerfile builds the same images with Docker, so the values that it repeats must be equal.
 func TestDockerfileMatches(t *testing.T) {
 	dockerfile := string(read(t, "../../Dockerfile"))
 	lines := []string{
-		"USER " + user,
+		"USER " + image.User,
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
 		`ENTRYPOINT ["/dashboard"]`,
@@ -22,7 +23,7 @@ func TestDockerfileMatches(t *testing.T) {
 		"FROM scratch AS chaos",
 		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
 	}
-	for key, value := range labels {
+	for key, value := range constantLabels {
 		lines = append(lines, key+`="`+value+`"`)
 	}
 	for _, line := range lines {

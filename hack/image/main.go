@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
+	"github.com/conclave-dev/conclave/hack/internal/image"
 )
 
 // recipe has the inputs of an image.
@@ -53,6 +55,18 @@ func (r recipe) Title() string {
 		return r.Name()
 	}
 	return "conclave-" + r.Name()
+}
+
+// constantLabels are the labels that all images have. The Dockerfile has the same ones.
+var constantLabels = map[string]string{
+	"org.opencontainers.image.source":   "https://github.com/conclave-dev/conclave",
+	"org.opencontainers.image.licenses": "Apache-2.0",
+}
+
+func (r recipe) labels() map[string]string {
+	labels := maps.Clone(constantLabels)
+	labels["org.opencontainers.image.title"], labels["org.opencontainers.image.version"] = r.Title(), r.Version
+	return labels
 }
 
 func main() {
@@ -107,11 +121,11 @@ func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error
 	}
 	images := make([]v1.Image, 0, len(r.Platforms))
 	for _, platform := range r.Platforms {
-		image, err := r.build(ctx, platform, output)
+		built, err := r.build(ctx, platform, output)
 		if err != nil {
 			return err
 		}
-		images = append(images, image)
+		images = append(images, built)
 	}
 	file := filepath.Join(output, r.Name()+".tar")
 	digest, err := r.write(file, images)
@@ -137,11 +151,11 @@ func (r recipe) build(ctx context.Context, platform gobuild.Platform, output str
 	if err := r.Compile(ctx, platform, binary); err != nil {
 		return nil, err
 	}
-	image, err := r.assemble(platform, binary)
+	assembled, err := image.Image{Name: r.Name(), Platform: platform, Created: r.Created, Labels: r.labels()}.Assemble(binary)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := image.Digest()
+	digest, err := assembled.Digest()
 	if err != nil {
 		return nil, err
 	}
@@ -149,5 +163,5 @@ func (r recipe) build(ctx context.Context, platform gobuild.Platform, output str
 	if r.Index {
 		sbom += "-" + platform.OS + "-" + platform.Architecture
 	}
-	return image, r.writeSBOM(filepath.Join(output, sbom+".spdx.json"), binary, digest.String())
+	return assembled, r.writeSBOM(filepath.Join(output, sbom+".spdx.json"), binary, digest.String())
 }

@@ -24,7 +24,7 @@ func (r recipe) writeSBOM(file, binary, digest string) error {
 	document, err := spdx.FromBuildInfo(info, spdx.Subject{
 		Name:        r.Title(),
 		Version:     r.Version,
-		License:     labels["org.opencontainers.image.licenses"],
+		License:     constantLabels["org.opencontainers.image.licenses"],
 		File:        "./" + r.Name(),
 		FileSHA256:  hex.EncodeToString(sum[:]),
 		ImageDigest: digest,

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
-	"github.com/conclave-dev/conclave/hack/cluster/internal/image"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/program"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
+	"github.com/conclave-dev/conclave/hack/internal/image"
 )
 
 // waitMax bounds each wait. It allows for a slow and busy computer.
@@ -269,15 +269,13 @@ func (c Cluster) loadPause(ctx context.Context, started boot) error {
 	}); err != nil {
 		return err
 	}
+	directory, err := c.Cache.Get(ctx, binaries.Pause)
+	if err != nil {
+		return err
+	}
 	tarball := filepath.Join(c.Directory, "pause.tar")
-	if _, err := os.Stat(tarball); err != nil {
-		directory, err := c.Cache.Get(ctx, binaries.Pause)
-		if err != nil {
-			return err
-		}
-		if err := image.WriteFile(tarball, program.PauseImage, filepath.Join(directory, binaries.Pause.Output)); err != nil {
-			return err
-		}
+	if err := image.Write(tarball, program.PauseImage, filepath.Join(directory, binaries.Pause.Output)); err != nil {
+		return fmt.Errorf("cannot write the pause image: %w", err)
 	}
 	return c.importImage(ctx, started.Member, tarball)
 }
