@@ -207,7 +207,7 @@ bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: AR
 	@bin/bench-agent $(ARGS)
 
 .PHONY: bench-operator
-bench-operator: ## Measure the operator, compared with a Lease. Part cluster needs root. Example: ARGS="--part scale --groups 100".
+bench-operator: ## Measure the operator, compared with a Lease. Example: ARGS="--part scale --groups 100".
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-operator
 	@bin/bench-operator $(ARGS)
 

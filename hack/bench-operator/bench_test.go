@@ -11,11 +11,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
@@ -34,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The test runs short measurements of the parts that need no cluster.
-func TestPartsWithoutClusterReportAllResults(t *testing.T) {
+// The test runs short measurements.
+func TestPartsReportAllResults(t *testing.T) {
 	need.Complete(t)
 	need.APIServer(t)
 	t.Chdir("../..")
@@ -80,7 +77,7 @@ func TestPartsWithoutClusterReportAllResults(t *testing.T) {
 
 func TestInvalidFlagsAreRejected(t *testing.T) {
 	for flags, part := range map[string]string{
-		"--part everything":              "must be one of lease, scale, cluster",
+		"--part everything":              "must be one of lease, scale",
 		"--part scale --groups 0":        "must be 1 or more",
 		"--part scale --groups 20000":    "at most 50000 members",
 		"--part scale --rate 0":          "must be above 0",
@@ -151,7 +148,7 @@ func TestInjectedPodHasAgentContainer(t *testing.T) {
 
 // groupOf returns a group with a status.
 func groupOf(coordinator string, term int64, ready int32, connected metav1.ConditionStatus) *v1.ElectionGroup {
-	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bench-0", Name: sample}}
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bench-0", Name: "ledger"}}
 	g.Spec.Members = []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}
 	g.Status.Term, g.Status.ReadyMembers = term, &ready
 	g.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: connected}}
@@ -163,7 +160,7 @@ func groupOf(coordinator string, term int64, ready int32, connected metav1.Condi
 
 func TestStatusObserverMeasuresElections(t *testing.T) {
 	o := newStatusObserver()
-	key := types.NamespacedName{Namespace: "bench-0", Name: sample}
+	key := types.NamespacedName{Namespace: "bench-0", Name: "ledger"}
 	begun := time.Now()
 	for _, step := range []struct {
 		group    *v1.ElectionGroup
@@ -198,87 +195,18 @@ func TestStatusObserverMeasuresElections(t *testing.T) {
 	}
 }
 
-// A process is elected. Then the status and the Service change.
-func TestRoundMeasuresStatusAndService(t *testing.T) {
-	o := newGroupObserver()
-	begun := time.Now()
-	before := v1.Coordinator{Pod: "b", Term: 1}
-	show := func(object any, after time.Duration) {
-		event := watch.Event{Type: watch.Modified}
-		switch o := object.(type) {
-		case *v1.ElectionGroup:
-			event.Object = o
-		case *corev1.Pod:
-			event.Object = o
-		case *discoveryv1.EndpointSlice:
-			event.Object = o
-		}
-		o.record(event, begun.Add(after))
-	}
-	pod := func(name, role string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.RoleLabel(sample): role}}}
-		p.Status.PodIP = "ip-" + name
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		return p
-	}
-	slice := func(to string) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
-			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{to}}},
-		}
-	}
-	old, next := groupOf("b", 1, 2, metav1.ConditionTrue), groupOf("a", 2, 2, metav1.ConditionTrue)
-	next.Status.Coordinator.ElectedAt = metav1.NewMicroTime(begun.Add(10 * time.Millisecond))
-	show(pod("a", v1.RoleFollower), 0)
-	show(old, 0)
-	show(slice("ip-b"), 0)
-	show(next, 12*time.Millisecond)
-	show(next, 13*time.Millisecond)
-	show(slice("ip-a"), 14*time.Millisecond)
-	show(slice("ip-a"), 16*time.Millisecond)
-	show(pod("a", v1.RoleCoordinator), 17*time.Millisecond)
-	f, err := (&clusterEnv{observer: o}).awaitFailover(t.Context(), before, begun)
-	want := failover{elected: 10 * time.Millisecond, status: 2 * time.Millisecond, endpoint: 4 * time.Millisecond}
-	for _, d := range []*time.Duration{&f.elected, &f.status, &f.endpoint} {
-		*d = d.Round(100 * time.Microsecond) // A MicroTime has a resolution of 1 µs.
-	}
-	if err != nil || f != want {
-		t.Errorf("got %+v and error %v, want %+v", f, err, want)
-	}
-	if o.settled() {
-		t.Error("settled with an incomplete status")
-	}
-	next.Status.Processes = []v1.Process{{Pod: "a", Status: v1.ProcessCoordinator}, {Pod: "b", Status: v1.ProcessNormal}}
-	show(next, 0)
-	show(pod("b", v1.RoleFollower), 0)
-	if !o.settled() {
-		t.Errorf("not settled: %s", o.describe())
-	}
-	show(slice("ip-b"), 0)
-	if o.settled() {
-		t.Error("settled while the Service routes to another pod")
-	}
-}
-
 func TestReportOmitsMissingParts(t *testing.T) {
-	report := &Report{Cluster: &Cluster{
-		Elected: benchmark.NewSeries([]time.Duration{time.Millisecond}), Status: benchmark.NewSeries([]time.Duration{2 * time.Millisecond}),
-		Endpoint: benchmark.NewSeries([]time.Duration{200 * time.Millisecond}), Failures: []string{"kill 2: late"},
-	}}
-	report.Cluster.judge()
+	report := &Report{Lease: &Lease{Candidates: 3, Kills: benchmark.NewSeries([]time.Duration{time.Second}), Failures: []string{"kill 2: late"}}}
 	var printed bytes.Buffer
 	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"kill -9 of the agent until the next election", "FAILED: kill 2: late",
-		"kill, election until status, p99: 2 ms, at most 100: reached", "kill, election until Service, p99: 200 ms, at most 100: NOT REACHED",
-	} {
+	for _, want := range []string{"kill -9 until another candidate leads", "lease: FAILED: kill 2: late"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
 		}
 	}
-	if strings.Contains(printed.String(), "another candidate leads") {
+	if strings.Contains(printed.String(), "until status visible") {
 		t.Errorf("got results of a part that wasn't run:\n%s", printed.String())
 	}
 	if report.Failures() != 1 {

@@ -24,7 +24,7 @@ import (
 // fakeGroups are the groups of the scale part, with their pods and fake agents.
 //
 // The groups have no Service, because the API server rejects endpoints with loopback
-// addresses. The cluster part measures the update of the Service.
+// addresses. make chaos measures the update of the Service.
 type fakeGroups struct {
 	client client.WithWatch
 	port   *fakeagent.Port

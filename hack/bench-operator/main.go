@@ -1,13 +1,11 @@
 // Command bench-operator measures the operator, and compares it with client-go's leader
 // election, which uses a Lease. Run it with `make bench-operator`. The comments of the
-// types Lease, Scale and Cluster define the two moments between which each duration is
-// measured.
+// types Lease and Scale define the two moments between which each duration is measured.
 package main
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,12 +32,11 @@ func disableLogs() {
 
 // The parts of the benchmark.
 const (
-	leasePart   = "lease"
-	scalePart   = "scale"
-	clusterPart = "cluster"
+	leasePart = "lease"
+	scalePart = "scale"
 )
 
-var allParts = []string{leasePart, scalePart, clusterPart}
+var allParts = []string{leasePart, scalePart}
 
 // options contains the values of the flags.
 type options struct {
@@ -55,8 +52,6 @@ type options struct {
 	elections       time.Duration
 	idle            time.Duration
 	memoryLimit     string
-
-	kills int
 }
 
 func newRoot() *cobra.Command {
@@ -72,7 +67,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.StringSliceVar(&o.parts, "part", allParts, "parts to run: lease, scale, cluster")
+	flags.StringSliceVar(&o.parts, "part", allParts, "parts to run: lease, scale")
 	flags.DurationVar(&o.settle, "settle", 5*time.Second, "pause before each measurement, in which earlier work finishes")
 	flags.IntVar(&o.leaseRounds, "lease-rounds", 3, "lease: number of kills of the leader")
 	flags.DurationVar(&o.leaseIdle, "lease-idle", time.Minute, "lease: how long to count requests")
@@ -82,7 +77,6 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.elections, "elections", time.Minute, "scale: how long to run elections")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "scale: how long to count the requests of an idle manager")
 	flags.StringVar(&o.memoryLimit, "memory-limit", "", "scale: GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
-	flags.IntVar(&o.kills, "kills", 30, "cluster: number of kills of the coordinator's agent")
 	root.AddCommand(newCandidateCommand())
 	return root
 }
@@ -101,16 +95,11 @@ func (o *options) check() error {
 			return err
 		}
 	}
-	for flag, number := range map[string]int{"lease-rounds": o.leaseRounds, "kills": o.kills} {
-		if number < 0 {
-			return fmt.Errorf("--%s must be 0 or more, got %d", flag, number)
-		}
+	if o.leaseRounds < 0 {
+		return fmt.Errorf("--lease-rounds must be 0 or more, got %d", o.leaseRounds)
 	}
 	if o.rate <= 0 {
 		return fmt.Errorf("--rate must be above 0, got %g", o.rate)
-	}
-	if slices.Contains(o.parts, clusterPart) && os.Getuid() != 0 {
-		return fmt.Errorf("part cluster needs root: use sudo, or omit it with --part lease,scale")
 	}
 	return nil
 }

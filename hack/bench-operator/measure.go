@@ -32,38 +32,23 @@ func measure(ctx context.Context, o *options, progress io.Writer) (report *Repor
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	r := &runner{options: o, progress: progress, folder: folder}
-	if slices.Contains(o.parts, leasePart) || slices.Contains(o.parts, scalePart) {
-		if err := r.runOnServer(ctx, report); err != nil {
-			return report, err
-		}
-	}
-	if slices.Contains(o.parts, clusterPart) {
-		if report.Cluster, err = r.cluster(ctx); err != nil {
-			return report, fmt.Errorf("cluster: %w", err)
-		}
-	}
-	return report, nil
-}
-
-// runOnServer runs the parts that need an API server but no cluster.
-func (r *runner) runOnServer(ctx context.Context, report *Report) (err error) {
 	r.printf("starting an API server")
 	s, err := startServer(ctx)
 	if err != nil {
-		return err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if slices.Contains(r.options.parts, leasePart) {
+	if slices.Contains(o.parts, leasePart) {
 		if report.Lease, err = r.lease(ctx, s); err != nil {
-			return fmt.Errorf("lease: %w", err)
+			return report, fmt.Errorf("lease: %w", err)
 		}
 	}
-	if slices.Contains(r.options.parts, scalePart) {
+	if slices.Contains(o.parts, scalePart) {
 		if report.Scale, err = r.scale(ctx, s); err != nil {
-			return fmt.Errorf("scale: %w", err)
+			return report, fmt.Errorf("scale: %w", err)
 		}
 	}
-	return nil
+	return report, nil
 }
 
 // printf prints a line of progress.

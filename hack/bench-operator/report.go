@@ -10,9 +10,8 @@ import (
 
 // Report contains the results of one run.
 type Report struct {
-	Lease   *Lease
-	Scale   *Scale
-	Cluster *Cluster
+	Lease *Lease
+	Scale *Scale
 }
 
 // Failures returns the number of rounds that timed out.
@@ -22,9 +21,6 @@ func (r *Report) Failures() (count int) {
 	}
 	if r.Scale != nil {
 		count += len(r.Scale.Failures)
-	}
-	if r.Cluster != nil {
-		count += len(r.Cluster.Failures)
 	}
 	return count
 }
@@ -40,19 +36,11 @@ func (r *Report) Print(out io.Writer) error {
 	if r.Scale != nil {
 		row(table, scalePart, "agent's report until status visible", r.Scale.Elections.Lag)
 	}
-	if r.Cluster != nil {
-		row(table, clusterPart, "kill -9 of the agent until the next election", r.Cluster.Elected)
-		row(table, clusterPart, "  election until status visible", r.Cluster.Status)
-		row(table, clusterPart, "  election until EndpointSlice visible", r.Cluster.Endpoint)
-	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	r.Lease.print(out)
 	r.Scale.print(out)
-	if r.Cluster != nil {
-		printGoals(out, clusterPart, r.Cluster.Goals, r.Cluster.Failures)
-	}
 	return nil
 }
 
