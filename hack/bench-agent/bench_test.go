@@ -98,22 +98,3 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		}
 	}
 }
-
-func TestSuspicionsAreCounted(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	report, err := measure(ctx, &options{suspicions: time.Second, busy: 1, minHeartbeat: 99}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Suspicions) != 2 || report.Suspicions[1].MinHeartbeat != 99 {
-		t.Fatalf("got %+v, want the counts of a group and of one whose timing adapts", report.Suspicions)
-	}
-	for _, s := range report.Suspicions {
-		for _, name := range counted {
-			if _, found := s.Counters[name]; !found {
-				t.Errorf("got no value for %s: %v", name, s.Counters)
-			}
-		}
-	}
-}

@@ -8,7 +8,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,10 +28,7 @@ type options struct {
 	minHeartbeat int
 	idle         time.Duration
 	// groups are the numbers of groups in which idle agents take part.
-	groups     []int
-	suspicions time.Duration
-	// busy is the number of busy processes while suspicions are counted.
-	busy int
+	groups []int
 	// agent is the path of a binary.
 	agent string
 }
@@ -52,12 +48,10 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
 	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
-	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also measure idle agents, and count suspicions, in groups whose heartbeats adapt down to this interval; 0 skips it")
+	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also measure idle agents in a group whose heartbeats adapt down to this interval; 0 skips it")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
-	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected, or change their coordinator, while cores are busy")
-	flags.IntVar(&o.busy, "busy", runtime.NumCPU(), "number of processes that keep a core busy while suspicions are counted; 0 if the machine has other load")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")
-	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
+	root.AddCommand(newPeerCommand(), newWitnessCommand())
 	return root
 }

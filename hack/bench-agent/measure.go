@@ -39,10 +39,6 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 			return report, err
 		}
 	}
-	if o.suspicions > 0 {
-		err := r.suspicions(ctx, report)
-		return report, err
-	}
 	if r.floor, err = newFloor(ctx); err != nil {
 		return report, fmt.Errorf("cannot measure the floor: %w", err)
 	}

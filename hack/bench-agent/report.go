@@ -15,7 +15,6 @@ type Report struct {
 	Idle   []*Idle
 	// AdaptiveIdle is that of agents whose timing adapts.
 	AdaptiveIdle *Idle
-	Suspicions   []*Suspicions
 }
 
 // Group contains the results of one group of agents.
@@ -101,9 +100,6 @@ func (r *Report) Print(out io.Writer) error {
 		idle.print(out)
 	}
 	r.AdaptiveIdle.print(out)
-	for _, s := range r.Suspicions {
-		s.print(out)
-	}
 	return nil
 }
 
@@ -141,20 +137,5 @@ func (i *Idle) print(out io.Writer) {
 		i.Seconds, i.Peers, i.Groups, timing, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
 		fmt.Fprintf(out, "idle, groups: %d: %s\n", i.Groups, goal)
-	}
-}
-
-func (s *Suspicions) print(out io.Writer) {
-	timing := "default timing"
-	if s.MinHeartbeat > 0 {
-		timing = fmt.Sprintf("timing that adapts, with heartbeats of %d ms or more (%.0f ms at the end)", s.MinHeartbeat, s.Heartbeat)
-	}
-	fmt.Fprintf(out, "\n%s, %.0f s with %d busy processes: %d terms began in a group of %d\n",
-		timing, s.Seconds, s.Busy, s.Terms, s.Agents)
-	for _, name := range counted {
-		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])
-	}
-	for _, goal := range s.Goals {
-		fmt.Fprintln(out, goal)
 	}
 }
