@@ -36,7 +36,6 @@ func TestCluster(t *testing.T) {
 		{"a killed node sends no packets, and restarts", testKill},
 		{"the control plane can be killed and restarted", testControlPlane},
 		{"up starts all machines that were killed", testAllKilled},
-		{"up refuses a cluster that has another folder", testOtherFolder},
 		{"two clusters run side by side", testSideBySide},
 		{"up continues after an interrupted up", testInterrupted},
 		{"up creates a new cluster after the machines were switched off", testSwitchedOff},
@@ -273,35 +272,6 @@ func testAllKilled(h *harness) {
 	}
 	h.awaitPeers()
 	testReach(h)
-}
-
-func testOtherFolder(h *harness) {
-	before := h.on("status")
-	empty, outdated := h.t.TempDir(), h.t.TempDir()
-	folder := filepath.Join(outdated, "conclave", "cluster", h.cluster)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		h.t.Fatal(err)
-	}
-	// The state of a cluster that this user had before.
-	if err := os.WriteFile(filepath.Join(folder, "state.json"), []byte(`{"bootID":"earlier","machines":[{"machine":{"Name":"node-1","Number":1}}]}`), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	for _, state := range []string{empty, outdated} {
-		for _, arguments := range [][]string{{"up"}, {"start", "node-1"}} {
-			command := h.command(append(arguments, "--name", h.cluster)...)
-			command.Env = append(command.Environ(), "XDG_STATE_HOME="+state)
-			want := "is running with the folder " + h.directory()
-			if state == empty && arguments[0] == "start" {
-				want = "no such cluster"
-			}
-			if _, message, err := output(command); err == nil || !strings.Contains(message, want) {
-				h.t.Errorf("%s: got error %v and output %q, want %s", arguments[0], err, message, want)
-			}
-		}
-	}
-	if after := h.on("status"); after != before {
-		h.t.Errorf("got status\n%s\nafter the command in another folder, want\n%s", after, before)
-	}
 }
 
 func testSideBySide(h *harness) {

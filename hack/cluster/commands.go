@@ -93,11 +93,7 @@ func openCluster(name string) (lifecycle.Cluster, error) {
 	if err != nil {
 		return lifecycle.Cluster{}, err
 	}
-	directory, err := lifecycle.DefaultDirectory()
-	if err != nil {
-		return lifecycle.Cluster{}, err
-	}
-	return lifecycle.Cluster{Name: name, Directory: filepath.Join(directory, name), Cache: cache, Printf: printf}, nil
+	return lifecycle.Open(name, cache, printf), nil
 }
 
 func openCache() (binaries.Cache, error) {

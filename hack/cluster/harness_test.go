@@ -21,7 +21,10 @@ const (
 	namespace = "peers"
 )
 
-// harness runs the command as a user would, with its own state folder.
+// stateFolder has the folders of all clusters.
+const stateFolder = "/var/lib/conclave-cluster"
+
+// harness runs the command as a user would.
 type harness struct {
 	t       *testing.T
 	tool    string
@@ -74,7 +77,6 @@ func newHarness(t *testing.T, purpose string) *harness {
 	tool := filepath.Join(readableFolder(t), "cluster")
 	build(t, tool, ".")
 	h := &harness{t: t, tool: tool, cluster: cluster}
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	h.requireMachine()
 	h.run("build")
 	h.kubectl = filepath.Join(strings.TrimSpace(h.run("assets")), "kubectl")
@@ -169,7 +171,7 @@ func output(command *exec.Cmd) (stdout, stderr string, err error) {
 }
 
 func (h *harness) directory() string {
-	return filepath.Join(os.Getenv("XDG_STATE_HOME"), "conclave", "cluster", h.cluster)
+	return filepath.Join(stateFolder, h.cluster)
 }
 
 // kube returns a kubectl command for the cluster.

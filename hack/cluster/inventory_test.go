@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,9 +16,9 @@ import (
 )
 
 // inventory lists the network namespaces, mounts, processes and cgroups of some clusters, and the kernel settings that nodes
-// might change. It excludes other clusters on this machine.
+// might change, and the folders of the clusters. It excludes other clusters on this machine.
 type inventory struct {
-	namespaces, mounts, processes, cgroups, settings []string
+	namespaces, mounts, processes, cgroups, settings, folders []string
 }
 
 func takeInventory(t *testing.T, purposes ...string) inventory {
@@ -29,6 +30,7 @@ func takeInventory(t *testing.T, purposes ...string) inventory {
 		found.mounts = append(found.mounts, containing(mounts(t), cluster)...)
 		found.processes = append(found.processes, processesOf(t, "/"+cluster+"/")...)
 		found.cgroups = append(found.cgroups, containing(cgroups(t), cluster)...)
+		found.folders = append(found.folders, containing(names(t, stateFolder), cluster)...)
 	}
 	return found
 }
@@ -48,6 +50,7 @@ func requireSameInventory(t *testing.T, before, after inventory) {
 		{"processes", before.processes, after.processes},
 		{"cgroups", before.cgroups, after.cgroups},
 		{"kernel settings", before.settings, after.settings},
+		{"folders", before.folders, after.folders},
 	} {
 		if !slices.Equal(kind.before, kind.after) {
 			t.Errorf("%s changed from\n%q\nto\n%q", kind.name, kind.before, kind.after)
@@ -58,9 +61,6 @@ func requireSameInventory(t *testing.T, before, after inventory) {
 		if filepath.Base(cgroup) == "conclave" && !slices.ContainsFunc(cgroups(t), func(name string) bool { return filepath.Dir(name) == cgroup }) {
 			t.Errorf("the empty cgroup %s still exists", cgroup)
 		}
-	}
-	if entries := names(t, os.Getenv("XDG_STATE_HOME")); len(entries) > 0 {
-		t.Errorf("the state folder still contains %q", entries)
 	}
 }
 
@@ -147,16 +147,16 @@ func settings(t *testing.T) []string {
 // switchOff kills the cluster's machines, similar to a power failure, without using the command.
 func switchOff(h *harness) {
 	h.t.Helper()
-	cluster := lifecycle.Cluster{Name: h.cluster, Directory: h.directory()}
-	inits, err := cluster.Inits()
+	content, err := os.ReadFile(filepath.Join(h.directory(), "state.json"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if len(inits) != 4 {
-		h.t.Fatalf("got %d machines, want 4", len(inits))
+	var state lifecycle.State
+	if err := json.Unmarshal(content, &state); err != nil || len(state.Machines) != 4 {
+		h.t.Fatalf("got %d machines (%v), want 4", len(state.Machines), err)
 	}
-	for _, init := range inits {
-		if err := init.Kill(); err != nil {
+	for _, member := range state.Machines {
+		if err := member.Init.Kill(); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -49,7 +49,6 @@ func newCluster(t *testing.T, kind string) *cluster {
 func newThrowawayCluster(t *testing.T) *cluster {
 	t.Helper()
 	folder := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", filepath.Join(folder, "state"))
 	tool := filepath.Join(folder, "cluster")
 	run(t, "go", "-C", repositoryRoot, "build", "-o", tool, "./hack/cluster")
 	name := "e2e-" + checkoutID(t)

@@ -126,9 +126,6 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 		c.Printf("%s is already running", name)
 		return nil
 	}
-	if err := c.checkFolder(); err != nil {
-		return err
-	}
 	programs, err := c.programs(ctx, len(state.Machines)-1)
 	if err != nil {
 		return err

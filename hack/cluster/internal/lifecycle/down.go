@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
@@ -20,11 +19,7 @@ func (c Cluster) Down(ctx context.Context) error {
 	state, err := c.load()
 	switch {
 	case errors.Is(err, errNoCluster): // Parts of it may exist nevertheless.
-		if pids, err := c.processes(); err == nil && len(pids) > 0 {
-			c.Printf("removing the machines of cluster %s, whose folder isn't %s", c.Name, c.Directory)
-		} else {
-			c.Printf("there is no cluster %s", c.Name)
-		}
+		c.Printf("there is no cluster %s", c.Name)
 	case err != nil:
 		c.Printf("%v", err) // Removal works without the state.
 	}
@@ -59,24 +54,6 @@ func (c Cluster) removeAll(state *State) error {
 	if failed := os.RemoveAll(c.Directory); failed != nil {
 		err = errors.Join(err, fmt.Errorf("cannot remove the cluster's folder: %w", failed))
 	}
-	c.removeEmptyParents()
+	_ = os.Remove(parentDirectory) // Fails as long as there is another cluster.
 	return err
-}
-
-// processes returns the IDs of the processes of the cluster's machines. It finds them without the state.
-func (c Cluster) processes() ([]int, error) {
-	hierarchies, err := machine.Hierarchies()
-	if err != nil {
-		return nil, err
-	}
-	return machine.ProcessesIn(hierarchies, c.cgroup())
-}
-
-// removeEmptyParents removes the parent folders if this was the last cluster.
-func (c Cluster) removeEmptyParents() {
-	for parent, levels := filepath.Dir(c.Directory), 2; levels > 0; parent, levels = filepath.Dir(parent), levels-1 {
-		if os.Remove(parent) != nil { // The folder isn't empty.
-			return
-		}
-	}
 }

@@ -48,28 +48,22 @@ type Member struct {
 	Ready bool `json:"ready"`
 }
 
-// DefaultDirectory returns the folder that contains the folders of the user's clusters.
-func DefaultDirectory() (string, error) {
-	if base := os.Getenv("XDG_STATE_HOME"); base != "" {
-		return filepath.Join(base, "conclave", "cluster"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("cannot find the home folder: %w (set XDG_STATE_HOME)", err)
-	}
-	return filepath.Join(home, ".local", "state", "conclave", "cluster"), nil
+// Open returns the cluster with a name. Its folder is the same for all users who become root, so that one command can't start a second
+// cluster of that name beside the first.
+func Open(name string, cache binaries.Cache, printf func(format string, values ...any)) Cluster {
+	return Cluster{Name: name, Directory: filepath.Join(parentDirectory, name), Cache: cache, Printf: printf}
 }
+
+// parentDirectory has the folders of all clusters.
+const parentDirectory = "/var/lib/conclave-cluster"
 
 func (c Cluster) stateFile() string { return filepath.Join(c.Directory, "state.json") }
 
 // Kubeconfig returns the path of the cluster's kubeconfig.
 func (c Cluster) Kubeconfig() string { return filepath.Join(c.Directory, "kubeconfig") }
 
-// machinesFolder is the folder in the cluster's folder that has one for each machine.
-const machinesFolder = "machines"
-
 func (c Cluster) machineDirectory(of topology.Machine) string {
-	return filepath.Join(c.Directory, machinesFolder, of.Name)
+	return filepath.Join(c.Directory, "machines", of.Name)
 }
 
 func (c Cluster) cgroup() string { return filepath.Join(cgroupParent, c.Name) }
@@ -177,19 +171,4 @@ func (c Cluster) lockFile() string {
 func (c Cluster) Exists() error {
 	_, err := c.load()
 	return err
-}
-
-// Inits returns the init processes of the running machines.
-func (c Cluster) Inits() ([]machine.Process, error) {
-	state, err := c.load()
-	if err != nil {
-		return nil, err
-	}
-	var inits []machine.Process
-	for _, member := range state.Machines {
-		if member.Init.Alive() {
-			inits = append(inits, member.Init)
-		}
-	}
-	return inits, nil
 }

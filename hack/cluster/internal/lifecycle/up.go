@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
@@ -35,9 +34,6 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 		return err
 	}
 	defer unlock()
-	if err := c.checkFolder(); err != nil {
-		return err
-	}
 	if existing, err := c.load(); err == nil {
 		if off, err := existing.switchedOff(); err == nil && !off {
 			machines = existing.withMachines(machines)
@@ -96,25 +92,6 @@ func (c Cluster) loadOrCreate() (*State, error) {
 		return nil, err
 	}
 	return c.create()
-}
-
-// checkFolder returns an error if machines of the cluster are running that were started with another folder, for example by
-// another user. The commands would replace them: cgroups and networks have only the name of the cluster.
-func (c Cluster) checkFolder() error {
-	pids, err := c.processes()
-	if err != nil {
-		return err
-	}
-	for _, pid := range pids {
-		spec := machine.SpecPath(pid)
-		if spec == "" || strings.HasPrefix(spec, c.Directory+string(filepath.Separator)) {
-			continue
-		}
-		folder := strings.TrimSuffix(filepath.Dir(filepath.Dir(spec)), string(filepath.Separator)+machinesFolder)
-		return fmt.Errorf("a cluster %s is running with the folder %s, not with %s: use another --name, or HOME and XDG_STATE_HOME as there,"+
-			" or remove it with: go run ./hack/cluster down --name %s", c.Name, folder, c.Directory, c.Name)
-	}
-	return nil
 }
 
 // create creates the files and the state of a new cluster.

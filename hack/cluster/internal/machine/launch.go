@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netns"
@@ -128,16 +127,6 @@ func startInit(spec Spec, specPath string, inherited []*os.File) (Process, error
 		return Process{}, fmt.Errorf("cannot start the init of %s: %w", spec.Name, err)
 	}
 	return Identify(command.Process.Pid)
-}
-
-// SpecPath returns the path of the spec with which a machine's init or launcher was started, and "" for other processes.
-func SpecPath(pid int) string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	arguments := strings.Split(string(line), "\x00")
-	if err != nil || len(arguments) < 3 || arguments[1] != InitCommand && arguments[1] != LauncherCommand {
-		return ""
-	}
-	return arguments[2]
 }
 
 // InitLog returns the log file of the init of a machine with this folder.
