@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
-	"github.com/conclave-dev/conclave/hack/internal/tour"
+	"github.com/conclave-dev/conclave/hack/internal/failover"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
@@ -99,7 +99,7 @@ func (h *harness) stop(ctx context.Context) (time.Duration, error) {
 func (h *harness) failover(ctx context.Context, inject func() (time.Time, error)) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	_, took, err := tour.Failover(ctx, h.cluster, h.coordinator, inject)
+	_, took, err := failover.Measure(ctx, h.cluster, h.coordinator, inject)
 	return took, err
 }
 
@@ -110,7 +110,7 @@ func (h *harness) handOver(ctx context.Context) (time.Duration, error) {
 	former := h.coordinator
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	events, err := tour.Watch(ctx, h.cluster, h.cluster.Names())
+	events, err := failover.Watch(ctx, h.cluster, h.cluster.Names())
 	if err != nil {
 		return 0, err
 	}

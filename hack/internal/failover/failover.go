@@ -1,4 +1,5 @@
-package tour
+// Package failover measures how long agents need to follow another coordinator after theirs was taken away.
+package failover
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// Failover takes the coordinator away, on which all agents agree. It returns the next one, and the time until all other agents
+// Measure takes the coordinator away, on which all agents agree. It returns the next one, and the time until all other agents
 // followed it. The function inject returns the time just before the fault.
-func Failover(
+func Measure(
 	ctx context.Context, agents *agentcluster.Cluster, coordinator string, inject func() (time.Time, error),
 ) (next string, took time.Duration, err error) {
 	survivors := slices.DeleteFunc(agents.Running(), func(name string) bool { return name == coordinator })
