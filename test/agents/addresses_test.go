@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestRestartedAgentsFindEachOther: all agents but one restart at other IP addresses, and nobody publishes a new member list. Each of them can dial only the
@@ -14,27 +15,17 @@ func TestRestartedAgentsFindEachOther(t *testing.T) {
 	agents := agentcluster.Start(t, agentcluster.Options{Agents: 4, TLS: true, Group: agentcluster.Group{
 		Safety: &agentcluster.Safety{Mode: "Majority"},
 	}})
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.AwaitConnected(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
+	must.Succeed(t, agents.AwaitConnected(ctx))
 	moved := []string{"a", "c", "d"}
 	for _, name := range moved {
 		if _, err := agents.Agent(name).Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := agents.WriteConfig(name, move); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agents.WriteConfig(name, move))
 	}
-	if err := agents.Start(moved...); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.AwaitConnected(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start(moved...))
+	must.Succeed(t, agents.AwaitConnected(ctx))
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -43,17 +44,11 @@ func newCluster(t *testing.T) *agentcluster.Cluster {
 func TestPausedCoordinatorKnowsThatItsTenureHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
 	former, err := agents.AwaitCoordinator(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, err := agents.Leader(ctx, former)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := agents.Agent(former).Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +70,10 @@ func TestPausedCoordinatorKnowsThatItsTenureHasEnded(t *testing.T) {
 		})
 	}
 	next, err := agents.AwaitCoordinator(ctx, others...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	after, err := agents.Leader(ctx, next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.Agent(former).Continue(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, agents.Agent(former).Continue())
 	queries.Wait()
 	close(answers)
 	for answer := range answers {
@@ -114,9 +103,7 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 		}
 	})
 	return folder, func() {
-		if err := unix.Mount("tmpfs", folder, "tmpfs", unix.MS_REMOUNT, "size=1m"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, unix.Mount("tmpfs", folder, "tmpfs", unix.MS_REMOUNT, "size=1m"))
 	}
 }
 
@@ -127,32 +114,24 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	t.Parallel()
 	folder, enlarge := smallDisk(t)
 	ctx, agents := testContext(t), newCluster(t)
-	if err := agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }))
+	must.Succeed(t, agents.Start())
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range agents.Names() {
-		if err := agents.WriteConfig(name, func(f *agentcluster.File) {
+		must.Succeed(t, agents.WriteConfig(name, func(f *agentcluster.File) {
 			f.Groups[0].Version = 2
 			f.Groups[0].Members[0].Priority++
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	message := syscall.ENOSPC.Error()
-	if err := agentcluster.Await(ctx, func(ctx context.Context) error {
+	must.Succeed(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		if state, err := readiness(ctx, agents, "a"); err != nil || !strings.Contains(state, message) {
 			return fmt.Errorf("got readiness %q of a: %w", state, err)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, name := range []string{"b", "c"} {
 		awaitVersion(t, agents, name, 2)
 	}
@@ -189,9 +168,7 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 		t.Error(err)
 	}
 	// The agent has stored the list.
-	if err := agents.Restart("a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Restart("a"))
 	awaitVersion(t, agents, "a", 2)
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Error(err)
@@ -200,15 +177,13 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 
 func awaitVersion(t *testing.T, agents *agentcluster.Cluster, name string, version uint32) {
 	t.Helper()
-	if err := agentcluster.Await(testContext(t), func(ctx context.Context) error {
+	must.Succeed(t, agentcluster.Await(testContext(t), func(ctx context.Context) error {
 		status, err := agents.Status(ctx, name)
 		if err == nil && status.Version != version {
 			err = fmt.Errorf("got version %d of %s, want %d", status.Version, name, version)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // readiness returns the response of an agent's readiness endpoint.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // agentLog reads what the agents log: the messages of elections that they send, and
@@ -45,9 +46,7 @@ func newAgentLog(t *testing.T, agents *agentcluster.Cluster) *agentLog {
 	for _, name := range agents.Names() {
 		l.paths[name] = filepath.Join(folder, name+".log")
 		file, err := os.OpenFile(l.paths[name], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		agents.Agent(name).Stderr, agents.Agent(name).Verbose = file, true
 	}
@@ -59,9 +58,7 @@ func (l *agentLog) begin(t *testing.T) {
 	t.Helper()
 	for name, path := range l.paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		l.skip[name] = len(text)
 	}
 }
@@ -132,9 +129,7 @@ func (l *agentLog) await(ctx context.Context, t *testing.T, want entry) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func (l *agentLog) countMessages() map[string]int {

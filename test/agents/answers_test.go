@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -30,17 +31,13 @@ func TestDelayedLinksAreMeasured(t *testing.T) {
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: lease},
 	}})
 	delay, stop, err := agents.InterceptToDelay()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { // Otherwise, it would intercept the connections of other tests.
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
 	coordinate(ctx, t, agents, "c")
 	delay(oneWay)
 	var status group.Status
@@ -55,9 +52,7 @@ func TestDelayedLinksAreMeasured(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	metrics, err := agents.Metrics(ctx, "c")
 	if err != nil || !strings.Contains(metrics, `conclave_answer_seconds_count{group="ledger"} `) ||
 		strings.Contains(metrics, `conclave_answer_seconds_count{group="ledger"} 0`) {

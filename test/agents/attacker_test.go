@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // attacker is a process with the certificate of a member, which sends the other members
@@ -66,17 +67,13 @@ func startAttacker(t *testing.T, cluster *agentcluster.Cluster, name string, see
 	t.Helper()
 	self := cluster.Agent(name)
 	files, err := identity.Open(identity.Paths{Cert: self.TLS().CertFile, Key: self.TLS().KeyFile, CA: self.TLS().CAFile}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a := &attacker{t: t, cluster: cluster, self: self, files: files, connected: map[string]bool{}}
 	a.life.Store(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var tasks sync.WaitGroup
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", self.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tasks.Go(func() { holdConnections(listener) })
 	for i, victim := range victims {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -41,14 +42,10 @@ func startAttackTest(t *testing.T, mode string, lease time.Duration, priority ui
 		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: int(lease.Milliseconds()) * 5 / 6, DrainMillis: 1000},
 	}})
 	for _, name := range cluster.Names() {
-		if err := cluster.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Members[0].Priority = priority }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cluster.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Members[0].Priority = priority }))
 	}
 	a := &attackTest{t: t, ctx: ctx, cluster: cluster, victims: cluster.Names()[1:]}
-	if err := cluster.Start(a.victims...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Start(a.victims...))
 	a.awaitCoordinator()
 	if mode != "Available" { // There, each member that believes the attacker's suspicions is coordinator.
 		a.observer = observeOffice(t, cluster, a.victims...)
@@ -61,9 +58,7 @@ func startAttackTest(t *testing.T, mode string, lease time.Duration, priority ui
 func (a *attackTest) awaitCoordinator(among ...string) string {
 	a.t.Helper()
 	coordinator, err := a.cluster.AwaitCoordinator(a.ctx, among...)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return coordinator
 }
 
@@ -112,16 +107,12 @@ func TestObserverCannotPreventElection(t *testing.T) {
 				a.attacker.use(attacks[name])
 				testwait.Until(t, name, func() bool { return a.attacker.count() > attackFrames/10 })
 				crashedAt, err := a.cluster.Agent(coordinator).Kill()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				rest := slices.DeleteFunc(slices.Clone(a.victims), func(victim string) bool { return victim == coordinator })
 				next := a.awaitCoordinator(rest...)
 				t.Logf("%s: %s crashed, and the others agreed on %s after %v", name, coordinator, next, time.Since(crashedAt).Round(time.Millisecond))
 				a.attacker.use(nil)
-				if err := a.cluster.Start(coordinator); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, a.cluster.Start(coordinator))
 			}
 		})
 	}
@@ -137,14 +128,10 @@ func (a *attackTest) memory() int {
 	largest := 0
 	for _, name := range a.victims {
 		status, err := os.ReadFile("/proc/" + strconv.Itoa(a.cluster.Agent(name).PID()) + "/status")
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		_, rest, _ := strings.Cut(string(status), "VmRSS:")
 		size, err := strconv.Atoi(strings.Fields(rest)[0])
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Succeed(a.t, err)
 		largest = max(largest, size)
 	}
 	return largest

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // capture records the messages that agents without TLS exchange, from the packets of the
@@ -59,18 +60,14 @@ func startCapture(t *testing.T) *capture {
 	t.Helper()
 	agentcluster.NeedPartitions(t) // Elsewhere, packets of others may be on the interface, and recording them may not be permitted.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(networkOrder(unix.ETH_P_IP)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &capture{socket: socket, done: make(chan struct{}), streams: map[direction]*stream{}}
 	for _, err := range []error{
 		unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUF, captureBuffer),
 		unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	stop := make(chan struct{})
 	go c.run(stop)

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -33,19 +34,13 @@ func TestTranscriptMatchesPackets(t *testing.T) {
 	const former = "d"
 	packets := startCapture(t)
 	agents := agentcluster.Start(t, agentcluster.Options{Agents: 4, Group: groups[0], Further: groups[1:]})
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
 	for _, g := range groups {
 		coordinate(ctx, t, agents.In(g.Name), former)
 	}
 	killed, err := agents.Agent(former).Kill()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.Agent(former).AwaitEnd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, agents.Agent(former).AwaitEnd())
 	for _, g := range groups {
 		t.Run(g.Algorithm, func(t *testing.T) {
 			e := awaitTranscript(ctx, t, agents.In(g.Name), former, 0)
@@ -72,9 +67,7 @@ func comparePackets(ctx context.Context, t *testing.T, e *transcript.Election, p
 	var onNetwork map[letter]time.Time
 	err := agentcluster.Await(ctx, func(context.Context) error { // The capture may be a moment late.
 		messages, err := packets.of(e.Group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		onNetwork = map[letter]time.Time{}
 		for _, m := range messages {
 			onNetwork[letter{m.from, m.to, m.Kind.String(), uint64(m.Term), m.Lamport}] = m.at
@@ -86,9 +79,7 @@ func comparePackets(ctx context.Context, t *testing.T, e *transcript.Election, p
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compared := 0
 	for l, at := range onNetwork {
 		began, isSent := sent[l]

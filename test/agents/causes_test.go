@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestSurvivorsKnowWhyCoordinatorResigned: its application ends, and later its agent gets SIGTERM, as when a pod is deleted. The
@@ -16,19 +17,13 @@ func TestSurvivorsKnowWhyCoordinatorResigned(t *testing.T) {
 		Timing: &recoveryTiming, Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
 		Preemption: &agentcluster.Preemption{Policy: "Never"},
 	}})
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(agents.Start())
+	must.Succeed(t, agents.Start())
 	coordinate(ctx, t, agents, "d")
 	runApplicationUntilItLeads(ctx, t, agents, "d")
 	first := awaitTranscript(ctx, t, agents, "d", 0)
 	coordinate(ctx, t, agents, "c")
-	check(agents.Agent("c").Terminate())
-	check(agents.Agent("c").AwaitEnd())
+	must.Succeed(t, agents.Agent("c").Terminate())
+	must.Succeed(t, agents.Agent("c").AwaitEnd())
 	second := awaitTranscript(ctx, t, agents, "c", first.Term)
 
 	for text, want := range map[string]string{
@@ -39,7 +34,7 @@ func TestSurvivorsKnowWhyCoordinatorResigned(t *testing.T) {
 		}
 	}
 	metrics, err := agents.Metrics(ctx, "a")
-	check(err)
+	must.Succeed(t, err)
 	for _, cause := range []string{"session_closed", "stopped"} {
 		if line := `conclave_elections_total{group="ledger",cause="` + cause + `"} 1`; !strings.Contains(metrics, line) {
 			t.Errorf("got metrics of a\n%s\nwant %s", metrics, line)

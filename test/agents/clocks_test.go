@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -64,9 +65,7 @@ func startClockTest(t *testing.T, clocks map[string]time.Duration) *clockTest {
 
 func (c *clockTest) check(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 }
 
 // settle waits until all agents are connected and agree on a coordinator. Its token must

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestStraySessionsDoNotStopGroup opens the stream of a session once on each agent, as curl
@@ -16,16 +17,10 @@ import (
 func TestStraySessionsDoNotStopGroup(t *testing.T) {
 	t.Parallel()
 	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{}})
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(cluster.Start())
+	must.Succeed(t, cluster.Start())
 	ctx := testContext(t)
 	before, err := cluster.AwaitCoordinator(ctx)
-	check(err)
+	must.Succeed(t, err)
 	for _, name := range cluster.Names() {
 		stray, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		_ = cluster.Session(stray, name, func(agentcluster.SessionEvent) {})
@@ -33,13 +28,13 @@ func TestStraySessionsDoNotStopGroup(t *testing.T) {
 	}
 	time.Sleep(time.Second) // All agents have noticed the ends of the streams.
 	now, err := cluster.AwaitCoordinator(ctx)
-	check(err)
+	must.Succeed(t, err)
 	if now != before {
 		t.Errorf("got coordinator %s, want %s", now, before)
 	}
 	for _, name := range cluster.Names() {
 		status, err := cluster.Status(ctx, name)
-		check(err)
+		must.Succeed(t, err)
 		for i := range status.Processes {
 			if p := &status.Processes[i]; p.Ineligible != "" {
 				t.Errorf("%s: %s is not eligible: %s", name, p.Name, p.Ineligible)
@@ -52,9 +47,7 @@ func TestStraySessionsDoNotStopGroup(t *testing.T) {
 func TestIneligibleMemberSaysWhy(t *testing.T) {
 	t.Parallel()
 	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: &agentcluster.Application{Session: "Required"}}})
-	if err := cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Start())
 	const why = "no session is open"
 	err := agentcluster.Await(testContext(t), func(ctx context.Context) error {
 		status, statusErr := cluster.Status(ctx, "a")
@@ -78,7 +71,5 @@ func TestIneligibleMemberSaysWhy(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // env is a running group: agents with an application each, the storage that the coordinator
@@ -62,9 +63,7 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	e.ctx = ctx
-	if err := e.cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.cluster.Start())
 	for _, name := range e.cluster.Names() {
 		e.startApplication(name)
 	}

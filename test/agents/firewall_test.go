@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestFirewallThatRejects separates the coordinator by a firewall that answers with ICMP messages, as
@@ -27,16 +28,10 @@ func testFirewallThatRejects(t *testing.T, bothDirections bool) {
 		Preemption: &agentcluster.Preemption{Policy: "Never"},
 	}})
 	ctx := testContext(t)
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(cluster.Start())
-	check(cluster.AwaitConnected(ctx))
+	must.Succeed(t, cluster.Start())
+	must.Succeed(t, cluster.AwaitConnected(ctx))
 	former, err := cluster.AwaitCoordinator(ctx)
-	check(err)
+	must.Succeed(t, err)
 	others := slices.DeleteFunc(cluster.Names(), func(name string) bool { return name == former })
 	observeOffice(t, cluster, cluster.Names()...)
 
@@ -47,16 +42,16 @@ func testFirewallThatRejects(t *testing.T, bothDirections bool) {
 			cuts = append(cuts, agentcluster.Cut{From: former, To: other})
 		}
 	}
-	check(cluster.Reject(cuts...))
+	must.Succeed(t, cluster.Reject(cuts...))
 	_, err = cluster.AwaitCoordinator(ctx, others...)
-	check(err)
+	must.Succeed(t, err)
 	for _, name := range cluster.Names() {
 		log, err := cluster.Agent(name).ReadLog()
-		check(err)
+		must.Succeed(t, err)
 		if strings.Contains(string(log), "peer process ended") {
 			t.Errorf("%s took a rejected connection for the end of a process, want only its silence", name)
 		}
 	}
-	check(cluster.Heal())
-	check(cluster.AwaitConnected(ctx))
+	must.Succeed(t, cluster.Heal())
+	must.Succeed(t, cluster.AwaitConnected(ctx))
 }

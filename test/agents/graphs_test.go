@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var graphCount = flag.Int("graphs", 0, "number of further random graphs of links, from the seed on")
@@ -199,31 +200,19 @@ func attemptGraph(t *testing.T, g *graph, whileRunning bool) []string {
 	})
 	cuts := g.cuts(cluster.Names())
 	if !whileRunning {
-		if err := cluster.Cut(cuts...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cluster.Cut(cuts...))
 	}
-	if err := cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Start())
 	o := observe(t, cluster, g, groups)
 	if whileRunning {
-		if err := agentcluster.Await(ctx, o.agreed); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Cut(cuts...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agentcluster.Await(ctx, o.agreed))
+		must.Succeed(t, cluster.Cut(cuts...))
 	}
-	if err := o.run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, o.run(ctx))
 	o.end()
 	problems, summary := o.check(t)
 	t.Log(summary)
-	if err := cluster.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Kill())
 	if g.name == tracedGraph {
 		checkTraces(t, cluster)
 	}
@@ -240,16 +229,10 @@ func TestLinkInOneDirectionIsNoLink(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			cluster := agentcluster.Start(t, agentcluster.Options{Agents: 2})
-			if err := cluster.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := cluster.AwaitConnected(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if err := cluster.Cut(cut); err != nil {
-				t.Fatal(err)
-			}
-			if err := agentcluster.Await(ctx, func(ctx context.Context) error {
+			must.Succeed(t, cluster.Start())
+			must.Succeed(t, cluster.AwaitConnected(ctx))
+			must.Succeed(t, cluster.Cut(cut))
+			must.Succeed(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 				for _, name := range cluster.Names() {
 					status, err := cluster.Status(ctx, name)
 					if err != nil {
@@ -262,9 +245,7 @@ func TestLinkInOneDirectionIsNoLink(t *testing.T) {
 					}
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -49,21 +50,15 @@ func TestTranscriptOfRealElection(t *testing.T) {
 	ctx, groups := testContext(t), journalGroups()
 	const former, wrongClock = "d", 5 * time.Second
 	agents := agentcluster.Start(t, agentcluster.Options{Agents: 4, TLS: true, Group: groups[0], Further: groups[1:]})
-	if err := agents.Agent("a").SetClock(wrongClock); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Agent("a").SetClock(wrongClock))
+	must.Succeed(t, agents.Start())
 	for _, g := range groups {
 		coordinate(ctx, t, agents.In(g.Name), former)
 	}
 	if _, err := agents.Agent(former).Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := agents.Agent(former).AwaitEnd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Agent(former).AwaitEnd())
 	for _, g := range groups {
 		t.Run(g.Algorithm, func(t *testing.T) {
 			in := agents.In(g.Name)
@@ -94,9 +89,7 @@ func coordinate(ctx context.Context, t *testing.T, agents *agentcluster.Cluster,
 		_, err = agents.StepDown(ctx, coordinator, name) // It was the last to start.
 		return errors.Join(errors.New("another agent was coordinator"), err)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // awaitTranscript returns the transcript of the election after the tenure of a coordinator, in a
@@ -120,9 +113,7 @@ func awaitTranscript(ctx context.Context, t *testing.T, agents *agentcluster.Clu
 		}
 		return fmt.Errorf("no complete election after %s and term %d in terms %v", former, after, terms)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return e
 }
 
@@ -202,9 +193,7 @@ func checkCounters(ctx context.Context, t *testing.T, agents *agentcluster.Clust
 			recorded = messagesOf(&j)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !maps.Equal(counted, recorded) {
 			t.Errorf("%s: got messages %v in the journal, want %v, as many as it has sent", name, recorded, counted)
 		}

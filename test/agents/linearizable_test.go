@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var (
@@ -91,9 +92,7 @@ func TestRegistersAreLinearizable(t *testing.T) {
 				t.Errorf("got too few tenures or operations for %d faults", count)
 			}
 			for _, e := range envs[:tracedGroups] {
-				if err := e.cluster.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, e.cluster.Kill())
 				checkTraces(t, e.cluster)
 			}
 		})
@@ -120,29 +119,19 @@ func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 	// and there is no stale read. So several attempts may be necessary.
 	const attempts = 20
 	for range attempts {
-		if err := e.awaitRecovery(); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.cluster.AwaitConnected(e.ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.awaitRecovery())
+		must.Succeed(t, e.cluster.AwaitConnected(e.ctx))
 		// Ignore the start, when each agent may elect itself.
 		e.register.Add(1)
 		former, err := e.cluster.AwaitCoordinator(e.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		others := slices.DeleteFunc(e.cluster.Names(), func(name string) bool { return name == former })
-		if err := e.cluster.Partition([]string{former}, others); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.cluster.Partition([]string{former}, others))
 		if violation := e.awaitViolation(2 * time.Second); violation != nil {
 			t.Log(violation)
 			return
 		}
-		if err := e.cluster.Heal(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.cluster.Heal())
 	}
 	t.Errorf("the checker found no stale read in %d partitions", attempts)
 }

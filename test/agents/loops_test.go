@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestRequestLoopsKeepTheCoordinator: 200 connections of a program in the coordinator's pod ask for the same over and over, without a
@@ -20,18 +22,12 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			ctx, agents := testContext(t), newCluster(t)
-			if err := agents.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := agents.AwaitConnected(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agents.Start())
+			must.Succeed(t, agents.AwaitConnected(ctx))
 			const coordinator = "c"
 			coordinate(ctx, t, agents, coordinator)
 			before, err := agents.Leader(ctx, coordinator)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			begin := time.Now()
 			n := requestInLoops(ctx, t, "http://"+agents.Agent(coordinator).API+"/v1/groups/ledger/"+path, connections, during)
 			// A busy machine may take longer than asked for.
@@ -43,13 +39,9 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 				t.Fatal(err)
 			}
 			after, err := agents.Leader(ctx, coordinator)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			status, err := agents.Status(ctx, coordinator)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			longest := int64(0)
 			for _, p := range status.Processes {
 				if p.Answers != nil {

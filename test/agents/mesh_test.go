@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -21,35 +22,23 @@ func TestProxyHidesTheEndOfAProcess(t *testing.T) {
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
 	}})
 	exclude, err := agents.Intercept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, agents.Start())
 	last := uint64(0)
 	for _, want := range []control.EndCause{control.EndSilence, control.EndCrash} {
 		coordinate(ctx, t, agents, former)
-		if err := agents.AwaitConnected(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agents.AwaitConnected(ctx))
 		if _, err := agents.Agent(former).Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := agents.Agent(former).AwaitEnd(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agents.Agent(former).AwaitEnd())
 		e := awaitTranscript(ctx, t, agents, former, last)
 		if last = e.Term; e.Cause != want {
 			t.Errorf("got cause %q, want %q", e.Cause, want)
 		}
 		if want == control.EndSilence {
-			if err := exclude(); err != nil {
-				t.Fatal(err)
-			}
-			if err := agents.Start(former); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, exclude())
+			must.Succeed(t, agents.Start(former))
 		}
 	}
 }

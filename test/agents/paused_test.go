@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -31,25 +32,19 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: int(patience.Milliseconds())},
 	}})
 	ctx := testContext(t)
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(cluster.Start())
-	check(cluster.AwaitConnected(ctx))
+	must.Succeed(t, cluster.Start())
+	must.Succeed(t, cluster.AwaitConnected(ctx))
 	coordinator, err := cluster.AwaitCoordinator(ctx)
-	check(err)
+	must.Succeed(t, err)
 	follower := slices.DeleteFunc(cluster.Names(), func(name string) bool { return name == coordinator })[0]
 	before := suspicions(ctx, t, cluster, follower)
 	for range rounds {
 		_, err := cluster.Agent(follower).Stop()
-		check(err)
+		must.Succeed(t, err)
 		time.Sleep(pause) // The duration of the fault.
-		check(cluster.Agent(follower).Continue())
+		must.Succeed(t, cluster.Agent(follower).Continue())
 		now, err := cluster.AwaitCoordinator(ctx)
-		check(err)
+		must.Succeed(t, err)
 		if now != coordinator {
 			t.Fatalf("got coordinator %s after a pause of %s, want %s", now, follower, coordinator)
 		}
@@ -63,15 +58,11 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 func suspicions(ctx context.Context, t *testing.T, cluster *agentcluster.Cluster, agent string) int {
 	t.Helper()
 	metrics, err := cluster.Metrics(ctx, agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for lines := bufio.NewScanner(strings.NewReader(metrics)); lines.Scan(); {
 		if value, found := strings.CutPrefix(lines.Text(), `conclave_suspicions_total{group="ledger"} `); found {
 			n, err := strconv.Atoi(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return n
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -101,16 +102,12 @@ func (r *restart) run(t *testing.T) *agentLog {
 		Preemption: &agentcluster.Preemption{Policy: r.policy}, Timing: &recoveryTiming,
 	}})
 	log := newAgentLog(t, agents)
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
 	coordinator, err := agents.AwaitCoordinator(ctx)
 	if err == nil && coordinator != "d" { // It was the last to start.
 		_, err = agents.StepDown(ctx, coordinator, "d")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range recoveryAttempts {
 		term := r.restart(ctx, t, agents, log)
 		if len(log.countMessages()) == 0 {
@@ -136,20 +133,14 @@ func (r *restart) restart(ctx context.Context, t *testing.T, agents *agentcluste
 	if _, err := process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.AwaitEnd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, process.AwaitEnd())
 	if coordinator, err := agents.AwaitCoordinator(ctx); err != nil || coordinator != r.coordinator {
 		t.Fatalf("got coordinator %q and error %v, want %s", coordinator, err, r.coordinator)
 	}
 	before, err := agents.Leader(ctx, r.coordinator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log.begin(t)
-	if err := agents.Start(r.process); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start(r.process))
 	log.await(ctx, t, r.event("recognised"))
 	return before.Term
 }
@@ -172,16 +163,12 @@ func (r *restart) checkOutcome(ctx context.Context, t *testing.T, agents *agentc
 		t.Errorf("got term %d after term %d and error %v, want an undisturbed tenure", after.Term, term, err)
 	}
 	checkTable(ctx, t, agents, r.process, last)
-	if err := log.read(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, log.read())
 	for _, name := range agents.Names() {
 		if _, err := agents.Agent(name).Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := agents.Agent(name).AwaitEnd(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agents.Agent(name).AwaitEnd())
 	}
 	checkTraces(t, agents)
 }
@@ -190,9 +177,7 @@ func (r *restart) checkOutcome(ctx context.Context, t *testing.T, agents *agentc
 func checkTable(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, agent, coordinator string) {
 	t.Helper()
 	status, err := agents.Status(ctx, agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, row := range status.Processes {
 		want := "Normal"
 		if row.Name == coordinator {
@@ -211,9 +196,7 @@ type pageText struct{ text string }
 func readPage(t *testing.T) *pageText {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash(recoveryPage))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &pageText{string(text)}
 }
 

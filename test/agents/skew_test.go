@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -32,9 +33,7 @@ func TestVersionSkew(t *testing.T) {
 			for _, name := range c.Names() {
 				c.Agent(name).SetBinary(*previousAgent)
 			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Start())
 			for _, toPresent := range []bool{true, false} {
 				for _, name := range c.Names() {
 					s.run(t, name, toPresent)
@@ -59,22 +58,16 @@ type mixture struct {
 func (s *mixture) run(t *testing.T, name string, present bool) {
 	t.Helper()
 	agent := s.cluster.Agent(name)
-	if err := agent.Terminate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.Terminate())
 	agent.SetBinary(s.binaries[present])
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.Start())
 	s.settle(t)
 }
 
 func (s *mixture) settle(t *testing.T) group.Leader {
 	t.Helper()
 	ctx := testwait.Context(t)
-	if err := s.cluster.AwaitConnected(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.cluster.AwaitConnected(ctx))
 	return s.agree(ctx, t)
 }
 
@@ -82,13 +75,9 @@ func (s *mixture) settle(t *testing.T) group.Leader {
 func (s *mixture) agree(ctx context.Context, t *testing.T) group.Leader {
 	t.Helper()
 	name, err := s.cluster.AwaitCoordinator(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	now, err := s.cluster.Leader(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	changed := now.Coordinator != s.last.Coordinator || now.Term != s.last.Term
 	if changed && now.Term <= s.last.Term {
 		t.Fatalf(safety.Violated+"%s leads in term %d after %s in term %d", now.Coordinator, now.Term, s.last.Coordinator, s.last.Term)
@@ -120,15 +109,11 @@ func (s *mixture) kill(t *testing.T) {
 	if _, err := agent.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := agent.AwaitEnd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.AwaitEnd())
 	ctx := testwait.Context(t)
 	if after := s.agree(ctx, t); after.Coordinator == before.Coordinator {
 		t.Errorf("%s was killed and leads", before.Coordinator)
 	}
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.Start())
 	s.settle(t)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -21,18 +22,14 @@ import (
 func stallStderr(t *testing.T, agent *agentcluster.Agent) (from *os.File, fill func()) {
 	t.Helper()
 	from, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { from.Close(); to.Close() })
 	agent.Stderr = to
 	return from, func() {
 		// Another open file of the same pipe: the agent's must remain a blocking one.
 		path := fmt.Sprintf("/proc/self/fd/%d", to.Fd())
 		full, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer unix.Close(full)
 		for err == nil {
 			_, err = unix.Write(full, []byte("x"))
@@ -50,12 +47,8 @@ func TestStalledStderrBlocksNothing(t *testing.T) {
 	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
 	from, fill := stallStderr(t, agents.Agent("c"))
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := agents.AwaitConnected(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
+	must.Succeed(t, agents.AwaitConnected(ctx))
 	coordinate(ctx, t, agents, "c")
 	stop := holdSession(ctx, t, agents, "c")
 	fill()
@@ -76,9 +69,7 @@ func TestStalledStderrBlocksNothing(t *testing.T) {
 			f.Groups[0].Version = version
 			f.Groups[0].Members = slices.Repeat([]agentcluster.Member{{Name: strings.Repeat("X", 60), Address: "x"}}, 500)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, body := getAgent(ctx, t, agents, "c", "/metrics")
 		return !strings.Contains(body, "\nconclave_log_lines_dropped_total 0\n")
 	})
@@ -128,19 +119,13 @@ func TestStalledStderrDoesNotDelayTheEnd(t *testing.T) {
 			ctx, agents := testContext(t), newCluster(t)
 			agent := agents.Agent("c")
 			_, fill := stallStderr(t, agent)
-			if err := agents.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agents.Start())
 			if _, err := agents.AwaitCoordinator(ctx); err != nil {
 				t.Fatal(err)
 			}
 			fill()
-			if err := agent.End(signal); err != nil {
-				t.Fatal(err)
-			}
-			if err := agent.AwaitEnd(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, agent.End(signal))
+			must.Succeed(t, agent.AwaitEnd())
 		})
 	}
 }
@@ -150,15 +135,11 @@ func TestStackIsPrinted(t *testing.T) {
 	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
 	from, _ := stallStderr(t, agents.Agent("c"))
-	if err := agents.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Start())
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := agents.Agent("c").End(unix.SIGQUIT); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agents.Agent("c").End(unix.SIGQUIT))
 	read := make(chan error, 1)
 	go func() { read <- readUntil(from, "goroutine ") }()
 	if err := testwait.Receive(t, "the stack", read); err != nil {
@@ -186,17 +167,11 @@ func getAgent(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, n
 	ctx, cancel := context.WithTimeout(ctx, testwait.Limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agents.Agent(name).API+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return response.StatusCode, string(body)
 }

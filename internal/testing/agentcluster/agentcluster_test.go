@@ -18,72 +18,66 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestMain(m *testing.M) { Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestSurvivorsElectNextCoordinator(t *testing.T) {
 	for _, tls := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TLS %t", tls), func(t *testing.T) {
 			cluster := Start(t, Options{Agents: 3, TLS: tls})
-			must(t, cluster.Start())
-			must(t, cluster.AwaitConnected(testwait.Context(t)))
+			must.Succeed(t, cluster.Start())
+			must.Succeed(t, cluster.AwaitConnected(testwait.Context(t)))
 			first, err := cluster.AwaitCoordinator(testwait.Context(t))
-			must(t, err)
+			must.Succeed(t, err)
 			_, err = cluster.Agent(first).Kill()
-			must(t, err)
-			must(t, cluster.Agent(first).AwaitEnd())
+			must.Succeed(t, err)
+			must.Succeed(t, cluster.Agent(first).AwaitEnd())
 			if slices.Contains(cluster.Running(), first) {
 				t.Errorf("%s is running after Kill", first)
 			}
 			second, err := cluster.AwaitCoordinator(testwait.Context(t))
-			must(t, err)
+			must.Succeed(t, err)
 			if second == first {
 				t.Errorf("%s is coordinator after Kill", first)
 			}
-			must(t, cluster.Restart(first))
-			must(t, cluster.AwaitConnected(testwait.Context(t)))
+			must.Succeed(t, cluster.Restart(first))
+			must.Succeed(t, cluster.AwaitConnected(testwait.Context(t)))
 		})
 	}
 }
 
 func TestPausedAgentAnswersAfterContinue(t *testing.T) {
 	cluster := Start(t, Options{Agents: 1})
-	must(t, cluster.Start())
+	must.Succeed(t, cluster.Start())
 	_, err := cluster.AwaitCoordinator(testwait.Context(t))
-	must(t, err)
+	must.Succeed(t, err)
 	_, err = cluster.Agent("a").Stop()
-	must(t, err)
+	must.Succeed(t, err)
 	checkStopped(t, cluster.Agent("a").PID())
 	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := cluster.Leader(brief, "a"); err == nil {
 		t.Error("a paused agent answered")
 	}
-	must(t, cluster.Agent("a").Continue())
+	must.Succeed(t, cluster.Agent("a").Continue())
 	_, err = cluster.AwaitCoordinator(testwait.Context(t))
-	must(t, err)
+	must.Succeed(t, err)
 }
 
 // checkStopped checks that all threads of a process have stopped.
 func checkStopped(t *testing.T, pid int) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	must(t, err)
+	must.Succeed(t, err)
 	if len(threads) == 0 {
 		t.Errorf("process %d has no threads", pid)
 	}
 	for _, thread := range threads {
 		stat, err := os.ReadFile(thread)
-		must(t, err)
+		must.Succeed(t, err)
 		if !bytes.Contains(stat, []byte(") T ")) {
 			t.Errorf("got state %s of a thread, want T", stat)
 		}
@@ -92,10 +86,10 @@ func checkStopped(t *testing.T, pid int) {
 
 func TestCloseReportsUnexpectedExits(t *testing.T) {
 	cluster, err := New(t.Context(), Options{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
-	must(t, err)
-	must(t, cluster.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
-	must(t, cluster.Start())
-	must(t, cluster.Agent("a").AwaitEnd())
+	must.Succeed(t, err)
+	must.Succeed(t, cluster.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
+	must.Succeed(t, cluster.Start())
+	must.Succeed(t, cluster.Agent("a").AwaitEnd())
 	if err := cluster.Close(); err == nil || !strings.Contains(err.Error(), "agent a ended by itself") {
 		t.Errorf("got %v from Close, want the unexpected exit of a", err)
 	}
@@ -109,38 +103,38 @@ func TestCutDropsPacketsInOneDirection(t *testing.T) {
 	hosts := map[string]net.PacketConn{}
 	for _, name := range cluster.Names() {
 		socket, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", cluster.Agent(name).Host+":0")
-		must(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { socket.Close() })
 		hosts[name] = socket
 	}
 	send := func(from, to, text string) {
 		_, err := hosts[from].WriteTo([]byte(text), hosts[to].LocalAddr())
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	receive := func(at, want string) {
 		t.Helper()
 		buffer := make([]byte, 100)
-		must(t, hosts[at].SetReadDeadline(time.Now().Add(testwait.Limit)))
+		must.Succeed(t, hosts[at].SetReadDeadline(time.Now().Add(testwait.Limit)))
 		n, _, err := hosts[at].ReadFrom(buffer)
-		must(t, err)
+		must.Succeed(t, err)
 		if got := string(buffer[:n]); got != want {
 			t.Errorf("%s received %q, want %q", at, got, want)
 		}
 	}
-	must(t, cluster.Cut(Cut{"a", "b"}))
+	must.Succeed(t, cluster.Cut(Cut{"a", "b"}))
 	send("a", "b", "lost")
 	send("c", "b", "from c")
 	receive("b", "from c")
 	send("b", "a", "the other direction")
 	receive("a", "the other direction")
 
-	must(t, cluster.Partition([]string{"a"}, []string{"b", "c"}))
+	must.Succeed(t, cluster.Partition([]string{"a"}, []string{"b", "c"}))
 	send("a", "b", "lost")
 	send("c", "a", "lost")
 	send("c", "b", "same side")
 	receive("b", "same side")
 
-	must(t, cluster.Heal())
+	must.Succeed(t, cluster.Heal())
 	send("a", "b", "healed")
 	receive("b", "healed")
 	send("c", "a", "healed")
@@ -153,23 +147,23 @@ func TestAgentsEndWithTheTestProcess(t *testing.T) {
 	const variable = "CONCLAVE_TEST_PARENT"
 	if os.Getenv(variable) != "" {
 		cluster := Start(t, Options{Agents: 1})
-		must(t, cluster.Start())
+		must.Succeed(t, cluster.Start())
 		fmt.Fprintln(os.Stderr, cluster.Agent("a").PID())
 		select {}
 	}
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
 	command.Env = append(os.Environ(), variable+"=1")
 	stderr, err := command.StderrPipe()
-	must(t, err)
-	must(t, command.Start())
+	must.Succeed(t, err)
+	must.Succeed(t, command.Start())
 	line, err := bufio.NewReader(stderr).ReadString('\n')
-	must(t, err)
+	must.Succeed(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	must(t, err)
-	must(t, command.Process.Kill())
-	must(t, drain(stderr))
+	must.Succeed(t, err)
+	must.Succeed(t, command.Process.Kill())
+	must.Succeed(t, drain(stderr))
 	_ = command.Wait()
-	must(t, Await(testwait.Context(t), func(context.Context) error {
+	must.Succeed(t, Await(testwait.Context(t), func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %d still exists: %w", pid, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
@@ -138,14 +139,10 @@ func Start(t testing.TB, options Options) *Cluster {
 	if options.Binary == "" {
 		t.Fatal("there is no agent binary: call agentcluster.Main in TestMain")
 	}
-	if err := dependOnAgent(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, dependOnAgent())
 	options.Folder = t.TempDir()
 	cluster, err := New(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Close(); err != nil {
 			t.Error(err)
