@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestRenewalTime(t *testing.T) {
@@ -34,9 +35,7 @@ func TestMissingRenewalIsReported(t *testing.T) {
 	c.refuseWith("the operator is absent")
 	received := time.Now().Add(-50 * time.Minute)
 	c.storeCertificate(a, received)
-	if err := os.Chtimes(filepath.Join(a.settings.StateDir, "identity.pem"), received, received); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(filepath.Join(a.settings.StateDir, "identity.pem"), received, received))
 	a.start()
 	a.watch().await("a reports that its certificate expires", func(r control.Report) bool {
 		return r.Coordinator == "a" && strings.Contains(strings.Join(r.Problems, ""), ", and can't be renewed: ")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -64,13 +65,9 @@ func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
-	if err := os.WriteFile(filepath.Join(g.settings.StateDir, "identity.pem"), text, 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.WriteFile(filepath.Join(g.settings.StateDir, "identity.pem"), text, 0o600))
 }
 
 // TestRenewalFollowsTheWallClock: less than half of the lifetime is left by the wall clock. A timer
@@ -83,9 +80,7 @@ func TestRenewalFollowsTheWallClock(t *testing.T) {
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
 	shift := filepath.Join(t.TempDir(), "shift")
-	if err := os.WriteFile(shift, []byte("0s"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(shift, []byte("0s"), 0o600))
 	a.run(binary, "CONCLAVE_TEST_CLOCK="+shift)
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	if n := c.enrollments("a"); n != 1 {

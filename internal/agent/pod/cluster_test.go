@@ -25,6 +25,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // cluster has the pods of a test, an identity service and an operator.
@@ -59,9 +60,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.url = "https://" + listener.Addr().String()
 	server := &http.Server{Handler: http.HandlerFunc(c.serveEnrollment), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	go func() {
@@ -86,9 +85,7 @@ func (c *cluster) serverCertificate() tls.Certificate {
 func (c *cluster) sign(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	c.t.Helper()
 	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		c.t.Fatal(err)
 	}
@@ -103,9 +100,7 @@ func (c *cluster) sign(template *x509.Certificate) (der []byte, key *ecdsa.Priva
 func (c *cluster) certificate(names ...identity.Name) *identity.Files {
 	c.t.Helper()
 	pair, err := c.issuer.Issue(names, time.Hour)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	return c.files(pair)
 }
 
@@ -119,14 +114,10 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 		trusted = append(trusted, other.Cert...)
 	}
 	for path, text := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: trusted} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, os.WriteFile(path, text, 0o600))
 	}
 	files, err := identity.Open(paths, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	return files
 }
 
@@ -212,17 +203,11 @@ func (c *cluster) refuseWith(why string) {
 func documentYAML(t *testing.T, d control.Document) []byte {
 	t.Helper()
 	line, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var values map[string]any
-	if err := json.Unmarshal(line, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(line, &values))
 	out, err := yaml.Marshal(toIntegers(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -18,14 +19,10 @@ import (
 func (g *testPod) breakDisk(name string) (repair func()) {
 	g.t.Helper()
 	inTheWay := filepath.Join(g.settings.StateDir, name+state.TempSuffix)
-	if err := os.MkdirAll(filepath.Join(inTheWay, "full"), 0o700); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, os.MkdirAll(filepath.Join(inTheWay, "full"), 0o700))
 	return func() {
 		g.t.Helper()
-		if err := os.RemoveAll(inTheWay); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Succeed(g.t, os.RemoveAll(inTheWay))
 	}
 }
 
@@ -68,12 +65,8 @@ func TestDamagedStateIsReported(t *testing.T) {
 	a.end()
 	path := filepath.Join(a.settings.StateDir, "ledger.state")
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, whole[:len(whole)-1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
 	s := a.start().watch()
 	const problem = "ledger.state is damaged: restore it"
 	document := string(documentYAML(t, c.document(2, "a")))
@@ -82,9 +75,7 @@ func TestDamagedStateIsReported(t *testing.T) {
 		t.Errorf("got %d %s for a pushed document, want %q", status, body, problem)
 	}
 	a.awaitNotReady(problem)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
 	a.push(c.document(3, "a"))
 	s.await("a is the coordinator", hasCoordinator("a"))
 }
@@ -96,9 +87,7 @@ func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
 	a := c.pods["a"]
 	other := newCluster(t)
 	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	next := c.files(pair, other.ca)
 	repair := a.breakDisk("trusted.pem")
 	a.mount(map[string]string{"token": "bank/a", "ledger/ca.pem": string(c.ca.Cert) + string(other.ca.Cert)})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -83,9 +84,7 @@ func TestRestartNeedsNoOperator(t *testing.T) {
 		g.end()
 	}
 	for _, g := range c.pods {
-		if err := os.RemoveAll(g.settings.MountDir); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.RemoveAll(g.settings.MountDir))
 		g.settings.CABundle = nil
 		g.start()
 	}

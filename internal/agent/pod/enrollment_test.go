@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -39,9 +40,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
 	c.refuseWith("")
-	if err := os.RemoveAll(a.settings.MountDir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(a.settings.MountDir))
 	a.start()
 	led, seen := make(chan error, 1), make(chan struct{})
 	leading := func(context.Context, uint64) error {
@@ -106,9 +105,7 @@ func TestMountedCABundleIsTrusted(t *testing.T) {
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": strings.TrimSpace(string(other.ca.Cert)), "ledger/ca.pem": string(c.ca.Cert)})
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if status, body := a.callOperatorAPI(c.files(pair, other.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
 		t.Errorf("got %d %s, want the mounted CA trusted", status, body)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -236,9 +237,7 @@ func TestProbeAppliesToAllGroups(t *testing.T) {
 	defer application.Close()
 	a := c.add("a")
 	probe, err := config.NewProbe(application.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	probe.Period = 20 * time.Millisecond
 	a.settings.Probe = probe
 	audit := c.document(1, "a")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -30,9 +31,7 @@ func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 	)
 	command.Stderr = g.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The process must outlive the test's context, but not the test.
-	if err := command.Start(); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	g.end = func() {
@@ -50,13 +49,9 @@ func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 // buildAgent builds the agent's binary.
 func buildAgent(t *testing.T, tags ...string) string {
 	t.Helper()
-	if err := program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"))
 	binary, err := agentcluster.Build(t.Context(), t.TempDir(), false, tags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return binary
 }
 
@@ -118,17 +113,13 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 func residentKiB(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindStringSubmatch(string(status))
 	if found == nil {
 		t.Fatal("cannot find VmRSS")
 	}
 	size, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return size
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPodsEnrollElectAndReport: the agents enroll for certificates and documents, elect
@@ -80,18 +81,14 @@ func TestReportsOverHTTP10(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "GET "+control.ReportsPath+" HTTP/1.0\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	reader := bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK || len(response.TransferEncoding) > 0 || response.ContentLength >= 0 {
 		t.Fatalf("got %+v, want a body that ends with the connection", response)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -29,9 +30,7 @@ func (s *stream) groups() []string {
 	for {
 		if e := s.next(); e.kind == control.EventCurrent {
 			var agent control.Agent
-			if err := json.Unmarshal([]byte(e.data), &agent); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Succeed(s.t, json.Unmarshal([]byte(e.data), &agent))
 			return agent.Groups
 		}
 	}

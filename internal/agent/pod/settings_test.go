@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestTimingChangesWithoutElection: agents switch to another lease, other timeouts, another
@@ -41,9 +42,7 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	a.push(shorter)
 	a.end()
 	store, err := state.Open(a.settings.StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	longest, err := store.Lease(state.Key{Group: "ledger", UID: next.UID})
 	if err != nil || longest != 9*time.Second {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -31,9 +32,7 @@ func (g *testPod) watch() *stream {
 	var response *http.Response
 	testwait.Until(g.t, g.name+" opens a stream", func() bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.operatorURL(control.ReportsPath), nil)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		must.Succeed(g.t, err)
 		client := g.httpClient(g.operator)
 		client.Timeout = 0
 		response, err = client.Do(request) //nolint:bodyclose // The goroutine below closes it.

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -43,9 +44,7 @@ func (c *cluster) add(name string) *testPod {
 		"CONCLAVE_CA": string(c.ca.Cert),
 	}
 	s, err := FromEnvironment(func(key string) string { return variables[key] })
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	s.MountDir, s.StateDir, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"), net.JoinHostPort(g.ip, "7374")
 	g.settings = s
 	g.mount(map[string]string{"token": "bank/" + name})
@@ -75,9 +74,7 @@ func (g *testPod) openState(use func(*state.Store) error) {
 	if err == nil {
 		err = errors.Join(use(store), store.Close())
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 }
 
 // mount replaces the mounted files as kubelet does: all at once, by a symbolic link.
@@ -85,9 +82,7 @@ func (g *testPod) mount(files map[string]string) {
 	g.t.Helper()
 	version := fmt.Sprintf("..%d", time.Now().UnixNano())
 	check := func(err error) {
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		must.Succeed(g.t, err)
 	}
 	for path, text := range files {
 		full := filepath.Join(g.settings.MountDir, version, path)
@@ -168,9 +163,7 @@ func (g *testPod) scrape(as *identity.Files, host string) int {
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.operatorURL("/metrics"), nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return 0
@@ -210,8 +203,6 @@ func (g *testPod) callLocalAPI(path string) (int, string) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
