@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // result is the output of the command and its exit status.
@@ -34,9 +35,7 @@ func execute(t *testing.T, args ...string) result {
 func write(t *testing.T, dir, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, "agent.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -163,9 +162,7 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 
 	// A second run reuses the CA.
 	before, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := execute(t, args...); got.status != 0 || !strings.Contains(got.out, "CA, reused, until") {
 		t.Errorf("got %+v", got)
 	}
@@ -181,17 +178,11 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 
 	for _, half := range []string{"ca-key.pem", "ca.pem"} {
 		data, err := os.ReadFile(filepath.Join(certs, half))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(certs, half)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.Remove(filepath.Join(certs, half)))
 		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, "exists without "+filepath.Join(certs, half)+": add the ") {
 			t.Errorf("got %+v", got)
 		}
-		if err := os.WriteFile(filepath.Join(certs, half), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(certs, half), data, 0o600))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -23,25 +24,17 @@ import (
 func startAgent(t *testing.T, path string) *agent.Agent {
 	t.Helper()
 	c, err := load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	store, err := state.Open(c.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a, err := agent.New(t.Context(), c, agent.Options{
 		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
 		Metrics: func(of string) group.Metrics { return metrics.New().ForGroup(of) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { a.Close(context.Background()) })
 	return a
 }
@@ -50,9 +43,7 @@ func TestProcessEndsIfLocalAPIFails(t *testing.T) {
 	path := write(t, t.TempDir(), validConfig)
 	a := startAgent(t, path)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	local.Close()
 	ended := make(chan error, 1)
 	go func() {
@@ -113,13 +104,9 @@ func TestUnreadableFileIsNoChange(t *testing.T) {
 		own, _ := a.Problems()
 		return strings.Contains(strings.Join(own, "\n"), "cannot read the configuration: ")
 	}
-	if err := os.Rename(path, path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(path, path+".away"))
 	testwait.Until(t, "the agent can't read the file", unreadable)
-	if err := os.Rename(path+".away", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(path+".away", path))
 	testwait.Until(t, "the agent has read the file", func() bool { return !unreadable() })
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -31,35 +32,25 @@ type socketAgent struct {
 // startSocketAgent starts an agent in a directory that all users may enter.
 func startSocketAgent(t *testing.T, uids string) *socketAgent {
 	t.Helper()
-	if err := program.DependOnProgram(t.Context(), "../..", "./cmd/agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(t.Context(), "../..", "./cmd/agent"))
 	dir, err := os.MkdirTemp("/tmp", "conclave-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(dir, 0o755))
 	a := &socketAgent{t: t, stderr: t.Output(), config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir, "agent.sock")}
 	if a.binary, err = agentcluster.Build(t.Context(), dir, false); err != nil {
 		t.Fatal(err)
 	}
 	port, err := testnet.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	text := fmt.Sprintf("self: a\napi: unix://%s\napiUIDs: [%s]\nlisten: %s\ntls: {insecure: true}\ngroups:\n- name: ledger\n  members:\n  - {name: a, priority: 10, address: %q}\n",
 		a.socket, uids, address, address)
-	if err := os.WriteFile(a.config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(a.config, []byte(text), 0o644))
 	a.start()
 	return a
 }
@@ -69,9 +60,7 @@ func (a *socketAgent) start() {
 	a.command = exec.CommandContext(context.Background(), a.binary, "--config", a.config)
 	a.command.Stderr = a.stderr
 	a.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := a.command.Start(); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, a.command.Start())
 	a.t.Cleanup(a.kill)
 }
 
@@ -121,13 +110,9 @@ func TestSecondAgentCannotTakeSocket(t *testing.T) {
 	testwait.Until(t, "the agent responds", func() bool { _, err := a.status(os.Getuid()); return err == nil })
 	second := exec.CommandContext(t.Context(), a.binary, "--config", a.config)
 	config, err := os.ReadFile(a.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other := filepath.Join(t.TempDir(), "agent.yaml") // It has another state directory.
-	if err := os.WriteFile(other, config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(other, config, 0o600))
 	second.Args[2] = other
 	output, err := second.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "another process listens on "+a.socket) {

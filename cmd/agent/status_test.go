@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -19,9 +20,7 @@ import (
 func serveLocalAPI(t *testing.T, text string) (path string) {
 	t.Helper()
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	path = write(t, t.TempDir(), text+"api: "+local.Addr().String()+"\n")
 	a := startAgent(t, path)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,9 +81,7 @@ func TestStatusFailsWithoutACoordinator(t *testing.T) {
 
 func TestStatusFailsWithoutAnAgent(t *testing.T) {
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	local.Close()
 	path := write(t, t.TempDir(), singleMember+"api: "+local.Addr().String()+"\n")
 	got := execute(t, "status", "--config", path)
@@ -101,9 +98,7 @@ func TestStatusTableHasSessions(t *testing.T) {
 	}
 	s.Self = "a"
 	var out strings.Builder
-	if err := printTable(&out, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, printTable(&out, &s))
 	for _, want := range []string{
 		"self, not eligible since 2026-11-20 12:37:12 UTC: the probe of its application fails\n",
 		"\nsession: leads, opened 2026-11-20 12:37:12 UTC, last renewed 2026-11-20 12:38:12 UTC\n" +

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -24,18 +25,14 @@ func TestAgentOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a.kill()
 			reader, writer, err := connect()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			a.stderr = writer
 			a.start()
 			_ = writer.Close() // Only the agent writes to it.
 			testwait.Until(t, "the agent responds", func() bool { _, err := a.metrics(); return err == nil })
 			_ = reader.Close()
 			file, err := os.OpenFile(a.config, os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer file.Close()
 			lost := regexp.MustCompile(`\nconclave_log_lines_dropped_total [1-9]`)
 			testwait.Until(t, "lines are lost", func() bool {

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -49,9 +50,7 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 	var members []control.Member
 	for i := range n {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		name := string(rune('a' + i))
 		listeners[name] = listener
 		members = append(members, control.Member{
@@ -78,16 +77,12 @@ func startAgent(t *testing.T, g config.Group, self string, life uint32, dir stri
 func startAgentWithLog(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener, log *slog.Logger) *Agent {
 	t.Helper()
 	store, err := state.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
 		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		agent.Close(context.Background())
 		store.Close() // restartAgent may have closed it already.
@@ -145,20 +140,14 @@ func TestExclusionSurvivesNewSettings(t *testing.T) {
 	awaitCoordinator(t, agents, "c")
 	a := agents["a"]
 	before, _ := a.Find("ledger")
-	if err := before.Exclude(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, before.Exclude(t.Context()))
 	next := a.Config().Groups[0]
 	next.Session = true // A running election can't change that.
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	prepared, err := a.PrepareGroup(next, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.ApplyGroup(canceled, prepared); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, a.ApplyGroup(canceled, prepared))
 	after, ok := a.Find("ledger")
 	if !ok || after == before {
 		t.Fatalf("got the same group, found=%t; want the agent to have joined it again", ok)
@@ -178,9 +167,7 @@ func TestReloadAddsAndRemovesGroups(t *testing.T) {
 	reload := func(a *Agent, groups ...config.Group) {
 		next := *a.Config()
 		next.Groups = groups
-		if err := a.Reload(t.Context(), &next); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.Reload(t.Context(), &next))
 	}
 	for _, a := range agents {
 		existing := a.Config().Groups[0]
@@ -223,9 +210,7 @@ func TestFloorMustCoverDepartedMembers(t *testing.T) {
 	agents["a"].Close(t.Context())
 	floor := uint64(control.NextFloor(0, time.Now()))
 	for _, name := range []string{"b", "c"} {
-		if err := depart(agents[name], floor); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, depart(agents[name], floor))
 	}
 	testwait.NoError(t, func() error { // b is ready when it has reported the list.
 		next, err := ledger.StepDown(t.Context(), "b")

@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -43,9 +44,7 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	registry := metrics.New()
 	blocking := &blockingMetrics{Group: registry.ForGroup("ledger")}
 	store, err := state.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := New(t.Context(), &config.Config{Self: "b", Domain: "default", Groups: []config.Group{ledger, audit}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Life: 2, Listener: listeners["b"], OnReport: func(control.Report) {},
 		Metrics: func(name string) group.Metrics {
@@ -56,9 +55,7 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 		},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { b.Close(context.Background()) })
 	h := &testAgent{b, t, listeners["b"].Addr().String(), registry}
 	peer := connectHostile(t, h)
@@ -66,9 +63,7 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	blocking.block.Lock()
 	unblock := sync.OnceFunc(blocking.block.Unlock)
 	defer unblock()
-	if err := peer.SetWriteDeadline(time.Now().Add(testwait.Limit)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, peer.SetWriteDeadline(time.Now().Add(testwait.Limit)))
 	for range 1500 { // The group can store 1024. Many more would delay what follows them on the connection.
 		peer.write(peer.message(func(m *wire.Message) { m.Kind, m.Subject = election.Probe, "" }))
 	}
@@ -89,9 +84,7 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	g, _ := b.Find("ledger")
 	testwait.Until(t, "the blocked group knows that the peer has ended", func() bool {
 		status, err := g.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return status.Processes[len(status.Processes)-1].Status == "Crashed"
 	})
 }

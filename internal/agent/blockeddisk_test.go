@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -19,9 +20,7 @@ func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	c.applying.RLock() // As ApplyGroup does while it stores a list.
 	defer c.applying.RUnlock()
 	local, err := ListenLocalAPI(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unblock := make(chan struct{})
 	defer close(unblock)
 	process := &Process{

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -40,9 +41,7 @@ func TestHealthzReportsBlockedGroup(t *testing.T) {
 	log.block.Lock()
 	ledger, _ := agent.Find("ledger")
 	session, err := ledger.OpenSession(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := ledger.RenewSession(t.Context(), session.ID()); err != nil {
 		t.Fatal(err)
 	}

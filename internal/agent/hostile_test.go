@@ -27,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -47,9 +48,7 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 	members := []control.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		listeners[name] = listener
 		members = append(members, control.Member{
 			Name: name, Priority: uint32(10 * (i + 2)), Address: listener.Addr().String(),
@@ -66,17 +65,13 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 	steady(&of)
 	for i, m := range members[1:] {
 		store, err := state.Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		registry := metrics.New()
 		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Options{
 			Clock: clock.New(wall(m.Name)), Wall: func() time.Time { return wall(m.Name) }, Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
 			Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { agent.Close(context.Background()) })
 		agents[m.Name] = &testAgent{agent, t, m.Address, registry}
 	}
@@ -96,9 +91,7 @@ func (h *testAgent) leaderChange() group.Change {
 	h.t.Helper()
 	g, _ := h.Find("ledger")
 	change, err := g.Watch("").Next(h.t.Context())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	return change
 }
 
@@ -116,9 +109,7 @@ func (h *testAgent) counterOf(group, name string) int {
 		h.t.Fatalf("cannot find %s in\n%s", name, response.Body)
 	}
 	n, err := strconv.Atoi(found[1])
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	return n
 }
 
@@ -137,9 +128,7 @@ type hostilePeer struct {
 func connectHostile(t *testing.T, to *testAgent) *hostilePeer {
 	t.Helper()
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { raw.Close() })
 	r := &hostilePeer{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
 	r.write(wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(time.Now()).CurrentTerm()}})
@@ -162,17 +151,13 @@ func (r *hostilePeer) receive(matches func(*wire.Message) bool) *wire.Message {
 	r.t.Helper()
 	for {
 		size, err := wire.ReadSize(r.reader, wire.MaxFrame)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		body := make([]byte, size)
 		if _, err := io.ReadFull(r.reader, body); err != nil {
 			r.t.Fatal(err)
 		}
 		frame, err := wire.Parse(body)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		if frame.Message != nil && matches(frame.Message) {
 			return frame.Message
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -97,9 +98,7 @@ func TestReloadWithAnotherLease(t *testing.T) {
 	stored := func() time.Duration {
 		g := agents["a"].Config().Groups[0]
 		lease, err := agents["a"].options.Store.Lease(state.KeyOf(&g))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return lease
 	}
 	steadyLease := agents["a"].Config().Groups[0].Safety.Lease
@@ -108,9 +107,7 @@ func TestReloadWithAnotherLease(t *testing.T) {
 			next := *a.Config()
 			next.Groups = []config.Group{next.Groups[0]}
 			next.Groups[0].Safety.Lease = lease
-			if err := a.Reload(t.Context(), &next); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, a.Reload(t.Context(), &next))
 		}
 		if got := stored(); got != steadyLease+time.Second {
 			t.Errorf("with a lease of %s: got %s stored, want the longer one", lease, got)
@@ -131,9 +128,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	steady(&g)
 	g.Safety.Lease = before
 	store, err := state.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var block sync.Mutex
 	blocked := make(chan struct{}, 1)
 	registry := metrics.New()
@@ -152,9 +147,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) },
 		Log:     slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { a.Close(context.Background()) })
 	awaitCoordinator(t, map[string]*Agent{"b": a}, "b")
 	block.Lock()
@@ -167,16 +160,12 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	next := g
 	next.Safety.Lease = after
 	prepared, err := a.PrepareGroup(next, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	applied := make(chan error, 1)
 	go func() { applied <- a.ApplyGroup(t.Context(), prepared) }()
 	stored := func() time.Duration {
 		lease, err := store.Lease(state.KeyOf(&g))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return lease
 	}
 	for end := time.Now().Add(2 * before); time.Now().Before(end); time.Sleep(before / 10) {
@@ -185,9 +174,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 		}
 	}
 	unblock()
-	if err := testwait.Receive(t, "the new settings", applied); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testwait.Receive(t, "the new settings", applied))
 	testwait.Until(t, "the longer lease has expired", func() bool { return stored() == after })
 }
 
@@ -196,17 +183,13 @@ func restartAgent(t *testing.T, g config.Group, agent *Agent, life uint32, dir s
 	t.Helper()
 	self := agent.Config().Self
 	agent.Close(t.Context())
-	if err := agent.options.Store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.options.Store.Close())
 	for _, m := range g.List.Members {
 		if m.Name != self {
 			continue
 		}
 		listener, err := transport.Listen(t.Context(), m.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return startAgent(t, g, self, life, dir, listener)
 	}
 	t.Fatalf("cannot find member %s", self)

@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -25,25 +26,19 @@ import (
 func startRememberingAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
 	store, err := state.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	remembered, err := OpenMemory(dir, log)
 	if err != nil || remembered == nil {
 		t.Fatal(remembered, err)
 	}
 	folder, err := os.Readlink(filepath.Join(dir, "memory"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: life, Listener: listener,
 		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		agent.Close(context.Background())
 		remembered.Close()
@@ -62,9 +57,7 @@ func apply(t *testing.T, a *Agent, change func(*config.Group)) {
 	if err == nil {
 		err = a.ApplyGroup(t.Context(), prepared)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // TestAgentsThatJoinAgainRemember: they leave the group, and join it with other settings. If
@@ -116,23 +109,15 @@ func TestMemoryMustBeInvalidated(t *testing.T) {
 	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
 	dir := t.TempDir()
 	store, err := state.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	remembered, _, err := memory.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer remembered.Close()
 	folder, err := os.Readlink(filepath.Join(dir, "memory"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer os.RemoveAll(folder)
-	if err := os.MkdirAll(filepath.Join(folder, "ledger.grants", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Join(folder, "ledger.grants", "x"), 0o700))
 	_, err = New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{g}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: 1, Listener: listeners["a"],
 		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.DiscardHandler),

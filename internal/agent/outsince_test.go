@@ -6,6 +6,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -24,20 +25,14 @@ func TestOutSince(t *testing.T) {
 	g := a.Config().Groups[0]
 	g.Algorithm = "Bully"
 	prepared, err := a.PrepareGroup(g, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.ApplyGroup(t.Context(), prepared); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, a.ApplyGroup(t.Context(), prepared))
 	rejoined := a.outSince()
 	if rejoined < before {
 		t.Errorf("got tick %d after the agent joined the group again, want at least %d", rejoined, before)
 	}
 	before = now()
-	if err := a.LeaveGroup(t.Context(), g.Name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.LeaveGroup(t.Context(), g.Name))
 	if left := a.outSince(); left < before {
 		t.Errorf("got tick %d after the agent left the group, want at least %d", left, before)
 	}
@@ -64,9 +59,7 @@ func TestJoinAgainInHigherTerm(t *testing.T) {
 		return election.Term(l.Term)
 	}
 	first := lead()
-	if err := a.LeaveGroup(t.Context(), settings.Name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.LeaveGroup(t.Context(), settings.Name))
 	if got := a.claimed(&settings); got < first {
 		t.Errorf("got %d as the highest claimed term after a tenure in term %d", got, first)
 	}
@@ -75,12 +68,8 @@ func TestJoinAgainInHigherTerm(t *testing.T) {
 	a.claims[settings.Name] = claim{settings.UID, given}
 	a.mu.Unlock()
 	prepared, err := a.PrepareGroup(settings, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.ApplyGroup(t.Context(), prepared); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, a.ApplyGroup(t.Context(), prepared))
 	if second := lead(); second <= given {
 		t.Errorf("got a tenure in term %d after claims up to %d, want a higher term", second, given)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -23,9 +24,7 @@ func (noGroups) Problems() (own, others []string) { return nil, nil }
 // for example, if the application cannot reach it.
 func TestProcessEndsIfLocalAPIFailsDuringStart(t *testing.T) {
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	local.Close()
 	prepared := make(chan struct{})
 	p := &Process{

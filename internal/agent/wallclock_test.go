@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -23,9 +24,7 @@ func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
 	t.Parallel()
 	ledger, listeners := newGroup(t, 1, office.Majority, "StatusTable")
 	store, err := state.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	var shift atomic.Int64
 	joining, goOn := make(chan struct{}), make(chan struct{})
@@ -43,17 +42,13 @@ func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer a.Close(t.Context())
 	audit := ledger
 	audit.Name = "audit"
 	audit.Safety.Lease = 5 * time.Second // Its election waits for the correction, however slow this machine is.
 	p, err := a.PrepareGroup(audit, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	joined := make(chan error, 1)
 	go func() { joined <- a.ApplyGroup(t.Context(), p) }()
 	testwait.Receive(t, "the beginning of the group", joining)
@@ -61,9 +56,7 @@ func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
 	shift.Store(int64(time.Hour))
 	testwait.Until(t, "the clock is corrected", func() bool { return ticks.CurrentTerm() >= corrected })
 	close(goOn)
-	if err := testwait.Receive(t, "the end of joining", joined); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testwait.Receive(t, "the end of joining", joined))
 	awaitCoordinatorIn(t, "audit", map[string]*Agent{"a": a}, "a")
 	g, _ := a.Find("audit")
 	if l := g.Leader(); l.Term < uint64(corrected) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestLeader(t *testing.T) {
@@ -192,13 +193,13 @@ func TestWebPagesAreRejected(t *testing.T) {
 		{at, "Sec-Fetch-Site", "cross-site", 403},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/v1/groups/ledger/leader", http.NoBody)
-		must(t, err)
+		must.Succeed(t, err)
 		request.Host = c.host
 		if c.header != "" {
 			request.Header.Set(c.header, c.value)
 		}
 		response, err := http.DefaultClient.Do(request)
-		must(t, err)
+		must.Succeed(t, err)
 		response.Body.Close()
 		if response.StatusCode != c.code {
 			t.Errorf("host %s, %s: %s: got %d, want %d", c.host, c.header, c.value, response.StatusCode, c.code)
@@ -227,9 +228,9 @@ func TestInvalidRequests(t *testing.T) {
 		"huge length":    {"POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + huge[:bodyMax+1], "413"},
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
-		must(t, err)
+		must.Succeed(t, err)
 		_, err = io.WriteString(conn, c.request)
-		must(t, err)
+		must.Succeed(t, err)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, fmt.Sprintf("HTTP/1.1 %s ", c.status)) {
 			t.Errorf("%s: got %q, %v, want %s", name, line, err, c.status)

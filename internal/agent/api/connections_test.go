@@ -10,15 +10,15 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestConnectionsAreLimited: clients must not exhaust the memory of an agent, whether they
 // are idle, or have sent a part of a request.
 func TestConnectionsAreLimited(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -33,9 +33,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	var conns []net.Conn
 	for i := range localLimits.Unpinned + localLimits.Unpinned/2 {
 		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if i%2 == 0 {
 			if _, err := io.WriteString(conn, "POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"); err != nil {
@@ -55,9 +53,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	for _, conn := range conns[:2] {
 		// The server's own timeouts are longer.
-		if err := conn.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, conn.SetReadDeadline(time.Now().Add(readTimeout/2)))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("one of the oldest connections is still open")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -217,22 +218,15 @@ func (f *fakeGroup) StepDown(ctx context.Context, to string) (group.Leader, erro
 func startAPI(t *testing.T, groups Groups) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, listener, New(groups, http.NotFoundHandler())) }()
 	t.Cleanup(func() {
 		cancel()
-		must(t, <-ended)
+		must.Succeed(t, <-ended)
 	})
 	return listener.Addr().String()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func equal[T comparable](t *testing.T, want, got T) {
@@ -246,12 +240,12 @@ func equal[T comparable](t *testing.T, want, got T) {
 func request(t *testing.T, method, url, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	must(t, err)
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	must(t, err)
+	must.Succeed(t, err)
 	equal(t, "no-store", response.Header.Get("Cache-Control"))
 	return response.StatusCode, string(text)
 }
@@ -262,12 +256,12 @@ func openTestStream(t *testing.T, url string, header ...string) (lines *bufio.Re
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	must(t, err)
+	must.Succeed(t, err)
 	for pair := range slices.Chunk(header, 2) {
 		request.Header.Set(pair[0], pair[1])
 	}
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { response.Body.Close() })
 	equal(t, http.StatusOK, response.StatusCode)
 	equal(t, "text/event-stream", response.Header.Get("Content-Type"))
@@ -283,7 +277,7 @@ func readEvent(t *testing.T, lines *bufio.Reader) string {
 		if errors.Is(err, io.EOF) {
 			return text + "(end)"
 		}
-		must(t, err)
+		must.Succeed(t, err)
 		if line == "\n" && text != "" {
 			return text
 		}

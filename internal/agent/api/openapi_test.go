@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // contract is docs/openapi.yaml.
@@ -37,18 +38,18 @@ var strict = strings.NewReplacer(
 func readContract(t *testing.T) *contract {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/openapi.yaml")
-	must(t, err)
+	must.Succeed(t, err)
 	var document any
-	must(t, yaml.Unmarshal([]byte(strict.Replace(string(text))), &document))
+	must.Succeed(t, yaml.Unmarshal([]byte(strict.Replace(string(text))), &document))
 	var outline struct {
 		Paths      map[string]map[string]struct{ Responses map[string]map[string]any }
 		Components struct{ Schemas map[string]map[string]any }
 	}
-	must(t, yaml.Unmarshal(text, &outline))
+	must.Succeed(t, yaml.Unmarshal(text, &outline))
 	c := &contract{responses: map[string]string{}, fields: map[string]any{}, schemas: jsonschema.NewCompiler()}
 	c.schemas.DefaultDraft(jsonschema.Draft2020)
 	c.schemas.AssertFormat()
-	must(t, c.schemas.AddResource("openapi", document))
+	must.Succeed(t, c.schemas.AddResource("openapi", document))
 	for path, item := range outline.Paths {
 		for method, operation := range item {
 			name := strings.ToUpper(method) + " " + path

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -89,13 +90,13 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 		"half":   func(c *net.TCPConn) { _ = c.CloseWrite() },
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
-		must(t, err)
+		must.Succeed(t, err)
 		_, err = io.WriteString(conn, "GET /v1/groups/ledger/session HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		must(t, err)
+		must.Succeed(t, err)
 		lines := bufio.NewReader(conn)
 		for line := ""; !strings.HasPrefix(line, "data:"); {
 			line, err = lines.ReadString('\n')
-			must(t, err)
+			must.Succeed(t, err)
 		}
 		tcp, ok := conn.(*net.TCPConn)
 		equal(t, true, ok)
@@ -112,7 +113,7 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 func TestStreamsEndWithTheServer(t *testing.T) {
 	s := newFakeGroup()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, listener, New(s, nil)) }()
@@ -124,7 +125,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	equal(t, "(end)", readEvent(t, session))
 	equal(t, "(end)", readEvent(t, watch))
 	<-s.closed
-	must(t, <-ended)
+	must.Succeed(t, <-ended)
 }
 
 // TestLongRequestsOutliveDeadlines: the server limits other requests to 10 seconds.
@@ -148,7 +149,7 @@ func TestLongRequestsOutliveDeadlines(t *testing.T) {
 		client := &http.Client{Transport: transport}
 
 		response, err := client.Get("http://localhost/v1/groups/ledger/session")
-		must(t, err)
+		must.Succeed(t, err)
 		defer response.Body.Close()
 		lines := bufio.NewReader(response.Body)
 		readEvent(t, lines)
@@ -179,7 +180,7 @@ func TestLongRequestsOutliveDeadlines(t *testing.T) {
 		equal(t, "event: lost\ndata: {\"term\":7}\n", <-events)
 		transport.CloseIdleConnections()
 		cancel()
-		must(t, <-ended)
+		must.Succeed(t, <-ended)
 		<-s.closed
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/asynclog"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -19,9 +20,7 @@ import (
 // says how many are missing, and the next one.
 func TestFullPipeDropsLinesAndKeepsOrder(t *testing.T) {
 	from, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer to.Close()
 	w := asynclog.New(to)
 	log := slog.New(slog.NewTextHandler(w, nil))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const running = `self: a
@@ -133,9 +134,7 @@ func TestCheckReloadUsesListInForce(t *testing.T) {
 func parsed(t *testing.T, text string) *config.Config {
 	t.Helper()
 	c, err := config.Parse("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 

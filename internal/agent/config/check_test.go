@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestCheckFiles(t *testing.T) {
@@ -24,9 +25,7 @@ groups:
 - name: audit
   members: [{name: a, priority: 1, address: "10.0.0.1:7401"}]
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	expect := func(want string) {
 		t.Helper()
 		if err := c.CheckFiles(); err == nil || err.Error() != want {
@@ -40,15 +39,11 @@ groups:
 	expect(strings.TrimSpace(missing))
 
 	ca, caPair, err := identity.NewCA("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	put := func(pair identity.Pair) {
 		t.Helper()
 		for name, data := range map[string][]byte{"a.pem": pair.Cert, "a-key.pem": pair.Key, "ca.pem": caPair.Cert} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
 	}
 	issue := func(groups ...string) identity.Pair {
@@ -57,9 +52,7 @@ groups:
 			names = append(names, identity.Name{Domain: "default", Group: group, Member: "a"})
 		}
 		pair, err := ca.Issue(names, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return pair
 	}
 	put(identity.Pair{Cert: []byte("x"), Key: []byte("y")})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const document = `uid: 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b
@@ -31,9 +32,7 @@ group:
 
 func TestParseDocument(t *testing.T) {
 	g, err := config.ParseDocument("pushed", []byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	from := config.Provenance{UID: "6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b", Generation: 3, Revision: 1795000000000}
 	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety.Lease != 800*time.Millisecond || g.PreviousLease != 900*time.Millisecond || !g.Session {
 		t.Errorf("got %+v", g)
@@ -69,9 +68,7 @@ func TestParseDocumentReportsErrors(t *testing.T) {
 // misspelled.
 func TestParseDocumentIgnoresUnknownKeys(t *testing.T) {
 	want, err := config.ParseDocument("pushed", []byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	more := document + "  weather: {sky: [blue]}\nissuer: somebody\n"
 	for _, has := range []string{"{mode: Strict, ", "{policy: Never, ", "{heartbeatMillis: 200", "{session: Required", "{name: a, ", "{version: 1, ", "{name: c, "} {
 		more = strings.Replace(more, has, "{mood: {is: good}, "+has[1:], 1)
@@ -89,13 +86,9 @@ func TestParseDocumentIgnoresUnknownKeys(t *testing.T) {
 func TestCheckSafetyChange(t *testing.T) {
 	for mode, allowed := range map[string]bool{"Strict, leaseMillis: 800": true, "Majority, leaseMillis: 800": true, "Strict, leaseMillis: 801": true, "Available, leaseMillis: 800": false} {
 		before, err := config.ParseDocument("pushed", []byte(document))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		next, err := config.ParseDocument("pushed", []byte(strings.Replace(document, "Strict, leaseMillis: 800", mode, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := next.CheckSafetyChange(*before); (err == nil) != allowed {
 			t.Errorf("to %s: %v", mode, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestParseGoldenFiles parses each file of testdata, and compares the configuration or
@@ -24,9 +25,7 @@ func TestParseGoldenFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			c, err := config.Parse("dir/agent.yaml", data)
 			var got string
 			if err != nil {
@@ -139,9 +138,7 @@ func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

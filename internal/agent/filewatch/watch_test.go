@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func waitFor(t *testing.T, changes <-chan struct{}, what string) {
@@ -102,22 +104,14 @@ func TestContinuousChangesCostLittle(t *testing.T) {
 func TestChangesAreSignaled(t *testing.T) {
 	path := t.TempDir()
 	changes, stop, err := watch(path, everything, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stop()
 	for _, name := range []string{"one", "two", "three"} {
-		if err := os.WriteFile(filepath.Join(path, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(path, name), nil, 0o600))
 	}
 	waitFor(t, changes, "written files")
-	if err := os.Symlink("one", filepath.Join(path, "next")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(path, "next"), filepath.Join(path, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("one", filepath.Join(path, "next")))
+	must.Succeed(t, os.Rename(filepath.Join(path, "next"), filepath.Join(path, "link")))
 	waitFor(t, changes, "a replaced link")
 }
 
@@ -126,19 +120,13 @@ func TestRepeatedWritesAreSignaled(t *testing.T) {
 	path := t.TempDir()
 	log := filepath.Join(path, "log")
 	changes, stop, err := watch(path, func(name string) bool { return name == "log" }, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stop()
 	for range 1000 {
-		if err := os.WriteFile(log, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(log, []byte("x"), 0o600))
 	}
 	waitFor(t, changes, "a written file")
-	if err := os.Remove(log); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(log))
 	waitFor(t, changes, "a removed file")
 }
 

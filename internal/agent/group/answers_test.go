@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // countedAnswers counts the calls of Answered.
@@ -165,9 +166,7 @@ func TestDepartedMembersAreForgotten(t *testing.T) {
 	a.grant(time.Second, 0, nil)
 	roster := func(members ...election.Member) *election.Roster {
 		r, err := election.NewRoster(1, members)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return r
 	}
 	a.use(roster(election.Member{ID: 1, Priority: 1}, election.Member{ID: 2, Priority: 2}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestSessionReceivesLead(t *testing.T) {
@@ -52,9 +53,7 @@ func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
 	if stop.Successor != "c" || stop.Term != e.Term {
 		t.Errorf("a: got %+v, want Stop in term %d with successor c", stop, e.Term)
 	}
-	if err := cluster.group("a").ConfirmStopped(testContext(t), a.ID(), stop.Term); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.group("a").ConfirmStopped(testContext(t), a.ID(), stop.Term))
 	if lead := nextEvent(t, c, Lead); lead.Token <= e.Token {
 		t.Errorf("c: got token %d, want one above that of a, %d", lead.Token, e.Token)
 	}
@@ -150,28 +149,20 @@ func TestProbeDeterminesEligibility(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	if err := cluster.group("c").ReportProbe(testContext(t), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), false))
 	waitFor(t, cluster.group("b"), "b leads", isLeading)
-	if err := cluster.group("c").ReportProbe(testContext(t), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), true))
 	waitFor(t, cluster.group("c"), "c leads again", isLeading)
 
 	s := openSession(t, cluster.group("c"))
 	lead := nextEvent(t, s, Lead)
 	waitFor(t, cluster.group("b"), "b follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	if err := cluster.group("c").ReportProbe(testContext(t), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), false))
 	nextEvent(t, s, Stop)
 	if l := cluster.group("b").Leader(); l.Coordinator != "c" {
 		t.Errorf("b: got %+v, want coordinator c until its application has stopped", l)
 	}
-	if err := cluster.group("c").ConfirmStopped(testContext(t), s.ID(), lead.Term); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.group("c").ConfirmStopped(testContext(t), s.ID(), lead.Term))
 	waitFor(t, cluster.group("b"), "b leads again", isLeading)
 }
 
@@ -185,9 +176,7 @@ func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 			s := openSession(t, c)
 			lead := nextEvent(t, s, Lead)
 			reportUnhealthy(t, c)
-			if err := c.ReportProbe(testContext(t), true); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.ReportProbe(testContext(t), true))
 			stop := nextEvent(t, s, Stop)
 			if drain < time.Minute {
 				nextEvent(t, s, Lost)
@@ -211,22 +200,18 @@ func TestUnhealthyProcessIsIneligible(t *testing.T) {
 	nextEvent(t, s, Stop)
 	expireLease(t, a)
 	nextEvent(t, s, Lost)
-	if err := a.call(testContext(t), func() {
+	must.Succeed(t, a.call(testContext(t), func() {
 		if a.app.eligible {
 			t.Error("got an eligible process, want an ineligible one")
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // expireLease blocks the goroutine of a group until its lease has expired.
 func expireLease(t *testing.T, g *Group) {
 	t.Helper()
 	held, release := make(chan struct{}), make(chan struct{})
-	if err := g.enqueue(func() { close(held); <-release }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.enqueue(func() { close(held); <-release }))
 	<-held
 	defer close(release)
 	for ctx := testContext(t); g.cfg.Clock.Until(g.published.Load().until) > 0; time.Sleep(time.Millisecond) {
@@ -245,9 +230,7 @@ func TestLeaderChecksLease(t *testing.T) {
 		t.Errorf("got %+v, want at most %s remaining", l, testLease)
 	}
 	held, release := make(chan struct{}), make(chan struct{})
-	if err := g.enqueue(func() { close(held); <-release }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.enqueue(func() { close(held); <-release }))
 	<-held
 	ctx := testContext(t)
 	for g.Leader().Leading && ctx.Err() == nil {
@@ -266,9 +249,7 @@ func TestLeaderChecksLease(t *testing.T) {
 
 func reportUnhealthy(t *testing.T, g *Group) {
 	t.Helper()
-	if err := g.ReportProbe(testContext(t), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.ReportProbe(testContext(t), false))
 }
 
 // TestLeadOfExpiredTenureIsSkipped: a session that is opened, or reads its events,
@@ -280,9 +261,7 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 	waiting := openSession(t, c)
 	l := waitFor(t, c, "c leads", isLeading)
 	held, release := make(chan struct{}), make(chan struct{})
-	if err := c.enqueue(func() { close(held); <-release }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.enqueue(func() { close(held); <-release }))
 	<-held
 	opened := make(chan *Session)
 	go func() { opened <- openSession(t, c) }()
@@ -291,9 +270,7 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 	for _, s := range []*Session{waiting, <-opened} {
 		for {
 			e, err := s.Next(testContext(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if e.Kind == Lead && e.Term == l.Term {
 				t.Errorf("got Lead in term %d, which is over", e.Term)
 			}
@@ -315,9 +292,7 @@ func TestCanceledCallReturnsNothing(t *testing.T) {
 		"Excluded": func(ctx context.Context) (any, error) { return g.Excluded(ctx) },
 	} {
 		held, release := make(chan struct{}), make(chan struct{})
-		if err := g.enqueue(func() { close(held); <-release }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.enqueue(func() { close(held); <-release }))
 		<-held
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {

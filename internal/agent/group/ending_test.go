@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // formatEnding formats the end of a tenure, as in "c in term 7: crash, gap 5ms".
@@ -104,9 +105,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	adoptDemotionOfC := func(t *testing.T, cluster *cluster) {
 		t.Helper()

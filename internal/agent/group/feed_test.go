@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func leaderInTerm(n uint64) Leader { return Leader{Group: "ledger", Term: n} }
@@ -11,9 +13,7 @@ func leaderInTerm(n uint64) Leader { return Leader{Group: "ledger", Term: n} }
 func nextTerm(t *testing.T, w *Watcher) (string, uint64) {
 	t.Helper()
 	c, err := w.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c.ID, c.Leader.Term
 }
 

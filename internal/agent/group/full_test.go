@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestFullInboxDelaysNoOtherGroup: what all groups of an agent are told doesn't wait for one
@@ -18,12 +19,10 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 	} {
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		blocked, unblock := make(chan struct{}), make(chan struct{})
-		if err := a.enqueue(func() {
+		must.Succeed(t, a.enqueue(func() {
 			close(blocked)
 			<-unblock
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		<-blocked
 		for a.tryEnqueue(func() {}) {
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -145,9 +146,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.t.Helper()
 	now := clock.New(time.Now())
 	timers, err := alarm.New(now)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	c.t.Cleanup(timers.Close)
 	cfg := Config{
 		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
@@ -157,9 +156,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 		c.tune(&cfg)
 	}
 	g, err := New(cfg)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	c.t.Cleanup(func() {
 		c.isolate(name)
 		g.Leave(c.t.Context(), CauseStopped) // The context has ended, so the office isn't handed over.
@@ -241,9 +238,7 @@ func openSession(t *testing.T, g *Group) *Session { return openSessionThat(t, g,
 func openSessionThat(t *testing.T, g *Group, renews bool) *Session {
 	t.Helper()
 	s, err := g.OpenSession(testContext(t), renews)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

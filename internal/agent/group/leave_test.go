@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestStepDown(t *testing.T) {
@@ -157,9 +158,7 @@ func TestRejoiningUsesNewTerms(t *testing.T) {
 	c := cluster.group("a").cfg
 	cluster.group("a").Leave(testContext(t), CauseStopped)
 	again, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer again.Leave(t.Context(), CauseStopped)
 	if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
 		t.Errorf("got token %d, want one above %d", second.Token, first.Token)

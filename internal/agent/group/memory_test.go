@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // memories has the memory of each member of a cluster.
@@ -46,17 +47,13 @@ func (m *memories) open(member string, content []byte) (string, *memory.File, *m
 		m.t.Fatal(without, err)
 	}
 	folder, err := os.Readlink(filepath.Join(state, "memory"))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	m.t.Cleanup(func() {
 		d.Close()
 		_ = os.RemoveAll(folder)
 	})
 	if content != nil {
-		if err := os.WriteFile(m.path(state), content, 0o600); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Succeed(m.t, os.WriteFile(m.path(state), content, 0o600))
 	}
 	f, remembered, without, err := d.Open(owner(member))
 	if without != nil || err != nil {
@@ -152,9 +149,7 @@ func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
 	t.Parallel()
 	c, m, _ := newRememberingCluster(t, office.Majority)
 	_, err := c.group("c").StepDown(testContext(t), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	waitFor(t, c.group("a"), "a follows b", func(l Leader) bool { return l.Coordinator == "b" })
 	m.mu.Lock()
 	promised := m.promised

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // previous is a list as the next one names it.
@@ -76,7 +77,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	otherList, otherSafety := *matching, *matching
 	otherList.Digest++
 	otherSafety.ConfigDigest++
-	if err := a.call(testContext(t), func() {
+	must.Succeed(t, a.call(testContext(t), func() {
 		before := a.cfg.Log
 		defer func() { a.cfg.Log = before }()
 		a.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
@@ -87,9 +88,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 				}
 			}
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > mismatchChanges {
 		t.Errorf("got %d lines in the log, want at most %d", lines, mismatchChanges)
 	}
@@ -183,9 +182,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 		return len(a.Problems())
 	}
 	adopt := func(list control.List) {
-		if err := a.Adopt(testContext(t), list, config.Provenance{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.Adopt(testContext(t), list, config.Provenance{}))
 	}
 	if problems() != 1 {
 		t.Fatalf("got problems %q, want one about b", a.Problems())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -25,9 +26,7 @@ func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
 		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	}
 	until := promiseOf(t, c)
-	if err := retryStepDown(testContext(t), c.stepDownTo("b")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, retryStepDown(testContext(t), c.stepDownTo("b")))
 	if left := time.Until(until); left > 0 {
 		t.Errorf("b became coordinator %s before the end of the promise", left)
 	}
@@ -41,9 +40,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 		leave   func(*testing.T, *Group)
 	}{
 		"it hands over": {map[string]int{"a": 10, "b": 20, "c": 30}, func(t *testing.T, g *Group) {
-			if err := retryStepDown(testContext(t), g.stepDownTo("b")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, retryStepDown(testContext(t), g.stepDownTo("b")))
 		}},
 		"its application doesn't stop": {map[string]int{"c": 30}, func(t *testing.T, g *Group) {
 			s := openSession(t, g)
@@ -80,9 +77,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *Group){
 		"it hands over": func(t *testing.T, g *Group) {
-			if err := retryStepDown(testContext(t), g.stepDownTo("b")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, retryStepDown(testContext(t), g.stepDownTo("b")))
 			testwait.Until(t, "the new drain timeout is in force", func() bool { return g.DrainTimeout() == time.Millisecond })
 		},
 		"its application doesn't stop": func(t *testing.T, g *Group) {
@@ -119,9 +114,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			until := start.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
 			next := leader.cfg.Group
 			next.Timing.DrainTimeout = time.Millisecond
-			if err := leader.Reconfigure(testContext(t), next); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, leader.Reconfigure(testContext(t), next))
 			if l, err := leader.LeaderWithPromise(testContext(t), 3*time.Second); err != nil || l.RemainingMillis == nil || *l.RemainingMillis > 1 {
 				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
 			}
@@ -166,9 +159,7 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 				}
 				return request(ctx)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if left := time.Until(until); left > 0 {
 				t.Errorf("b became coordinator %s before the end of the promise", left)
 			}
@@ -182,9 +173,7 @@ func TestPromiseIsLimitedToRequest(t *testing.T) {
 	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	waitFor(t, a, "a leads", isLeading)
 	promised := func() (until election.Tick) {
-		if err := a.call(testContext(t), func() { until = a.promisedUntil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.call(testContext(t), func() { until = a.promisedUntil }))
 		return until
 	}
 	if l := a.Leader(); !l.Leading || promised() != 0 {
@@ -219,9 +208,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	resigns := make(blockingLog)
 	cfg.Log = slog.New(resigns)
 	a, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer a.Leave(t.Context(), CauseStopped)
 	waitFor(t, a, "a leads", isLeading)
 	reported := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestSessionThatStopsRenewingIsClosed: its process is stopped or hangs, and the kernel
@@ -119,9 +120,8 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 			nextEvent(t, s, Stop)
 			l, err := c.RenewSession(testContext(t), s.ID())
 			waiting, otherErr := c.RenewSession(testContext(t), other.ID())
-			if err = errors.Join(err, otherErr); err != nil {
-				t.Fatal(err)
-			}
+			err = errors.Join(err, otherErr)
+			must.Succeed(t, err)
 			if l.Leading || l.Token != 0 || waiting.RemainingMillis != nil {
 				t.Errorf("got %+v and %+v, want that nobody leads, and no remaining time for a session that waits", l, waiting)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // reportLog stores the reports of one group.
@@ -57,9 +58,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 	reports := &reportLog{wake: make(chan struct{}, 1)}
 	cfg.OnReport, cfg.Excluded = reports.add, excluded
 	g, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		cluster.isolate("a")
 		g.Leave(t.Context(), CauseStopped)
@@ -96,9 +95,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 	}
 	reports.mu.Unlock()
 	list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
-	if err := a.Adopt(testContext(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Adopt(testContext(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
 	reports.waitFor(t, "it has another list", func(r control.Report) bool {
 		return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
 	})
@@ -119,9 +116,7 @@ func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 	since := reports.last().IneligibleSince
 	cluster.isolate("c")
 	reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
-	if err := a.Exclude(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Exclude(testContext(t)))
 	reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
 }
 
@@ -133,9 +128,7 @@ func TestExcludedProcessDoesNotLead(t *testing.T) {
 		t.Errorf("got report %+v, want excluded and not eligible", r)
 	}
 	a := cluster.group("a")
-	if err := a.Readmit(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Readmit(testContext(t)))
 	reports.waitFor(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Excluded })
 	if err := a.Exclude(testContext(t)); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("Exclude of the only member: got %v, %+v, want %v", err, reports.last(), ErrNoSuccessor)
@@ -162,9 +155,7 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 	if l := cluster.group("a").Leader(); l.Coordinator != "c" {
 		t.Errorf("a: got %+v, want coordinator c while its application stops", l)
 	}
-	if err := c.ConfirmStopped(testContext(t), s.ID(), lead.Term); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ConfirmStopped(testContext(t), s.ID(), lead.Term))
 	if err := <-excluded; err != nil {
 		t.Error(err)
 	}
@@ -198,9 +189,7 @@ func TestShortTenuresAreReported(t *testing.T) {
 	for range 2 {
 		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" })
 		for _, healthy := range []bool{false, true} {
-			if err := cluster.group("c").ReportProbe(testContext(t), healthy); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), healthy))
 			if !healthy {
 				reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" })
 			}

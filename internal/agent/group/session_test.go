@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestStraySessionChangesNothing: somebody who debugs, or a crawler, opens the stream of each
@@ -22,9 +23,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 			nextEvent(t, s, Lead)
 		}
 		s.Close()
-		if err := g.AwaitRoundTrip(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.AwaitRoundTrip(testContext(t)))
 		if why := ineligibility(t, g); why != Eligible {
 			t.Errorf("%s is not eligible: %s", name, why)
 		}
@@ -85,9 +84,7 @@ func TestStatusHasSessions(t *testing.T) {
 	status := func() Status {
 		t.Helper()
 		status, err := g.Status(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return status
 	}
 	opened := status().Sessions
@@ -110,8 +107,6 @@ func TestStatusHasSessions(t *testing.T) {
 // ineligibility returns why a process is not eligible.
 func ineligibility(t *testing.T, g *Group) (why Ineligibility) {
 	t.Helper()
-	if err := g.AwaitRoundTrip(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.AwaitRoundTrip(testContext(t)))
 	return g.Ineligible()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const longLease = 10 * testLease
@@ -26,9 +27,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
 		next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
-		if err := g.Reconfigure(testContext(t), next); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Reconfigure(testContext(t), next))
 		if g.DrainTimeout() != 7*time.Second {
 			t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
 		}
@@ -62,9 +61,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 	for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
 		next := g.cfg.Group
 		next.Timing.DrainTimeout = drain
-		if err := g.Reconfigure(testContext(t), next); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Reconfigure(testContext(t), next))
 	}
 	nextEvent(t, s, Lead)
 	nextEvent(t, s, SettingsChanged)
@@ -77,9 +74,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 // tenureRemaining returns for how long the grants of the coordinator suffice.
 func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
 	t.Helper()
-	if err := g.call(testContext(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.call(testContext(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }))
 	return rest
 }
 
@@ -90,13 +85,11 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 	ctx := testContext(t)
 	last, renewals := election.Tick(0), 0
 	for renewals <= 2 || !wanted(g.tenureRemaining(t)) {
-		if err := g.call(ctx, func() {
+		must.Succeed(t, g.call(ctx, func() {
 			if until := g.machine.Status().Until; until > last {
 				last, renewals = until, renewals+1
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var ledger = Owner{Domain: "default", Member: "a", Group: "ledger", UID: "u1"}
@@ -29,9 +30,7 @@ func record(n uint64) *Record {
 func testFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp(shm, "memory-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return folder
 }
@@ -81,9 +80,7 @@ func (a *testAgent) join(o Owner) *Record {
 
 func (a *testAgent) save(n uint64) {
 	a.t.Helper()
-	if err := a.file.Save(record(n)); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, a.file.Save(record(n)))
 }
 
 // wantRemembered starts the agent, and checks what it remembers, nothing if n is 0.
@@ -162,21 +159,15 @@ func TestRecordIsForgotten(t *testing.T) {
 }
 
 func (a *testAgent) chmod(mode os.FileMode) {
-	if err := os.Chmod(a.dir.path, mode); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.Chmod(a.dir.path, mode))
 }
 
 func (a *testAgent) forget() {
-	if err := a.dir.Forget(ledger.Group); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, a.dir.Forget(ledger.Group))
 }
 
 func (a *testAgent) truncate(size int64) {
-	if err := os.Truncate(a.file.path, size); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.Truncate(a.file.path, size))
 }
 
 // relink replaces the link in the state directory, by a file if target is empty.
@@ -188,9 +179,7 @@ func (a *testAgent) relink(target string) {
 	} else if err == nil {
 		err = os.WriteFile(path, nil, 0o600)
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 }
 
 // TestProcessWithoutMemoryInvalidatesIt: a process that can't use the memory grants without
@@ -213,9 +202,7 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 		a.save(1)
 		copied := newTestAgent(t)
 		copied.shm = a.shm
-		if err := os.Symlink(a.dir.path, filepath.Join(copied.state, link)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(a.dir.path, filepath.Join(copied.state, link)))
 		copied.wantRemembered(ledger, 0)
 		a.stop()
 		copied.save(2)
@@ -227,19 +214,13 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 		a.start(ledger)
 		a.save(1)
 		path := a.file.path
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(path))
+		must.Succeed(t, os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path))
 		a.wantRemembered(ledger, 0)
 	})
 	t.Run("it can't be invalidated", func(t *testing.T) {
 		a := newTestAgent(t)
-		if err := os.MkdirAll(filepath.Join(a.state, link, "x"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(a.state, link, "x"), 0o700))
 		if d, _, err := open(a.state, a.shm); d != nil || err == nil || !strings.Contains(err.Error(), "cannot invalidate what the agent remembered") {
 			t.Errorf("got %v, %v, want that the memory can't be invalidated", d, err)
 		}
@@ -257,9 +238,7 @@ func TestUnusedDirectoriesAreRemoved(t *testing.T) {
 	used.stop()
 	gone.stop()
 	for _, a := range []*testAgent{gone, running} {
-		if err := os.RemoveAll(a.state); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.RemoveAll(a.state))
 	}
 	next := newTestAgent(t)
 	next.shm = used.shm
@@ -389,9 +368,7 @@ func FuzzNewest(f *testing.F) {
 
 func BenchmarkSave(b *testing.B) {
 	folder, err := os.MkdirTemp(shm, "memory-test-")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer os.RemoveAll(folder)
 	d, without, err := open(b.TempDir(), folder)
 	if without != nil || err != nil {
@@ -407,8 +384,6 @@ func BenchmarkSave(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Until++
-		if err := f.Save(r); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, f.Save(r))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var traces = flag.String("traces", "", "pattern of the traces of a group, for TestGivenTraces")
@@ -41,13 +42,9 @@ const heartbeat election.Tick = 20
 func single(t *testing.T, life uint32, start election.Tick) office.Config {
 	t.Helper()
 	algorithm, err := catalog.Find("Bully")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return office.Config{
 		Config:      election.Config{Self: 1, Roster: list, Timing: election.DefaultTiming(1, 0)},
 		NewElection: algorithm.New, Mode: office.Majority, Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 2 * heartbeat,
@@ -61,20 +58,14 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 	folder := t.TempDir()
 	names := []string{"", agent}
 	recorder, err := Create(folder, &Start{Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Config: config}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer recorder.Close()
 	machine, err := office.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	step := func(in election.Input) {
 		var out election.Output
 		machine.Step(in, &out)
-		if err := recorder.Step(&in, &out, machine, names); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, recorder.Step(&in, &out, machine, names))
 	}
 	for machine.Deadline() < until {
 		now := machine.Deadline()
@@ -94,18 +85,14 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return strings.SplitAfter(string(text), "\n")
 }
 
 func writeLines(t *testing.T, lines []string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "changed.jsonl")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -129,7 +116,7 @@ func TestReplayDetectsHiddenInput(t *testing.T) {
 	path := record(t, "a", single(t, 1, 100), 1000, election.Input{Kind: election.BecomeIneligible, Now: 500})
 	lines := readLines(t, path)
 	at := slices.IndexFunc(lines, func(line string) bool {
-		return strings.HasPrefix(line, `{"kind":`+string(must(json.Marshal(election.BecomeIneligible)))+",")
+		return strings.HasPrefix(line, `{"kind":`+string(encoded(json.Marshal(election.BecomeIneligible)))+",")
 	})
 	if at < 0 {
 		t.Fatal("the input wasn't recorded")
@@ -138,11 +125,11 @@ func TestReplayDetectsHiddenInput(t *testing.T) {
 	wantError(t, err, "the replay differs")
 }
 
-func must(encoded []byte, err error) []byte {
+func encoded(text []byte, err error) []byte {
 	if err != nil {
 		panic(err)
 	}
-	return encoded
+	return text
 }
 
 func TestReplayDetectsChangedOutput(t *testing.T) {
@@ -165,9 +152,7 @@ func TestIncompleteLineIsIgnored(t *testing.T) {
 // TestTranscriptNumbersMembersByPriority: in the trace of b, process 1 is b itself.
 func TestTranscriptNumbersMembersByPriority(t *testing.T) {
 	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := single(t, 1, 100)
 	config.Roster = list
 	beat := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3}, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
@@ -175,9 +160,7 @@ func TestTranscriptNumbersMembersByPriority(t *testing.T) {
 	lines := readLines(t, path)
 	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
 	var got bytes.Buffer
-	if err := Transcript(&got, writeLines(t, lines)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Transcript(&got, writeLines(t, lines)))
 	if want := "  1 b  gets   receive 3 -> 1 BEAT term 101 [2] held\n"; !strings.Contains(got.String(), want) {
 		t.Errorf("got\n%s\nwant a line with %q", &got, want)
 	}
@@ -227,23 +210,15 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		var out election.Output
 		fill(r, reflect.ValueOf(&out).Elem())
 		previous, err := election.NewRoster(1, []election.Member{{ID: 3, Priority: 7}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 2}, {ID: 4, Priority: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		in.Roster = list.Succeed(previous, 17, 3)
 		machine, err := office.New(single(t, 1, 100))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		recorded := newStep(&in, &out, machine)
 		var read step
-		if err := json.Unmarshal(must(json.Marshal(&recorded)), &read); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&recorded)), &read))
 		got, err := read.toElection()
 		if err != nil || !reflect.DeepEqual(got, in) {
 			t.Fatalf("got input\n%+v\nand error %v, want\n%+v", got, err, in)
@@ -255,9 +230,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		fill(r, reflect.ValueOf(&c).Elem())
 		first := header{Election: process(c.Config), Office: settings(c)}
 		var again header
-		if err := json.Unmarshal(must(json.Marshal(&first)), &again); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&first)), &again))
 		configured := office.Config(again.Office)
 		configured.Config = election.Config(again.Election)
 		if !reflect.DeepEqual(configured, c) {
@@ -298,18 +271,14 @@ func fill(r *rand.Rand, v reflect.Value) {
 // BenchmarkRecord measures what a step with one message costs while it is recorded.
 func BenchmarkRecord(b *testing.B) {
 	recorder, err := Create(b.TempDir(), &Start{Config: office.Config{Config: election.Config{}}}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer recorder.Close()
 	message := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
 	in := election.Input{Kind: election.Receive, Now: 105, Message: message}
 	out := election.Output{Send: []election.Message{message}}
 	for b.Loop() {
 		recorder.size = 0
-		if err := recorder.Step(&in, &out, idle{}, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, recorder.Step(&in, &out, idle{}, nil))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // list reads "3 a1 b2@moved after 2 a1 gone a floor 7".
@@ -144,9 +145,7 @@ func TestChooseList(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			mode, err := office.ParseMode(tc.mode)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			stored := list(tc.stored)
 			choice, err := state.ChooseList(state.Known{Stored: stored, Clock: 99}, *list(tc.configured), mode)
 			got := ""

@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first and long", "second"} {
-		if err := state.ReplaceFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, state.ReplaceFile(path, []byte(text)))
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
 			t.Errorf("got %q, %v, want %q", got, err, text)
 		}
@@ -30,9 +29,7 @@ func TestReplaceFile(t *testing.T) {
 func TestReplaceFileFailsCleanly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dir")
-	if err := os.MkdirAll(filepath.Join(path, "in use"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Join(path, "in use"), 0o700))
 	if err := state.ReplaceFile(path, []byte("text")); err == nil {
 		t.Error("ReplaceFile replaced a directory by a file")
 	}

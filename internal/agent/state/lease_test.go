@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func recordLease(t *testing.T, s *state.Store, lease, want time.Duration) {
@@ -32,9 +33,7 @@ func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 	if got := load(t, s, "ledger"); !reflect.DeepEqual(*got.List, version(6)) {
 		t.Errorf("got %+v, want version 6", got)
 	}
-	if err := s.LeaseExpired(key, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.LeaseExpired(key, time.Second))
 	s.Close()
 
 	s = open(t, dir)
@@ -49,9 +48,7 @@ func TestLeaseNeedsStoredList(t *testing.T) {
 	}
 	save(t, s, "ledger", record(5))
 	recordLease(t, s, time.Minute, time.Minute)
-	if err := s.Leave(key, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Leave(key, 0))
 	if err := s.LeaseExpired(key, time.Second); err != nil {
 		t.Error("LeaseExpired of a group that the agent has left:", err)
 	}
@@ -60,9 +57,7 @@ func TestLeaseNeedsStoredList(t *testing.T) {
 	}
 	save(t, s, "ledger", record(5))
 	recordLease(t, s, lease, time.Minute) // The grants from before it left may still be in force.
-	if err := os.WriteFile(filepath.Join(dir, "ledger.state"), []byte("?"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "ledger.state"), []byte("?"), 0o600))
 	if longest, err := s.RecordLease(key, time.Second); err == nil {
 		t.Errorf("got a lease of %v from an unreadable file, want an error", longest)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // lease is the lease of the agents in these tests.
@@ -54,9 +55,7 @@ func version(n uint32) control.List {
 func open(t *testing.T, dir string) *state.Store {
 	t.Helper()
 	s, err := state.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -75,9 +74,7 @@ func inFile(n uint32) state.Record {
 
 func save(t *testing.T, s *state.Store, group string, r state.Record) {
 	t.Helper()
-	if err := s.Save(group, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Save(group, r))
 }
 
 func load(t *testing.T, s *state.Store, group string) state.Record {
@@ -98,9 +95,7 @@ func TestLoadAfterRestart(t *testing.T) {
 	save(t, s, "ledger", record(4))
 	save(t, s, "ledger", record(5))
 	save(t, s, "audit.v2", inFile(9))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 
 	s = open(t, dir)
 	for group, want := range map[string]state.Record{"ledger": record(5), "audit.v2": inFile(9)} {
@@ -117,9 +112,7 @@ func TestFilesOfEarlierLayoutAreIgnored(t *testing.T) {
 		"ledger.list": "conclave member list 1, sha256 00\n{}", "ledger@u1.state": "conclave member list 1, sha256 00\n{}",
 		"ledger.document": "conclave document 1, sha256 00\n{}",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := open(t, dir)
 	if r, err := s.Load("ledger"); r != (state.Record{}) || err != nil {
@@ -163,9 +156,7 @@ func TestOpenLocksDirectory(t *testing.T) {
 	if want := "cannot lock the state directory " + dir + ": another agent uses it; each agent needs its own directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	open(t, dir)
 }
 
@@ -174,9 +165,7 @@ func TestCloseUnlocksForStartedProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	descriptors, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	copies := 0
 	for _, d := range descriptors {
 		number, _ := strconv.Atoi(d.Name())
@@ -184,26 +173,20 @@ func TestCloseUnlocksForStartedProcess(t *testing.T) {
 			continue
 		}
 		copied, err := syscall.Dup(number)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = syscall.Close(copied) })
 		copies++
 	}
 	if copies == 0 {
 		t.Fatal("the directory isn't open")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	open(t, dir)
 }
 
 func TestOpenNamesInvalidPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
 		if _, err := state.Open(dir); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", dir, err)
@@ -230,14 +213,10 @@ func TestLoadDetectsDamage(t *testing.T) {
 	save(t, s, "ledger", record(5))
 	path := filepath.Join(dir, "ledger.state")
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	expectError := func(what string, data []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, data, 0o600))
 		if r, err := s.Load("ledger"); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
 			t.Fatalf("%s: got %+v, %v, want an error", what, r, err)
 		}
@@ -256,9 +235,7 @@ func TestLoadDetectsDamage(t *testing.T) {
 	if err := s.Save("ledger", record(6)); err == nil {
 		t.Error("Save replaced a damaged file, whose list may have been newer")
 	}
-	if err := os.WriteFile(path, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, whole, 0o600))
 	save(t, s, "ledger", record(6))
 }
 
@@ -266,9 +243,7 @@ func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	save(t, s, "ledger", record(5))
-	if err := os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")))
 	_, err := s.Load("audit")
 	want := filepath.Join(dir, "audit.state") + " is the state of group ledger: restore it; or, if no other agent of group audit " +
 		"runs or the configuration has the newest list and its previous, remove it"
@@ -283,9 +258,7 @@ func TestOpenRemovesUnfinishedFiles(t *testing.T) {
 	save(t, s, "ledger", record(5))
 	s.Close()
 	rest := filepath.Join(dir, "ledger.state.new")
-	if err := os.WriteFile(rest, []byte("conclave grou"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(rest, []byte("conclave grou"), 0o600))
 	s = open(t, dir)
 	if got := load(t, s, "ledger"); got.List.Version != 5 {
 		t.Errorf("got version %d, want 5", got.List.Version)
@@ -310,12 +283,8 @@ func TestSavedListSurvivesKill(t *testing.T) {
 	for range 10 {
 		agent := inRole(t, "save forever", dir)
 		out, err := agent.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := agent.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, agent.Start())
 		lines := bufio.NewScanner(out)
 		for enough := reported + 20; reported < enough && lines.Scan(); {
 			n, err := strconv.ParseUint(lines.Text(), 10, 32)
@@ -324,9 +293,7 @@ func TestSavedListSurvivesKill(t *testing.T) {
 			}
 			reported = uint32(n)
 		}
-		if err := agent.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, agent.Process.Kill())
 		for lines.Scan() { // reported before it was killed
 			n, _ := strconv.ParseUint(lines.Text(), 10, 32)
 			reported = max(reported, uint32(n))
@@ -428,9 +395,7 @@ func TestLeaveRemovesListAndDocument(t *testing.T) {
 	s := open(t, t.TempDir())
 	save(t, s, "ledger", record(5))
 	for range 2 {
-		if err := s.Leave(state.Key{Group: "ledger", UID: "u1"}, 6); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Leave(state.Key{Group: "ledger", UID: "u1"}, 6))
 		if r, err := s.Load("ledger"); err != nil || r != (state.Record{UID: "u1", Lease: lease, Revision: 6}) {
 			t.Errorf("got %+v, %v, want no list and no document", r, err)
 		}

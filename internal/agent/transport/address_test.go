@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPeerAnnouncesItsAddress: the dialing side has an outdated address, as from the
@@ -87,17 +88,11 @@ func TestAddressesOfOthersAreOnlyHints(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	free, err := transport.Listen(t.Context(), "127.0.0.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	listed := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, free.Close())
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	b := h.start("b", "127.0.0.1:0", 1, quick)
 	b.SetPeers(map[string]string{"a": "127.0.0.1:1", "c": listed})

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -101,9 +102,7 @@ func TestPeerThatNeverListenedIsNotReportedAsEnded(t *testing.T) {
 	h := newHarness(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
 	testwait.Until(t, "a is refused again", func() bool { return a.log.Count("connection refused") > 2 })
@@ -173,9 +172,7 @@ func TestRefusalAtNewAddressProvesNothing(t *testing.T) {
 	a, b := h.pair()
 	a.waitConnected("b")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
 	testwait.Until(t, "a is refused there", func() bool { return a.log.Count("connection refused") > 0 }) // Until b announces its address.
@@ -191,17 +188,13 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 	h := newHarness(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	a.SetPeers(map[string]string{"b": listener.Addr().String()})
 	h.acceptAs(listener, "b", 77).Close()
 	for range 30 {
 		next, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := next.(interface{ SetLinger(seconds int) error }).SetLinger(0); err != nil { //nolint:errcheck,forcetypeassert // It has one.
 			t.Fatal(err)
 		}
@@ -222,9 +215,7 @@ func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
 		c.Events = onEnd{c.Events, func() { closed <- connected.Load().isClosedWithin(50 * time.Millisecond) }}
 	})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": listener.Addr().String()})
 	b := h.acceptAs(listener, "b", 77)
 	connected.Store(b)
@@ -268,9 +259,7 @@ func TestCertificateOfAnotherGroupProvesNoEnd(t *testing.T) {
 	h := newHarness(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	a.SetPeers(map[string]string{"b": listener.Addr().String()})
 	h.acceptAs(listener, "b", 77).Close()
@@ -294,9 +283,7 @@ func (h *harness) acceptAs(listener net.Listener, self string, life uint32, name
 func (h *harness) acceptWith(listener net.Listener, certificate tls.Certificate, self string, life uint32) *rawConn {
 	h.t.Helper()
 	raw, err := listener.Accept()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	h.t.Cleanup(func() { raw.Close() })
 	secured := tls.Server(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
@@ -363,9 +350,7 @@ func TestNoReconnectionAfterGoodbye(t *testing.T) {
 				first, second = b, a
 			}
 			listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer listener.Close()
 			first.SetPeers(map[string]string{second.Self: second.address, "c": listener.Addr().String()})
 			h.acceptAs(listener, "c", 3)

@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -111,9 +112,7 @@ type harness struct {
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	ca, pair, err := identity.NewCA("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &harness{t: t, folder: t.TempDir(), ca: ca, pem: pair.Cert}
 }
 
@@ -125,13 +124,9 @@ func name(member string) identity.Name {
 func (h *harness) issue(valid time.Duration, names ...identity.Name) tls.Certificate {
 	h.t.Helper()
 	pair, err := h.ca.Issue(names, valid)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	return cert
 }
 
@@ -139,18 +134,12 @@ func (h *harness) issue(valid time.Duration, names ...identity.Name) tls.Certifi
 func (h *harness) paths(names ...identity.Name) identity.Paths {
 	h.t.Helper()
 	pair, err := h.ca.Issue(names, time.Hour)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	dir, err := os.MkdirTemp(h.folder, "")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	paths := identity.Paths{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}
 	for path, data := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: h.pem} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, os.WriteFile(path, data, 0o600))
 	}
 	return paths
 }
@@ -159,13 +148,9 @@ func (h *harness) paths(names ...identity.Name) identity.Paths {
 func (h *harness) start(self, address string, life uint32, change ...func(*transport.Config)) *member {
 	h.t.Helper()
 	listener, err := transport.Listen(h.t.Context(), address)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	files, err := identity.Open(h.paths(name(self)), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	m := &member{t: h.t, address: listener.Addr().String(), log: &testwait.Log{}}
 	c := transport.Config{
 		Self: self, Domain: "default", Life: life, Listener: listener, Events: m,
@@ -202,9 +187,7 @@ func dial(t *testing.T, from, to string) *rawConn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	raw, err := dialer.DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = raw.Close() })
 	return &rawConn{Conn: raw, t: t, reader: bufio.NewReader(raw)}
 }
@@ -214,9 +197,7 @@ func (s *rawConn) startTLS(certificates ...tls.Certificate) *rawConn {
 	s.t.Helper()
 	//nolint:gosec // The test doesn't concern the identity of the member.
 	secured := tls.Client(s.Conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Certificates: certificates})
-	if err := secured.HandshakeContext(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, secured.HandshakeContext(s.t.Context()))
 	return &rawConn{Conn: secured, t: s.t, reader: bufio.NewReader(secured)}
 }
 
@@ -238,9 +219,7 @@ func hello(name string, life uint32) wire.Frame {
 // wantClosed waits until the other side closes the connection.
 func (s *rawConn) wantClosed() {
 	s.t.Helper()
-	if err := s.SetReadDeadline(time.Now().Add(testwait.Limit)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.SetReadDeadline(time.Now().Add(testwait.Limit)))
 	if _, err := io.Copy(io.Discard, s.reader); os.IsTimeout(err) {
 		s.t.Error("the connection is still open")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -27,9 +28,7 @@ const slowAnswer = 700 * time.Millisecond
 func startNameServer(t *testing.T) *nameServer {
 	t.Helper()
 	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { socket.Close() })
 	s := &nameServer{}
 	go s.serve(socket)
@@ -87,9 +86,7 @@ func TestEndIsDetectedWithoutNameServer(t *testing.T) {
 	a := h.start("a", "127.0.0.1:0", 1)
 	b := h.spawn("b", "127.0.0.1:0", 77)
 	_, port, err := net.SplitHostPort(b.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
 	b.addPeer(a)
 	a.waitVerified("b")
@@ -108,9 +105,7 @@ func TestLostConnectionIsReplacedWithoutNameServer(t *testing.T) {
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	relay := newRelay(t, b.address)
 	_, port, err := net.SplitHostPort(relay.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
 	b.SetPeers(map[string]string{"a": ""}) // It can't announce its address.
 	a.sendUntilReceived(b, 1)
@@ -129,9 +124,7 @@ func TestSlowNameServerPreventsNoConnection(t *testing.T) {
 	names.slow.Store(true)
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	_, port, err := net.SplitHostPort(b.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
 	b.SetPeers(map[string]string{"a": ""}) // It can't announce its address.
 	a.sendUntilReceived(b, 1)
@@ -145,9 +138,7 @@ func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
 	clock := func(c *transport.Config) { c.CurrentTerm = func() election.Term { return election.Epoch(1000).Last() } }
 	a, b := h.start("a", "127.0.0.1:0", 1, clock), h.start("b", "127.0.0.1:0", 2, clock)
 	_, port, err := net.SplitHostPort(b.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
 	b.SetPeers(map[string]string{"a": ""})
 	testwait.Until(t, "a reports the problem", func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })

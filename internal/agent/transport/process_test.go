@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -88,16 +89,10 @@ func (h *harness) spawn(self, address string, life uint32) *process {
 func (h *harness) startCommand(cmd *exec.Cmd) *process {
 	h.t.Helper()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
+	must.Succeed(h.t, cmd.Start())
 	p := &process{Cmd: cmd, t: h.t, in: in}
 	h.t.Cleanup(p.kill)
 	if _, err := fmt.Fscanln(out, &p.address); err != nil {
@@ -122,7 +117,5 @@ func (p *process) kill() {
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.Process.Signal(s))
 }

@@ -12,20 +12,17 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // acceptedPair returns both ends of a connection. The accepted one is of the package.
 func acceptedPair(t *testing.T) (accepted net.Conn, other *net.TCPConn) {
 	t.Helper()
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	dialed, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if accepted, err = listener.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,19 +72,13 @@ func TestConnectionReadsUntilItEnds(t *testing.T) {
 
 func TestConnectionReportsErrorsLikeOthers(t *testing.T) {
 	accepted, other := acceptedPair(t)
-	if err := accepted.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, accepted.SetReadDeadline(time.Unix(1, 0)))
 	var timeout net.Error
 	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("after the deadline: got error %v, want a timeout", err)
 	}
-	if err := accepted.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.SetLinger(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, accepted.SetReadDeadline(time.Time{}))
+	must.Succeed(t, other.SetLinger(0))
 	other.Close()
 	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after a reset: got error %v from Read, want %v", err, syscall.ECONNRESET)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // relay forwards connections to a member, and can break them.
@@ -21,9 +22,7 @@ type relay struct {
 func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &relay{Listener: listener, to: to}
 	var forwarding sync.WaitGroup
 	t.Cleanup(func() {

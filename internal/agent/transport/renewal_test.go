@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -22,9 +23,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 			h := newHarness(t)
 			paths := h.paths(name(writer))
 			files, err := identity.Open(paths, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			from := h.start(writer, "127.0.0.1:0", 1, func(c *transport.Config) {
 				c.Security = transport.Certificates{Files: files, Domain: "default"}
 			})
@@ -48,9 +47,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 
 			fresh := h.paths(name(writer), identity.Name{Domain: "default", Group: "audit", Member: writer})
 			for old, is := range map[string]string{paths.Key: fresh.Key, paths.Cert: fresh.Cert} {
-				if err := os.Rename(is, old); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Rename(is, old))
 			}
 			testwait.Until(t, "a message for the new group arrives", func() bool {
 				send(3)
@@ -69,9 +66,7 @@ func TestRefusalAfterExpiryProvesNothing(t *testing.T) {
 	h := newHarness(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.SetPeers(map[string]string{"b": listener.Addr().String()})
 	b := h.acceptWith(listener, h.issue(3*time.Second, name("b")), "b", 77)
 	a.waitConnected("b")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -21,26 +22,16 @@ func (h *harness) ofPod(uid string) func(*transport.Config) {
 		h.t.Helper()
 		paths := h.paths(name(c.Self))
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, err)
 		cert, err := h.ca.Sign(identity.Names{name(c.Self)}, uid, key.Public(), time.Hour)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, err)
 		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, err)
 		for path, data := range map[string][]byte{paths.Cert: cert, paths.Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				h.t.Fatal(err)
-			}
+			must.Succeed(h.t, os.WriteFile(path, data, 0o600))
 		}
 		files, err := identity.Open(paths, nil)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, err)
 		c.Security = transport.Certificates{Files: files, Domain: "default"}
 	}
 }

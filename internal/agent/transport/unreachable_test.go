@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -55,9 +56,7 @@ func dropAll(fd int) error {
 func needPacketFilter(t *testing.T) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer unix.Close(fd)
 	if err := dropAll(fd); err != nil {
 		need.Skip(t, fmt.Sprintf("CAP_BPF or root: it attaches a packet filter to a socket: %v", err))

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestEncodingMatchesProto compares the encoding with that of a library that reads
@@ -16,9 +18,7 @@ import (
 func TestEncodingMatchesProto(t *testing.T) {
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
 	files, err := compiler.Compile(t.Context(), "agents.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	frame := files[0].Messages().ByName("Frame")
 	for _, c := range []struct {
 		frame Frame
@@ -36,9 +36,7 @@ func TestEncodingMatchesProto(t *testing.T) {
 		{Frame{Goodbye: true}, `goodbye {}`},
 	} {
 		want := dynamicpb.NewMessage(frame)
-		if err := prototext.Unmarshal([]byte(c.text), want); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, prototext.Unmarshal([]byte(c.text), want))
 		got := dynamicpb.NewMessage(frame)
 		if err := proto.Unmarshal(body(t, c.frame), got); err != nil || !proto.Equal(got, want) {
 			t.Errorf("got %v, %v\nwant %v", prototext.Format(got), err, prototext.Format(want))
@@ -47,9 +45,7 @@ func TestEncodingMatchesProto(t *testing.T) {
 			t.Errorf("got fields that agents.proto doesn't have: %x", unknown)
 		}
 		written, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		read, err := Parse(written)
 		if err != nil || !bytes.Equal(body(t, read), body(t, c.frame)) {
 			t.Errorf("got %+v, %v", read, err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestFramesKeepTheirFormat decodes the frames of testdata/frames. Encoded again, they must be
@@ -18,16 +20,12 @@ import (
 // field, add a frame, and leave the others unchanged.
 func TestFramesKeepTheirFormat(t *testing.T) {
 	text, err := os.ReadFile("testdata/frames")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(text)) {
 		at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
 		name := line[:at]
 		raw, err := hex.DecodeString(strings.TrimSpace(line[at:]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		frame, err := Parse(content(t, raw))
 		if err != nil {
 			t.Errorf("%s: %s", name, err)
@@ -74,8 +72,6 @@ func content(t *testing.T, raw []byte) []byte {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return rest
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // full has a value in each field.
@@ -25,9 +26,7 @@ func body(t *testing.T, f Frame) []byte {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(Append(nil, f)))
 	size, err := ReadSize(r, MaxFrame)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := io.ReadAll(r)
 	if err != nil || len(b) != size {
 		t.Fatalf("got %d bytes after a size of %d: %v", len(b), size, err)
