@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -27,9 +28,7 @@ type server struct {
 func listen(t *testing.T, limits connlimit.Limits) *server {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { inner.Close() })
 	return &server{t, connlimit.New(inner, limits)}
 }
@@ -39,18 +38,12 @@ func (s *server) connect(host byte) pair {
 	s.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}
 	_, port, err := net.SplitHostPort(s.Addr().String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	client, err := dialer.DialContext(s.t.Context(), "tcp", "127.0.0.1:"+port)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { client.Close() })
 	accepted, err := s.Accept()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	limited, ok := accepted.(*connlimit.Conn)
 	if !ok {
 		s.t.Fatalf("got a %T", accepted)
@@ -77,9 +70,7 @@ func (p pair) wantOpen(t *testing.T, what string) {
 
 func (p pair) wantClosed(t *testing.T, what string) {
 	t.Helper()
-	if err := p.client.SetReadDeadline(time.Now().Add(testwait.Limit)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.client.SetReadDeadline(time.Now().Add(testwait.Limit)))
 	if n, err := io.Copy(io.Discard, p.client); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%s: got %d bytes, %v, want a closed connection", what, n, err)
 	}
@@ -109,9 +100,7 @@ func TestHostWithMostConnectionsLoses(t *testing.T) {
 func TestBytesAreLimitedUntilPinned(t *testing.T) {
 	s := listen(t, connlimit.Limits{Bytes: 1000})
 	greedy, pinned := s.connect(1), s.connect(1)
-	if err := greedy.send(t, 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, greedy.send(t, 1000))
 	if err := greedy.send(t, 1); err == nil {
 		t.Error("got more bytes than the limit")
 	}
@@ -132,9 +121,7 @@ func TestBytesAreLimitedUntilPinned(t *testing.T) {
 func TestConnectionWithMostBytesIsClosed(t *testing.T) {
 	s := listen(t, connlimit.Limits{Bytes: 1000, TotalBytes: 1000})
 	large, small := s.connect(1), s.connect(2)
-	if err := large.send(t, 900); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, large.send(t, 900))
 	if err := small.send(t, 200); err != nil {
 		t.Fatal("small:", err)
 	}

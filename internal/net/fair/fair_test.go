@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/net/fair"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func anyone(string) bool { return true }
@@ -55,9 +56,7 @@ func TestUserHasOnlyItsShare(t *testing.T) {
 	var greedy []func()
 	for range 3 {
 		release, err := s.Acquire(t.Context(), "greedy")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		greedy = append(greedy, release)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
@@ -66,9 +65,7 @@ func TestUserHasOnlyItsShare(t *testing.T) {
 		t.Error("got a fourth slot for a user, want an error when the context ends")
 	}
 	release, err := s.Acquire(t.Context(), "bank")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := s.Acquire(canceled, "shop"); err == nil {
 		t.Error("got a fifth slot, want an error when the context ends")
 	}
@@ -119,9 +116,7 @@ func TestSlotsAreNeitherLostNorExceeded(t *testing.T) {
 	var releases []func()
 	for _, user := range []int{0, 0, 0, 1, 1} {
 		release, err := s.Acquire(t.Context(), user)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		releases = append(releases, release)
 	}
 	for _, release := range releases {

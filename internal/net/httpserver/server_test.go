@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -29,9 +30,7 @@ var limits = httpserver.Limits{Connections: 8, ConnectionsPerHost: 4, Body: 64 <
 func start(t *testing.T, limits httpserver.Limits) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server := &httpserver.Server{
 		Name: "the test", Listener: listener, Limits: limits, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,9 +68,7 @@ func connect(t *testing.T, host, address string) *client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{Conn: conn, t: t, response: bufio.NewReader(conn)}
 }
@@ -80,17 +77,13 @@ func connect(t *testing.T, host, address string) *client {
 func (c *client) begin(length, sent int) {
 	c.t.Helper()
 	_, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, strings.Repeat("x", sent))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 }
 
 // status reads the response. It returns 0 if the server has closed the connection.
 func (c *client) status() int {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(testwait.Limit)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.SetReadDeadline(time.Now().Add(testwait.Limit)))
 	response, err := http.ReadResponse(c.response, nil)
 	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 		c.t.Fatal("the server neither responded nor closed the connection")
@@ -108,9 +101,7 @@ func (c *client) status() int {
 // hasResponse reports whether the server has responded, or closed the connection.
 func (c *client) hasResponse() bool {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := c.response.Peek(1)
 	timeout := net.Error(nil)
 	return !errors.As(err, &timeout) || !timeout.Timeout()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestWithoutUsualRows(t *testing.T) {
@@ -69,18 +70,14 @@ func round(b *testing.B, members int, onlyUnusual bool) (bytes, retained int64) 
 			report = report.WithoutUsualRows()
 		}
 		line, err := json.Marshal(report)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		lines = append(lines, line)
 		bytes += int64(len(line))
 	}
 	before := heap()
 	reports := make([]control.Report, len(lines))
 	for i, line := range lines {
-		if err := json.Unmarshal(line, &reports[i]); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, json.Unmarshal(line, &reports[i]))
 	}
 	retained = heap() - before
 	runtime.KeepAlive(reports)

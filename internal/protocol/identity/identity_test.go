@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var (
@@ -30,30 +31,22 @@ type testCA struct {
 func newCA(t *testing.T) testCA {
 	t.Helper()
 	a, pair, err := identity.NewCA("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return testCA{a, pair}
 }
 
 func (a testCA) issue(t *testing.T, valid time.Duration, names ...identity.Name) identity.Pair {
 	t.Helper()
 	pair, err := a.Issue(names, valid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pair
 }
 
 // put replaces a file atomically.
 func put(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path+".new", data, 0o600))
+	must.Succeed(t, os.Rename(path+".new", path))
 }
 
 func writeFiles(t *testing.T, pair identity.Pair, ca []byte) identity.Paths {
@@ -77,9 +70,7 @@ func newAgent(t *testing.T, pair identity.Pair, ca []byte) agent {
 	t.Helper()
 	paths, failures := writeFiles(t, pair, ca), &[]string{}
 	files, err := identity.Open(paths, func(err error) { *failures = append(*failures, err.Error()) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return agent{files, paths, failures}
 }
 
@@ -94,22 +85,14 @@ type result struct {
 func newConnection(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	a, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, end := range []net.Conn{a, b} {
-		if err := end.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, end.SetDeadline(time.Now().Add(time.Minute)))
 	}
 	return a, b
 }
@@ -169,9 +152,7 @@ func TestInvalidPeersAreRejected(t *testing.T) {
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	raw := func(pair identity.Pair) *tls.Config {
 		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}
 	}
 	old := raw(ca.issue(t, time.Hour, ledgerB))
@@ -287,9 +268,7 @@ func TestInvalidFilesKeepPreviousOnes(t *testing.T) {
 		{"no certificate", func(p identity.Paths) { os.Remove(p.Cert) }, "no such file"}, //nolint:errcheck // the test fails then
 		{"no file", func(p identity.Paths) {
 			os.Remove(p.Key) //nolint:errcheck // the test fails then
-			if err := os.Mkdir(p.Key, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Mkdir(p.Key, 0o700))
 		}, "must be a regular file"},
 		{"another key", func(p identity.Paths) { put(t, p.Key, foreign.Key) }, "private key does not match"},
 		{"an empty CA file", func(p identity.Paths) { put(t, p.CA, nil) }, "must contain complete CA certificates in PEM"},
@@ -327,17 +306,11 @@ func TestCASignsForPublicKey(t *testing.T) {
 	ca := newCA(t)
 	pair := ca.issue(t, time.Hour, ledgerA)
 	mine, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, err := identity.ParseCA(ca.pair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cert, err := again.Sign(identity.Names{ledgerB}, "", mine.Leaf.PublicKey, 1000*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b := newAgent(t, identity.Pair{Cert: cert, Key: pair.Key}, ca.pair.Cert)
 	if b.Names().String() != ledgerB.String() || !b.NotAfter().Equal(again.NotAfter()) {
 		t.Errorf("got names %s until %s, CA until %s", b.Names(), b.NotAfter(), again.NotAfter())
@@ -352,9 +325,7 @@ func TestCASignsForPublicKey(t *testing.T) {
 
 func TestExpiredCASignsNothing(t *testing.T) {
 	a, _, err := identity.NewCA("test", -time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := a.Issue(identity.Names{ledgerA}, time.Hour); err == nil || !strings.Contains(err.Error(), "CA certificate expired on") {
 		t.Error(err)
 	}

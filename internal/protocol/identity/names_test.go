@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestParseName(t *testing.T) {
@@ -64,9 +65,7 @@ func TestNamesOfACertificate(t *testing.T) {
 		cert := &x509.Certificate{}
 		for _, text := range texts {
 			u, err := url.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cert.URIs = append(cert.URIs, u)
 		}
 		return cert

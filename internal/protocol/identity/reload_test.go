@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -19,9 +20,7 @@ func TestNobodyWaitsForBlockedReload(t *testing.T) {
 		close(blocked)
 		<-unblock
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer close(unblock)
 	until := files.NotAfter()
 	put(t, paths.Cert, nil)
@@ -67,9 +66,7 @@ func TestReloadSeesWhatWasWrittenBefore(t *testing.T) {
 		close(checking)
 		<-goOn
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	put(t, paths.Cert, nil)
 	handshake := make(chan struct{})
 	go func() {

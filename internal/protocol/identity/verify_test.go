@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPublicServerAcceptsMissingCertificate: but rejects an invalid one.
 func TestPublicServerAcceptsMissingCertificate(t *testing.T) {
 	own, other := newCA(t), newCA(t)
 	server, err := identity.Open(writeFiles(t, own.issue(t, time.Hour, ledgerA), own.pair.Cert), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		show  []tls.Certificate
 		names string
@@ -47,9 +46,7 @@ func TestPublicServerAcceptsMissingCertificate(t *testing.T) {
 func pairOf(t *testing.T, pair identity.Pair) tls.Certificate {
 	t.Helper()
 	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return both
 }
 
