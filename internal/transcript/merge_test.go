@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Whatever the clocks say, the transcript has each step once, causes before effects, the
@@ -91,15 +92,11 @@ func TestOutputs(t *testing.T) {
 	e.Began = epoch
 	var text, diagram bytes.Buffer
 	e.WriteText(&text)
-	if err := e.WriteMermaid(&diagram); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.WriteMermaid(&diagram))
 	golden.Compare(t, filepath.Join("testdata", "bully.txt"), text.String())
 	golden.Compare(t, filepath.Join("testdata", "bully.mermaid"), diagram.String())
 	encoded, err := json.MarshalIndent(e, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden.Compare(t, filepath.Join("testdata", "bully.json"), string(encoded)+"\n")
 }
 

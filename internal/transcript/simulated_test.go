@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // epoch is the time of day when a simulation begins.
@@ -49,9 +50,7 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None, 0)
 	}
 	outcome, err := sim.Run(s.scenario)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.outcome = outcome
 	return s
 }
