@@ -4,15 +4,18 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestBlockedDiskDoesNotPreventHandover: a coordinator is terminated while a change of a
-// group, and a task, wait for a disk that doesn't respond.
+// group, and a task, wait for a disk that doesn't respond. The others learn that it was stopped.
 func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	agents := startAgents(t, 3, office.Majority, "StatusTable")
 	awaitCoordinator(t, agents, "c")
@@ -38,4 +41,10 @@ func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	}
 	delete(agents, "c")
 	awaitCoordinator(t, agents, "b")
+	ledger, _ := agents["b"].Find("ledger")
+	journal, err := ledger.Journal(t.Context())
+	must.Succeed(t, err)
+	if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(control.EndStopped) }) {
+		t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, control.EndStopped)
+	}
 }

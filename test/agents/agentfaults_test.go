@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -37,56 +35,6 @@ func newCluster(t *testing.T) *agentcluster.Cluster {
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: &agentcluster.Preemption{Policy: "Never"},
 		Timing: &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: 3000, DrainMillis: 300},
 	}})
-}
-
-// TestPausedCoordinatorKnowsThatItsTenureHasEnded sends queries to a paused coordinator. It
-// responds as soon as it continues, before it receives any message from the others.
-func TestPausedCoordinatorKnowsThatItsTenureHasEnded(t *testing.T) {
-	t.Parallel()
-	ctx, agents := testContext(t), newCluster(t)
-	must.Succeed(t, agents.Start())
-	former, err := agents.AwaitCoordinator(ctx)
-	must.Succeed(t, err)
-	before, err := agents.Leader(ctx, former)
-	must.Succeed(t, err)
-	if _, err := agents.Agent(former).Stop(); err != nil {
-		t.Fatal(err)
-	}
-	var others []string
-	for _, name := range agents.Names() {
-		if name != former {
-			others = append(others, name)
-		}
-	}
-	var queries sync.WaitGroup
-	answers := make(chan group.Leader, 20)
-	for range cap(answers) {
-		queries.Go(func() {
-			answer, err := agents.Leader(ctx, former)
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- answer
-		})
-	}
-	next, err := agents.AwaitCoordinator(ctx, others...)
-	must.Succeed(t, err)
-	after, err := agents.Leader(ctx, next)
-	must.Succeed(t, err)
-	must.Succeed(t, agents.Agent(former).Continue())
-	queries.Wait()
-	close(answers)
-	for answer := range answers {
-		if answer.Leading || answer.Token != 0 {
-			t.Errorf("got response %+v of %s, the coordinator of term %d, want one that isn't leading: %s is coordinator", answer, former, before.Term, next)
-		}
-	}
-	if again, err := agents.AwaitCoordinator(ctx); err != nil || again != next {
-		t.Errorf("got coordinator %q and error %v, want %s", again, err, next)
-	}
-	if after.Token <= before.Token {
-		t.Errorf("got token %d after %d, want a higher one", after.Token, before.Token)
-	}
 }
 
 // smallDisk mounts a file system of one page, and returns a function that enlarges it. It

@@ -6,42 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
-
-// TestStraySessionsDoNotStopGroup opens the stream of a session once on each agent, as curl
-// does, and reads nothing but its beginning.
-func TestStraySessionsDoNotStopGroup(t *testing.T) {
-	t.Parallel()
-	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{}})
-	must.Succeed(t, cluster.Start())
-	ctx := testContext(t)
-	before, err := cluster.AwaitCoordinator(ctx)
-	must.Succeed(t, err)
-	for _, name := range cluster.Names() {
-		stray, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		_ = cluster.Session(stray, name, func(agentcluster.SessionEvent) {})
-		cancel()
-	}
-	time.Sleep(time.Second) // All agents have noticed the ends of the streams.
-	now, err := cluster.AwaitCoordinator(ctx)
-	must.Succeed(t, err)
-	if now != before {
-		t.Errorf("got coordinator %s, want %s", now, before)
-	}
-	for _, name := range cluster.Names() {
-		status, err := cluster.Status(ctx, name)
-		must.Succeed(t, err)
-		for i := range status.Processes {
-			if p := &status.Processes[i]; p.Ineligible != "" {
-				t.Errorf("%s: %s is not eligible: %s", name, p.Name, p.Ineligible)
-			}
-		}
-	}
-}
 
 // TestIneligibleMemberSaysWhy: everywhere where somebody may look.
 func TestIneligibleMemberSaysWhy(t *testing.T) {
