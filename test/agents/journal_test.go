@@ -55,9 +55,8 @@ func TestTranscriptOfRealElection(t *testing.T) {
 	for _, g := range groups {
 		coordinate(ctx, t, agents.In(g.Name), former)
 	}
-	if _, err := agents.Agent(former).Kill(); err != nil {
-		t.Fatal(err)
-	}
+	killed, err := agents.Agent(former).Kill()
+	must.Succeed(t, err)
 	must.Succeed(t, agents.Agent(former).AwaitEnd())
 	for _, g := range groups {
 		t.Run(g.Algorithm, func(t *testing.T) {
@@ -69,6 +68,9 @@ func TestTranscriptOfRealElection(t *testing.T) {
 				t.Errorf("got %s with messages %v, want %s and grants", e.Describe(), e.Messages, announcements[g.Algorithm])
 			}
 			checkCausalOrder(t, e)
+			if e.Cause == control.EndCrash {
+				checkTimes(t, e, killed)
+			}
 			checkCounters(ctx, t, in, g.Name)
 			if t.Failed() {
 				e.WriteText(t.Output())
@@ -150,24 +152,36 @@ func readJournals(ctx context.Context, agents *agentcluster.Cluster) ([]journal.
 // may be repeated, and repetitions aren't recorded.
 func checkCausalOrder(t *testing.T, e *transcript.Election) {
 	t.Helper()
-	type sender struct {
-		name    string
-		lamport uint64
+	type letter struct {
+		from, to, kind string
+		term, lamport  uint64
 	}
-	sent, received := map[sender]bool{}, 0
+	letterOf := func(m *journal.Message) letter { return letter{m.From, m.To, m.Kind, m.Term, m.Lamport} }
+	sent, received := map[letter]bool{}, 0
 	for i := range e.Steps {
 		s := &e.Steps[i]
 		if m := s.Message; s.Input == election.Receive.String() && countsAsElection(m.Kind) {
-			if received++; !sent[sender{m.From, m.Lamport}] {
+			if received++; !sent[letterOf(m)] {
 				t.Errorf("step %d: %s receives %+v before it was sent", i, s.Agent, *m)
 			}
 		}
-		for _, m := range s.Sent {
-			sent[sender{m.From, m.Lamport}] = true
+		for k := range s.Sent {
+			sent[letterOf(&s.Sent[k])] = true
 		}
 	}
 	if received == 0 || len(e.Milestones) < 3 || e.Milestones[0].Micros != 0 || !strings.Contains(e.Milestones[0].Text, e.Former) {
 		t.Errorf("got %d messages and milestones %+v, want at least the loss of %s, the grants and the last follower", received, e.Milestones, e.Former)
+	}
+}
+
+// checkTimes checks that the journals of agents whose clock is right have the times since the
+// coordinator was killed.
+func checkTimes(t *testing.T, e *transcript.Election, killed time.Time) {
+	t.Helper()
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.Agent != "a" && (s.At.Before(killed) || s.At.After(time.Now())) {
+			t.Errorf("step %d of %s is at %s, want a time after %s, and before now", i, s.Agent, s.At, killed)
+		}
 	}
 }
 
