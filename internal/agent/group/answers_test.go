@@ -1,12 +1,14 @@
 package group
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // countedAnswers counts the calls of Answered.
@@ -188,4 +190,19 @@ func TestDepartedMembersAreForgotten(t *testing.T) {
 	if a.of(2, election.Tick(3*time.Second)) == nil {
 		t.Error("a member that joined again wasn't measured")
 	}
+}
+
+// TestStatusHasAnswers: those of the followers to the coordinator.
+func TestStatusHasAnswers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil).group("c")
+	testwait.NoError(t, func() error {
+		status, err := c.Status(t.Context())
+		for _, p := range status.Processes {
+			if (p.Answers != nil) != (p.Name != "c") {
+				return fmt.Errorf("%s: got answers %+v, want some of the followers", p.Name, p.Answers)
+			}
+		}
+		return err
+	})
 }
