@@ -135,12 +135,6 @@ $(PARTS:%=test-%):
 	@hack/test $(@:test-%=%)
 
 # The earlier release is built from git.
-.PHONY: test-skew
-test-skew: ## Test the agents together with those of an earlier release: PREVIOUS=COMMIT.
-	@$(previous_sources) && \
-		CGO_ENABLED=0 $(GO) -C "$$folder/source" build -trimpath -o "$$folder/agent" ./cmd/agent && \
-		$(GO) test ./test/agents -run TestVersionSkew -count 1 -v -previous-agent "$$folder/agent"
-
 .PHONY: test-upgrade
 test-upgrade: ## As root: upgrade operator and agents from an earlier release on a throwaway cluster, and roll back: PREVIOUS=COMMIT.
 	@$(MAKE) cluster-build

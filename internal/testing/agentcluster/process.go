@@ -75,11 +75,8 @@ func newAgent(ctx context.Context, options *Options, name, host string) *Agent {
 	return a
 }
 
-// Binary returns the program that runs from the next start on.
+// Binary returns the program of the agent.
 func (a *Agent) Binary() string { return a.binary }
-
-// SetBinary sets the program that runs from the next start on.
-func (a *Agent) SetBinary(path string) { a.binary = path }
 
 // Start starts the agent's process. It first waits for the exit of the previous one.
 func (a *Agent) Start() error {
