@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The types of this file have the fields of those of the core, with short names in
-// JSON. Go converts between them only while they have the same fields, so a new field
-// of the core can't be left out.
+// The types of a step have the fields of those of the core, with short names in JSON. Go
+// converts between them only while they have the same fields, so a new field of the core
+// can't be left out.
 
 // header is the first line of a trace.
 type header struct {
@@ -20,63 +19,17 @@ type header struct {
 	// Origin is the moment of tick 0, on a clock that all processes of the machine share.
 	Origin int64 `json:"origin"`
 	// Names are the names of the processes by ID.
-	Names    []string `json:"names"`
-	Election process  `json:"election"`
-	Office   settings `json:"office"`
-	Roster   *roster  `json:"roster"`
+	Names  []string `json:"names"`
+	Office settings `json:"office"`
 }
 
-// process is election.Config.
-type process struct {
-	Self         election.ID      `json:"self"`
-	Roster       *election.Roster `json:"-"` // in the header
-	Term         election.Term    `json:"term,omitempty"`
-	Coordinator  election.ID      `json:"coordinator,omitempty"`
-	Timing       election.Timing  `json:"timing"`
-	NoPreemption bool             `json:"noPreemption,omitempty"`
-}
-
-// settings is office.Config.
+// settings is office.Config. Its own fields hide those with their names, which JSON can't have.
 type settings struct {
-	election.Config `json:"-"` // in the header
+	office.Config
 
-	NewElection         func(election.Config) (election.Machine, error) `json:"-"` // by its name in the header
-	Mode                office.Mode                                     `json:"mode"`
-	Lease               election.Tick                                   `json:"lease"`
-	Heartbeat           election.Tick                                   `json:"heartbeat"`
-	MinHeartbeat        election.Tick                                   `json:"minHeartbeat,omitempty"`
-	CalmPeriod          election.Tick                                   `json:"calmPeriod,omitempty"`
-	AlignHeartbeats     bool                                            `json:"alignHeartbeats,omitempty"`
-	SuspicionTimeout    election.Tick                                   `json:"suspicionTimeout"`
-	Stagger             election.Tick                                   `json:"stagger"`
-	Policy              office.Policy                                   `json:"policy"`
-	StablePeriod        election.Tick                                   `json:"stablePeriod"`
-	DrainTimeout        election.Tick                                   `json:"drainTimeout"`
-	LongTenure          election.Tick                                   `json:"longTenure,omitempty"`
-	Clock               election.TermClock                              `json:"clock"`
-	Life                uint32                                          `json:"life"`
-	MemoryLost          bool                                            `json:"memoryLost"`
-	Memory              *grants.Memory                                  `json:"memory,omitempty"`
-	LongestEarlierLease election.Tick                                   `json:"longestEarlierLease"`
-	EarlierEnded        election.Tick                                   `json:"earlierEnded,omitempty"`
-	ListGrace           election.Tick                                   `json:"listGrace,omitempty"`
-	Start               election.Tick                                   `json:"start"`
-	OnTransition        func(office.Transition)                         `json:"-"` // only for tests
-}
-
-// changed is office.Settings.
-type changed struct {
-	Mode             office.Mode   `json:"mode"`
-	Lease            election.Tick `json:"lease"`
-	Heartbeat        election.Tick `json:"heartbeat"`
-	MinHeartbeat     election.Tick `json:"minHeartbeat,omitempty"`
-	CalmPeriod       election.Tick `json:"calmPeriod,omitempty"`
-	SuspicionTimeout election.Tick `json:"suspicionTimeout"`
-	Stagger          election.Tick `json:"stagger"`
-	Policy           office.Policy `json:"policy"`
-	StablePeriod     election.Tick `json:"stablePeriod"`
-	DrainTimeout     election.Tick `json:"drainTimeout"`
-	LongTenure       election.Tick `json:"longTenure,omitempty"`
+	Roster *roster
+	// NewElection follows from the algorithm, and OnTransition is only for tests.
+	NewElection, OnTransition *struct{} `json:",omitempty"`
 }
 
 // roster is election.Roster.
@@ -117,7 +70,7 @@ type step struct {
 	Roster  *roster  `json:"roster,omitempty"`
 	Message *message `json:"message,omitempty"`
 	// Settings are new settings. Then there is no input other than the time.
-	Settings *changed `json:"settings,omitempty"`
+	Settings *office.Settings `json:"settings,omitempty"`
 	// Names are the names of the processes by ID, if there are new ones.
 	Names  []string  `json:"names,omitempty"`
 	Send   []message `json:"send,omitempty"`

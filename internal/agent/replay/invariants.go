@@ -21,8 +21,12 @@ type checker struct {
 	// coordinators are those of the terms that have one.
 	coordinators map[election.Term]string
 	steps        int
-	// watch, if it isn't nil, is called with each replay after a step.
-	watch func(*Replay)
+	// watch is called with each replay after a step.
+	watch func(*Replay) error
+}
+
+func newChecker() *checker {
+	return &checker{coordinators: map[election.Term]string{}, watch: func(*Replay) error { return nil }}
 }
 
 // Check repeats the traces of a group's agents, which must have run on the same machine,
@@ -31,7 +35,7 @@ type checker struct {
 // Without grants (Available), only tokens must differ and terms not decrease. It returns
 // the numbers of steps and of tenures.
 func Check(paths ...string) (steps, tenures int, err error) {
-	c := &checker{coordinators: map[election.Term]string{}}
+	c := newChecker()
 	err = c.check(paths)
 	return c.steps, len(c.tokens), err
 }
@@ -93,8 +97,8 @@ func (c *checker) step(i int) error {
 		return err
 	}
 	c.steps++
-	if c.watch != nil {
-		c.watch(r)
+	if err := c.watch(r); err != nil {
+		return err
 	}
 	c.recordEnds(r)
 	before, status := c.statuses[i], election.Status(r.next.Status)

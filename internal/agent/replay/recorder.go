@@ -39,7 +39,7 @@ func Create(folder string, start *Start, names []string) (*Recorder, error) {
 	r := &Recorder{file: file, names: len(names)}
 	return r, r.write(header{
 		Group: start.Group, Agent: start.Agent, Algorithm: start.Algorithm, Origin: int64(start.Origin), Names: names,
-		Election: process(start.Config.Config), Office: settings(start.Config), Roster: newRoster(start.Config.Roster),
+		Office: settings{Config: start.Config, Roster: newRoster(start.Config.Roster)},
 	})
 }
 
@@ -62,8 +62,7 @@ func (r *Recorder) Reconfigure(s office.Settings, now election.Tick, m election.
 		return nil
 	}
 	line := newStep(&election.Input{Now: now}, &election.Output{}, m)
-	c := changed(s)
-	line.Settings = &c
+	line.Settings = &s
 	return r.write(&line)
 }
 

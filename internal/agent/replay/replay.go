@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -58,9 +57,9 @@ func (r *Replay) start() error {
 	if err != nil {
 		return err
 	}
-	config := office.Config(r.Office)
-	config.Config, config.NewElection = election.Config(r.Election), algorithm.New
-	if config.Roster, err = r.Roster.toElection(); err != nil {
+	config := r.Office.Config
+	config.NewElection = algorithm.New
+	if config.Roster, err = r.Office.Roster.toElection(); err != nil {
 		return err
 	}
 	r.machine, err = office.New(config)
@@ -112,7 +111,7 @@ func (r *Replay) Step() error {
 	}
 	var out election.Output
 	if r.next.Settings != nil {
-		err = r.machine.Reconfigure(office.Settings(*r.next.Settings), in.Now)
+		err = r.machine.Reconfigure(*r.next.Settings, in.Now)
 	} else {
 		r.machine.Step(in, &out)
 	}
@@ -130,17 +129,6 @@ func (r *Replay) Step() error {
 		return r.errorf("the replay differs:\nrecorded %s\nrepeated %s", recorded, repeated)
 	}
 	return nil
-}
-
-// All repeats all steps, and returns their number.
-func (r *Replay) All() (int, error) {
-	for n := 0; ; n++ {
-		if err := r.Step(); errors.Is(err, io.EOF) {
-			return n, nil
-		} else if err != nil {
-			return n, err
-		}
-	}
 }
 
 func (r *Replay) errorf(format string, arguments ...any) error {

@@ -2,8 +2,10 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -30,8 +33,42 @@ func TestGivenTraces(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("got %d traces %s and error %v", len(paths), *traces, err)
 	}
-	if err := Transcript(t.Output(), paths...); err != nil {
-		t.Error(err)
+	must.Succeed(t, printTranscript(t.Output(), paths...))
+}
+
+// printTranscript checks traces, and prints what each agent received, found and sent.
+func printTranscript(to io.Writer, paths ...string) error {
+	var began time.Duration
+	c := newChecker()
+	c.watch = func(r *Replay) error {
+		began = cmp.Or(began, r.at())
+		in, err := r.next.toElection()
+		step := diagram.Step{At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in, Output: &election.Output{}}
+		for _, m := range r.next.Send {
+			step.Output.Send = append(step.Output.Send, election.Message(m))
+		}
+		for _, e := range r.next.Events {
+			step.Output.Events = append(step.Output.Events, election.Event(e))
+		}
+		transcript := diagram.Transcript{To: to, Names: r.name}
+		transcript.Watch(step)
+		return err
+	}
+	return c.check(paths)
+}
+
+func TestTranscriptHasNames(t *testing.T) {
+	config := single(t, 1, 100)
+	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
+	must.Succeed(t, err)
+	config.Roster = list
+	beat := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3}, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
+	lines := readLines(t, record(t, "b", config, 200, election.Input{Kind: election.Receive, Now: 105, Message: beat}))
+	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
+	var got bytes.Buffer
+	must.Succeed(t, printTranscript(&got, writeLines(t, lines)))
+	if want := "  b  gets   receive c -> b BEAT term 101 [a] held\n"; !strings.Contains(got.String(), want) {
+		t.Errorf("got\n%s\nwant a line with %q", &got, want)
 	}
 }
 
@@ -149,23 +186,6 @@ func TestIncompleteLineIsIgnored(t *testing.T) {
 	}
 }
 
-// TestTranscriptNumbersMembersByPriority: in the trace of b, process 1 is b itself.
-func TestTranscriptNumbersMembersByPriority(t *testing.T) {
-	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
-	must.Succeed(t, err)
-	config := single(t, 1, 100)
-	config.Roster = list
-	beat := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3}, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
-	path := record(t, "b", config, 200, election.Input{Kind: election.Receive, Now: 105, Message: beat})
-	lines := readLines(t, path)
-	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
-	var got bytes.Buffer
-	must.Succeed(t, Transcript(&got, writeLines(t, lines)))
-	if want := "  1 b  gets   receive 3 -> 1 BEAT term 101 [2] held\n"; !strings.Contains(got.String(), want) {
-		t.Errorf("got\n%s\nwant a line with %q", &got, want)
-	}
-}
-
 // TestTwoHoldersAreDetected records two processes that each believe to be the only member.
 func TestTwoHoldersAreDetected(t *testing.T) {
 	first, second := single(t, 1, 100), single(t, 1, 300)
@@ -228,12 +248,10 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		}
 		var c office.Config
 		fill(r, reflect.ValueOf(&c).Elem())
-		first := header{Election: process(c.Config), Office: settings(c)}
+		first := header{Office: settings{Config: c}}
 		var again header
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&first)), &again))
-		configured := office.Config(again.Office)
-		configured.Config = election.Config(again.Election)
-		if !reflect.DeepEqual(configured, c) {
+		if configured := again.Office.Config; !reflect.DeepEqual(configured, c) {
 			t.Fatalf("got configuration\n%+v\nwant\n%+v", configured, c)
 		}
 	}
@@ -267,23 +285,3 @@ func fill(r *rand.Rand, v reflect.Value) {
 		panic("cannot fill a " + v.Type().String())
 	}
 }
-
-// BenchmarkRecord measures what a step with one message costs while it is recorded.
-func BenchmarkRecord(b *testing.B) {
-	recorder, err := Create(b.TempDir(), &Start{Config: office.Config{Config: election.Config{}}}, nil)
-	must.Succeed(b, err)
-	defer recorder.Close()
-	message := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
-	in := election.Input{Kind: election.Receive, Now: 105, Message: message}
-	out := election.Output{Send: []election.Message{message}}
-	for b.Loop() {
-		recorder.size = 0
-		must.Succeed(b, recorder.Step(&in, &out, idle{}, nil))
-	}
-}
-
-// idle is a machine without state.
-type idle struct{ election.Machine }
-
-func (idle) Status() election.Status { return election.Status{} }
-func (idle) Deadline() election.Tick { return election.Never }
