@@ -64,23 +64,7 @@ func (n Name) check() error {
 	return nil
 }
 
-// ParseName parses conclave://DOMAIN/GROUP/MEMBER. It rejects equivalent forms of
-// the same URI.
-func ParseName(text string) (Name, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return Name{}, fmt.Errorf("%.100q is not a member name: must be %s://DOMAIN/GROUP/MEMBER", text, Scheme)
-	}
-	name, err := nameOf(u)
-	if err == nil && name.String() != text {
-		err = fmt.Errorf("must be written as %s", name)
-	}
-	if err != nil {
-		return Name{}, fmt.Errorf("%.100q is not a member name: %w", text, err)
-	}
-	return name, nil
-}
-
+// nameOf returns the name that a URI denotes.
 func nameOf(u *url.URL) (Name, error) {
 	parts := strings.Split(u.Path, "/")
 	if u.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
