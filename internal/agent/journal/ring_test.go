@@ -149,11 +149,3 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 		t.Errorf("got %v allocations for an election, want none", n)
 	}
 }
-
-func BenchmarkHeartbeat(b *testing.B) {
-	r := new(Ring)
-	in, sent := receive(1, beat(3, 1)), []election.Message{grant(3, 1)}
-	for b.Loop() {
-		r.Record(in, sent, nil, 2, 0)
-	}
-}

@@ -365,25 +365,3 @@ func FuzzNewest(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkSave(b *testing.B) {
-	folder, err := os.MkdirTemp(shm, "memory-test-")
-	must.Succeed(b, err)
-	defer os.RemoveAll(folder)
-	d, without, err := open(b.TempDir(), folder)
-	if without != nil || err != nil {
-		b.Fatal(without, err)
-	}
-	defer d.Close()
-	f, _, without, err := d.Open(ledger)
-	if without != nil || err != nil {
-		b.Fatal(without, err)
-	}
-	defer f.Close()
-	r := record(1)
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Until++
-		must.Succeed(b, f.Save(r))
-	}
-}

@@ -105,25 +105,6 @@ func TestLoadAfterRestart(t *testing.T) {
 	}
 }
 
-// TestFilesOfEarlierLayoutAreIgnored: before the first release, a group had two files.
-func TestFilesOfEarlierLayoutAreIgnored(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"ledger.list": "conclave member list 1, sha256 00\n{}", "ledger@u1.state": "conclave member list 1, sha256 00\n{}",
-		"ledger.document": "conclave document 1, sha256 00\n{}",
-	} {
-		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	s := open(t, dir)
-	if r, err := s.Load("ledger"); r != (state.Record{}) || err != nil {
-		t.Errorf("got %+v, %v, want none", r, err)
-	}
-	save(t, s, "ledger", record(1))
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(1)) {
-		t.Errorf("got %+v, want %+v", got, record(1))
-	}
-}
-
 func TestSaveRefusesOlderVersion(t *testing.T) {
 	s := open(t, t.TempDir())
 	save(t, s, "ledger", record(5))
