@@ -14,12 +14,7 @@ import (
 
 func TestAgentRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		fake, r, session, c := startLeading(t, minute)
 		fake.stop()
 		wantError(t, c.awaitCause(t), ErrAgentGone)
 		wantError(t, c.awaitCause(t), io.ErrUnexpectedEOF)
@@ -30,8 +25,7 @@ func TestAgentRestarts(t *testing.T) {
 		}
 		c.result <- nil
 		session = fake.acceptSession(drainTimeout)
-		fake.setLeading(8, minute)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, minute)
 		r.awaitCall(8).result <- nil
 		wantError(t, r.awaitResult(), nil)
 	})
@@ -45,8 +39,7 @@ func TestAgentStartsLate(t *testing.T) {
 		waitUntil(t, "the error is logged", func() bool { return r.log.Contains("connection refused") })
 		fake.start()
 		fake.acceptSession(drainTimeout)
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
@@ -90,19 +83,13 @@ func TestInvalidEventEndsTheSession(t *testing.T) {
 		if !r.log.Contains("nonsense") {
 			t.Fatal("the invalid event wasn't logged")
 		}
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 func TestSilenceEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, 0)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		_, _, session, c := startLeading(t, 0)
 		time.Sleep(10 * maxSilence) // The fake agent sends comments.
 		if c.ctx.Err() != nil {
 			t.Fatal(context.Cause(c.ctx))
@@ -129,15 +116,14 @@ func TestStalledErrorIsFollowedByAnotherAttempt(t *testing.T) {
 		if took := time.Since(start); took < maxSilence || took > 2*maxSilence {
 			t.Fatalf("got the second attempt after %s, want about %s", took, maxSilence)
 		}
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 // The drain timeout may change while the session is open.
 func TestDrainTimeoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, r, session, c := startLeading(t)
+		_, r, session, c := startLeading(t, lease)
 		session.send(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":60000}\n\n")
 		start := time.Now()
 		session.send(t, "event: stop\ndata: {\"term\":7}\n\n")
@@ -147,14 +133,13 @@ func TestDrainTimeoutChanges(t *testing.T) {
 			t.Errorf("got the end of the session after %s, want it after the new drain timeout", took)
 		}
 		c.result <- nil
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 func TestRenewalsReuseTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t)
+		fake, r, _, c := startLeading(t, lease)
 		waitUntil(t, "the lease is renewed", func() bool { return fake.queryCount() > 4 })
 		c.result <- nil
 		wantError(t, r.awaitResult(), nil)
@@ -185,8 +170,7 @@ func TestRunLeaksNoGoroutines(t *testing.T) {
 		for term := uint64(7); term < 10; term++ {
 			r := startRun(fake)
 			session := fake.acceptSession(drainTimeout)
-			fake.setLeading(term, minute)
-			session.sendLead(t, term)
+			fake.lead(session, term, minute)
 			c := r.awaitCall(term)
 			if term == 8 {
 				session.sendStop(t, term)

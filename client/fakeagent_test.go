@@ -186,6 +186,13 @@ func (f *fakeAgent) setLeading(term uint64, remaining int) {
 	})
 }
 
+// lead makes this process the coordinator, and asks its session to lead.
+func (f *fakeAgent) lead(session *stream, term uint64, remaining int) {
+	f.t.Helper()
+	f.setLeading(term, remaining)
+	session.sendLead(f.t, term)
+}
+
 // setFollowing makes another process the coordinator, or none.
 func (f *fakeAgent) setFollowing(coordinator string, term uint64) {
 	f.setResponse(func() (int, string) {
@@ -266,14 +273,13 @@ type call struct {
 	result chan error
 }
 
-// startLeading starts a client that is coordinator in term 7, with a lease.
-func startLeading(t *testing.T) (*fakeAgent, *clientRun, *stream, *call) {
+// startLeading starts a client that is coordinator in term 7: see setLeading.
+func startLeading(t *testing.T, remaining int) (*fakeAgent, *clientRun, *stream, *call) {
 	t.Helper()
 	fake := newFakeAgent(t)
 	r := startRun(fake)
 	session := fake.acceptSession(drainTimeout)
-	fake.setLeading(7, lease)
-	session.sendLead(t, 7)
+	fake.lead(session, 7, remaining)
 	return fake, r, session, r.awaitCall(7)
 }
 
@@ -311,6 +317,13 @@ func (r *clientRun) awaitCall(term uint64) *call {
 func (r *clientRun) awaitResult() error {
 	r.t.Helper()
 	return receive(r.t, "the result of Run", r.result)
+}
+
+// end interrupts Run, and waits until it returns.
+func (r *clientRun) end() {
+	r.t.Helper()
+	r.cancel()
+	wantError(r.t, r.awaitResult(), context.Canceled)
 }
 
 // awaitCause waits until the function's context has ended, and returns the cause.

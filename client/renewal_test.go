@@ -3,7 +3,6 @@
 package client
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -27,8 +26,7 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 				fake, renewals := newFakeAgent(t), make(chan Renewal, 1000)
 				r := startRun(fake, OnRenewal(func(renewal Renewal) { renewals <- renewal }))
 				session := fake.acceptSession(drainTimeout)
-				fake.setLeading(7, lease)
-				session.sendLead(t, 7)
+				fake.lead(session, 7, lease)
 				call := r.awaitCall(7)
 				if first := <-renewals; first.Stopping || first.Until-first.Sent != lease*time.Millisecond {
 					t.Fatalf("got %+v, want a first renewal of %d ms", first, lease)
@@ -51,8 +49,7 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 					renewal = <-renewals
 				}
 				call.result <- nil
-				r.cancel()
-				wantError(t, r.awaitResult(), context.Canceled)
+				r.end()
 			})
 		})
 	}

@@ -24,12 +24,7 @@ func wantError(t *testing.T, got, want error) {
 
 func TestStopIsConfirmedAfterTheFunctionHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		fake, r, session, c := startLeading(t, minute)
 		session.sendStop(t, 7)
 		wantError(t, c.awaitCause(t), ErrStop)
 		before := fake.queryCount()
@@ -42,8 +37,7 @@ func TestStopIsConfirmedAfterTheFunctionHasReturned(t *testing.T) {
 		fake.awaitStop(7)
 		session.sendLost(t, 7)
 		// The session remains open for the next tenure.
-		fake.setLeading(9, minute)
-		session.sendLead(t, 9)
+		fake.lead(session, 9, minute)
 		r.awaitCall(9).result <- nil
 		wantError(t, r.awaitResult(), nil)
 		if fake.queryCount() == before {
@@ -54,24 +48,17 @@ func TestStopIsConfirmedAfterTheFunctionHasReturned(t *testing.T) {
 
 func TestErrorAfterRevocationIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		fake, r, session, c := startLeading(t, minute)
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- errors.New("cannot flush")
 		waitUntil(t, "the error is logged", func() bool { return r.log.Contains("cannot flush") })
-		fake.setLeading(8, minute)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, minute)
 		c = r.awaitCall(8)
 		session.sendLost(t, 8)
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- context.Cause(c.ctx)
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 		if r.log.Contains(ErrLost.Error()) {
 			t.Fatal("the client logged the cause of the revocation as an error")
 		}
@@ -128,20 +115,13 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 
 func TestFunctionNeverRunsTwiceAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		fake, r, session, c := startLeading(t, minute)
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
-		fake.setLeading(8, minute)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, minute)
 		// The stop event of a tenure that the function hasn't started isn't confirmed either.
 		session.sendStop(t, 8)
-		fake.setLeading(9, minute)
-		session.sendLead(t, 9)
+		fake.lead(session, 9, minute)
 		session.send(t, ":\n\n")
 		if len(r.calls)+len(fake.stops) > 0 {
 			t.Fatal("the client called the function again or confirmed a stop while the function was running")
@@ -155,11 +135,10 @@ func TestFunctionNeverRunsTwiceAtTheSameTime(t *testing.T) {
 // TestNextTenureIsRenewedWhileTheFunctionReturns: the agent closes a session that doesn't answer lead.
 func TestNextTenureIsRenewedWhileTheFunctionReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, session, c := startLeading(t)
+		fake, r, session, c := startLeading(t, lease)
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
-		fake.setLeading(8, lease)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, lease)
 		const times = 20
 		start, before := time.Now(), fake.queryCount()
 		waitUntil(t, "the client renews the next tenure", func() bool { return fake.queryCount() >= before+times })
@@ -189,8 +168,7 @@ func TestUnconfirmedTenureDoesNotStart(t *testing.T) {
 		// The function was never called, so the client confirms the stop at once.
 		session.sendStop(t, 7)
 		fake.awaitStop(7)
-		fake.setLeading(8, minute)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, minute)
 		r.awaitCall(8).result <- nil
 		wantError(t, r.awaitResult(), nil)
 	})
@@ -219,7 +197,7 @@ func TestLeaseStartsBeforeTheQuery(t *testing.T) {
 
 func TestExpiredLeaseEndsTheTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, session, c := startLeading(t)
+		fake, r, session, c := startLeading(t, lease)
 		before := fake.queryCount()
 		// This takes longer than one lease.
 		waitUntil(t, "the lease is renewed", func() bool { return fake.queryCount() > before+5 })
@@ -257,15 +235,14 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake, r, session, call := startLeading(t)
+				fake, r, session, call := startLeading(t, lease)
 				fake.setFollowing(c.coordinator, c.term)
 				wantError(t, call.awaitCause(t), c.cause)
 				call.result <- nil
 				// The stop event arrives later, and is still confirmed.
 				session.sendStop(t, 7)
 				fake.awaitStop(7)
-				r.cancel()
-				wantError(t, r.awaitResult(), context.Canceled)
+				r.end()
 			})
 		})
 	}
@@ -275,35 +252,28 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 // notices the end of the stream.
 func TestRenewalWithUnknownSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t)
+		fake, r, _, c := startLeading(t, lease)
 		fake.setResponse(func() (int, string) { return http.StatusNotFound, `{"error":"session not found"}` })
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- nil
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 func TestTenureIsNotRenewedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t)
+		fake, r, _, c := startLeading(t, lease)
 		fake.setLeading(8, minute) // for example, because the agent was restarted
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- nil
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 // TestTenureWithoutLeaseIsRenewed: the agent replaces an application that stops renewing.
 func TestTenureWithoutLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, 0)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		fake, _, session, c := startLeading(t, 0)
 		before := fake.queryCount()
 		time.Sleep(10 * aliveInterval)
 		if renewals := fake.queryCount() - before; renewals < 8 || renewals > 10 || c.ctx.Err() != nil {
@@ -326,8 +296,7 @@ func TestSessionIsIntroduced(t *testing.T) {
 		if fake.queryCount() != 1 {
 			t.Errorf("got %d queries, want 1", fake.queryCount())
 		}
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
@@ -346,19 +315,13 @@ func TestNoTimeToLeadIsLogged(t *testing.T) {
 		if n := strings.Count(r.log.String(), "drainMillis is 0"); n != 1 || len(r.calls) > 0 {
 			t.Errorf("got %d lines about drainMillis and %d calls, want 1 and none: %s", n, len(r.calls), r.log.String())
 		}
-		r.cancel()
-		wantError(t, r.awaitResult(), context.Canceled)
+		r.end()
 	})
 }
 
 func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
-		c := r.awaitCall(7)
+		_, r, session, c := startLeading(t, minute)
 		r.cancel()
 		wantError(t, c.awaitCause(t), context.Canceled)
 		session.send(t, ":\n\n")
@@ -376,8 +339,7 @@ func TestDrainTimeoutEndsTheSession(t *testing.T) {
 		fake := newFakeAgent(t)
 		r := startRun(fake)
 		session := fake.acceptSession(time.Millisecond)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
+		fake.lead(session, 7, minute)
 		c := r.awaitCall(7)
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
@@ -387,8 +349,7 @@ func TestDrainTimeoutEndsTheSession(t *testing.T) {
 		}
 		c.result <- nil
 		session = fake.acceptSession(drainTimeout)
-		fake.setLeading(8, minute)
-		session.sendLead(t, 8)
+		fake.lead(session, 8, minute)
 		r.awaitCall(8).result <- nil
 		wantError(t, r.awaitResult(), nil)
 	})
@@ -401,8 +362,7 @@ func TestFunctionThatReturnsEndsTheSession(t *testing.T) {
 			fake := newFakeAgent(t)
 			r := startRun(fake)
 			session := fake.acceptSession(drainTimeout)
-			fake.setLeading(7, minute)
-			session.sendLead(t, 7)
+			fake.lead(session, 7, minute)
 			r.awaitCall(7).result <- want
 			wantError(t, r.awaitResult(), want)
 			session.awaitEnd(t)
@@ -418,8 +378,7 @@ func TestFunctionThatCallsGoexit(t *testing.T) {
 			result <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, fake.dialOption)
 		}()
 		session := fake.acceptSession(drainTimeout)
-		fake.setLeading(7, minute)
-		session.sendLead(t, 7)
+		fake.lead(session, 7, minute)
 		wantError(t, receive(t, "the result of Run", result), errGoexit)
 	})
 }
