@@ -71,21 +71,28 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 // startAgent starts an agent with its state in dir.
 func startAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
-	return startAgentWithLog(t, g, self, life, dir, listener, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return startWith(t, self, testOptions(t, life, dir, listener), g)
 }
 
-func startAgentWithLog(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener, log *slog.Logger) *Agent {
+// testOptions are the options of an agent with its state in dir.
+func testOptions(t *testing.T, life uint32, dir string, listener net.Listener) Options {
 	t.Helper()
 	store, err := state.Open(dir)
 	must.Succeed(t, err)
-	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
+	return Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
-	})
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+// startWith starts an agent in groups, until the test ends.
+func startWith(t *testing.T, self string, options Options, groups ...config.Group) *Agent {
+	t.Helper()
+	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: groups}, options)
 	must.Succeed(t, err)
 	t.Cleanup(func() {
 		agent.Close(context.Background())
-		store.Close() // restartAgent may have closed it already.
+		options.Store.Close() // restartAgent may have closed it already.
 	})
 	return agent
 }

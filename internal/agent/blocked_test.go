@@ -1,18 +1,12 @@
 package agent
 
 import (
-	"context"
-	"io"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/clock"
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
-	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -43,20 +37,15 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	audit.Name = "audit"
 	registry := metrics.New()
 	blocking := &blockingMetrics{Group: registry.ForGroup("ledger")}
-	store, err := state.Open(t.TempDir())
-	must.Succeed(t, err)
-	b, err := New(t.Context(), &config.Config{Self: "b", Domain: "default", Groups: []config.Group{ledger, audit}}, Options{
-		Clock: clock.New(time.Now()), Store: store, Life: 2, Listener: listeners["b"], OnReport: func(control.Report) {},
-		Metrics: func(name string) group.Metrics {
-			if name == "ledger" {
-				return blocking
-			}
-			return registry.ForGroup(name)
-		},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	must.Succeed(t, err)
-	t.Cleanup(func() { b.Close(context.Background()) })
+	options := testOptions(t, 2, t.TempDir(), listeners["b"])
+	options.OnReport = func(control.Report) {}
+	options.Metrics = func(name string) group.Metrics {
+		if name == "ledger" {
+			return blocking
+		}
+		return registry.ForGroup(name)
+	}
+	b := startWith(t, "b", options, ledger, audit)
 	h := &testAgent{b, t, listeners["b"].Addr().String(), registry}
 	peer := connectHostile(t, h)
 	peer.lastBeat = peer.receive(func(m *wire.Message) bool { return m.Group == "ledger" })

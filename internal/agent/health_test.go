@@ -27,7 +27,9 @@ func (b *blockingLog) Write(text []byte) (int, error) {
 func TestHealthzReportsBlockedGroup(t *testing.T) {
 	log := &blockingLog{}
 	g, listeners := newGroup(t, 1, 0, "StatusTable")
-	agent := startAgentWithLog(t, g, "a", 1, t.TempDir(), listeners["a"], slog.New(slog.NewTextHandler(log, nil)))
+	options := testOptions(t, 1, t.TempDir(), listeners["a"])
+	options.Log = slog.New(slog.NewTextHandler(log, nil))
+	agent := startWith(t, "a", options, g)
 	awaitCoordinator(t, map[string]*Agent{"a": agent}, "a")
 	handler := api.New(agent.Local(), nil)
 	healthz := func() (int, string) {

@@ -2,10 +2,8 @@ package agent
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http/httptest"
 	"regexp"
@@ -21,7 +19,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
-	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -64,16 +61,10 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 	}
 	steady(&of)
 	for i, m := range members[1:] {
-		store, err := state.Open(t.TempDir())
-		must.Succeed(t, err)
-		registry := metrics.New()
-		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Options{
-			Clock: clock.New(wall(m.Name)), Wall: func() time.Time { return wall(m.Name) }, Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
-			Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
-		})
-		must.Succeed(t, err)
-		t.Cleanup(func() { agent.Close(context.Background()) })
-		agents[m.Name] = &testAgent{agent, t, m.Address, registry}
+		registry, options := metrics.New(), testOptions(t, uint32(i+100), t.TempDir(), listeners[m.Name])
+		options.Clock, options.Wall = clock.New(wall(m.Name)), func() time.Time { return wall(m.Name) }
+		options.Metrics = func(of string) group.Metrics { return registry.ForGroup(of) }
+		agents[m.Name] = &testAgent{startWith(t, m.Name, options, of), t, m.Address, registry}
 	}
 	return agents
 }

@@ -1,16 +1,11 @@
 package agent
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -127,28 +122,20 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	g, listeners := newGroup(t, 2, office.Available, "StatusTable")
 	steady(&g)
 	g.Safety.Lease = before
-	store, err := state.Open(t.TempDir())
-	must.Succeed(t, err)
 	var block sync.Mutex
 	blocked := make(chan struct{}, 1)
-	registry := metrics.New()
-	a, err := New(t.Context(), &config.Config{Self: "b", Domain: "default", Groups: []config.Group{g}}, Options{
-		Clock: clock.New(time.Now()), Store: store, Life: 2, Listener: listeners["b"],
-		OnReport: func(control.Report) {
-			if !block.TryLock() {
-				select {
-				case blocked <- struct{}{}:
-				default:
-				}
-				block.Lock()
+	options := testOptions(t, 2, t.TempDir(), listeners["b"])
+	options.OnReport = func(control.Report) {
+		if !block.TryLock() {
+			select {
+			case blocked <- struct{}{}:
+			default:
 			}
-			block.Unlock()
-		},
-		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) },
-		Log:     slog.New(slog.DiscardHandler),
-	})
-	must.Succeed(t, err)
-	t.Cleanup(func() { a.Close(context.Background()) })
+			block.Lock()
+		}
+		block.Unlock()
+	}
+	a := startWith(t, "b", options, g)
 	awaitCoordinator(t, map[string]*Agent{"b": a}, "b")
 	block.Lock()
 	unblock := sync.OnceFunc(block.Unlock)
@@ -164,7 +151,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	applied := make(chan error, 1)
 	go func() { applied <- a.ApplyGroup(t.Context(), prepared) }()
 	stored := func() time.Duration {
-		lease, err := store.Lease(state.KeyOf(&g))
+		lease, err := options.Store.Lease(state.KeyOf(&g))
 		must.Succeed(t, err)
 		return lease
 	}

@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"context"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,12 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
-	"github.com/conclave-dev/conclave/internal/agent/metrics"
-	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -25,27 +18,19 @@ import (
 // startRememberingAgent starts an agent that remembers its grants, with its state in dir.
 func startRememberingAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
-	store, err := state.Open(dir)
-	must.Succeed(t, err)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	remembered, err := OpenMemory(dir, log)
+	options := testOptions(t, life, dir, listener)
+	remembered, err := OpenMemory(dir, options.Log)
 	if err != nil || remembered == nil {
 		t.Fatal(remembered, err)
 	}
 	folder, err := os.Readlink(filepath.Join(dir, "memory"))
 	must.Succeed(t, err)
-	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
-		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: life, Listener: listener,
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
-	})
-	must.Succeed(t, err)
 	t.Cleanup(func() {
-		agent.Close(context.Background())
 		remembered.Close()
-		store.Close()
 		_ = os.RemoveAll(folder)
 	})
-	return agent
+	options.Memory = remembered
+	return startWith(t, self, options, g)
 }
 
 // apply switches an agent to a group's new settings.
@@ -108,9 +93,8 @@ func TestMemoryMustBeInvalidated(t *testing.T) {
 	t.Parallel()
 	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
 	dir := t.TempDir()
-	store, err := state.Open(dir)
-	must.Succeed(t, err)
-	defer store.Close()
+	options := testOptions(t, 1, dir, listeners["a"])
+	defer options.Store.Close()
 	remembered, _, err := memory.Open(dir)
 	must.Succeed(t, err)
 	defer remembered.Close()
@@ -118,10 +102,8 @@ func TestMemoryMustBeInvalidated(t *testing.T) {
 	must.Succeed(t, err)
 	defer os.RemoveAll(folder)
 	must.Succeed(t, os.MkdirAll(filepath.Join(folder, "ledger.grants", "x"), 0o700))
-	_, err = New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{g}}, Options{
-		Clock: clock.New(time.Now()), Store: store, Memory: remembered, Life: 1, Listener: listeners["a"],
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.DiscardHandler),
-	})
+	options.Memory = remembered
+	_, err = New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{g}}, options)
 	if err == nil || !strings.Contains(err.Error(), "cannot invalidate what the agent remembered of its grants in group ledger") {
 		t.Errorf("got %v, want that the memory can't be invalidated", err)
 	}
@@ -131,7 +113,7 @@ func TestMemoryMustBeInvalidated(t *testing.T) {
 func TestAgentIsReadyWhenItVotes(t *testing.T) {
 	t.Parallel()
 	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
-	agent := startAgentWithLog(t, g, "a", 1, t.TempDir(), listeners["a"], slog.New(slog.DiscardHandler))
+	agent := startAgent(t, g, "a", 1, t.TempDir(), listeners["a"])
 	voting := func() bool {
 		own, _ := agent.Problems()
 		return len(own) == 0

@@ -3,6 +3,7 @@ package agent
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -23,10 +24,7 @@ func TestOutSince(t *testing.T) {
 	}
 	before := now()
 	g := a.Config().Groups[0]
-	g.Algorithm = "Bully"
-	prepared, err := a.PrepareGroup(g, nil)
-	must.Succeed(t, err)
-	must.Succeed(t, a.ApplyGroup(t.Context(), prepared))
+	apply(t, a, func(g *config.Group) { g.Algorithm = "Bully" })
 	rejoined := a.outSince()
 	if rejoined < before {
 		t.Errorf("got tick %d after the agent joined the group again, want at least %d", rejoined, before)
