@@ -3,13 +3,11 @@ package agents
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -22,9 +20,7 @@ const failoverMax = skew / 3
 
 // clockTest is a group of five agents whose wall clocks the test sets.
 type clockTest struct {
-	t       *testing.T
-	ctx     context.Context
-	cluster *agentcluster.Cluster
+	*testGroup
 	// token is that of the last coordinator.
 	token uint64
 }
@@ -39,8 +35,8 @@ func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
 	c.failover("the clocks differ", c.crash)
 	c.failover("the former coordinator has restarted", c.crash)
 	c.failover("the coordinator is suspended", c.suspend)
-	c.check(c.cluster.Kill())
-	c.check(c.cluster.Start()) // They remember nothing.
+	c.check(c.Kill())
+	c.start() // They remember nothing.
 	c.failover("all agents have restarted", c.crash)
 	c.setClocks(map[string]time.Duration{"a": skew / 2, "b": -skew / 2, "e": 0})
 	c.failover("clocks were set forward and back", c.crash)
@@ -49,34 +45,25 @@ func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
 
 // startClockTest starts agents with these clocks.
 func startClockTest(t *testing.T, clocks map[string]time.Duration) *clockTest {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	t.Cleanup(cancel)
-	c := &clockTest{t: t, ctx: ctx, cluster: agentcluster.Start(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
+	c := &clockTest{testGroup: newGroup(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500}, Preemption: &agentcluster.Preemption{Policy: "Never"},
 	}})}
 	for name, ahead := range clocks {
-		c.check(c.cluster.Agent(name).SetClock(ahead))
+		c.check(c.Agent(name).SetClock(ahead))
 	}
-	c.check(c.cluster.Start())
-	observeOffice(t, c.cluster, c.cluster.Names()...)
+	c.start()
+	observeOffice(t, c.Cluster, c.Names()...)
 	c.settle()
 	return c
-}
-
-func (c *clockTest) check(err error) {
-	c.t.Helper()
-	must.Succeed(c.t, err)
 }
 
 // settle waits until all agents are connected and agree on a coordinator. Its token must
 // not be lower than that of an earlier one.
 func (c *clockTest) settle() (coordinator string) {
 	c.t.Helper()
-	c.check(c.cluster.AwaitConnected(c.ctx))
-	coordinator, err := c.cluster.AwaitCoordinator(c.ctx)
-	c.check(err)
-	leader, err := c.cluster.Leader(c.ctx, coordinator)
-	c.check(err)
+	c.awaitConnected()
+	coordinator = c.awaitCoordinator()
+	leader := c.leader(coordinator)
 	if leader.Token < c.token {
 		c.t.Errorf("got token %d of %s, want at least %d, as before", leader.Token, coordinator, c.token)
 	}
@@ -111,11 +98,9 @@ func (c *clockTest) failover(when string, fail func(coordinator string) (repair 
 func (c *clockTest) attemptFailover(when string, fail func(coordinator string) (repair func())) time.Duration {
 	c.t.Helper()
 	former, token := c.settle(), c.token
-	others := slices.DeleteFunc(c.cluster.Names(), func(name string) bool { return name == former })
 	began := time.Now()
 	repair := fail(former)
-	next, err := c.cluster.AwaitCoordinator(c.ctx, others...)
-	c.check(err)
+	next := c.awaitCoordinator(c.others(former)...)
 	elapsed := time.Since(began)
 	c.t.Logf("%s: %s succeeds %s after %v", when, next, former, elapsed)
 	repair()
@@ -126,23 +111,21 @@ func (c *clockTest) attemptFailover(when string, fail func(coordinator string) (
 }
 
 func (c *clockTest) crash(coordinator string) func() {
-	_, err := c.cluster.Agent(coordinator).Kill()
-	c.check(err)
-	return func() { c.check(c.cluster.Agent(coordinator).Start()) }
+	c.kill(coordinator)
+	return func() { c.start(coordinator) }
 }
 
 // suspend stops the coordinator until another one leads, which is longer than its lease.
 func (c *clockTest) suspend(coordinator string) func() {
-	_, err := c.cluster.Agent(coordinator).Stop()
-	c.check(err)
-	return func() { c.check(c.cluster.Agent(coordinator).Continue()) }
+	c.pause(coordinator)
+	return func() { c.resume(coordinator) }
 }
 
 // setClocks sets the clocks, and waits until all agents have noticed.
 func (c *clockTest) setClocks(clocks map[string]time.Duration) {
 	c.t.Helper()
 	for name, ahead := range clocks {
-		c.check(c.cluster.Agent(name).SetClock(ahead))
+		c.check(c.Agent(name).SetClock(ahead))
 	}
 	for name := range clocks {
 		c.awaitLog(name, "corrected clock")
@@ -152,13 +135,13 @@ func (c *clockTest) setClocks(clocks map[string]time.Duration) {
 // awaitLog waits for a line in an agent's log.
 func (c *clockTest) awaitLog(name, text string) {
 	c.t.Helper()
-	c.check(agentcluster.Await(c.ctx, func(context.Context) error {
-		log, err := c.cluster.Agent(name).ReadLog()
+	c.await(func(context.Context) error {
+		log, err := c.Agent(name).ReadLog()
 		if err == nil && !strings.Contains(string(log), text) {
 			err = fmt.Errorf("the log of %s lacks %q", name, text)
 		}
 		return err
-	}))
+	})
 }
 
 // TestAgentRejoinsWhenItsClockIsRight: an agent that started with a wrong clock can't connect,
@@ -167,17 +150,16 @@ func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
 	need.Complete(t)
 	for _, wrong := range []time.Duration{-time.Hour, time.Hour} {
 		c := startClockTest(t, nil)
-		e := c.cluster.Agent("e")
-		_, err := e.Kill()
-		c.check(err)
+		e := c.Agent("e")
+		c.kill("e")
 		c.check(e.SetClock(wrong))
-		c.check(e.Start())
+		c.start("e")
 		direction := "ahead of"
 		if wrong > 0 {
 			direction = "behind"
 		}
-		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
-			ready, reasons, err := c.cluster.Ready(ctx, "e")
+		c.await(func(ctx context.Context) error {
+			ready, reasons, err := c.Ready(ctx, "e")
 			for _, peer := range []string{"a", "b", "c", "d"} {
 				want := "clock of " + peer + " is "
 				if err == nil && (ready || !strings.Contains(reasons, want) || !strings.Contains(reasons, direction+" the clock of this agent: correct the wrong clock")) {
@@ -185,18 +167,18 @@ func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
 				}
 			}
 			return err
-		}))
+		})
 		process := e.PID()
 		c.check(e.SetClock(0))
 		began := time.Now()
 		c.settle()
-		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
-			ready, reasons, err := c.cluster.Ready(ctx, "e")
+		c.await(func(ctx context.Context) error {
+			ready, reasons, err := c.Ready(ctx, "e")
 			if err == nil && !ready {
 				err = fmt.Errorf("e isn't ready: %s", reasons)
 			}
 			return err
-		}))
+		})
 		t.Logf("clock off by %v: e is back after %v", wrong, time.Since(began))
 		if elapsed := time.Since(began); elapsed > time.Minute {
 			t.Errorf("clock off by %v: e was back after %v, want a minute at most", wrong, elapsed)

@@ -8,20 +8,19 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestIneligibleMemberSaysWhy: everywhere where somebody may look.
 func TestIneligibleMemberSaysWhy(t *testing.T) {
 	t.Parallel()
-	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: &agentcluster.Application{Session: "Required"}}})
-	must.Succeed(t, cluster.Start())
+	group := newGroup(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: &agentcluster.Application{Session: "Required"}}})
+	group.start()
 	const why = "no session is open"
-	err := agentcluster.Await(testContext(t), func(ctx context.Context) error {
-		status, statusErr := cluster.Status(ctx, "a")
-		_, ready, readyErr := cluster.Ready(ctx, "a")
-		metrics, metricsErr := cluster.Metrics(ctx, "a")
-		log, logErr := cluster.Agent("a").ReadLog()
+	group.await(func(ctx context.Context) error {
+		status, statusErr := group.Status(ctx, "a")
+		_, ready, readyErr := group.Ready(ctx, "a")
+		metrics, metricsErr := group.Metrics(ctx, "a")
+		log, logErr := group.Agent("a").ReadLog()
 		if err := errors.Join(statusErr, readyErr, metricsErr, logErr); err != nil {
 			return err
 		}
@@ -39,5 +38,4 @@ func TestIneligibleMemberSaysWhy(t *testing.T) {
 		}
 		return nil
 	})
-	must.Succeed(t, err)
 }

@@ -20,7 +20,7 @@ import (
 type env struct {
 	t       *testing.T
 	ctx     context.Context
-	cluster *agentcluster.Cluster
+	cluster *testGroup
 	storage *storage
 	history *history
 	// name identifies the group among others in a test.
@@ -58,7 +58,7 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 		Timing:     &timing,
 	}
 	e := &env{
-		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: agentcluster.Start(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func (e *env) startApplication(name string) {
 	if former := e.applications[name]; former != nil {
 		e.former = append(e.former, former)
 	}
-	e.applications[name] = newApplication(e.ctx, e.cluster, e.storage, name, e.incarnations, e.mode == "Available")
+	e.applications[name] = newApplication(e.ctx, e.cluster.Cluster, e.storage, name, e.incarnations, e.mode == "Available")
 }
 
 func (e *env) application(name string) *application {

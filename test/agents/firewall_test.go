@@ -1,12 +1,10 @@
 package agents
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestFirewallThatRejects separates the coordinator by a firewall that answers with ICMP messages, as
@@ -23,17 +21,14 @@ func TestFirewallThatRejects(t *testing.T) {
 }
 
 func testFirewallThatRejects(t *testing.T, bothDirections bool) {
-	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
+	group := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
 		Preemption: &agentcluster.Preemption{Policy: "Never"},
 	}})
-	ctx := testContext(t)
-	must.Succeed(t, cluster.Start())
-	must.Succeed(t, cluster.AwaitConnected(ctx))
-	former, err := cluster.AwaitCoordinator(ctx)
-	must.Succeed(t, err)
-	others := slices.DeleteFunc(cluster.Names(), func(name string) bool { return name == former })
-	observeOffice(t, cluster, cluster.Names()...)
+	group.startConnected()
+	former := group.awaitCoordinator()
+	others := group.others(former)
+	observeOffice(t, group.Cluster, group.Names()...)
 
 	var cuts []agentcluster.Cut
 	for _, other := range others {
@@ -42,16 +37,15 @@ func testFirewallThatRejects(t *testing.T, bothDirections bool) {
 			cuts = append(cuts, agentcluster.Cut{From: former, To: other})
 		}
 	}
-	must.Succeed(t, cluster.Reject(cuts...))
-	_, err = cluster.AwaitCoordinator(ctx, others...)
-	must.Succeed(t, err)
-	for _, name := range cluster.Names() {
-		log, err := cluster.Agent(name).ReadLog()
-		must.Succeed(t, err)
+	group.check(group.Reject(cuts...))
+	group.awaitCoordinator(others...)
+	for _, name := range group.Names() {
+		log, err := group.Agent(name).ReadLog()
+		group.check(err)
 		if strings.Contains(string(log), "peer process ended") {
 			t.Errorf("%s took a rejected connection for the end of a process, want only its silence", name)
 		}
 	}
-	must.Succeed(t, cluster.Heal())
-	must.Succeed(t, cluster.AwaitConnected(ctx))
+	group.check(group.Heal())
+	group.awaitConnected()
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var graphCount = flag.Int("graphs", 0, "number of further random graphs of links, from the seed on")
@@ -194,28 +193,28 @@ func runGraph(t *testing.T, g *graph, whileRunning bool) {
 
 // attemptGraph returns what went wrong.
 func attemptGraph(t *testing.T, g *graph, whileRunning bool) []string {
-	ctx, groups := testContext(t), graphGroups()
-	cluster := agentcluster.Start(t, agentcluster.Options{
+	groups := graphGroups()
+	cluster := newGroup(t, agentcluster.Options{
 		Agents: graphAgents, Group: groups[0], Further: groups[1:], Trace: g.name == tracedGraph,
 	})
 	cuts := g.cuts(cluster.Names())
 	if !whileRunning {
-		must.Succeed(t, cluster.Cut(cuts...))
+		cluster.check(cluster.Cut(cuts...))
 	}
-	must.Succeed(t, cluster.Start())
-	o := observe(t, cluster, g, groups)
+	cluster.start()
+	o := observe(t, cluster.Cluster, g, groups)
 	if whileRunning {
-		must.Succeed(t, agentcluster.Await(ctx, o.agreed))
-		must.Succeed(t, cluster.Cut(cuts...))
+		cluster.await(o.agreed)
+		cluster.check(cluster.Cut(cuts...))
 	}
-	must.Succeed(t, o.run(ctx))
+	cluster.check(o.run(cluster.ctx))
 	o.end()
 	problems, summary := o.check(t)
 	t.Log(summary)
-	must.Succeed(t, cluster.Kill())
 	if g.name == tracedGraph {
-		checkTraces(t, cluster)
+		cluster.checkTraces()
 	}
+	cluster.check(cluster.Kill())
 	return problems
 }
 
@@ -227,12 +226,10 @@ func TestLinkInOneDirectionIsNoLink(t *testing.T) {
 	for _, cut := range []agentcluster.Cut{{From: "a", To: "b"}, {From: "b", To: "a"}} {
 		t.Run(cut.From+" to "+cut.To, func(t *testing.T) {
 			t.Parallel()
-			ctx := testContext(t)
-			cluster := agentcluster.Start(t, agentcluster.Options{Agents: 2})
-			must.Succeed(t, cluster.Start())
-			must.Succeed(t, cluster.AwaitConnected(ctx))
-			must.Succeed(t, cluster.Cut(cut))
-			must.Succeed(t, agentcluster.Await(ctx, func(ctx context.Context) error {
+			cluster := newGroup(t, agentcluster.Options{Agents: 2})
+			cluster.startConnected()
+			cluster.check(cluster.Cut(cut))
+			cluster.await(func(ctx context.Context) error {
 				for _, name := range cluster.Names() {
 					status, err := cluster.Status(ctx, name)
 					if err != nil {
@@ -245,7 +242,7 @@ func TestLinkInOneDirectionIsNoLink(t *testing.T) {
 					}
 				}
 				return nil
-			}))
+			})
 		})
 	}
 }

@@ -19,45 +19,35 @@ const longLeaseMillis = 60_000
 
 // killedCluster is three agents, of which two are killed in each round.
 type killedCluster struct {
-	*agentcluster.Cluster
-	t      testing.TB
-	ctx    context.Context
+	*testGroup
 	random *rand.Rand
 }
 
 func newKilledCluster(t testing.TB, trace bool) *killedCluster {
 	t.Helper()
 	const seed = 1
-	c := &killedCluster{t: t, ctx: testContext(t), random: rand.New(rand.NewPCG(seed, seed)), Cluster: agentcluster.Start(t, agentcluster.Options{
+	c := &killedCluster{random: rand.New(rand.NewPCG(seed, seed)), testGroup: newGroup(t, agentcluster.Options{
 		Agents: 3, Trace: trace, Group: agentcluster.Group{
 			Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
 			Preemption: &agentcluster.Preemption{Policy: "Never"},
 			Timing:     &agentcluster.Timing{HeartbeatMillis: 20, PatienceMillis: 2000},
 		},
 	})}
-	c.check(c.Start())
-	c.check(c.AwaitConnected(c.ctx))
+	c.startConnected()
 	c.awaitCoordinator()
 	for _, name := range c.Names() { // New agents have no memory, and wait for a short lease.
 		c.check(c.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Safety.LeaseMillis = longLeaseMillis }))
 	}
 	for _, name := range c.Names() {
-		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+		c.await(func(ctx context.Context) error {
 			status, err := c.Status(ctx, name)
 			if err == nil && status.Timing.LeaseMillis != longLeaseMillis {
 				err = fmt.Errorf("%s has a lease of %d ms, want %d", name, status.Timing.LeaseMillis, longLeaseMillis)
 			}
 			return err
-		}))
+		})
 	}
 	return c
-}
-
-func (c *killedCluster) check(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatalf("%v\n%s", err, c.Logs(20))
-	}
 }
 
 // awaitCoordinator returns the coordinator of the running agents. It must be there before a
@@ -69,13 +59,6 @@ func (c *killedCluster) awaitCoordinator() string {
 	coordinator, err := c.AwaitCoordinator(ctx)
 	c.check(err)
 	return coordinator
-}
-
-func (c *killedCluster) kill(name string) {
-	c.t.Helper()
-	_, err := c.Agent(name).Kill()
-	c.check(err)
-	c.check(c.Agent(name).AwaitEnd())
 }
 
 // followers returns the running agents other than the coordinator, in a random order.
@@ -94,30 +77,25 @@ func TestKilledAgentsVoteAtOnce(t *testing.T) {
 	c := newKilledCluster(t, true)
 	for range rounds {
 		coordinator := c.awaitCoordinator()
-		c.check(c.AwaitConnected(c.ctx))
+		c.awaitConnected()
 		follower := c.followers(coordinator)[0]
 		time.Sleep(time.Duration(c.random.Int64N(int64(40 * time.Millisecond)))) // a random moment in the heartbeats
 		c.kill(follower)
-		c.check(c.Start(follower))
+		c.start(follower)
 		if again := c.awaitCoordinator(); again != coordinator {
 			t.Fatalf("got coordinator %s, want %s as before the restart of %s", again, coordinator, follower)
 		}
-		before, err := c.Leader(c.ctx, follower)
-		c.check(err)
-		c.check(c.AwaitConnected(c.ctx))
+		before := c.leader(follower)
+		c.awaitConnected()
 		c.kill(coordinator)
-		after, err := c.Leader(c.ctx, c.awaitCoordinator())
-		c.check(err)
+		after := c.leader(c.awaitCoordinator())
 		if after.Term <= before.Term {
 			t.Errorf("got term %d after term %d, want a higher one", after.Term, before.Term)
 		}
-		c.check(c.Start(coordinator))
+		c.start(coordinator)
 	}
 	c.awaitCoordinator()
-	for _, name := range c.Names() {
-		c.kill(name)
-	}
-	checkTraces(t, c.Cluster)
+	c.checkTraces()
 }
 
 // BenchmarkVoteAfterRestart measures the time from the start of an agent's process until it
@@ -127,17 +105,17 @@ func BenchmarkVoteAfterRestart(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		follower := c.followers(c.awaitCoordinator())[0]
-		c.check(c.AwaitConnected(c.ctx))
+		c.awaitConnected()
 		c.kill(follower)
 		began := time.Now()
-		c.check(c.Start(follower))
-		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+		c.start(follower)
+		c.await(func(ctx context.Context) error {
 			metrics, err := c.Metrics(ctx, follower)
 			if err == nil && !strings.Contains(metrics, `kind="GRANT"`) {
 				err = fmt.Errorf("%s has sent no GRANT", follower)
 			}
 			return err
-		}))
+		})
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)

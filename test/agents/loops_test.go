@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestRequestLoopsKeepTheCoordinator: 200 connections of a program in the coordinator's pod ask for the same over and over, without a
@@ -21,29 +19,22 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 		"journal": 50*3 + 10 + connections*3, // Refusals follow after a second.
 	} {
 		t.Run(path, func(t *testing.T) {
-			ctx, agents := testContext(t), newCluster(t)
-			must.Succeed(t, agents.Start())
-			must.Succeed(t, agents.AwaitConnected(ctx))
+			agents := newSteadyGroup(t)
+			agents.startConnected()
 			const coordinator = "c"
-			coordinate(ctx, t, agents, coordinator)
-			before, err := agents.Leader(ctx, coordinator)
-			must.Succeed(t, err)
+			agents.coordinate(coordinator)
+			before := agents.leader(coordinator)
 			begin := time.Now()
-			n := requestInLoops(ctx, t, "http://"+agents.Agent(coordinator).API+"/v1/groups/ledger/"+path, connections, during)
+			n := requestInLoops(agents.ctx, t, "http://"+agents.Agent(coordinator).API+"/v1/groups/ledger/"+path, connections, during)
 			// A busy machine may take longer than asked for.
 			if most = most * int64(time.Since(begin)) / int64(during); n == 0 || n > most {
 				t.Errorf("got %d responses in %s, want at most %d", n, during, most)
 			}
 			// On a machine that stalls, the lease may end for that reason; the process must lead again.
-			if _, err := agents.AwaitCoordinator(ctx); err != nil {
-				t.Fatal(err)
-			}
-			after, err := agents.Leader(ctx, coordinator)
-			must.Succeed(t, err)
-			status, err := agents.Status(ctx, coordinator)
-			must.Succeed(t, err)
+			agents.awaitCoordinator()
+			after := agents.leader(coordinator)
 			longest := int64(0)
-			for _, p := range status.Processes {
+			for _, p := range agents.status(coordinator).Processes {
 				if p.Answers != nil {
 					longest = max(longest, p.Answers.LongestMicros)
 				}

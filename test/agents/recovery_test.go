@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -76,12 +79,12 @@ func TestRestartedAgentRecovers(t *testing.T) {
 	page := readPage(t)
 	for _, r := range restarts {
 		t.Run(r.title, func(t *testing.T) {
-			log := r.run(t)
-			if got := log.countMessages(); !maps.Equal(got, r.counts) {
-				t.Errorf("got messages %v, want %v:\n%s", got, r.counts, log.lines())
+			lines := r.run(t)
+			if got := countKinds(lines); !maps.Equal(got, r.counts) {
+				t.Errorf("got messages %v, want %v:\n%s", got, r.counts, lines)
 			}
 			if *rewrite {
-				page.replace(t, r.title, log.lines())
+				page.replace(t, r.title, lines)
 			}
 			if got := countKinds(page.transcript(t, r.title)); !maps.Equal(got, r.counts) {
 				t.Errorf("%s: got messages %v in the transcript, want %v: run the test with -rewrite", recoveryPage, got, r.counts)
@@ -93,100 +96,130 @@ func TestRestartedAgentRecovers(t *testing.T) {
 	}
 }
 
-// run restarts the process, and returns the log of all agents from then on.
-func (r *restart) run(t *testing.T) *agentLog {
+// run restarts the process, and returns what all agents did from then on.
+func (r *restart) run(t *testing.T) string {
 	t.Helper()
-	ctx := testContext(t)
-	agents := agentcluster.Start(t, agentcluster.Options{Agents: 4, TLS: true, Trace: true, Group: agentcluster.Group{
+	g := newGroup(t, agentcluster.Options{Agents: 4, TLS: true, Trace: true, Group: agentcluster.Group{
 		Algorithm: r.algorithm, Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
 		Preemption: &agentcluster.Preemption{Policy: r.policy}, Timing: &recoveryTiming,
 	}})
-	log := newAgentLog(t, agents)
-	must.Succeed(t, agents.Start())
-	coordinator, err := agents.AwaitCoordinator(ctx)
-	if err == nil && coordinator != "d" { // It was the last to start.
-		_, err = agents.StepDown(ctx, coordinator, "d")
-	}
-	must.Succeed(t, err)
+	g.start()
+	g.coordinate("d")
 	for range recoveryAttempts {
-		term := r.restart(ctx, t, agents, log)
-		if len(log.countMessages()) == 0 {
-			continue // an election reached the process before it recovered
+		g.kill(r.process)
+		if coordinator := g.awaitCoordinator(); coordinator != r.coordinator {
+			t.Fatalf("got coordinator %s, want %s", coordinator, r.coordinator)
 		}
-		r.checkOutcome(ctx, t, agents, log, term)
-		return log
+		term, began := g.leader(r.coordinator).Term, time.Now()
+		g.start(r.process)
+		lines := g.awaitSteps(began, r.process+" follows "+r.coordinator)
+		if len(countKinds(lines)) > 0 {
+			return r.checkOutcome(t, g, began, term)
+		}
+		t.Logf("a BEAT of the coordinator came before the recovery:\n%s", lines)
 	}
-	t.Fatalf("in %d attempts a BEAT of the coordinator came before the recovery:\n%s", recoveryAttempts, log.lines())
-	return nil
-}
-
-// event is an event of the process that concerns the coordinator.
-func (r *restart) event(kind string) entry {
-	return entry{agent: r.process, event: kind, peer: r.coordinator}
-}
-
-// restart kills the process and starts it again. It returns when the process follows the
-// coordinator, with the coordinator's term before the start.
-func (r *restart) restart(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, log *agentLog) uint64 {
-	t.Helper()
-	process := agents.Agent(r.process)
-	if _, err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	must.Succeed(t, process.AwaitEnd())
-	if coordinator, err := agents.AwaitCoordinator(ctx); err != nil || coordinator != r.coordinator {
-		t.Fatalf("got coordinator %q and error %v, want %s", coordinator, err, r.coordinator)
-	}
-	before, err := agents.Leader(ctx, r.coordinator)
-	must.Succeed(t, err)
-	log.begin(t)
-	must.Succeed(t, agents.Start(r.process))
-	log.await(ctx, t, r.event("recognised"))
-	return before.Term
+	t.Fatalf("in %d attempts a BEAT of the coordinator came before the recovery", recoveryAttempts)
+	return ""
 }
 
 // checkOutcome checks who is coordinator in the end, and by which means.
-func (r *restart) checkOutcome(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, log *agentLog, term uint64) {
+func (r *restart) checkOutcome(t *testing.T, g *testGroup, began time.Time, term uint64) (lines string) {
 	t.Helper()
 	last := r.coordinator
 	if r.takesOver {
 		last = r.process
-		log.await(ctx, t, entry{agent: last, event: "tenure", peer: last})
-		// The agents log after they send, so the lines of two agents don't tell which was first.
-		log.await(ctx, t, entry{agent: r.coordinator, event: "resigns", peer: last})
+		g.awaitSteps(began, r.coordinator+" resigns in favor of "+last, last+" becomes coordinator")
 	}
-	if coordinator, err := agents.AwaitCoordinator(ctx); err != nil || coordinator != last {
-		t.Fatalf("got coordinator %q and error %v, want %s", coordinator, err, last)
+	if coordinator := g.awaitCoordinator(); coordinator != last {
+		t.Fatalf("got coordinator %s, want %s", coordinator, last)
 	}
-	after, err := agents.Leader(ctx, last)
-	if err != nil || !r.takesOver && after.Term != term {
-		t.Errorf("got term %d after term %d and error %v, want an undisturbed tenure", after.Term, term, err)
+	if after := g.leader(last); !r.takesOver && after.Term != term {
+		t.Errorf("got term %d after term %d, want an undisturbed tenure", after.Term, term)
 	}
-	checkTable(ctx, t, agents, r.process, last)
-	must.Succeed(t, log.read())
-	for _, name := range agents.Names() {
-		if _, err := agents.Agent(name).Kill(); err != nil {
-			t.Fatal(err)
-		}
-		must.Succeed(t, agents.Agent(name).AwaitEnd())
-	}
-	checkTraces(t, agents)
-}
-
-// checkTable checks that the table of an agent is complete.
-func checkTable(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, agent, coordinator string) {
-	t.Helper()
-	status, err := agents.Status(ctx, agent)
-	must.Succeed(t, err)
-	for _, row := range status.Processes {
+	for _, row := range g.status(r.process).Processes {
 		want := "Normal"
-		if row.Name == coordinator {
+		if row.Name == last {
 			want = "Coordinator"
 		}
 		if row.Status != want {
 			t.Errorf("got %s in the row of %s, want %s", row.Status, row.Name, want)
 		}
 	}
+	lines = g.awaitSteps(began)
+	g.checkTraces()
+	return lines
+}
+
+// eventTexts describe events by an agent and a peer.
+var eventTexts = map[string]string{
+	"learned": "%s learns that %s is coordinator", "recognised": "%s follows %s", "stop": "%s asks its application to stop, in favor of %s",
+	"resigns": "%s resigns in favor of %s", "tenure": "%s becomes coordinator%.0s",
+}
+
+// awaitSteps waits until the journals of all agents have these lines since a moment, and returns
+// all of them: the messages of elections that were sent, and the events. The agents run on one
+// machine, so their clocks are the same.
+func (g *testGroup) awaitSteps(since time.Time, want ...string) (lines string) {
+	g.t.Helper()
+	g.await(func(ctx context.Context) error {
+		journals, err := g.readJournals(ctx)
+		if err != nil {
+			return err
+		}
+		lines = describeSteps(journals, since)
+		for _, line := range want {
+			if !strings.Contains("\n"+lines, "\n"+line+"\n") {
+				return fmt.Errorf("got no line %q in:\n%s", line, lines)
+			}
+		}
+		return nil
+	})
+	return lines
+}
+
+func describeSteps(journals []journal.Journal, since time.Time) string {
+	type line struct {
+		at   time.Time
+		text string
+	}
+	var lines []line
+	for _, j := range journals {
+		for _, s := range j.Steps {
+			if s.At.Before(since) {
+				continue
+			}
+			for _, e := range s.Events {
+				if format := eventTexts[e.Kind]; format != "" {
+					lines = append(lines, line{s.At, fmt.Sprintf(format, j.Agent, e.Peer)})
+				}
+			}
+			for _, m := range s.Sent {
+				if countsAsElection(m.Kind) && m.From != m.To {
+					lines = append(lines, line{s.At, describeMessage(&m)})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+	var text strings.Builder
+	for _, l := range lines {
+		fmt.Fprintln(&text, l.text)
+	}
+	return text.String()
+}
+
+func describeMessage(m *journal.Message) string {
+	line := fmt.Sprintf("%s -> %s %s", m.From, m.To, m.Kind)
+	if m.Subject != "" && m.Kind != election.Coordinator.String() {
+		line += " about " + m.Subject
+	}
+	if m.Origin != "" {
+		line += " from " + m.Origin
+	}
+	if len(m.List) > 0 {
+		line += fmt.Sprint(" ", m.List)
+	}
+	return line
 }
 
 // pageText is the page with the transcripts. Each is a code block below a line with its
@@ -237,18 +270,4 @@ func countKinds(transcript string) map[string]int {
 		}
 	}
 	return counts
-}
-
-func (e entry) String() string {
-	if e.kind != "" {
-		line := fmt.Sprintf("%s -> %s %s", e.agent, e.peer, e.kind)
-		if e.about != "" && e.kind != "COORDINATOR" {
-			line += " about " + e.about
-		}
-		if e.from != "" {
-			line += " from " + e.from
-		}
-		return line + e.list
-	}
-	return fmt.Sprintf(eventTexts[e.event], e.agent, e.peer)
 }

@@ -42,16 +42,14 @@ func TestStalledStderrDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGQUIT} {
 		t.Run(unix.SignalName(signal), func(t *testing.T) {
-			ctx, agents := testContext(t), newCluster(t)
+			agents := newSteadyGroup(t)
 			agent := agents.Agent("c")
 			_, fill := stallStderr(t, agent)
-			must.Succeed(t, agents.Start())
-			if _, err := agents.AwaitCoordinator(ctx); err != nil {
-				t.Fatal(err)
-			}
+			agents.start()
+			agents.awaitCoordinator()
 			fill()
-			must.Succeed(t, agent.End(signal))
-			must.Succeed(t, agent.AwaitEnd())
+			agents.check(agent.End(signal))
+			agents.check(agent.AwaitEnd())
 		})
 	}
 }
@@ -59,13 +57,11 @@ func TestStalledStderrDoesNotDelayTheEnd(t *testing.T) {
 // TestStackIsPrinted: a crash of the agent leaves its stack on stderr.
 func TestStackIsPrinted(t *testing.T) {
 	t.Parallel()
-	ctx, agents := testContext(t), newCluster(t)
+	agents := newSteadyGroup(t)
 	from, _ := stallStderr(t, agents.Agent("c"))
-	must.Succeed(t, agents.Start())
-	if _, err := agents.AwaitCoordinator(ctx); err != nil {
-		t.Fatal(err)
-	}
-	must.Succeed(t, agents.Agent("c").End(unix.SIGQUIT))
+	agents.start()
+	agents.awaitCoordinator()
+	agents.check(agents.Agent("c").End(unix.SIGQUIT))
 	read := make(chan error, 1)
 	go func() { read <- readUntil(from, "goroutine ") }()
 	if err := testwait.Receive(t, "the stack", read); err != nil {

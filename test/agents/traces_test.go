@@ -1,24 +1,20 @@
 package agents
 
-import (
-	"testing"
+import ()
 
-	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-)
-
-// checkTraces repeats the elections that the agents of a cluster recorded before they were
-// killed, in all groups.
-func checkTraces(t *testing.T, cluster *agentcluster.Cluster) {
-	t.Helper()
+// checkTraces kills all agents, and repeats the elections that they have recorded.
+func (g *testGroup) checkTraces() {
+	g.t.Helper()
+	g.check(g.Kill())
 	allSteps, allTenures := 0, 0
-	for _, group := range cluster.Groups() {
-		steps, tenures, err := cluster.CheckTraces(group)
+	for _, group := range g.Groups() {
+		steps, tenures, err := g.CheckTraces(group)
 		if err != nil {
-			t.Errorf("trace of group %s: %v", group, err)
+			g.t.Errorf("trace of group %s: %v", group, err)
 		} else if tenures == 0 {
-			t.Errorf("trace of group %s: got no tenure in %d steps", group, steps)
+			g.t.Errorf("trace of group %s: got no tenure in %d steps", group, steps)
 		}
 		allSteps, allTenures = allSteps+steps, allTenures+tenures
 	}
-	t.Logf("repeated %d steps with %d tenures", allSteps, allTenures)
+	g.t.Logf("repeated %d steps with %d tenures", allSteps, allTenures)
 }

@@ -39,8 +39,6 @@ type Agent struct {
 
 	// Stderr, if it isn't nil, replaces the log file from the next start on.
 	Stderr *os.File
-	// Verbose makes the agent log for debugging, too, from the next start on.
-	Verbose bool
 
 	mutex sync.Mutex
 	// process is nil before the first start.
@@ -91,9 +89,6 @@ func (a *Agent) Start() error {
 	arguments := []string{"--config", a.config}
 	if a.traces != "" {
 		arguments = append(arguments, "--trace", a.traces)
-	}
-	if a.Verbose {
-		arguments = append(arguments, "--verbose")
 	}
 	command := exec.CommandContext(a.ctx, a.binary, arguments...)
 	command.Stdout, command.Stderr = log, cmp.Or(a.Stderr, log)
