@@ -100,7 +100,7 @@ func TestEvacuate(t *testing.T) {
 		t.Error("after --end: want no annotation")
 	}
 	got := e.runCommand(t, "evacuate", "node", other.Name, "--timeout", "200ms")
-	if want := "3 of 3 coordinators remained for 200ms: bank/audit (audit-1), bank/ledger (ledger-0), bank/mail (mail-0); perhaps"; got.status != 1 || !strings.Contains(got.stderr, want) {
+	if want := "3 of 3 coordinators remained for 200ms: bank/audit (audit-1), bank/ledger (ledger-0) and bank/mail (mail-0); perhaps"; got.status != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("coordinators that remain: got %+v, want %q", got, want)
 	}
 }

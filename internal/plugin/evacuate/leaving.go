@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // leaving follows the groups whose coordinators leave some nodes. It is a groupwatch.Handler.
@@ -90,13 +91,9 @@ func (l *leaving) check() {
 
 // describe lists the groups whose coordinators remain.
 func (l *leaving) describe() string {
-	const shown = 10
 	var all []string
 	for _, key := range slices.SortedFunc(maps.Keys(l.remaining), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
 		all = append(all, fmt.Sprintf("%s (%s)", key, l.remaining[key]))
 	}
-	if len(all) > shown {
-		all = append(all[:shown], fmt.Sprintf("and %d more", len(all)-shown))
-	}
-	return strings.Join(all, ", ")
+	return describe.JoinNames(all, "and")
 }

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // options are the flags of upgrade.
@@ -120,7 +120,7 @@ func (o *options) run(ctx context.Context, out io.Writer, group string, forward 
 		fmt.Fprintf(out, "all agents are %s\n", strings.Join(slices.Compact(slices.Sorted(maps.Values(images))), " or "))
 	}
 	if len(unowned) > 0 {
-		return fmt.Errorf("pods without a controller were not replaced: delete and recreate %s", membership.Abbreviate(unowned))
+		return fmt.Errorf("pods without a controller were not replaced: delete and recreate %s", describe.JoinNames(unowned, "and"))
 	}
 	return nil
 }
