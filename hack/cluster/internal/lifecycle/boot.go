@@ -182,11 +182,7 @@ func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 }
 
 func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Member, nodes []boot) error {
-	client, err := c.administrator(state)
-	if err != nil {
-		return err
-	}
-	server, err := newAPI(state.server(), state.CAs.Cluster.Cert, client)
+	server, err := newAPI(c.Kubeconfig())
 	if err != nil {
 		return err
 	}

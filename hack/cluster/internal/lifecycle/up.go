@@ -174,18 +174,12 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("cannot find a free port: %w", failed)
 }
 
-func (s *State) server() string { return fmt.Sprintf("https://127.0.0.1:%d", s.Port) }
-
-func (c Cluster) administrator(state *State) (pki.Pair, error) {
-	return pki.Issue(state.CAs.Cluster, pki.Identity{Name: "administrator", Organizations: []string{"system:masters"}})
-}
-
 func (c Cluster) writeKubeconfig(state *State) error {
-	client, err := c.administrator(state)
+	client, err := pki.Issue(state.CAs.Cluster, pki.Identity{Name: "administrator", Organizations: []string{"system:masters"}})
 	if err != nil {
 		return err
 	}
-	content, err := pki.Kubeconfig("conclave-"+c.Name, state.server(), state.CAs.Cluster.Cert, client)
+	content, err := pki.Kubeconfig("conclave-"+c.Name, fmt.Sprintf("https://127.0.0.1:%d", state.Port), state.CAs.Cluster.Cert, client)
 	if err != nil {
 		return err
 	}
