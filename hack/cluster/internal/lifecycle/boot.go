@@ -146,7 +146,7 @@ func (c Cluster) spec(state *State, wanted topology.Machine, programs map[string
 			Dial:   fmt.Sprintf("%s:%d", wanted.IP(), topology.APIServerPort),
 		}
 	} else {
-		spec.Programs = program.Node(wanted, state.Kernel)
+		spec.Programs = program.Node(wanted)
 	}
 	for _, component := range components {
 		spec.Binds = append(spec.Binds, machine.Bind{

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
 
-// Check returns an error that lists everything that this machine missing for a cluster with all features. Up requires less.
+// Check returns an error that lists everything that this machine lacks for a cluster.
 func (c Cluster) Check() error {
 	if _, err := machine.Hierarchies(); err != nil {
 		return err

@@ -107,11 +107,10 @@ func (c Cluster) create() (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if findings.Network != "" {
-		return nil, fmt.Errorf("cannot run a cluster on this machine: %s", findings.Network)
-	}
-	if findings.Proxy != "" {
-		c.Printf("continuing without ClusterIPs of Services, including that of the API server: %s", findings.Proxy)
+	for _, missing := range []string{findings.Network, findings.Proxy} {
+		if missing != "" {
+			return nil, fmt.Errorf("cannot run a cluster on this machine: %s", missing)
+		}
 	}
 	if findings.Overlay != "" {
 		c.Printf("continuing without overlay file systems; images are copied, which is slow: %s", findings.Overlay)
@@ -125,7 +124,7 @@ func (c Cluster) create() (*State, error) {
 		return nil, err
 	}
 	state := &State{BootID: boot, Port: port, Kernel: program.Kernel{
-		Proxy: findings.Proxy == "", Overlay: findings.Overlay == "", OOMScores: findings.OOMScores == "",
+		Overlay: findings.Overlay == "", OOMScores: findings.OOMScores == "",
 	}}
 	if state.CAs.Cluster, err = pki.NewCA("conclave-" + c.Name); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ const ProbeCommand = "kernel-probe"
 // Findings are the results of a probe of the kernel. Each is the reason why a feature isn't available, or empty.
 type Findings struct {
 	Network   string `json:"network"`   // Bridges and veth pairs, which every cluster needs.
-	Proxy     string `json:"proxy"`     // ClusterIPs of Services.
+	Proxy     string `json:"proxy"`     // ClusterIPs of Services, which every cluster needs.
 	Overlay   string `json:"overlay"`   // Overlay file systems for images.
 	OOMScores string `json:"oomScores"` // Lowering the OOM score of a process.
 }

@@ -33,15 +33,14 @@ const (
 
 // Kernel contains the features of the kernel on which the programs depend.
 type Kernel struct {
-	Proxy     bool // nftables has all features that kube-proxy needs.
 	Overlay   bool // Overlay file systems can be mounted on the state folder.
 	OOMScores bool // The OOM score of a process can be lowered.
 }
 
 // Node returns the programs of a node. Each node has its own CoreDNS, so that pods can resolve names while the control
 // plane or any other node is unreachable.
-func Node(node topology.Machine, kernel Kernel) []machine.Program {
-	programs := []machine.Program{
+func Node(node topology.Machine) []machine.Program {
+	return []machine.Program{
 		{Name: "containerd", Path: path.Join(machine.BinDir, "containerd", "containerd"), Args: []string{
 			"--config=" + etc(fileContainerd),
 		}},
@@ -55,14 +54,8 @@ func Node(node topology.Machine, kernel Kernel) []machine.Program {
 		{Name: "coredns", Path: path.Join(machine.BinDir, "coredns", "coredns"), After: ready(), Args: []string{
 			"-conf", etc(fileCorefile),
 		}},
+		{Name: "kube-proxy", Path: kubernetes("kube-proxy"), After: ready(), Args: []string{"--config=" + etc(fileProxy)}},
 	}
-	if kernel.Proxy {
-		programs = append(programs, machine.Program{
-			Name: "kube-proxy", Path: kubernetes("kube-proxy"), After: ready(),
-			Args: []string{"--config=" + etc(fileProxy)},
-		})
-	}
-	return programs
 }
 
 // NodeFiles returns the credentials and configuration files of a node's programs.

@@ -46,14 +46,14 @@ func machinesOf(t *testing.T, kernel Kernel) map[string]struct {
 		files    []File
 	}{
 		topology.ControlPlaneName: {ControlPlane(), controlPlane},
-		node.Name:                 {Node(node, kernel), nodeFiles},
+		node.Name:                 {Node(node), nodeFiles},
 	}
 }
 
 // A machine has exactly the files that its programs use.
 func TestFilesMatchPrograms(t *testing.T) {
 	named := regexp.MustCompile(regexp.QuoteMeta(machine.EtcDir) + `/[-./a-zA-Z0-9]*[a-zA-Z0-9]`)
-	for name, on := range machinesOf(t, Kernel{Proxy: true}) {
+	for name, on := range machinesOf(t, Kernel{}) {
 		files, wanted := map[string]bool{}, map[string]bool{}
 		text := ""
 		for _, file := range on.files {
@@ -107,19 +107,6 @@ func TestConfigurationIsJSON(t *testing.T) {
 }
 
 func TestMissingKernelFeaturesAreNotUsed(t *testing.T) {
-	programs := func(kernel Kernel) string {
-		var names []string
-		for _, program := range Node(topology.Node(1), kernel) {
-			names = append(names, program.Name)
-		}
-		return strings.Join(names, " ")
-	}
-	if got := programs(Kernel{Proxy: true}); got != "containerd kubelet coredns kube-proxy" {
-		t.Errorf("with nftables: got programs %s", got)
-	}
-	if got := programs(Kernel{}); got != "containerd kubelet coredns" {
-		t.Errorf("without nftables: got programs %s", got)
-	}
 	minimal, full := containerdConfig(Kernel{}), containerdConfig(Kernel{Overlay: true, OOMScores: true})
 	if !strings.Contains(minimal, `snapshotter = "native"`) || !strings.Contains(minimal, "restrict_oom_score_adj = true") {
 		t.Errorf("without overlays and OOM scores: got\n%s", minimal)
