@@ -55,15 +55,10 @@ func (s *demo) applyGroup(ctx context.Context) error {
 		return err
 	}
 	s.watch(ctx)
-	proxied, err := openLedger(ctx, s.cluster, &s.background)
-	if err != nil {
-		return err
-	}
-	s.ledger = proxied
 	if err := s.awaitHealthy(ctx); err != nil {
 		return err
 	}
-	return s.awaitNextTenure(ctx, locks{})
+	return s.printLocks(ctx, 1)
 }
 
 // killProcess kills the agent, as a crash would. Kubelet restarts its container. When
@@ -117,7 +112,7 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(vi
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
-	before, err := s.awaitLocks(ctx, "the ledger to respond", func(locks) bool { return true })
+	before, err := s.awaitLocks(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -143,7 +138,7 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(vi
 	if !survives(victim, ledgerPod) {
 		return nil // Nobody can use a lock at present.
 	}
-	return s.awaitNextTenure(ctx, before)
+	return s.printLocks(ctx, before.tenures+1)
 }
 
 // failover is a change of the coordinator.

@@ -23,7 +23,6 @@ type demo struct {
 	start   time.Time
 	// background has what ends with the demo.
 	background sync.WaitGroup
-	ledger     ledger // Set when the lock service runs.
 
 	// log describes the changes that awaitStatus has printed.
 	log describe.ChangeLog
@@ -196,7 +195,7 @@ func (s *demo) printNextSteps() {
 		kubectl = "bin/cluster kubectl --name " + clusterName + " --" // kind needs kubectl.
 	}
 	s.printf("%s get electiongroups --all-namespaces", kubectl)
-	s.printf("%s exec --namespace %s %s -- /lock-service check http://127.0.0.1:8090", kubectl, namespace, ledgerPod)
+	s.printf("%s exec --namespace %s %s -- %s", kubectl, namespace, ledgerPod, checkCommand)
 	s.printf("bin/kubectl-conclave watch %s --namespace %s   # meanwhile, in another terminal:", group, namespace)
 	s.printf("%s delete pod --namespace %s --selector %s=%s", kubectl, namespace, v1.RoleLabel(group), v1.RoleCoordinator)
 	s.printf("make demo-down                         # removes the demo")
