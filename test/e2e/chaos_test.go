@@ -16,12 +16,11 @@ const machinesNamespace = "default"
 // testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout restart all
 // pods, which other parts do.
 func testChaos(e env) {
-	plugin := e.buildPlugin()
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	e.injectFaults(plugin, []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
+	e.injectFaults([]string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
 		"--machines", "hack:"+e.name)
-	e.injectFaults(plugin, []string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Delay},
+	e.injectFaults([]string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Delay},
 		"--machines", "pod", "--machines-namespace", machinesNamespace)
 	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
 		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""
@@ -29,9 +28,9 @@ func testChaos(e env) {
 }
 
 // injectFaults injects one fault of each kind.
-func (e env) injectFaults(plugin string, kinds []string, flags ...string) {
+func (e env) injectFaults(kinds []string, flags ...string) {
 	e.t.Helper()
-	output := e.runPlugin(plugin, append([]string{
+	output := e.runPlugin(append([]string{
 		"chaos", "ledger", "--faults", strconv.Itoa(len(kinds)),
 		"--seed", "7", "--kinds", strings.Join(kinds, ","), "--pause", "0s", "--yes", "-o", "json",
 	}, flags...)...)

@@ -24,6 +24,8 @@ type cluster struct {
 	// kubectlPath is the kubectl to use, with additional environment variables.
 	kubectlPath string
 	environment []string
+	// plugin is the path of the kubectl plugin, once buildPlugin has built it.
+	plugin string
 	// load loads the images of a tar file onto the nodes.
 	load func(archive string)
 	// control runs a command of hack/cluster, and name is the cluster's name there. Both are zero unless the cluster is a

@@ -62,6 +62,7 @@ func testOperator(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/chaos", "conclave/chaos:e2e"))
 	c.load(buildImage(c.t, "./examples/worker", workerImage))
 	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
+	c.buildPlugin()
 	install(c, operatorNamespace, "e2e")
 	c.createNamespace(samplesNamespace)
 	c.t.Cleanup(func() { logOperatorDiagnostics(c) })

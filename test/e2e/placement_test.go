@@ -62,12 +62,11 @@ func testPlacement(e env) {
 	e.waitUntil(defaultTimeout+time.Minute, "the coordinators are spread over the zones", spread)
 	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected, time.Since(start), perZone())
 
-	plugin := e.buildPlugin()
 	before := e.tenures(label)
 	coordinators := fmt.Sprint(before.coordinators)
 	zone := zones[nodes[0]]
 	start = time.Now()
-	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--for", "1h"))
+	e.t.Logf("%s", e.runPlugin("evacuate", "zone", zone, "--for", "1h"))
 	if left := perZone()[zone]; left > 0 {
 		e.t.Errorf("got %d coordinators in the evacuated zone, want none", left)
 	}
@@ -91,7 +90,7 @@ func testPlacement(e env) {
 	}
 	e.t.Logf("%d coordinators left within %s, according to agents; gaps: median %s, 99th percentile %s, maximum %s", len(gaps), last.Sub(start), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
 
-	e.t.Logf("%s", e.runPlugin(plugin, "evacuate", "zone", zone, "--end"))
+	e.t.Logf("%s", e.runPlugin("evacuate", "zone", zone, "--end"))
 	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures(label).coordinators) == coordinators })
 }
 

@@ -8,23 +8,22 @@ import (
 	"path/filepath"
 )
 
-// buildPlugin builds the kubectl plugin, and returns its path.
-func (e env) buildPlugin() string {
-	e.t.Helper()
-	plugin := filepath.Join(e.t.TempDir(), "kubectl-conclave")
-	run(e.t, "go", "build", "-o", plugin, repositoryRoot+"/cmd/kubectl-conclave")
-	return plugin
+// buildPlugin builds the kubectl plugin.
+func (c *cluster) buildPlugin() {
+	c.t.Helper()
+	c.plugin = filepath.Join(c.t.TempDir(), "kubectl-conclave")
+	run(c.t, "go", "build", "-o", c.plugin, repositoryRoot+"/cmd/kubectl-conclave")
 }
 
 // runPlugin runs a command of the plugin in the namespace of the samples, and returns its output.
-func (e env) runPlugin(plugin string, arguments ...string) []byte {
+func (e env) runPlugin(arguments ...string) []byte {
 	e.t.Helper()
-	return e.runPluginIn(samplesNamespace, plugin, arguments...)
+	return e.runPluginIn(samplesNamespace, arguments...)
 }
 
-func (e env) runPluginIn(namespace, plugin string, arguments ...string) []byte {
+func (e env) runPluginIn(namespace string, arguments ...string) []byte {
 	e.t.Helper()
-	command := exec.Command(plugin, append(arguments, "--namespace", namespace)...)
+	command := exec.Command(e.plugin, append(arguments, "--namespace", namespace)...)
 	command.Env = append(os.Environ(), e.environment...)
 	output, err := command.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -38,10 +37,9 @@ func (e env) runPluginIn(namespace, plugin string, arguments ...string) []byte {
 
 // testPlugin runs the commands of the plugin that need a kubelet: explain reads the journals of the agents through forwarded ports.
 func testPlugin(e env) {
-	plugin := e.buildPlugin()
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	e.t.Logf("%s", e.runPlugin(plugin, "explain", "ledger"))
+	e.t.Logf("%s", e.runPlugin("explain", "ledger"))
 	var explained struct {
 		Election *struct {
 			Coordinator string
@@ -49,11 +47,11 @@ func testPlugin(e env) {
 			Missing     []struct{ Agent, Reason string }
 		}
 	}
-	if err := json.Unmarshal(e.runPlugin(plugin, "explain", "ledger", "-o", "json"), &explained); err != nil {
+	if err := json.Unmarshal(e.runPlugin("explain", "ledger", "-o", "json"), &explained); err != nil {
 		e.t.Fatal(err)
 	}
 	if last := explained.Election; last == nil || last.Coordinator != highest || len(last.Steps) == 0 {
 		e.t.Errorf("got transcript %+v, want that of the election of %s", last, highest)
 	}
-	e.t.Logf("%s", e.runPlugin(plugin, "check", "ledger")) // fails if there is a problem
+	e.t.Logf("%s", e.runPlugin("check", "ledger")) // fails if there is a problem
 }

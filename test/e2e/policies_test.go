@@ -43,7 +43,7 @@ func testNetworkPolicies(e env) {
 	e.waitUntil(defaultTimeout, "without the policy, nobody reaches the agents", func() bool {
 		return strings.Count(table(), "Unreachable") == 3
 	})
-	command := exec.Command(e.buildPlugin(), "check", name, "--namespace", namespace)
+	command := exec.Command(e.plugin, "check", name, "--namespace", namespace)
 	command.Env = append(os.Environ(), e.environment...)
 	output, err := command.CombinedOutput()
 	if err == nil {

@@ -48,6 +48,7 @@ func TestReleaseUpgrade(t *testing.T) {
 	previous := previousRelease
 	previous.source = *previousSource
 	c := newCluster(t, "hack")
+	c.buildPlugin()
 	e := env{c, observe(t, c.name, lockService, leaderPollInterval), map[string]electionGroup{}}
 	e.loadRelease(previous)
 	e.loadRelease(thisRelease)
@@ -103,10 +104,9 @@ func (e env) upgrade(namespace string, from, to release) {
 	start := time.Now()
 	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
-	plugin := e.buildPlugin()
-	requireContains(e.t, string(e.runPluginIn(namespace, plugin, "upgrade", lockService, "--dry-run")),
+	requireContains(e.t, string(e.runPluginIn(namespace, "upgrade", lockService, "--dry-run")),
 		"would replace lock-service-2 (conclave/agent:"+from.tag+"), after it has handed over lock-service")
-	output := string(e.runPluginIn(namespace, plugin, "upgrade", lockService))
+	output := string(e.runPluginIn(namespace, "upgrade", lockService))
 	e.t.Logf("%s", output)
 	requireContains(e.t, output, "lock-service-2 handed over lock-service: ")
 
