@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
@@ -92,7 +93,7 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 	}
 	strict := strictPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		use(r)
+		connlimit.OfRequest(r).Use()
 		if err := rejectWebPage(r); err != nil {
 			setHeaders(w)
 			writeError(w, http.StatusForbidden, err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -100,12 +101,13 @@ func restricted(handler http.Handler, names ...identity.Name) http.Handler {
 			writeError(w, http.StatusForbidden, err)
 			return
 		}
-		if !pin(r) {
+		conn := connlimit.OfRequest(r)
+		if !conn.Pin() {
 			endConnection(w, r)
 			writeError(w, http.StatusServiceUnavailable, errors.New("too many connections"))
 			return
 		}
-		defer unpin(r)
+		defer conn.Unpin()
 		// A stream ends when the certificate expires.
 		ctx, cancel := context.WithDeadline(r.Context(), r.TLS.PeerCertificates[0].NotAfter)
 		defer cancel()

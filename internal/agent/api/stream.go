@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 )
 
 const (
@@ -43,7 +44,8 @@ func openStream(w http.ResponseWriter, r *http.Request, free *slots, group strin
 		return nil, nil
 	}
 	freeSlot, err := free.acquire(group, groups)
-	if err == nil && !pin(r) {
+	conn := connlimit.OfRequest(r)
+	if err == nil && !conn.Pin() {
 		freeSlot()
 		err = errors.New("too many connections with streams")
 	}
@@ -53,7 +55,7 @@ func openStream(w http.ResponseWriter, r *http.Request, free *slots, group strin
 	}
 	s = &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}
 	return s, func() {
-		unpin(r)
+		conn.Unpin()
 		freeSlot()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
 )
 
@@ -104,12 +105,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, decide decideFun
 		return
 	}
 	defer remove()
-	unpin, ok := httpserver.Pin(r)
-	if !ok {
+	conn := connlimit.OfRequest(r)
+	if !conn.Pin() {
 		s.refuse(w, r, errTooManyStreams, false)
 		return
 	}
-	defer unpin()
+	defer conn.Unpin()
 	go func() {
 		defer cancel()
 		s.supervise(ctx, id, recheck)

@@ -241,6 +241,9 @@ func (c *Conn) Close() error {
 // the connection is closed, or if there are too many pinned connections. It may be called
 // again.
 func (c *Conn) Pin() bool {
+	if c == nil {
+		return true
+	}
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,6 +263,9 @@ func (c *Conn) Pin() bool {
 // Unpin makes the connection compete with other unpinned ones again, as the one that was used
 // last. Its bytes and its lifetime remain unlimited.
 func (c *Conn) Unpin() {
+	if c == nil {
+		return
+	}
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,6 +280,9 @@ func (c *Conn) Unpin() {
 
 // Use marks an unpinned connection as the one that was used last.
 func (c *Conn) Use() {
+	if c == nil {
+		return
+	}
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()

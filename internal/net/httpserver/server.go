@@ -8,7 +8,8 @@
 //   - A request is read completely before it is handled. All bodies together have at most
 //     Bodies bytes, those of one host half of that. Others are rejected.
 //   - A client has Timeout to send its request.
-//   - A handler that knows its client can exempt the connection from these limits: Pin.
+//   - A handler that knows its client can pin the connection, which exempts it from these limits
+//     (connlimit.OfRequest).
 //
 // # What is not guaranteed
 //
@@ -84,7 +85,7 @@ func (s *Server) Start(ctx context.Context) error {
 		WriteTimeout:      2 * s.Limits.Timeout, // It begins when the header has been read.
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withConn,
+		ConnContext:       connlimit.WithConn,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)
