@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestSessionReceivesLead(t *testing.T) {
@@ -53,7 +54,7 @@ func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
 	if stop.Successor != "c" || stop.Term != e.Term {
 		t.Errorf("a: got %+v, want Stop in term %d with successor c", stop, e.Term)
 	}
-	must.Succeed(t, cluster.group("a").ConfirmStopped(testContext(t), a.ID(), stop.Term))
+	must.Succeed(t, cluster.group("a").ConfirmStopped(testwait.Context(t), a.ID(), stop.Term))
 	if lead := nextEvent(t, c, Lead); lead.Token <= e.Token {
 		t.Errorf("c: got token %d, want one above that of a, %d", lead.Token, e.Token)
 	}
@@ -81,14 +82,14 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 		"another session":    {second.ID(), lead.Term, ErrWrongTerm},
 		"another term":       {first.ID(), lead.Term + 1, ErrWrongTerm},
 	} {
-		if err := a.ConfirmStopped(testContext(t), c.session, c.term); !errors.Is(err, c.want) {
+		if err := a.ConfirmStopped(testwait.Context(t), c.session, c.term); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", what, err, c.want)
 		}
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		g := cluster.group(name)
 		before := g.Watch("")
-		ctx := testContext(t)
+		ctx := testwait.Context(t)
 		for range 5 { // For five heartbeats, the state doesn't change.
 			if _, err := g.Status(ctx); err != nil {
 				t.Fatal(err)
@@ -111,7 +112,7 @@ func TestOnlyActingSessionIsLeading(t *testing.T) {
 	earlier, s := openSession(t, a), openSession(t, a)
 	renew := func(session *Session, wanted uint64) {
 		t.Helper()
-		l, err := a.RenewSession(testContext(t), session.ID())
+		l, err := a.RenewSession(testwait.Context(t), session.ID())
 		if err != nil || l.Coordinator != "a" || l.Token != wanted || l.Leading != (wanted != 0) || (l.RemainingMillis != nil) != l.Leading {
 			t.Errorf("got %+v, %v, want token %d", l, err, wanted)
 		}
@@ -123,7 +124,7 @@ func TestOnlyActingSessionIsLeading(t *testing.T) {
 	lead = nextEvent(t, s, Lead)
 	renew(s, lead.Token)
 	for _, id := range []string{earlier.ID(), ""} {
-		if l, err := a.RenewSession(testContext(t), id); !errors.Is(err, ErrNoSession) {
+		if l, err := a.RenewSession(testwait.Context(t), id); !errors.Is(err, ErrNoSession) {
 			t.Errorf("session %q, which isn't open: got %+v, %v", id, l, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestDrainTimeoutEndsTenure(t *testing.T) {
 	stop := nextEvent(t, a, Stop)
 	nextEvent(t, a, Lost)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	if err := cluster.group("a").ConfirmStopped(testContext(t), a.ID(), stop.Term); !errors.Is(err, ErrWrongTerm) {
+	if err := cluster.group("a").ConfirmStopped(testwait.Context(t), a.ID(), stop.Term); !errors.Is(err, ErrWrongTerm) {
 		t.Errorf("late confirmation: got %v, want %v", err, ErrWrongTerm)
 	}
 }
@@ -149,20 +150,20 @@ func TestProbeDeterminesEligibility(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), false))
+	must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), false))
 	waitFor(t, cluster.group("b"), "b leads", isLeading)
-	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), true))
+	must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), true))
 	waitFor(t, cluster.group("c"), "c leads again", isLeading)
 
 	s := openSession(t, cluster.group("c"))
 	lead := nextEvent(t, s, Lead)
 	waitFor(t, cluster.group("b"), "b follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), false))
+	must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), false))
 	nextEvent(t, s, Stop)
 	if l := cluster.group("b").Leader(); l.Coordinator != "c" {
 		t.Errorf("b: got %+v, want coordinator c until its application has stopped", l)
 	}
-	must.Succeed(t, cluster.group("c").ConfirmStopped(testContext(t), s.ID(), lead.Term))
+	must.Succeed(t, cluster.group("c").ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
 	waitFor(t, cluster.group("b"), "b leads again", isLeading)
 }
 
@@ -176,11 +177,11 @@ func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 			s := openSession(t, c)
 			lead := nextEvent(t, s, Lead)
 			reportUnhealthy(t, c)
-			must.Succeed(t, c.ReportProbe(testContext(t), true))
+			must.Succeed(t, c.ReportProbe(testwait.Context(t), true))
 			stop := nextEvent(t, s, Stop)
 			if drain < time.Minute {
 				nextEvent(t, s, Lost)
-			} else if err := c.ConfirmStopped(testContext(t), s.ID(), stop.Term); err != nil {
+			} else if err := c.ConfirmStopped(testwait.Context(t), s.ID(), stop.Term); err != nil {
 				t.Fatal(err)
 			}
 			if again := nextEvent(t, s, Lead); again.Token <= lead.Token { // It has the highest priority.
@@ -200,7 +201,7 @@ func TestUnhealthyProcessIsIneligible(t *testing.T) {
 	nextEvent(t, s, Stop)
 	expireLease(t, a)
 	nextEvent(t, s, Lost)
-	must.Succeed(t, a.call(testContext(t), func() {
+	must.Succeed(t, a.call(testwait.Context(t), func() {
 		if a.app.eligible {
 			t.Error("got an eligible process, want an ineligible one")
 		}
@@ -210,11 +211,9 @@ func TestUnhealthyProcessIsIneligible(t *testing.T) {
 // expireLease blocks the goroutine of a group until its lease has expired.
 func expireLease(t *testing.T, g *Group) {
 	t.Helper()
-	held, release := make(chan struct{}), make(chan struct{})
-	must.Succeed(t, g.enqueue(func() { close(held); <-release }))
-	<-held
-	defer close(release)
-	for ctx := testContext(t); g.cfg.Clock.Until(g.published.Load().until) > 0; time.Sleep(time.Millisecond) {
+	release := hold(t, g)
+	defer release()
+	for ctx := testwait.Context(t); g.cfg.Clock.Until(g.published.Load().until) > 0; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
@@ -229,17 +228,15 @@ func TestLeaderChecksLease(t *testing.T) {
 	if l := g.Leader(); l.RemainingMillis == nil || *l.RemainingMillis > testLease.Milliseconds() {
 		t.Errorf("got %+v, want at most %s remaining", l, testLease)
 	}
-	held, release := make(chan struct{}), make(chan struct{})
-	must.Succeed(t, g.enqueue(func() { close(held); <-release }))
-	<-held
-	ctx := testContext(t)
+	release := hold(t, g)
+	ctx := testwait.Context(t)
 	for g.Leader().Leading && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	if now := g.Leader(); now.Leading || now.Token != 0 || now.Coordinator != "" {
 		t.Errorf("got %+v after the end of the lease, want no coordinator", now)
 	}
-	close(release)
+	release()
 	if again := waitFor(t, g, "a leads in a new term", func(now Leader) bool {
 		return now.Leading && now.Term > l.Term
 	}); again.Token <= l.Token {
@@ -249,7 +246,7 @@ func TestLeaderChecksLease(t *testing.T) {
 
 func reportUnhealthy(t *testing.T, g *Group) {
 	t.Helper()
-	must.Succeed(t, g.ReportProbe(testContext(t), false))
+	must.Succeed(t, g.ReportProbe(testwait.Context(t), false))
 }
 
 // TestLeadOfExpiredTenureIsSkipped: a session that is opened, or reads its events,
@@ -260,16 +257,14 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 	c := cluster.group("c")
 	waiting := openSession(t, c)
 	l := waitFor(t, c, "c leads", isLeading)
-	held, release := make(chan struct{}), make(chan struct{})
-	must.Succeed(t, c.enqueue(func() { close(held); <-release }))
-	<-held
+	release := hold(t, c)
 	opened := make(chan *Session)
 	go func() { opened <- openSession(t, c) }()
 	waitFor(t, cluster.group("b"), "b leads", isLeading)
-	close(release)
+	release()
 	for _, s := range []*Session{waiting, <-opened} {
 		for {
-			e, err := s.Next(testContext(t))
+			e, err := s.Next(testwait.Context(t))
 			must.Succeed(t, err)
 			if e.Kind == Lead && e.Term == l.Term {
 				t.Errorf("got Lead in term %d, which is over", e.Term)
@@ -291,9 +286,7 @@ func TestCanceledCallReturnsNothing(t *testing.T) {
 		"Status":   func(ctx context.Context) (any, error) { return g.Status(ctx) },
 		"Excluded": func(ctx context.Context) (any, error) { return g.Excluded(ctx) },
 	} {
-		held, release := make(chan struct{}), make(chan struct{})
-		must.Succeed(t, g.enqueue(func() { close(held); <-release }))
-		<-held
+		release := hold(t, g)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			for len(g.inbox) == 0 {
@@ -301,7 +294,7 @@ func TestCanceledCallReturnsNothing(t *testing.T) {
 			}
 			cancel()
 			<-ctx.Done()
-			close(release)
+			release()
 		}()
 		if answer, err := call(ctx); err != nil && !reflect.ValueOf(answer).IsZero() {
 			t.Errorf("%s: got %+v, %v, want no result", what, answer, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // formatEnding formats the end of a tenure, as in "c in term 7: crash, gap 5ms".
@@ -112,7 +113,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 		old := cluster.group("c").cfg.Group.List
 		list := control.List{Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old)}
 		for _, name := range []string{"a", "b", "c"} {
-			check(t, cluster.group(name).Adopt(testContext(t), list, config.Provenance{}))
+			check(t, cluster.group(name).Adopt(testwait.Context(t), list, config.Provenance{}))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -140,26 +141,26 @@ func TestAllMembersLearnWhy(t *testing.T) {
 		"the operator excludes it": {
 			end: func(t *testing.T, _ *cluster, c *Group) {
 				t.Helper()
-				check(t, retryStepDown(testContext(t), c.Exclude))
+				check(t, retryStepDown(testwait.Context(t), c.Exclude))
 			},
 			want: control.EndExcluded,
 		},
 		"a user requests it": {
 			end: func(t *testing.T, _ *cluster, c *Group) {
 				t.Helper()
-				check(t, retryStepDown(testContext(t), c.stepDownTo("")))
+				check(t, retryStepDown(testwait.Context(t), c.stepDownTo("")))
 			},
 			want: control.EndStepDown,
 		},
 		"the agent is told to end": {
-			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testContext(t), CauseStopped) }, want: control.EndStopped,
+			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testwait.Context(t), CauseStopped) }, want: control.EndStopped,
 		},
 		"a higher member returns": {
 			end: func(t *testing.T, cluster *cluster, c *Group) {
 				t.Helper()
 				reportUnhealthy(t, c)
 				waitFor(t, cluster.group("b"), "b leads", isLeading)
-				check(t, c.ReportProbe(testContext(t), true))
+				check(t, c.ReportProbe(testwait.Context(t), true))
 			},
 			coordinator: "b", want: control.EndPreempted,
 		},
@@ -174,9 +175,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 				logs[cfg.Self] = &reportLog{wake: make(chan struct{}, 1)}
 				cfg.OnReport = logs[cfg.Self].add
 			})
-			for _, name := range []string{"a", "b"} {
-				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-			}
+			cluster.awaitFollowers("c", "a", "b")
 			c.end(t, cluster, cluster.group("c"))
 			for name, log := range logs {
 				if name == "c" && c.want == control.EndStopped {
@@ -186,7 +185,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 					return r.Ended != nil && r.Ended.Coordinator == cmp.Or(c.coordinator, "c") && r.Ended.Cause == c.want
 				})
 			}
-			journal, err := cluster.group("a").Journal(testContext(t))
+			journal, err := cluster.group("a").Journal(testwait.Context(t))
 			check(t, err)
 			if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(c.want) }) {
 				t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, c.want)
@@ -226,7 +225,7 @@ func TestReportsStepDown(t *testing.T) {
 			return r.Ended != nil && r.Ended.Coordinator == "a" && r.Ended.Cause == control.EndStepDown && r.Ended.At.After(reports.reports[0].ElectedAt)
 		})
 	}
-	for ctx := testContext(t); !found(); {
+	for ctx := testwait.Context(t); !found(); {
 		if ctx.Err() != nil {
 			t.Fatalf("got no report of a step-down; the last is %+v", reports.last())
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestFullInboxDelaysNoOtherGroup: what all groups of an agent are told doesn't wait for one
@@ -34,11 +35,11 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 		}()
 		select {
 		case <-informed:
-		case <-testContext(t).Done():
+		case <-testwait.Context(t).Done():
 			t.Errorf("%s waits for a full inbox", name)
 		}
 		close(unblock)
-		if err := a.AwaitRoundTrip(testContext(t)); err != nil {
+		if err := a.AwaitRoundTrip(testwait.Context(t)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -179,18 +179,30 @@ func (c *cluster) group(name string) *Group {
 	return c.groups[name]
 }
 
-// testContext returns a context with a deadline for everything that a test waits for.
-func testContext(t *testing.T) context.Context {
+// hold blocks the goroutine of a group.
+func hold(t *testing.T, g *Group) (release func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
-	t.Cleanup(cancel)
-	return ctx
+	held, released := make(chan struct{}), make(chan struct{})
+	must.Succeed(t, g.enqueue(func() {
+		close(held)
+		<-released
+	}))
+	<-held
+	return func() { close(released) }
+}
+
+// awaitFollowers waits until members follow a coordinator.
+func (c *cluster) awaitFollowers(coordinator string, names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		waitFor(c.t, c.group(name), "it follows "+coordinator, func(l Leader) bool { return l.Coordinator == coordinator })
+	}
 }
 
 // waitFor waits for a state of a group.
 func waitFor(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader {
 	t.Helper()
-	w, ctx := g.Watch(""), testContext(t)
+	w, ctx := g.Watch(""), testwait.Context(t)
 	for {
 		change, err := w.Next(ctx)
 		if err != nil {
@@ -225,7 +237,7 @@ func isLeading(l Leader) bool { return l.Leading }
 // nextEvent returns the next event of a session. It must be of this kind.
 func nextEvent(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
 	t.Helper()
-	e, err := s.Next(testContext(t))
+	e, err := s.Next(testwait.Context(t))
 	if err != nil || e.Kind != kind {
 		t.Fatalf("got event %+v, %v, want %s", e, err, kind)
 	}
@@ -237,7 +249,7 @@ func openSession(t *testing.T, g *Group) *Session { return openSessionThat(t, g,
 // openSessionThat opens a session that renews or not.
 func openSessionThat(t *testing.T, g *Group, renews bool) *Session {
 	t.Helper()
-	s, err := g.OpenSession(testContext(t), renews)
+	s, err := g.OpenSession(testwait.Context(t), renews)
 	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s

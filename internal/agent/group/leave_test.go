@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestStepDown(t *testing.T) {
@@ -16,21 +17,19 @@ func TestStepDown(t *testing.T) {
 		g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
 	})
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	for _, name := range []string{"a", "b"} {
-		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
-	if _, err := cluster.group("b").StepDown(testContext(t), ""); !errors.Is(err, ErrNotLeading) {
+	cluster.awaitFollowers("c", "a", "b")
+	if _, err := cluster.group("b").StepDown(testwait.Context(t), ""); !errors.Is(err, ErrNotLeading) {
 		t.Errorf("step down of a follower: got %v, want %v", err, ErrNotLeading)
 	}
-	if _, err := cluster.group("c").StepDown(testContext(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
+	if _, err := cluster.group("c").StepDown(testwait.Context(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("step down in favor of an unknown member: got %v, want %v", err, ErrNoSuccessor)
 	}
-	_, err := cluster.group("c").StepDown(testContext(t), "witness")
+	_, err := cluster.group("c").StepDown(testwait.Context(t), "witness")
 	if want := "witness is not ready to take over"; !errors.Is(err, ErrNoSuccessor) || err.Error() != want {
 		t.Errorf("step down in favor of a witness: got %v, want %s", err, want)
 	}
 	var l Leader
-	err = retryStepDown(testContext(t), func(ctx context.Context) (err error) {
+	err = retryStepDown(testwait.Context(t), func(ctx context.Context) (err error) {
 		l, err = cluster.group("c").StepDown(ctx, "a")
 		return err
 	})
@@ -43,24 +42,22 @@ func TestLeaveHandsOver(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	for _, name := range []string{"a", "b"} {
-		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
+	cluster.awaitFollowers("c", "a", "b")
 	c := cluster.group("c")
 	w := c.Watch("")
-	c.Leave(testContext(t), CauseStopped)
+	c.Leave(testwait.Context(t), CauseStopped)
 	waitFor(t, cluster.group("b"), "b leads", isLeading)
 	for {
-		if _, err := w.Next(testContext(t)); errors.Is(err, ErrClosed) {
+		if _, err := w.Next(testwait.Context(t)); errors.Is(err, ErrClosed) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.OpenSession(testContext(t), false); !errors.Is(err, ErrClosed) {
+	if _, err := c.OpenSession(testwait.Context(t), false); !errors.Is(err, ErrClosed) {
 		t.Errorf("session in a group that was left: got %v, want %v", err, ErrClosed)
 	}
-	if _, err := c.Status(testContext(t)); !errors.Is(err, ErrClosed) {
+	if _, err := c.Status(testwait.Context(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("status of a group that was left: got %v, want %v", err, ErrClosed)
 	}
 }
@@ -72,7 +69,7 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 	a := cluster.group("a")
 	waitFor(t, a, "a leads", isLeading)
 	until := promiseOf(t, a)
-	a.Leave(testContext(t), CauseStopped)
+	a.Leave(testwait.Context(t), CauseStopped)
 	if left := time.Until(until); left > 0 {
 		t.Errorf("left %s before the end of the promise", left)
 	}
@@ -105,19 +102,17 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 			}
 			left := make(chan struct{})
 			go func() {
-				a.Leave(testContext(t), CauseStopped)
+				a.Leave(testwait.Context(t), CauseStopped)
 				close(left)
 			}()
 			if name != "a hand-over has begun" {
 				nextEvent(t, s, Stop)
 			}
-			if _, err := a.Status(testContext(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
 			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
 				t.Errorf("while the application of a stops: got %+v, want coordinator a, not leading", l)
 			}
-			if err := a.ConfirmStopped(testContext(t), s.ID(), lead.Term); err != nil {
+			if err := a.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term); err != nil {
 				t.Error(err)
 			}
 			<-left
@@ -133,7 +128,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 	s := openSession(t, a)
 	nextEvent(t, s, Lead)
 	left := make(chan struct{})
-	ctx := testContext(t)
+	ctx := testwait.Context(t)
 	go func() {
 		a.Leave(ctx, CauseStopped)
 		close(left)
@@ -141,7 +136,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 	nextEvent(t, s, Stop)
 	expireLease(t, a)
 	nextEvent(t, s, Lost)
-	if e, err := s.Next(testContext(t)); !errors.Is(err, ErrClosed) {
+	if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("while the agent leaves: got event %+v, %v, want %v", e, err, ErrClosed)
 	}
 	<-left
@@ -156,7 +151,7 @@ func TestRejoiningUsesNewTerms(t *testing.T) {
 	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	first := waitFor(t, cluster.group("a"), "a leads", isLeading)
 	c := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t), CauseStopped)
+	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
 	again, err := New(c)
 	must.Succeed(t, err)
 	defer again.Leave(t.Context(), CauseStopped)

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // memories has the memory of each member of a cluster.
@@ -148,7 +149,7 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
 	t.Parallel()
 	c, m, _ := newRememberingCluster(t, office.Majority)
-	_, err := c.group("c").StepDown(testContext(t), "b")
+	_, err := c.group("c").StepDown(testwait.Context(t), "b")
 	must.Succeed(t, err)
 	waitFor(t, c.group("a"), "a follows b", func(l Leader) bool { return l.Coordinator == "b" })
 	m.mu.Lock()

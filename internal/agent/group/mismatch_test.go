@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // previous is a list as the next one names it.
@@ -52,16 +53,14 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
 		}
 		a.ReceiveMessage("b", message)
-		if _, err := a.Status(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
 		problems := a.Problems()["b"]
 		if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
 		}
 		message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
 		a.ReceiveMessage("b", message)
-		if _, err := a.Status(testContext(t)); err != nil || len(a.Problems()) != 0 {
+		if _, err := a.Status(testwait.Context(t)); err != nil || len(a.Problems()) != 0 {
 			t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
 		}
 	}
@@ -77,7 +76,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	otherList, otherSafety := *matching, *matching
 	otherList.Digest++
 	otherSafety.ConfigDigest++
-	must.Succeed(t, a.call(testContext(t), func() {
+	must.Succeed(t, a.call(testwait.Context(t), func() {
 		before := a.cfg.Log
 		defer func() { a.cfg.Log = before }()
 		a.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
@@ -176,13 +175,11 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 	problems := func() int {
 		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
-		if _, err := a.Status(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
 		return len(a.Problems())
 	}
 	adopt := func(list control.List) {
-		must.Succeed(t, a.Adopt(testContext(t), list, config.Provenance{}))
+		must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{}))
 	}
 	if problems() != 1 {
 		t.Fatalf("got problems %q, want one about b", a.Problems())

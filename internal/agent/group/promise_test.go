@@ -22,11 +22,9 @@ func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
 	})
 	c := cluster.group("c")
 	waitFor(t, c, "c leads", isLeading)
-	for _, name := range []string{"a", "b"} {
-		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
+	cluster.awaitFollowers("c", "a", "b")
 	until := promiseOf(t, c)
-	must.Succeed(t, retryStepDown(testContext(t), c.stepDownTo("b")))
+	must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("b")))
 	if left := time.Until(until); left > 0 {
 		t.Errorf("b became coordinator %s before the end of the promise", left)
 	}
@@ -40,7 +38,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 		leave   func(*testing.T, *Group)
 	}{
 		"it hands over": {map[string]int{"a": 10, "b": 20, "c": 30}, func(t *testing.T, g *Group) {
-			must.Succeed(t, retryStepDown(testContext(t), g.stepDownTo("b")))
+			must.Succeed(t, retryStepDown(testwait.Context(t), g.stepDownTo("b")))
 		}},
 		"its application doesn't stop": {map[string]int{"c": 30}, func(t *testing.T, g *Group) {
 			s := openSession(t, g)
@@ -49,7 +47,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			nextEvent(t, s, Stop)
 			nextEvent(t, s, Lost)
 		}},
-		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testContext(t), CauseStopped) }},
+		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +75,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *Group){
 		"it hands over": func(t *testing.T, g *Group) {
-			must.Succeed(t, retryStepDown(testContext(t), g.stepDownTo("b")))
+			must.Succeed(t, retryStepDown(testwait.Context(t), g.stepDownTo("b")))
 			testwait.Until(t, "the new drain timeout is in force", func() bool { return g.DrainTimeout() == time.Millisecond })
 		},
 		"its application doesn't stop": func(t *testing.T, g *Group) {
@@ -85,15 +83,15 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			nextEvent(t, s, Lead)
 			reportUnhealthy(t, g)
 			nextEvent(t, s, Stop)
-			e, err := s.Next(testContext(t))
+			e, err := s.Next(testwait.Context(t))
 			if err == nil && e.Kind == SettingsChanged { // The new drain timeout is in force just before or after the end.
-				e, err = s.Next(testContext(t))
+				e, err = s.Next(testwait.Context(t))
 			}
 			if err != nil || e.Kind != Lost {
 				t.Errorf("got event %+v, %v, want %s", e, err, Lost)
 			}
 		},
-		"it leaves": func(t *testing.T, g *Group) { g.Leave(testContext(t), CauseStopped) },
+		"it leaves": func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,19 +101,17 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			})
 			leader := cluster.group("c")
 			waitFor(t, leader, "c leads", isLeading)
-			for _, name := range []string{"a", "b"} {
-				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-			}
+			cluster.awaitFollowers("c", "a", "b")
 			start := time.Now()
-			l, err := leader.LeaderWithPromise(testContext(t), 3*time.Second)
+			l, err := leader.LeaderWithPromise(testwait.Context(t), 3*time.Second)
 			if err != nil || l.RemainingMillis == nil || *l.RemainingMillis < 1500 {
 				t.Fatalf("got %+v, %v, want a promise", l, err)
 			}
 			until := start.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
 			next := leader.cfg.Group
 			next.Timing.DrainTimeout = time.Millisecond
-			must.Succeed(t, leader.Reconfigure(testContext(t), next))
-			if l, err := leader.LeaderWithPromise(testContext(t), 3*time.Second); err != nil || l.RemainingMillis == nil || *l.RemainingMillis > 1 {
+			must.Succeed(t, leader.Reconfigure(testwait.Context(t), next))
+			if l, err := leader.LeaderWithPromise(testwait.Context(t), 3*time.Second); err != nil || l.RemainingMillis == nil || *l.RemainingMillis > 1 {
 				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
 			}
 			leave(t, leader)
@@ -143,7 +139,7 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 			waitFor(t, cluster.group("b"), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 			var until time.Time
 			request := leader.stepDownTo("b")
-			err := retryStepDown(testContext(t), func(ctx context.Context) error {
+			err := retryStepDown(testwait.Context(t), func(ctx context.Context) error {
 				start := time.Now()
 				renewed, err := leader.RenewSession(ctx, s.ID())
 				if err != nil || !renewed.Leading {
@@ -173,14 +169,14 @@ func TestPromiseIsLimitedToRequest(t *testing.T) {
 	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	waitFor(t, a, "a leads", isLeading)
 	promised := func() (until election.Tick) {
-		must.Succeed(t, a.call(testContext(t), func() { until = a.promisedUntil }))
+		must.Succeed(t, a.call(testwait.Context(t), func() { until = a.promisedUntil }))
 		return until
 	}
 	if l := a.Leader(); !l.Leading || promised() != 0 {
 		t.Errorf("got %+v and a promise until %d, want leading without a promise", l, promised())
 	}
 	const limit = 10 * time.Millisecond
-	l, err := a.LeaderWithPromise(testContext(t), limit)
+	l, err := a.LeaderWithPromise(testwait.Context(t), limit)
 	if err != nil || l.RemainingMillis == nil || *l.RemainingMillis > limit.Milliseconds() {
 		t.Errorf("got %+v, %v, want at most %s remaining", l, err, limit)
 	}
@@ -194,7 +190,7 @@ func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 	t.Parallel()
 	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
 	waitFor(t, a, "a leads", isLeading)
-	if l, err := a.LeaderWithPromise(testContext(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+	if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
 		t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
 	}
 }
@@ -204,7 +200,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t), CauseStopped)
+	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
 	resigns := make(blockingLog)
 	cfg.Log = slog.New(resigns)
 	a, err := New(cfg)
@@ -212,7 +208,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	defer a.Leave(t.Context(), CauseStopped)
 	waitFor(t, a, "a leads", isLeading)
 	reported := make(chan error, 1)
-	ctx := testContext(t)
+	ctx := testwait.Context(t)
 	go func() { reported <- a.ReportProbe(ctx, false) }()
 	var resume chan struct{}
 	select {
@@ -272,7 +268,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 		"it stops since a probe fails": {true, func(t *testing.T, g *Group, s *Session) {
 			reportUnhealthy(t, g)
 			stop := nextEvent(t, s, Stop)
-			if err := g.ConfirmStopped(testContext(t), s.ID(), stop.Term); err != nil {
+			if err := g.ConfirmStopped(testwait.Context(t), s.ID(), stop.Term); err != nil {
 				t.Error(err)
 			}
 			reportUnhealthy(t, g)
@@ -289,18 +285,14 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 				s = openSession(t, leader)
 			}
 			first := waitFor(t, leader, "c leads", isLeading)
-			for _, name := range []string{"a", "b"} {
-				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-			}
+			cluster.awaitFollowers("c", "a", "b")
 			if c.session {
 				nextEvent(t, s, Lead)
 				renew(t, s)
 			}
 			until := promiseOf(t, leader)
 			c.die(t, leader, s)
-			if _, err := leader.Status(testContext(t)); err != nil { // Afterwards, the event is processed.
-				t.Fatal(err)
-			}
+			must.Succeed(t, leader.AwaitRoundTrip(testwait.Context(t))) // Afterwards, the event is processed.
 			if l := leader.Leader(); l.Leading {
 				t.Errorf("got %+v for a dead application, want not leading", l)
 			}
@@ -316,7 +308,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 func promiseOf(t *testing.T, g *Group) time.Time {
 	t.Helper()
 	start := time.Now()
-	l, err := g.LeaderWithPromise(testContext(t), time.Hour)
+	l, err := g.LeaderWithPromise(testwait.Context(t), time.Hour)
 	if err != nil || l.RemainingMillis == nil {
 		t.Fatalf("%s: got %+v, %v, want a remaining time", g.cfg.Self, l, err)
 	}

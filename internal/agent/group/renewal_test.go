@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestSessionThatStopsRenewingIsClosed: its process is stopped or hangs, and the kernel
@@ -37,10 +38,10 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 			if limit := testLease + time.Second; took > limit {
 				t.Errorf("b leads after %s, want at most %s", took, limit)
 			}
-			if e, err := s.Next(testContext(t)); !errors.Is(err, ErrNotRenewed) {
+			if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrNotRenewed) {
 				t.Errorf("got event %+v, %v, want %v", e, err, ErrNotRenewed)
 			}
-			if l, err := c.RenewSession(testContext(t), s.ID()); !errors.Is(err, ErrNoSession) {
+			if l, err := c.RenewSession(testwait.Context(t), s.ID()); !errors.Is(err, ErrNoSession) {
 				t.Errorf("late renewal: got %+v, %v, want %v", l, err, ErrNoSession)
 			}
 		})
@@ -62,7 +63,7 @@ func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 				renew(t, s)
 			}
 			nextEvent(t, openSession(t, next), Lead)
-			if e, err := s.Next(testContext(t)); !errors.Is(err, ErrNotRenewed) {
+			if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrNotRenewed) {
 				t.Errorf("got event %+v, %v, want %v", e, err, ErrNotRenewed)
 			}
 		})
@@ -99,7 +100,7 @@ func TestSlowRenewals(t *testing.T) {
 // renew renews a session that leads.
 func renew(t *testing.T, s *Session) Leader {
 	t.Helper()
-	l, err := s.group.RenewSession(testContext(t), s.ID())
+	l, err := s.group.RenewSession(testwait.Context(t), s.ID())
 	if err != nil || !l.Leading {
 		t.Fatalf("got %+v, %v, want leading", l, err)
 	}
@@ -118,8 +119,8 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 			nextEvent(t, s, Lead)
 			reportUnhealthy(t, c)
 			nextEvent(t, s, Stop)
-			l, err := c.RenewSession(testContext(t), s.ID())
-			waiting, otherErr := c.RenewSession(testContext(t), other.ID())
+			l, err := c.RenewSession(testwait.Context(t), s.ID())
+			waiting, otherErr := c.RenewSession(testwait.Context(t), other.ID())
 			err = errors.Join(err, otherErr)
 			must.Succeed(t, err)
 			if l.Leading || l.Token != 0 || waiting.RemainingMillis != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // reportLog stores the reports of one group.
@@ -39,7 +40,7 @@ func (l *reportLog) last() control.Report {
 
 func (l *reportLog) waitFor(t *testing.T, what string, wanted func(control.Report) bool) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := testwait.Context(t)
 	for !wanted(l.last()) {
 		select {
 		case <-l.wake:
@@ -54,7 +55,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 	t.Helper()
 	cluster := newCluster(t, priorities, nil)
 	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testContext(t), CauseStopped)
+	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
 	reports := &reportLog{wake: make(chan struct{}, 1)}
 	cfg.OnReport, cfg.Excluded = reports.add, excluded
 	g, err := New(cfg)
@@ -86,16 +87,14 @@ func TestReportsOnlyChanges(t *testing.T) {
 	for range 10 {
 		a.Refresh() // Nothing has changed.
 	}
-	if _, err := a.Status(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
 	reports.mu.Lock()
 	for i, r := range reports.reports[count:] {
 		t.Errorf("got report %d without a change: %+v", i, r)
 	}
 	reports.mu.Unlock()
 	list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
-	must.Succeed(t, a.Adopt(testContext(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
+	must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
 	reports.waitFor(t, "it has another list", func(r control.Report) bool {
 		return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
 	})
@@ -116,7 +115,7 @@ func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 	since := reports.last().IneligibleSince
 	cluster.isolate("c")
 	reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
-	must.Succeed(t, a.Exclude(testContext(t)))
+	must.Succeed(t, a.Exclude(testwait.Context(t)))
 	reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
 }
 
@@ -128,12 +127,12 @@ func TestExcludedProcessDoesNotLead(t *testing.T) {
 		t.Errorf("got report %+v, want excluded and not eligible", r)
 	}
 	a := cluster.group("a")
-	must.Succeed(t, a.Readmit(testContext(t)))
+	must.Succeed(t, a.Readmit(testwait.Context(t)))
 	reports.waitFor(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Excluded })
-	if err := a.Exclude(testContext(t)); !errors.Is(err, ErrNoSuccessor) {
+	if err := a.Exclude(testwait.Context(t)); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("Exclude of the only member: got %v, %+v, want %v", err, reports.last(), ErrNoSuccessor)
 	}
-	if excluded, err := a.Excluded(testContext(t)); err != nil || excluded {
+	if excluded, err := a.Excluded(testwait.Context(t)); err != nil || excluded {
 		t.Errorf("Excluded after a refusal: got %t, %v", excluded, err)
 	}
 }
@@ -145,17 +144,15 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 	c := cluster.group("c")
 	s := openSession(t, c)
 	lead := nextEvent(t, s, Lead)
-	for _, name := range []string{"a", "b"} {
-		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
+	cluster.awaitFollowers("c", "a", "b")
 	excluded := make(chan error, 1)
-	ctx := testContext(t)
+	ctx := testwait.Context(t)
 	go func() { excluded <- retryStepDown(ctx, c.Exclude) }()
 	nextEvent(t, s, Stop)
 	if l := cluster.group("a").Leader(); l.Coordinator != "c" {
 		t.Errorf("a: got %+v, want coordinator c while its application stops", l)
 	}
-	must.Succeed(t, c.ConfirmStopped(testContext(t), s.ID(), lead.Term))
+	must.Succeed(t, c.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
 	if err := <-excluded; err != nil {
 		t.Error(err)
 	}
@@ -177,7 +174,7 @@ func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 		cluster.join(name, uint32(10+i), settings)
 	}
 	waitFor(t, cluster.group("e"), "e leads", isLeading)
-	if s, err := cluster.group("a").Status(testContext(t)); err != nil || s.Leading || s.Version != 2 {
+	if s, err := cluster.group("a").Status(testwait.Context(t)); err != nil || s.Leading || s.Version != 2 {
 		t.Errorf("a: got %+v, %v, want version 2, not leading", s, err)
 	}
 }
@@ -189,7 +186,7 @@ func TestShortTenuresAreReported(t *testing.T) {
 	for range 2 {
 		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" })
 		for _, healthy := range []bool{false, true} {
-			must.Succeed(t, cluster.group("c").ReportProbe(testContext(t), healthy))
+			must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), healthy))
 			if !healthy {
 				reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" })
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestStraySessionChangesNothing: somebody who debugs, or a crawler, opens the stream of each
@@ -23,7 +24,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 			nextEvent(t, s, Lead)
 		}
 		s.Close()
-		must.Succeed(t, g.AwaitRoundTrip(testContext(t)))
+		must.Succeed(t, g.AwaitRoundTrip(testwait.Context(t)))
 		if why := ineligibility(t, g); why != Eligible {
 			t.Errorf("%s is not eligible: %s", name, why)
 		}
@@ -50,11 +51,11 @@ func TestIntroducedSessionCounts(t *testing.T) {
 	b := cluster.group("b")
 	waitFor(t, b, "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	s := openSession(t, b)
-	if l, err := b.RenewSession(testContext(t), s.ID()); err != nil || l.Leading {
+	if l, err := b.RenewSession(testwait.Context(t), s.ID()); err != nil || l.Leading {
 		t.Errorf("got %+v, %v, want a follower", l, err)
 	}
 	s.Close()
-	if _, err := b.RenewSession(testContext(t), s.ID()); !errors.Is(err, ErrNoSession) {
+	if _, err := b.RenewSession(testwait.Context(t), s.ID()); !errors.Is(err, ErrNoSession) {
 		t.Errorf("got error %v, want %v", err, ErrNoSession)
 	}
 	if why := ineligibility(t, b); why != NoSession {
@@ -83,7 +84,7 @@ func TestStatusHasSessions(t *testing.T) {
 	nextEvent(t, s, Lead)
 	status := func() Status {
 		t.Helper()
-		status, err := g.Status(testContext(t))
+		status, err := g.Status(testwait.Context(t))
 		must.Succeed(t, err)
 		return status
 	}
@@ -107,6 +108,6 @@ func TestStatusHasSessions(t *testing.T) {
 // ineligibility returns why a process is not eligible.
 func ineligibility(t *testing.T, g *Group) (why Ineligibility) {
 	t.Helper()
-	must.Succeed(t, g.AwaitRoundTrip(testContext(t)))
+	must.Succeed(t, g.AwaitRoundTrip(testwait.Context(t)))
 	return g.Ineligible()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 const longLease = 10 * testLease
@@ -27,7 +28,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
 		next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
-		must.Succeed(t, g.Reconfigure(testContext(t), next))
+		must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
 		if g.DrainTimeout() != 7*time.Second {
 			t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
 		}
@@ -61,7 +62,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 	for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
 		next := g.cfg.Group
 		next.Timing.DrainTimeout = drain
-		must.Succeed(t, g.Reconfigure(testContext(t), next))
+		must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
 	}
 	nextEvent(t, s, Lead)
 	nextEvent(t, s, SettingsChanged)
@@ -74,7 +75,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 // tenureRemaining returns for how long the grants of the coordinator suffice.
 func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
 	t.Helper()
-	must.Succeed(t, g.call(testContext(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }))
+	must.Succeed(t, g.call(testwait.Context(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }))
 	return rest
 }
 
@@ -82,7 +83,7 @@ func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
 // which they suffice is as wanted.
 func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := testwait.Context(t)
 	last, renewals := election.Tick(0), 0
 	for renewals <= 2 || !wanted(g.tenureRemaining(t)) {
 		must.Succeed(t, g.call(ctx, func() {
@@ -99,7 +100,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 	g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 	next := g.cfg.Group
 	next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
-	if err := g.Reconfigure(testContext(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
+	if err := g.Reconfigure(testwait.Context(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
 		t.Errorf("got %v, want an error about the lease", err)
 	}
 	if g.DrainTimeout() == time.Hour {
