@@ -153,8 +153,10 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 	for i := range uint64(*graphCount) {
 		graphs = append(graphs, drawGraph(*seed+i))
 	}
-	for _, g := range graphs {
-		if !testing.Short() { // The links break in a running group, which is the harder case.
+	for i, g := range graphs {
+		// Links that break in a running group are the harder case. If they are broken before, the
+		// core decides alone: see TestEveryStaticGraphHasCoordinatorThatStays in internal/election/office.
+		if !testing.Short() && i%5 == 1 { // a chain, and links in one direction
 			t.Run(g.name+"/broken before start", func(t *testing.T) {
 				t.Parallel()
 				runGraph(t, &g, false)
