@@ -85,15 +85,24 @@ func (o *officeObserver) update(ctx context.Context, state group.Leader) {
 	}
 }
 
-// check records an error if all these agents still lead, asked in this order: two streams
-// prove nothing, because the event that ends a tenure may arrive later than the next one's.
+// check records an error if all these agents still lead.
 func (o *officeObserver) check(ctx context.Context, states ...group.Leader) {
+	if stillLead(ctx, o.cluster, states...) {
+		o.errors = append(o.errors, fmt.Errorf("%+v: want one coordinator, with a token of at least %d, which %s had", states, o.highest.Token, o.highest.Self))
+	}
+}
+
+// stillLead reports whether all these agents lead in the same tenures as before, asked in this
+// order. That two streams report one tenure each proves nothing, because the event that ends
+// the former may arrive later. But if its coordinator, asked after the event of the next one,
+// still leads, and the next one does after that, then there were two.
+func stillLead(ctx context.Context, cluster *agentcluster.Cluster, states ...group.Leader) bool {
 	for _, want := range states {
-		if got, err := o.cluster.Leader(ctx, want.Self); err != nil || !got.Leading || got.Token != want.Token {
-			return
+		if got, err := cluster.Leader(ctx, want.Self); err != nil || !got.Leading || got.Token != want.Token {
+			return false
 		}
 	}
-	o.errors = append(o.errors, fmt.Errorf("%+v: want one coordinator, with a token of at least %d, which %s had", states, o.highest.Token, o.highest.Self))
+	return true
 }
 
 // count adds the time since the last call.
