@@ -79,16 +79,6 @@ type View struct {
 	Down    bool
 	Status  election.Status
 	rows    func([]election.Row) []election.Row
-	encode  func([]byte, election.Tick) []byte
-}
-
-// AppendState appends an encoding of the process's state to b. Processes with equal
-// encodings have equal status tables. It is much faster than Rows.
-func (v View) AppendState(b []byte) []byte {
-	if v.encode == nil {
-		return b
-	}
-	return v.encode(b, 0)
 }
 
 // Rows returns the process's status table, highest rank first.

@@ -204,7 +204,7 @@ func (r *scenarioRun) outcome() Outcome {
 		if m == nil || r.crashed[v.Process] {
 			v.Down = true
 		} else {
-			v.Status, v.rows, v.encode = m.Status(), m.Rows, m.Encode
+			v.Status, v.rows = m.Status(), m.Rows
 		}
 		o.Views = append(o.Views, v)
 	}

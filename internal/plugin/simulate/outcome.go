@@ -68,8 +68,10 @@ func writeOutcomeTable(w io.Writer, s *sim.Scenario, o *sim.Outcome, isDefault b
 	fmt.Fprintf(facts, "COST\t%s\n", countsLine(o))
 	fmt.Fprintf(facts, "TIME\t%.3f ms\n", diagram.Millis(o.Elapsed))
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
-	fmt.Fprintln(w)
-	writeStatusTables(w, s, distinctTables(o))
+	if s.Processes <= maxRows {
+		fmt.Fprintln(w)
+		writeStatusTables(w, s, distinctTables(o))
+	}
 }
 
 // sharedTable is a process status table, and the processes that have it.
@@ -78,77 +80,37 @@ type sharedTable struct {
 	holders []election.ID
 }
 
-// tableGroups groups processes by equal tables. The maps lead to indexes of tables.
-type tableGroups struct {
-	tables  []sharedTable
-	byState map[string]int
-	byRows  map[string]int
-}
-
-func newTableGroups() tableGroups {
-	return tableGroups{byState: map[string]int{}, byRows: map[string]int{}}
-}
-
 // distinctTables returns the distinct status tables of an outcome.
 func distinctTables(o *sim.Outcome) []sharedTable {
-	g := newTableGroups()
-	var state []byte
+	var tables []sharedTable
 	for _, v := range o.Views {
-		if !v.Down {
-			state = v.AppendState(state[:0])
-			g.add(v.Process, state, v.Rows)
+		if v.Down {
+			continue
 		}
+		rows := v.Rows()
+		i := slices.IndexFunc(tables, func(t sharedTable) bool { return slices.Equal(t.rows, rows) })
+		if i < 0 {
+			i = len(tables)
+			tables = append(tables, sharedTable{rows: rows})
+		}
+		tables[i].holders = append(tables[i].holders, v.Process)
 	}
-	return g.tables
-}
-
-// add adds a process to the holders of its table. Equal states have equal tables,
-// so that rows, which is slow, is rarely called. Different states often have equal
-// tables, too.
-func (g *tableGroups) add(id election.ID, state []byte, rows func() []election.Row) {
-	i, known := g.byState[string(state)]
-	if !known {
-		i = g.index(rows())
-		g.byState[string(state)] = i
-	}
-	g.tables[i].holders = append(g.tables[i].holders, id)
-}
-
-// index returns the index of the table with these rows, which it adds if it is new.
-func (g *tableGroups) index(rows []election.Row) int {
-	key := make([]byte, len(rows))
-	for i, r := range rows {
-		key[i] = byte(r.Status)
-	}
-	i, known := g.byRows[string(key)]
-	if !known {
-		i = len(g.tables)
-		g.tables = append(g.tables, sharedTable{rows: rows})
-		g.byRows[string(key)] = i
-	}
-	return i
+	return tables
 }
 
 // Limits of what a terminal shows well.
 const (
 	// tablesPerBlock is the number of tables side by side.
 	tablesPerBlock = 6
-	// singleRows is the number of processes up to which each has a row. With more
-	// processes, adjacent equal rows are merged.
-	singleRows = 30
-	// maxMergedRows limits the number of rows after merging.
-	maxMergedRows = 40
+	// maxRows is the number of processes up to which the output has their tables.
+	maxRows = 30
 )
 
 // writeStatusTables writes each distinct table once: a column for each table, a
 // row for each process.
 func writeStatusTables(w io.Writer, s *sim.Scenario, tables []sharedTable) {
 	allEqual := len(tables) == 1
-	shown := tables
-	if s.Processes > singleRows {
-		shown = tables[:min(len(tables), tablesPerBlock)]
-	}
-	for block := range slices.Chunk(shown, tablesPerBlock) {
+	for block := range slices.Chunk(tables, tablesPerBlock) {
 		if allEqual {
 			fmt.Fprintf(w, "Process status table of %s:\n\n", sim.FormatRanges(block[0].holders))
 		} else {
@@ -156,9 +118,6 @@ func writeStatusTables(w io.Writer, s *sim.Scenario, tables []sharedTable) {
 		}
 		writeBlock(w, block, allEqual)
 		fmt.Fprintln(w)
-	}
-	if omitted := len(tables) - len(shown); omitted > 0 {
-		fmt.Fprintf(w, "%d more tables, different from these, are not shown.\n", omitted)
 	}
 	if len(s.Crashed) > 0 {
 		fmt.Fprintf(w, "Down, without a table: %s.\n", sim.FormatRanges(s.Crashed))
@@ -176,43 +135,12 @@ func writeBlock(w io.Writer, tables []sharedTable, allEqual bool) {
 		}
 	}
 	fmt.Fprintln(columns)
-	rows := len(tables[0].rows)
-	written := 0
-	for from := 0; from < rows; written++ {
-		if written == maxMergedRows {
-			fmt.Fprintf(columns, "...\tand %d more processes\n", rows-from)
-			break
+	for i, row := range tables[0].rows {
+		fmt.Fprint(columns, row.Priority)
+		for _, t := range tables {
+			fmt.Fprintf(columns, "\t%s", t.rows[i].Status)
 		}
-		to := from + 1
-		for rows > singleRows && to < rows && equalRows(tables, from, to) {
-			to++
-		}
-		writeRow(columns, tables, from, to)
-		from = to
+		fmt.Fprintln(columns)
 	}
 	columns.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
-}
-
-// writeRow writes the rows in [from, to), which are equal, as one.
-func writeRow(w io.Writer, tables []sharedTable, from, to int) {
-	highest, lowest := tables[0].rows[from].Priority, tables[0].rows[to-1].Priority
-	if highest == lowest {
-		fmt.Fprint(w, highest)
-	} else {
-		fmt.Fprintf(w, "%d-%d", lowest, highest)
-	}
-	for _, t := range tables {
-		fmt.Fprintf(w, "\t%s", t.rows[from].Status)
-	}
-	fmt.Fprintln(w)
-}
-
-// equalRows reports whether two rows have the same status in every table.
-func equalRows(tables []sharedTable, a, b int) bool {
-	for _, t := range tables {
-		if t.rows[a].Status != t.rows[b].Status {
-			return false
-		}
-	}
-	return true
 }

@@ -36,18 +36,6 @@ func TestDifferentTablesAreSideBySide(t *testing.T) {
 	golden.Compare(t, "testdata/different-tables.txt", b.String())
 }
 
-// Of many processes, adjacent equal rows are merged. Of many tables, the output has
-// the first ones, and the number of the others.
-func TestManyDifferentTablesAreTruncated(t *testing.T) {
-	var tables []sharedTable
-	for id := election.ID(1); id <= 50; id++ {
-		tables = append(tables, newTable(200, 199, []election.ID{id}, 200, id+20))
-	}
-	var b strings.Builder
-	writeStatusTables(&b, &sim.Scenario{Processes: 200, Crashed: []election.ID{200}}, tables)
-	golden.Compare(t, "testdata/truncated-tables.txt", b.String())
-}
-
 func TestEveryTableOfFewProcessesIsShown(t *testing.T) {
 	var tables []sharedTable
 	for id := election.ID(1); id <= 13; id++ {
@@ -91,23 +79,5 @@ func TestDistinctTablesAreThoseOfTheirHolders(t *testing.T) {
 				t.Errorf("%s: process %d: got the table of another process", s.Describe(), v.Process)
 			}
 		}
-	}
-}
-
-func TestTablesAreGroupedByStateAndByRows(t *testing.T) {
-	g := newTableGroups()
-	calls := 0
-	for i, state := range []string{"a", "b", "b", "c", "a", "b"} {
-		g.add(election.ID(i+1), []byte(state), func() []election.Row {
-			calls++
-			crashed := map[string]election.ID{"a": 1, "b": 2, "c": 1}[state]
-			return newTable(3, 3, nil, crashed).rows
-		})
-	}
-	if calls != 3 {
-		t.Errorf("got %d calls of rows, want 3", calls)
-	}
-	if len(g.tables) != 2 || !slices.Equal(g.tables[0].holders, []election.ID{1, 4, 5}) || !slices.Equal(g.tables[1].holders, []election.ID{2, 3, 6}) {
-		t.Errorf("got groups %v, want 1, 4, 5 and 2, 3, 6", g.tables)
 	}
 }
