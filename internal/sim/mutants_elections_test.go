@@ -5,12 +5,12 @@ var electionMutants = []mutant{
 	{
 		description: "bully: the winner announces for every ELECTION", file: "election/bully/bully.go",
 		old: "if m.phase != idle || m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) {", new: "if m.phase != idle {",
-		check: countCheck + "/^Bully$", wantOutput: "Bully",
+		check: countCheck + "/^Bully$", pkg: "election/catalog", wantOutput: "Bully",
 	},
 	{
 		description: "bully: the only process above is asked though it is dead", file: "election/process.go",
 		old: "if m.ID != dead && !p.Suspects.Has(m.ID) {", new: "if !p.Suspects.Has(m.ID) {",
-		check: countCheck + "/^Bully$", wantOutput: "Bully",
+		check: countCheck + "/^Bully$", pkg: "election/catalog", wantOutput: "Bully",
 	},
 	{
 		description: "status table: a process that doesn't answer isn't marked", file: "election/statustable/statustable.go",
@@ -20,7 +20,7 @@ var electionMutants = []mutant{
 	{
 		description: "all identifiers: forwards before it sends its own", file: "election/ring/allids.go",
 		old: "if m.Eligible() && m.ownTerm != m.Term {\n", new: "if m.Eligible() && m.ownTerm != m.Term {\n\t\tm.forward(msg, out)\n\t\tr.sendOwn(m, out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
-		check: countCheck + "/^RingAllIDs$", wantOutput: "RingAllIDs",
+		check: countCheck + "/^RingAllIDs$", pkg: "election/catalog", wantOutput: "RingAllIDs",
 	},
 	{
 		description: "champion: a lower identifier isn't dropped", file: "election/ring/champion.go",
@@ -35,7 +35,7 @@ var electionMutants = []mutant{
 	{
 		description: "skip: the lowest process on the list is announced", file: "election/member.go",
 		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
-		check: countCheck + "/^RingSkip$", wantOutput: "RingSkip",
+		check: countCheck + "/^RingSkip$", pkg: "election/catalog", wantOutput: "RingSkip",
 	},
 	{
 		description: "champion: an identifier that comes back twice is announced twice", file: "election/ring/champion.go",

@@ -21,7 +21,8 @@ func (m mutant) folder() string { return cmp.Or(m.pkg, "sim") }
 const (
 	scheduleCheck = "^TestSchedulesWithAllFaults$/^StatusTable$"
 	seedCheck     = "^TestSeedsThatFoundBugs$"
-	countCheck    = "^TestMessageCountsOfTen$"
+	// countCheck is in election/catalog, and followed by the name of an election.
+	countCheck = "^TestCountsMatchFormulas$"
 	// eachFaultCheck is followed by the name of a fault.
 	eachFaultCheck = "^TestSchedulesWithEachFault$"
 	exploreCheck   = "^TestEveryInterleavingOfThree$"
