@@ -15,22 +15,22 @@ type queue struct {
 	now     election.Tick
 	size    int
 	buckets [64]bucket
-	// head is the number of events that were popped from the first slice of bucket 0.
-	head  int
+	// head is the number of events that were popped from bucket 0.
+	head int
+	// spare are the chunks that no bucket uses.
 	spare []*chunk
 }
 
-// bucket has its first events in a slice and further ones in chunks. A small queue
-// never needs a chunk. A queue with millions of events, which move from bucket to
-// bucket, doesn't copy them in order to grow.
+// bucket has len events in chunks, so that a queue with millions of events, which move from
+// bucket to bucket, doesn't copy them in order to grow. Chunks that were emptied are nil.
 type bucket struct {
-	first  []event
 	chunks []*chunk
-	// last is the number of events in the last chunk.
-	last int
+	len    int
 }
 
-type chunk [256]event
+const chunkLen = 256
+
+type chunk [chunkLen]event
 
 // eventKind is the kind of an event.
 type eventKind uint8
@@ -76,20 +76,11 @@ func (q *queue) push(e event) {
 
 func (q *queue) put(e *event) {
 	b := &q.buckets[bits.Len64(uint64(e.at^q.now))]
-	if len(b.first) < len(chunk{}) {
-		b.first = append(b.first, *e)
-		return
+	if b.len == len(b.chunks)*chunkLen {
+		b.chunks = append(b.chunks, q.newChunk())
 	}
-	q.putInChunk(b, e)
-}
-
-// putInChunk puts an event into the chunks of a bucket.
-func (q *queue) putInChunk(b *bucket, e *event) {
-	if len(b.chunks) == 0 || b.last == len(chunk{}) {
-		b.chunks, b.last = append(b.chunks, q.newChunk()), 0
-	}
-	b.chunks[len(b.chunks)-1][b.last] = *e
-	b.last++
+	b.chunks[b.len/chunkLen][b.len%chunkLen] = *e
+	b.len++
 }
 
 // newChunk returns an unused chunk.
@@ -103,84 +94,64 @@ func (q *queue) newChunk() *chunk {
 	return c
 }
 
+// take returns event i of a bucket. After the last event of a chunk, the chunk is spare.
+func (q *queue) take(b *bucket, i int) event {
+	c := b.chunks[i/chunkLen]
+	e := c[i%chunkLen]
+	if i%chunkLen == chunkLen-1 {
+		q.spare, b.chunks[i/chunkLen] = append(q.spare, c), nil
+	}
+	return e
+}
+
 // pop removes and returns the earliest event, and sets now to its time.
 func (q *queue) pop() (event, bool) {
 	if q.size == 0 {
 		return event{}, false
 	}
-	due := &q.buckets[0]
-	if q.head == len(due.first) {
-		if len(due.chunks) > 0 {
-			q.nextChunk(due)
-		} else {
-			q.refill()
-		}
+	if q.head == q.buckets[0].len {
+		q.refill()
 	}
-	e := due.first[q.head]
+	e := q.take(&q.buckets[0], q.head)
 	q.head++
 	q.size--
 	return e, true
 }
 
-// nextChunk moves the first chunk of a bucket to its first slice, all of whose
-// events were popped.
-func (q *queue) nextChunk(b *bucket) {
-	c := b.chunks[0]
-	b.first = append(b.first[:0], c[:b.chunkLen(0)]...)
-	q.spare = append(q.spare, c)
-	b.chunks, q.head = b.chunks[1:], 0
-}
-
 // refill sets now to the earliest time of the remaining events and moves those to
 // lower buckets.
 func (q *queue) refill() {
-	q.buckets[0].first, q.head = q.buckets[0].first[:0], 0
+	q.clear(&q.buckets[0])
+	q.head = 0
 	b := &q.buckets[1]
-	for n := 1; len(b.first) == 0; n++ {
+	for n := 1; b.len == 0; n++ {
 		b = &q.buckets[n]
 	}
-	q.now = b.earliest()
-	for i := range b.first {
-		q.put(&b.first[i])
+	q.now = b.chunks[0][0].at
+	for i := range b.len {
+		q.now = min(q.now, b.chunks[i/chunkLen][i%chunkLen].at)
 	}
-	for i, c := range b.chunks {
-		for j := range b.chunkLen(i) {
-			q.put(&c[j])
-		}
-		q.spare = append(q.spare, c)
+	for i := range b.len {
+		e := q.take(b, i)
+		q.put(&e)
 	}
-	b.clear()
+	q.clear(b)
 }
 
-// chunkLen returns the number of events in chunk i.
-func (b *bucket) chunkLen(i int) int {
-	if i == len(b.chunks)-1 {
-		return b.last
-	}
-	return len(chunk{})
-}
-
-func (b *bucket) earliest() election.Tick {
-	earliest := b.first[0].at
-	for i := range b.first {
-		earliest = min(earliest, b.first[i].at)
-	}
-	for i, c := range b.chunks {
-		for j := range b.chunkLen(i) {
-			earliest = min(earliest, c[j].at)
+// clear removes all events of a bucket.
+func (q *queue) clear(b *bucket) {
+	for _, c := range b.chunks {
+		if c != nil {
+			q.spare = append(q.spare, c)
 		}
 	}
-	return earliest
+	b.chunks, b.len = b.chunks[:0], 0
 }
-
-func (b *bucket) clear() { b.first, b.chunks, b.last = b.first[:0], b.chunks[:0], 0 }
 
 // reset removes all events and retains the memory.
 func (q *queue) reset() {
 	for i := range q.buckets {
-		b := &q.buckets[i]
-		q.spare = append(q.spare, b.chunks...)
-		b.clear()
+		q.clear(&q.buckets[i])
 	}
 	q.now, q.size, q.head = 0, 0, 0
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,57 +8,114 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-func TestQueueOrdersByTimeAndArrival(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		var q queue
-		var want []event
-		number := uint32(0)
-		push := func(at election.Tick) {
-			number++
-			e := event{at: at, slot: number}
-			q.push(e)
-			want = append(want, e)
+// sortedList is the reference model of a queue: a list in the order of time and, for
+// equal times, of arrival.
+type sortedList []event
+
+func (s *sortedList) push(e event) {
+	i := len(*s)
+	for i > 0 && (*s)[i-1].at > e.at {
+		i--
+	}
+	*s = slices.Insert(*s, i, e)
+}
+
+func (s *sortedList) pop() (event, bool) {
+	if len(*s) == 0 {
+		return event{}, false
+	}
+	e := (*s)[0]
+	*s = (*s)[1:]
+	return e, true
+}
+
+// randomDelay returns a time that is now, soon, late or the last one possible.
+func randomDelay(random *rand.Rand, now election.Tick) election.Tick {
+	ahead := election.Tick(random.IntN(20))
+	switch random.IntN(16) {
+	case 0, 1, 2:
+		ahead = 0
+	case 3:
+		ahead = election.Tick(random.Int64N(1 << 40))
+	case 4:
+		ahead = election.Never
+	}
+	return now + min(ahead, election.Never-now)
+}
+
+// The queue returns the same events in the same order as a sorted list, with pushes
+// and pops in any order, and also after a reset.
+func TestQueueAgainstSortedList(t *testing.T) {
+	var q queue
+	random := rand.New(rand.NewPCG(10, 10))
+	for round := range 200 {
+		var plain sortedList
+		q.reset()
+		pushes := 1 + random.IntN(4) // of 5 steps
+		steps := 400
+		if round%50 == 0 {
+			steps = 20 * chunkLen
 		}
-		for range 1 + random.IntN(1500) {
-			push(election.Tick(random.IntN(4)) * 1000)
-		}
-		var got []event
-		for e, more := q.pop(); more; e, more = q.pop() {
-			got = append(got, e)
-			if number < 4000 && random.IntN(3) > 0 {
-				push(e.at + election.Tick(random.IntN(3))*election.Tick(1+random.IntN(1000)))
+		for i := range steps {
+			if random.IntN(5) < pushes {
+				e := event{at: randomDelay(random, q.now), process: election.ID(i), slot: uint32(i)}
+				q.push(e)
+				plain.push(e)
+			} else {
+				comparePop(t, &q, &plain)
+			}
+			if q.size != len(plain) {
+				t.Fatalf("got %d pending events, want %d", q.size, len(plain))
 			}
 		}
-		slices.SortStableFunc(want, func(a, b event) int { return cmp.Compare(a.at, b.at) })
-		if !slices.Equal(got, want) {
-			t.Fatalf("got events\n%v\nwant\n%v", got, want)
+		if random.IntN(3) > 0 { // otherwise the next reset happens with events pending
+			for len(plain) > 0 {
+				comparePop(t, &q, &plain)
+			}
+			comparePop(t, &q, &plain)
 		}
 	}
 }
 
-func TestSlabStoresMessagesInFlight(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var s slab
-	stored := map[uint32]uint64{}
-	var slots []uint32
-	for number := uint64(1); number <= 20_000; number++ {
-		slot := s.put(&election.Message{Lamport: number, List: []election.ID{1}})
-		if _, taken := stored[slot]; taken {
-			t.Fatalf("slot %d was reused while it had message %d", slot, stored[slot])
-		}
-		stored[slot], slots = number, append(slots, slot)
-		if random.IntN(5) < 2 {
-			i := random.IntN(len(slots))
-			if m := s.take(slots[i]); m.Lamport != stored[slots[i]] {
-				t.Fatalf("slot %d: got message %d, want %d", slots[i], m.Lamport, stored[slots[i]])
-			}
-			delete(stored, slots[i])
-			slots = slices.Delete(slots, i, i+1)
-		}
+func comparePop(t *testing.T, q *queue, plain *sortedList) {
+	t.Helper()
+	got, more := q.pop()
+	want, wanted := plain.pop()
+	if got != want || more != wanted {
+		t.Fatalf("got event %+v (%v), want %+v (%v)", got, more, want, wanted)
 	}
-	s.reset()
-	if slot := s.put(&election.Message{}); slot != 0 {
-		t.Fatalf("first slot after a reset: got %d, want 0", slot)
+	if more && q.now != got.at {
+		t.Fatalf("got time %d after the event of %d", q.now, got.at)
+	}
+}
+
+// A slot is reused only after its message was taken.
+func TestSlabAgainstMap(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 11))
+	var s slab
+	for range 50 {
+		s.reset()
+		model, slots := map[uint32]election.Message{}, []uint32(nil)
+		for i := range 300 {
+			if len(slots) == 0 || random.IntN(2) == 0 {
+				m := election.Message{Kind: election.Elect, Lamport: uint64(i), List: []election.ID{election.ID(i)}}
+				slot := s.put(&m)
+				if _, taken := model[slot]; taken {
+					t.Fatalf("slot %d was used for two messages", slot)
+				}
+				model[slot], slots = m, append(slots, slot)
+				continue
+			}
+			at := random.IntN(len(slots))
+			slot := slots[at]
+			slots = slices.Delete(slots, at, at+1)
+			if got, want := s.take(slot), model[slot]; got.Lamport != want.Lamport || !slices.Equal(got.List, want.List) {
+				t.Fatalf("slot %d: got %v, want %v", slot, got, want)
+			}
+			delete(model, slot)
+		}
+		if free := s.put(&election.Message{}); int(free) > 300 {
+			t.Fatalf("got slot %d, want one of the first 300", free)
+		}
 	}
 }

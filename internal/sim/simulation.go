@@ -50,7 +50,7 @@ type simulation struct {
 	rng         rng
 	more        rng // for the faults of more_faults.go
 	extra       rng // for the faults that were added after those
-	queue       wheel
+	queue       queue
 	slab        slab
 	out         election.Output
 	processes   []process   // by ID
