@@ -66,15 +66,10 @@ manifests: ## Generate the CRD and RBAC manifests from the markers in the code.
 	@$(TOOL) controller-gen rbac:roleName=conclave-manager crd paths=./... output:crd:artifacts:config=config/crd/bases
 
 .PHONY: generate
-generate: ## Generate the DeepCopy methods of the API types, the API reference docs/api.md and the Grafana dashboards.
+generate: ## Generate the DeepCopy methods of the API types, and the API reference docs/api.md.
 	@$(TOOL) controller-gen object paths=./api/...
 	@$(TOOL) crd-ref-docs --log-level ERROR --source-path api/v1 --output-path docs/api.md --renderer markdown \
 		--config hack/tools/crd-ref-docs/config.yaml --templates-dir hack/tools/crd-ref-docs/templates
-	@$(MAKE) dashboards
-
-.PHONY: dashboards
-dashboards: ## Generate the Grafana dashboards in config/grafana.
-	@CGO_ENABLED=0 $(GO) -C test/alerts run -trimpath ./grafana $(CURDIR)/config/grafana
 
 .PHONY: fmt
 fmt: ## Format all Go code.

@@ -3,7 +3,6 @@ module github.com/conclave-dev/conclave/test/alerts
 go 1.26.0
 
 require (
-	github.com/grafana/grafana-foundation-sdk/go v0.0.12
 	github.com/prometheus/prometheus v0.315.0
 	sigs.k8s.io/yaml v1.6.0
 )
