@@ -78,6 +78,14 @@ func (s *nameServer) serve(socket net.PacketConn) {
 	}
 }
 
+// named returns the address of peer b with a name as its host.
+func named(t *testing.T, address string) map[string]string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	must.Succeed(t, err)
+	return map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)}
+}
+
 // TestEndIsDetectedWithoutNameServer: the address of the peer is a name, and the name
 // server doesn't answer any more when the process of the peer ends.
 func TestEndIsDetectedWithoutNameServer(t *testing.T) {
@@ -85,9 +93,7 @@ func TestEndIsDetectedWithoutNameServer(t *testing.T) {
 	names := startNameServer(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	b := h.spawn("b", "127.0.0.1:0", 77)
-	_, port, err := net.SplitHostPort(b.address)
-	must.Succeed(t, err)
-	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	a.SetPeers(named(t, b.address))
 	b.addPeer(a)
 	a.waitVerified("b")
 	if names.queries.Load() == 0 {
@@ -104,9 +110,7 @@ func TestLostConnectionIsReplacedWithoutNameServer(t *testing.T) {
 	names := startNameServer(t)
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	relay := newRelay(t, b.address)
-	_, port, err := net.SplitHostPort(relay.Addr().String())
-	must.Succeed(t, err)
-	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	a.SetPeers(named(t, relay.Addr().String()))
 	b.SetPeers(map[string]string{"a": ""}) // It can't announce its address.
 	a.sendUntilReceived(b, 1)
 	names.silent.Store(true)
@@ -123,9 +127,7 @@ func TestSlowNameServerPreventsNoConnection(t *testing.T) {
 	names := startNameServer(t)
 	names.slow.Store(true)
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
-	_, port, err := net.SplitHostPort(b.address)
-	must.Succeed(t, err)
-	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	a.SetPeers(named(t, b.address))
 	b.SetPeers(map[string]string{"a": ""}) // It can't announce its address.
 	a.sendUntilReceived(b, 1)
 }
@@ -137,9 +139,7 @@ func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
 	names.fails.Store(true)
 	clock := func(c *transport.Config) { c.CurrentTerm = func() election.Term { return election.Epoch(1000).Last() } }
 	a, b := h.start("a", "127.0.0.1:0", 1, clock), h.start("b", "127.0.0.1:0", 2, clock)
-	_, port, err := net.SplitHostPort(b.address)
-	must.Succeed(t, err)
-	a.SetPeers(map[string]string{"b": net.JoinHostPort("b.ledger.test.", port)})
+	a.SetPeers(named(t, b.address))
 	b.SetPeers(map[string]string{"a": ""})
 	testwait.Until(t, "a reports the problem", func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })
 	names.fails.Store(false)

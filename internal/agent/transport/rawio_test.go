@@ -36,33 +36,24 @@ func acceptedPair(t *testing.T) (accepted net.Conn, other *net.TCPConn) {
 	return accepted, dialed.(*net.TCPConn) //nolint:errcheck,forcetypeassert // It is one.
 }
 
-// TestConnectionWritesMoreThanTheKernelBuffers: the write has to wait for the reader, and
+// TestConnectionCarriesMoreThanTheKernelBuffers: the write has to wait for the reader, and
 // the reader for the write.
-func TestConnectionWritesMoreThanTheKernelBuffers(t *testing.T) {
+func TestConnectionCarriesMoreThanTheKernelBuffers(t *testing.T) {
 	accepted, other := acceptedPair(t)
-	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
-	wrote := make(chan error, 1)
-	go func() {
-		_, err := accepted.Write(want)
-		wrote <- errors.Join(err, accepted.Close())
-	}()
-	if got, err := io.ReadAll(other); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("got %d bytes and error %v, want the %d bytes that were written", len(got), err, len(want))
-	}
-	if err := <-wrote; err != nil {
-		t.Error(err)
-	}
+	carries(t, accepted, other)
+	accepted, other = acceptedPair(t)
+	carries(t, other, accepted)
 }
 
-func TestConnectionReadsUntilItEnds(t *testing.T) {
-	accepted, other := acceptedPair(t)
+func carries(t *testing.T, from, to net.Conn) {
+	t.Helper()
 	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	wrote := make(chan error, 1)
 	go func() {
-		_, err := other.Write(want)
-		wrote <- errors.Join(err, other.Close())
+		_, err := from.Write(want)
+		wrote <- errors.Join(err, from.Close())
 	}()
-	if got, err := io.ReadAll(accepted); err != nil || !bytes.Equal(got, want) {
+	if got, err := io.ReadAll(to); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes and error %v, want the %d bytes that were written", len(got), err, len(want))
 	}
 	if err := <-wrote; err != nil {

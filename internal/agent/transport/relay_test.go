@@ -14,16 +14,17 @@ import (
 type relay struct {
 	net.Listener
 
-	to    string
-	mu    sync.Mutex
-	pairs []net.Conn
+	to string
+	mu sync.Mutex
+	// pairs are the open connections, and what they are forwarded to.
+	pairs map[net.Conn]net.Conn
 }
 
 func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 	must.Succeed(t, err)
-	r := &relay{Listener: listener, to: to}
+	r := &relay{Listener: listener, to: to, pairs: map[net.Conn]net.Conn{}}
 	var forwarding sync.WaitGroup
 	t.Cleanup(func() {
 		listener.Close()
@@ -42,13 +43,12 @@ func newRelay(t *testing.T, to string) *relay {
 				continue
 			}
 			r.mu.Lock()
-			r.pairs = append(r.pairs, here, there)
+			r.pairs[here] = there
 			r.mu.Unlock()
 			for _, way := range [][2]net.Conn{{here, there}, {there, here}} {
 				forwarding.Go(func() {
 					_, _ = io.Copy(way[0], way[1]) // The error is that of breakAll.
-					way[0].Close()
-					way[1].Close()
+					r.remove(here, there)
 				})
 			}
 		}
@@ -60,13 +60,22 @@ func newRelay(t *testing.T, to string) *relay {
 func (r *relay) breakAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.pairs {
-		c.Close()
+	for here, there := range r.pairs {
+		here.Close()
+		there.Close()
 	}
-	r.pairs = nil
+	clear(r.pairs)
 }
 
-// inUse reports whether connections were forwarded since the last breakAll.
+func (r *relay) remove(here, there net.Conn) {
+	here.Close()
+	there.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pairs, here)
+}
+
+// inUse reports whether a connection is forwarded.
 func (r *relay) inUse() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
