@@ -6,31 +6,10 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// Groups whose timing adapts, with all faults. The bounds of the members differ.
-func TestSchedulesOfAdaptingGroups(t *testing.T) {
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			sample(t, sim.Sampling{
-				Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: []string{"all", "adapt"}, Schedules: schedules(6000), Seed: 1,
-			})
-		})
-	}
-}
-
-// Without faults the delays of messages vary, but there is no cause for an election:
-// the timing never becomes so short that a suspicion is false.
-func TestAdaptationCausesNoElection(t *testing.T) {
-	for _, algorithm := range catalog.Names() {
-		sample(t, sim.Sampling{Algorithm: algorithm, Processes: 5, Safety: "Majority", Faults: []string{"adapt"}, Schedules: schedules(500), Seed: 1})
-	}
-}
-
-// The schedules above have requests for many leases, shorter and longer ones in turn.
+// Groups whose timing adapts request many leases, shorter and longer ones in turn.
 func TestAdaptingSchedulesChangeLeases(t *testing.T) {
 	var shorter, longer, last [31]election.Tick
 	seen := map[election.Tick]bool{}
@@ -66,7 +45,7 @@ func TestAdaptingSchedulesChangeLeases(t *testing.T) {
 	}
 }
 
-const adaptCheck = "^TestSchedulesOfAdaptingGroups$"
+const adaptCheck = "^TestSchedulesWithExtraFaults$/^all,adapt$"
 
 // adaptMutants break the rules of a timing that adapts.
 var adaptMutants = []mutant{

@@ -7,8 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// Faults that don't end, long drains, bursts of lists, and groups whose members differ, each with those faults that
-// make it show.
+// Faults that don't end, long drains, bursts of lists, groups whose members differ, and a timing that adapts or that users
+// change, each with those faults that make it show. With skew, clocks differ by up to the maximum that agents accept, so
+// that members whose clocks are behind grant late.
 var extraFaults = []struct {
 	faults    string
 	schedules int
@@ -24,6 +25,9 @@ var extraFaults = []struct {
 	{"crash,members,pods", 1000},
 	{"crash,appdead,partition,mixed", 1000},
 	{"crash,partition,rejoin", 1000},
+	{"crash,partition,delay,jump,skew", 2000},
+	{"all,adapt", 6000},
+	{"all,settings", 6000},
 }
 
 func TestSchedulesWithExtraFaults(t *testing.T) {
@@ -31,8 +35,11 @@ func TestSchedulesWithExtraFaults(t *testing.T) {
 		t.Run(x.faults, func(t *testing.T) {
 			t.Parallel()
 			for _, mode := range modes {
-				sample(t, sim.Sampling{
-					Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: strings.Split(x.faults, ","), Schedules: schedules(x.schedules), Seed: 1,
+				t.Run(mode, func(t *testing.T) {
+					t.Parallel()
+					sample(t, sim.Sampling{
+						Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: strings.Split(x.faults, ","), Schedules: schedules(x.schedules), Seed: 1,
+					})
 				})
 			}
 		})

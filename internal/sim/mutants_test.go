@@ -307,7 +307,7 @@ var mutants = []mutant{
 	{
 		description: "messages of an election are sent with the heartbeat", file: "election/office/hold.go",
 		old: "\tout.Send = append(out.Send, beat)\n", new: "\tout.Send = append(out.Send, beat, election.Message{Kind: election.Stale, From: m.cfg.Self, To: to})\n",
-		check: "^TestSchedulesWithoutFaults$", wantOutput: "counts",
+		check: "^TestNoElectionWithoutFaults$", wantOutput: "counts",
 	},
 	{
 		description: "a ring waits forever for an election that was lost on its way", file: "election/ring/ring.go",

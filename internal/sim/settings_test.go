@@ -5,31 +5,10 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// Groups whose members get other leases and heartbeats while they run, with all faults.
-func TestSchedulesOfChangingSettings(t *testing.T) {
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			sample(t, sim.Sampling{
-				Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: []string{"all", "settings"}, Schedules: schedules(6000), Seed: 1,
-			})
-		})
-	}
-}
-
-// Other leases cause no election: members that have the longer one and those that have the
-// shorter one grant each other.
-func TestOtherLeasesCauseNoElection(t *testing.T) {
-	for _, algorithm := range catalog.Names() {
-		sample(t, sim.Sampling{Algorithm: algorithm, Processes: 5, Safety: "Majority", Faults: []string{"settings"}, Schedules: schedules(500), Seed: 1})
-	}
-}
-
-// The schedules above have grants for another lease than the requested one.
+// Groups whose settings change have grants for another lease than the requested one.
 func TestChangingSettingsMixLeases(t *testing.T) {
 	requested, shorter, equal := map[election.ID]election.Tick{}, 0, 0
 	sample(t, sim.Sampling{
@@ -55,7 +34,7 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 	}
 }
 
-const settingsCheck = "^TestSchedulesOfChangingSettings$"
+const settingsCheck = "^TestSchedulesWithExtraFaults$/^all,settings$"
 
 // settingsMutants break the rules for settings that change while processes run.
 var settingsMutants = []mutant{
@@ -72,7 +51,7 @@ var settingsMutants = []mutant{
 	{
 		description: "a member with another lease grants nothing", file: "election/office/receive.go",
 		old: "timing := msg.Hold.Lease < 0 ||", new: "timing := msg.Hold.Lease < 0 || msg.Hold.Lease > m.cfg.Lease ||",
-		check: "^TestOtherLeasesCauseNoElection$", wantOutput: "election",
+		check: "^TestNoElectionWithoutFaults$", wantOutput: "election",
 	},
 	{
 		description: "the heartbeats of a holder don't follow shorter grants", file: "election/office/settings.go",
