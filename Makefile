@@ -265,7 +265,7 @@ docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
 		$(tag); \
-		$(DOCKER) build --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
+		DOCKER_BUILDKIT=1 $(DOCKER) build --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
 	done
 
 .PHONY: docker-push

@@ -93,7 +93,11 @@ func (s *demo) partitionNode(ctx context.Context) (err error) {
 		}
 	}()
 	return s.injectFaultOnce(ctx, "isolate its node", func(victim string) error {
-		node = s.nodeOf(victim)
+		on := s.nodeOf(victim)
+		if problem := s.sharedNode(s.current()); problem != "" {
+			return errors.New(problem)
+		}
+		node = on
 		return s.cluster.partition(ctx, node)
 	}, func(victim, other string) bool { return s.nodeOf(other) != s.nodeOf(victim) })
 }
@@ -188,7 +192,26 @@ func (s *demo) awaitHealthy(ctx context.Context) error {
 	}
 	s.printf("all members are up, %s leads", coordinatorOf(now).Pod)
 	s.printStatus(now)
+	if problem := s.sharedNode(now); problem != "" {
+		s.printf("warning: %s", problem)
+	}
 	return nil
+}
+
+// sharedNode returns why no other pod could lead if the coordinator's node were isolated, or "".
+func (s *demo) sharedNode(g *v1.ElectionGroup) string {
+	node, share := s.nodeOf(coordinatorOf(g).Pod), 0
+	for i := range g.Status.Processes {
+		if s.nodeOf(g.Status.Processes[i].Pod) == node {
+			share++
+		}
+	}
+	all := len(g.Status.Processes)
+	if all-share > all/2 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d members run on the coordinator's node %s, and the others are no majority: the cluster should have %d nodes for pods",
+		share, all, node, nodes)
 }
 
 // healthy reports whether the member with the highest priority leads and all others follow.

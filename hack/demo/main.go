@@ -41,7 +41,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // A second signal ends the demo at once.
 	if err := runOrRemove(ctx, *down, *check); err != nil {
 		if ctx.Err() != nil {
-			fmt.Fprintln(os.Stderr, "demo: interrupted; make demo continues, and make demo-down removes the cluster")
+			fmt.Fprintln(os.Stderr, "demo: interrupted; "+makeAgain("demo")+" continues, and "+makeAgain("demo-down")+" removes it")
 			os.Exit(130)
 		}
 		fmt.Fprintln(os.Stderr, "demo:", err)

@@ -198,5 +198,13 @@ func (s *demo) printNextSteps() {
 	s.printf("%s exec --namespace %s %s -- %s", kubectl, namespace, ledgerPod, checkCommand)
 	s.printf("bin/kubectl-conclave watch %s --namespace %s   # meanwhile, in another terminal:", group, namespace)
 	s.printf("%s delete pod --namespace %s --selector %s=%s", kubectl, namespace, v1.RoleLabel(group), v1.RoleCoordinator)
-	s.printf("make demo-down                         # removes the demo")
+	s.printf("%-38s # removes the demo", makeAgain("demo-down"))
+}
+
+// makeAgain returns the command that makes a target with the cluster of this demo.
+func makeAgain(target string) string {
+	if os.Getenv("CLUSTER") == "kind" {
+		return "CLUSTER=kind make " + target
+	}
+	return "make " + target
 }

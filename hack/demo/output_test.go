@@ -52,8 +52,13 @@ func TestNextStepsSuitMachine(t *testing.T) {
 	if err := os.Unsetenv("SUDO_UID"); err != nil {
 		t.Fatal(err)
 	}
-	if got := steps(); !strings.Contains(got, "\nkubectl get electiongroups") || strings.Contains(got, "sudo") {
+	t.Setenv("CLUSTER", "hack")
+	if got := steps(); !strings.Contains(got, "\nkubectl get electiongroups") || strings.Contains(got, "sudo") || !strings.Contains(got, "\nmake demo-down ") {
 		t.Errorf("with kubectl, as root: got %s", got)
+	}
+	t.Setenv("CLUSTER", "kind")
+	if got := steps(); !strings.Contains(got, "\nCLUSTER=kind make demo-down ") {
+		t.Errorf("on kind: got %s", got)
 	}
 }
 
