@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -212,17 +214,31 @@ func assetsCommand() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	return &cobra.Command{
+	var forKind bool
+	command := &cobra.Command{
 		Use: "build", Short: "Build the programs of a cluster that aren't in the cache", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
 			if err != nil {
 				return err
 			}
-			_, err = cache.GetAll(command.Context(), append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)...)
-			return err
+			components := append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)
+			folders, err := cache.GetAll(command.Context(), components...)
+			if err != nil || !forKind {
+				return err
+			}
+			// Afterwards, because nearly all of its packages are those of Kubernetes.
+			if folders[binaries.Kubeadm.Name], err = cache.Get(command.Context(), binaries.Kubeadm); err != nil {
+				return err
+			}
+			for _, name := range slices.Sorted(maps.Keys(folders)) {
+				fmt.Println(name, folders[name])
+			}
+			return nil
 		},
 	}
+	command.Flags().BoolVar(&forKind, "kind", false, "also build kubeadm, and print the folder of each program, for hack/kind")
+	return command
 }
 
 // innerCommands returns the internal commands, which this program runs itself.

@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with only the plugins that a cluster on one machine needs. The whole of it would pull in the
+// Command coredns is CoreDNS with only the plugins that hack/cluster and kubeadm configure. The whole of it would pull in the
 // client libraries of four clouds, and take minutes to build.
 package main
 
@@ -6,8 +6,16 @@ import (
 	"github.com/coredns/coredns/coremain"
 
 	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 	_ "github.com/coredns/coredns/plugin/template"
 )
 

@@ -45,6 +45,11 @@ var Kubernetes = Component{
 	Stamp: stamp{Module: "k8s.io/kubernetes", Flags: kubernetesVersion},
 }
 
+// Kubeadm is what kind needs besides the programs of hack/cluster: see hack/kind.
+var Kubeadm = Component{
+	Name: "kubeadm", Module: "hack/kubernetes", Sources: "kubeadm", Packages: []string{"./kubeadm"}, Output: "kubeadm", Stamp: Kubernetes.Stamp,
+}
+
 // NodeComponents are the programs that a node needs besides Kubernetes.
 var NodeComponents = []Component{
 	{
