@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-
 # The images of the manager, the agent, the dashboard and the fault injector. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
