@@ -40,7 +40,7 @@ func findCluster(ctx context.Context, top string) (cluster, error) {
 	case wanted != "" && wanted != "hack":
 		return nil, fmt.Errorf("CLUSTER must be hack or kind, got %q", wanted)
 	case !root && wanted == "hack":
-		return nil, errors.New("a throwaway cluster needs root: sudo make demo")
+		return nil, errors.New("a throwaway cluster needs root: sudo make demo, or, with kind and Docker, make demo CLUSTER=kind")
 	case !root:
 		kind, err := findKind(ctx)
 		if err != nil {

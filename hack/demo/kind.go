@@ -21,7 +21,7 @@ func findKind(ctx context.Context) (*kindCluster, error) {
 	current, err := exec.CommandContext(ctx, "kubectl", "config", "current-context").Output()
 	name, isKind := strings.CutPrefix(strings.TrimSpace(string(current)), "kind-")
 	if err != nil || !isKind {
-		return nil, errors.New("the current kubeconfig context isn't a kind cluster: create one with kind create cluster")
+		return nil, errors.New("the current kubeconfig context isn't a kind cluster: create one with kind create cluster --config .github/kind.yaml")
 	}
 	return &kindCluster{name}, nil
 }
