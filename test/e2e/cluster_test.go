@@ -28,10 +28,12 @@ type cluster struct {
 	plugin string
 	// load loads the images of a tar file onto the nodes.
 	load func(archive string)
-	// control runs a command of hack/cluster, and name is the cluster's name there. Both are zero unless the cluster is a
-	// throwaway cluster of this test.
-	control func(verb string, arguments ...string)
-	name    string
+	// control partitions, heals, kills or starts a node or the control plane, as a command of hack/cluster does.
+	control func(verb, node string)
+	// name is an element of the cgroups of all processes of the cluster, and machines the flag by which chaos controls its nodes.
+	name, machines string
+	// networks returns the files of the nodes' network namespaces.
+	networks func() []string
 }
 
 func newCluster(t *testing.T, kind string) *cluster {
@@ -40,9 +42,9 @@ func newCluster(t *testing.T, kind string) *cluster {
 	case "hack":
 		return newThrowawayCluster(t)
 	case "kind":
-		return newCurrentCluster(t)
+		return newKindCluster(t)
 	default:
-		t.Fatalf("CONCLAVE_E2E must be hack (a throwaway cluster) or kind (the cluster of the current kubeconfig), got %q", kind)
+		t.Fatalf("CONCLAVE_E2E must be hack (a throwaway cluster) or kind (the kind cluster of the current kubeconfig), got %q", kind)
 		return nil
 	}
 }
@@ -60,13 +62,17 @@ func newThrowawayCluster(t *testing.T) *cluster {
 	if !found {
 		t.Fatalf("got output %q of cluster up, want an export command", kubeconfig)
 	}
-	control := func(verb string, arguments ...string) {
+	control := func(verb, subject string) {
 		t.Helper()
-		run(t, tool, append([]string{verb, "--name", name}, arguments...)...)
+		run(t, tool, verb, "--name", name, subject)
 	}
 	return &cluster{
 		t: t, kubectlPath: filepath.Join(run(t, tool, "assets"), "kubectl"), environment: []string{kubeconfig},
-		load: func(archive string) { control("load", archive) }, control: control, name: name,
+		load: func(archive string) { control("load", archive) }, control: control, name: name, machines: "hack:" + name,
+		networks: func() []string {
+			files, _ := filepath.Glob("/run/conclave-netns/conclave-" + name + ".node-*") // The pattern is valid.
+			return files
+		},
 	}
 }
 
@@ -81,30 +87,17 @@ func checkoutID(t *testing.T) string {
 	return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(working)))
 }
 
-// newCurrentCluster uses the cluster of the current kubeconfig. If it isn't a kind cluster, its nodes must have the images.
-func newCurrentCluster(t *testing.T) *cluster {
-	t.Helper()
-	path, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Fatal("kubectl must be in PATH: install it, or run make test-e2e CLUSTER=hack")
-	}
-	c := &cluster{t: t, kubectlPath: path}
-	c.load = func(archive string) {
-		name, isKind := strings.CutPrefix(c.kubectl("config", "current-context"), "kind-")
-		if _, err := exec.LookPath("kind"); err != nil || !isKind {
-			t.Logf("not a kind cluster; assuming that the nodes have the image %s", archive)
-			return
-		}
-		run(t, "kind", "load", "image-archive", archive, "--name", name)
-	}
-	return c
-}
-
 // withT returns the cluster for a subtest.
 func (c *cluster) withT(t *testing.T) *cluster {
 	copied := *c
 	copied.t = t
 	return &copied
+}
+
+// nodes returns the nodes that run pods.
+func (c *cluster) nodes() []string {
+	c.t.Helper()
+	return strings.Fields(c.kubectl("get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "jsonpath={.items[*].metadata.name}"))
 }
 
 // kubectl runs kubectl and returns its output. If kubectl fails, the test fails. On a busy machine, the API server may not

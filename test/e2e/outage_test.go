@@ -140,7 +140,7 @@ func (e env) moveLeaderOfOperator(node string) {
 		e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
 	}
 	var others []string
-	for name := range strings.FieldsSeq(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")) {
+	for _, name := range e.nodes() {
 		if name != node {
 			others = append(others, name)
 		}

@@ -28,7 +28,7 @@ func testPlacement(e env) {
 		e.createNamespace(namespace)
 		e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	}
-	nodes := strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	nodes := e.nodes()
 	zones := map[string]string{}
 	for i, node := range nodes {
 		zones[node] = fmt.Sprint("zone-", i)

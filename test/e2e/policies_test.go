@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,7 +91,7 @@ func (e env) enforcePolicies() {
 		for {
 			rules, err := policyRules(ctx, client)
 			if err == nil && rules != applied {
-				err = applyRules(e.name, rules)
+				err = applyRules(e.networks(), rules)
 				applied = rules
 			}
 			if err != nil && ctx.Err() == nil {
@@ -99,7 +100,7 @@ func (e env) enforcePolicies() {
 			}
 			select {
 			case <-ctx.Done():
-				ended <- applyRules(e.name, fmt.Sprintf("table %[1]s\ndelete table %[1]s\n", policyrules.Table))
+				ended <- applyRules(e.networks(), fmt.Sprintf("table %[1]s\ndelete table %[1]s\n", policyrules.Table))
 				return
 			case <-time.After(500 * time.Millisecond):
 			}
@@ -130,17 +131,16 @@ func policyRules(ctx context.Context, client kubernetes.Interface) (string, erro
 	return policyrules.Rules(&policyrules.Cluster{Policies: policies.Items, Pods: pods.Items, Namespaces: namespaces.Items})
 }
 
-// applyRules applies rules in the network namespace of each machine of the cluster.
-func applyRules(cluster, rules string) error {
-	machines, err := filepath.Glob("/run/conclave-netns/conclave-" + cluster + ".node-*")
-	if err != nil || len(machines) == 0 {
-		return fmt.Errorf("found no network namespaces of cluster %s (%w)", cluster, err)
+// applyRules applies rules in network namespaces.
+func applyRules(networks []string, rules string) error {
+	if len(networks) == 0 {
+		return errors.New("found no network namespaces of nodes")
 	}
-	for _, machine := range machines {
-		command := exec.Command("nsenter", "--net="+machine, "nft", "--file", "-")
+	for _, network := range networks {
+		command := exec.Command("nsenter", "--net="+network, "nft", "--file", "-")
 		command.Stdin = strings.NewReader(rules)
 		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("nft in %s: %w\n%s", machine, err, output)
+			return fmt.Errorf("nft in %s: %w\n%s", network, err, output)
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,12 +64,12 @@ func (r registry) add(t *testing.T, archive string) {
 	}
 }
 
-// serve serves the registry on all nodes of a throwaway cluster, until the test ends.
+// serve serves the registry on all nodes of a cluster, until the test ends.
 func (r registry) serve(c *cluster) {
 	c.t.Helper()
-	nodes, err := filepath.Glob("/run/conclave-netns/conclave-" + c.name + ".node-*")
-	if err != nil || len(nodes) == 0 {
-		c.t.Fatalf("got network namespaces %q of nodes, error %v", nodes, err)
+	nodes := c.networks()
+	if len(nodes) == 0 {
+		c.t.Fatal("found no network namespaces of nodes")
 	}
 	for _, node := range nodes {
 		inside, err := os.Open(node)

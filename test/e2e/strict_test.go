@@ -9,7 +9,7 @@ import (
 // them from the group. The other two must not elect a coordinator before it is known that one of the three has stopped.
 func testStrict(e env) {
 	const namespace = "conclave-strict"
-	nodes := strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	nodes := e.nodes()
 	cut := nodes[len(nodes)-1]
 	e.kubectl("label", "nodes", "--all", "--overwrite", "conclave-e2e=rest")
 	e.kubectl("label", "node", cut, "--overwrite", "conclave-e2e=cut")
