@@ -129,6 +129,10 @@ test-all: ## As root: run all tests: test-core, -race, -agents, -tools, -model, 
 $(PARTS:%=test-%):
 	@hack/test $(@:test-%=%)
 
+.PHONY: test-kind
+test-kind: ## As root: run the demo, faults of all kinds and the end-to-end tests on a kind cluster, with or without Docker, and compare images.
+	@$(call keep_owner,hack/kind/test)
+
 # The earlier release is built from git.
 .PHONY: test-upgrade
 test-upgrade: ## As root: upgrade operator and agents from an earlier release on a throwaway cluster, and roll back: PREVIOUS=COMMIT.
