@@ -1,19 +1,9 @@
 package sim
 
 import (
-	"math/bits"
-
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
-
-// Combination is a kind of fault, the role of the process that it affected, and what the
-// process knew of the latest member list.
-type Combination struct {
-	Fault, Role, List string
-	// Count is how often the fault affected such a process.
-	Count uint64
-}
 
 // listPhase is the phase of a change of the member list, for one process.
 type listPhase uint8
@@ -28,22 +18,18 @@ const (
 	listPhases
 )
 
-var listPhaseNames = [listPhases]string{"settled", "unknown", "adopted"}
+// affected is a fault, the role of the process that it affects, and what that process knows of the latest member list.
+type affected struct {
+	fault Fault
+	role  office.Role
+	phase listPhase
+}
 
-var allRoles = [...]office.Role{office.Follower, office.Candidate, office.Holder, office.Draining}
-
-// coverage counts combinations, by the number of the fault, role and phase. It leaves
-// out faults that affect a whole schedule (clocks, graph, deep, skew), and jump, which
-// happens while a process is down.
-type coverage [64][len(allRoles)][listPhases]uint64
-
-// countedFaults are the faults that a coverage counts.
-const countedFaults = allFaults&^(Clocks|Graph|Deep|Skew|Jump) | Gone
-
-// cover counts a fault that affects a process.
+// cover reports a fault that affects a process. Faults that affect a whole schedule (clocks, graph, deep, skew) aren't
+// reported, and neither is jump, which happens while a process is down.
 func (s *simulation) cover(f Fault, id election.ID) {
 	p := &s.processes[id]
-	if !p.up || p.machine == nil {
+	if s.onFault == nil || !p.up || p.machine == nil {
 		return
 	}
 	phase := listSettled
@@ -53,17 +39,17 @@ func (s *simulation) cover(f Fault, id election.ID) {
 			phase = listAdopted
 		}
 	}
-	s.coverage[bits.TrailingZeros64(uint64(f))][p.machine.Role()][phase]++
+	s.onFault(affected{f, p.machine.Role(), phase})
 }
 
-// coverAll counts a fault that affects all processes.
+// coverAll reports a fault that affects all processes.
 func (s *simulation) coverAll(f Fault) {
 	for id := election.ID(1); id <= s.maxID; id++ {
 		s.cover(f, id)
 	}
 }
 
-// coverAction counts an action that is about to be carried out.
+// coverAction reports an action that is about to be carried out.
 func (s *simulation) coverAction(a action) {
 	switch a.kind {
 	case actCrash:
@@ -89,48 +75,4 @@ func (s *simulation) coverAction(a action) {
 	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock,
 		actThrottle, actReplaceMember, actMix, actRejoin:
 	}
-}
-
-func (c *coverage) add(other *coverage) {
-	for f := range c {
-		for r := range c[f] {
-			for p := range c[f][r] {
-				c[f][r][p] += other[f][r][p]
-			}
-		}
-	}
-}
-
-// reachable reports whether a fault can occur in a phase. A change of the list begins
-// only when no other one is under way. Only lists that
-// a process can't store before it has adopted their version are of interest.
-func reachable(f Fault, phase listPhase) bool {
-	switch f {
-	case Members:
-		return phase == listSettled
-	case Disk:
-		return phase == listUnknown
-	default:
-		return true
-	}
-}
-
-// combinations returns the reachable combinations of some faults, including those that
-// never occurred.
-func (c *coverage) combinations(faults Fault) []Combination {
-	var all []Combination
-	names := allFaultNames()
-	for f, name := range names {
-		if faults&countedFaults>>f&1 == 0 {
-			continue
-		}
-		for _, role := range allRoles {
-			for phase := range listPhases {
-				if reachable(1<<f, phase) {
-					all = append(all, Combination{name, role.String(), listPhaseNames[phase], c[f][role][phase]})
-				}
-			}
-		}
-	}
-	return all
 }

@@ -153,3 +153,70 @@ func TestFaultsAndCombinationsOccur(t *testing.T) {
 		}
 	}
 }
+
+var listPhaseNames = [listPhases]string{"settled", "unknown", "adopted"}
+
+// countedFaults are the faults that cover reports.
+const countedFaults = allFaults&^(Clocks|Graph|Deep|Skew|Jump) | Gone
+
+// reachable reports whether a fault can occur in a phase. A change of the list begins
+// only when no other one is under way. Only lists that
+// a process can't store before it has adopted their version are of interest.
+func reachable(f Fault, phase listPhase) bool {
+	switch f {
+	case Members:
+		return phase == listSettled
+	case Disk:
+		return phase == listUnknown
+	default:
+		return true
+	}
+}
+
+// Random schedules visit each combination of a fault, a role and a phase of a change of
+// the member list.
+func TestEveryCombinationIsVisited(t *testing.T) {
+	algorithm, err := catalog.Find("StatusTable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	visited := map[affected]int{}
+	record := func(a affected) { visited[a]++ }
+	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Strict, size: 5, faults: allFaults | Gone, onFault: record})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 40_000
+	if testing.Short() {
+		n /= 10
+	}
+	for seed := range uint64(n) {
+		if v := s.run(seed + 1); v != nil {
+			t.Fatal(v)
+		}
+	}
+	rare := map[affected]bool{
+		{Leases, office.Draining, listUnknown}: true,
+		{Pause, office.Draining, listUnknown}:  true,
+		{Gone, office.Draining, listUnknown}:   true,
+	}
+	combinations := 0
+	for i, name := range allFaultNames() {
+		for _, role := range []office.Role{office.Follower, office.Candidate, office.Holder, office.Draining} {
+			for phase := range listPhases {
+				a := affected{Fault(1) << i, role, phase}
+				if countedFaults&a.fault == 0 || !reachable(a.fault, phase) {
+					continue
+				}
+				combinations++
+				seldom := rare[a] || testing.Short() && role != office.Holder // a short run has too few schedules
+				if visited[a] == 0 && !seldom {
+					t.Errorf("no %s affected a %s, list %s", name, role, listPhaseNames[phase])
+				}
+			}
+		}
+	}
+	if combinations < 100 {
+		t.Errorf("got %d combinations, want more than 100", combinations)
+	}
+}

@@ -49,9 +49,6 @@ type Report struct {
 	Violations []Violation
 	// Steps counts the steps of all Machines.
 	Steps uint64
-	// Coverage has how often each fault affected processes of each role, in each phase
-	// of a change of the member list.
-	Coverage []Combination
 	// Outages has how long there was no coordinator after each kind of fault.
 	Outages []Outage
 }
@@ -116,7 +113,6 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 	}
 	wait.Wait()
 	c.report.Outages = c.outages.report()
-	c.report.Coverage = c.coverage.combinations(setting.faults)
 	return c.report, nil
 }
 
@@ -126,7 +122,6 @@ type collector struct {
 	next     atomic.Int64
 	lock     sync.Mutex
 	report   Report
-	coverage coverage
 	outages  outages
 }
 
@@ -167,8 +162,6 @@ func (c *collector) add(schedules, violated int, found []Violation, s *simulatio
 	r.Violated += violated
 	r.Steps += s.steps
 	r.Continued += s.continued
-	c.coverage.add(&s.coverage)
-	s.coverage = coverage{}
 	for kind := range s.outages.durations {
 		c.outages.durations[kind].merge(&s.outages.durations[kind])
 	}

@@ -42,6 +42,8 @@ type settings struct {
 	convergenceEvery uint64
 	// onTransition, if set, is called with each change of a role.
 	onTransition func(office.Transition)
+	// onFault, if set, is called for each process that a fault affects.
+	onFault func(affected)
 }
 
 // simulation runs one schedule after another, reusing its memory.
@@ -74,7 +76,6 @@ type simulation struct {
 	endsWithFaults bool
 	// continued counts the schedules that were continued after their last fault.
 	continued int
-	coverage  coverage // of all schedules since the last report
 	watch     func(diagram.Step)
 }
 
