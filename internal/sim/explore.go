@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -33,18 +32,12 @@ type Exploration struct {
 	// limit, the search also visits every state in which the answer to one message
 	// arrives before another message that was sent earlier.
 	Rounds bool
-	// Horizon, if set, is the virtual time at which the exploration stops.
-	Horizon election.Tick
-	// MaxStates, if set, stops the exploration after so many states.
-	MaxStates int
 }
 
 // Explored is the result of an Exploration.
 type Explored struct {
 	States, Transitions, TerminalStates int
-	// Complete is set if all states were visited.
-	Complete  bool
-	Violation *Violation
+	Violation                           *Violation
 	// Path describes the moves that lead to the violation.
 	Path []string
 }
@@ -59,7 +52,7 @@ const (
 )
 
 // Explore visits every reachable state and checks the invariants.
-func Explore(ctx context.Context, x Exploration) (Explored, error) {
+func Explore(x Exploration) (Explored, error) {
 	algorithm, err := catalog.Find(x.Algorithm)
 	if err != nil {
 		return Explored{}, inputErrorf("%v", err)
@@ -67,15 +60,14 @@ func Explore(ctx context.Context, x Exploration) (Explored, error) {
 	if x.Processes < 1 || x.Processes > 6 {
 		return Explored{}, inputErrorf("an exploration must have 1 to 6 processes, not %d", x.Processes)
 	}
-	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, numbers: map[uint64]int32{}, hashSeed: maphash.MakeSeed()}
+	e := &explorer{x: x, algorithm: algorithm, numbers: map[uint64]int32{}, hashSeed: maphash.MakeSeed()}
 	start, err := e.begin()
 	if err != nil {
 		return Explored{}, err
 	}
-	e.found.Complete = true
 	e.visit(start, 0, "")
 	e.found.States = len(e.numbers)
-	if e.found.Complete && e.found.Violation == nil {
+	if e.found.Violation == nil {
 		e.findDeadEnd()
 	}
 	return e.found, nil
@@ -83,7 +75,6 @@ func Explore(ctx context.Context, x Exploration) (Explored, error) {
 
 // explorer runs one Exploration.
 type explorer struct {
-	ctx       context.Context //nolint:containedctx // the explorer lives no longer than the call of Explore
 	x         Exploration
 	algorithm catalog.Algorithm
 	roster    *election.Roster
@@ -109,8 +100,6 @@ type systemState struct {
 	crashes, restarts, losses int
 	token                     election.Token
 	violation                 *Violation
-	// truncated is set if the next timer is beyond the horizon.
-	truncated bool
 }
 
 func (e *explorer) begin() (*systemState, error) {
@@ -171,12 +160,8 @@ func (e *explorer) visit(s *systemState, foundFrom int32, foundBy string) int32 
 		return number
 	}
 	e.graph.add(foundFrom, foundBy, e.agreed(s))
-	if e.ctx.Err() != nil || e.x.MaxStates > 0 && len(e.numbers) > e.x.MaxStates {
-		e.found.Complete = false
-		return number
-	}
 	moves := e.moves(s)
-	if len(moves) == 0 && !s.truncated {
+	if len(moves) == 0 {
 		e.found.TerminalStates++
 		e.checkTerminal(s, number)
 	}
@@ -192,7 +177,7 @@ func (e *explorer) visit(s *systemState, foundFrom int32, foundBy string) int32 
 			return number
 		}
 		to := e.visit(next, number, name)
-		if e.found.Violation != nil || !e.found.Complete {
+		if e.found.Violation != nil {
 			return number
 		}
 		if next.faultsLeft() == s.faultsLeft() {

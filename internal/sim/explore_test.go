@@ -10,7 +10,7 @@ import (
 // explore visits all states and fails the test with the path to the first violation.
 func explore(t *testing.T, x sim.Exploration) {
 	t.Helper()
-	found, err := sim.Explore(t.Context(), x)
+	found, err := sim.Explore(x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,9 +20,6 @@ func explore(t *testing.T, x sim.Exploration) {
 			t.Log(move)
 		}
 		return
-	}
-	if !found.Complete {
-		t.Errorf("got %d states before a limit, want all", found.States)
 	}
 	t.Logf("%d states, %d transitions, %d terminal states", found.States, found.Transitions, found.TerminalStates)
 }
@@ -102,7 +99,7 @@ func TestEveryRoundOfOfficesWithRestart(t *testing.T) {
 // Explore finds a state from which agreement can't be reached, and the moves that
 // lead to it: the message with the highest identifier is lost in a crash.
 func TestExploreFindsDeadEnd(t *testing.T) {
-	found, err := sim.Explore(t.Context(), sim.Exploration{Algorithm: "RingAllIDs", Processes: 4, Crashes: 2})
+	found, err := sim.Explore(sim.Exploration{Algorithm: "RingAllIDs", Processes: 4, Crashes: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

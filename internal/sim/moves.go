@@ -86,10 +86,6 @@ func (e *explorer) timers(s *systemState) []move {
 	if next == election.Never {
 		return nil
 	}
-	if e.x.Horizon > 0 && next > e.x.Horizon {
-		s.truncated = true
-		return nil
-	}
 	var moves []move
 	for id, m := range s.machines {
 		if id > 0 && s.up[id] && m.Deadline() <= next {
