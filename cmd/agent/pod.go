@@ -18,11 +18,10 @@ func newPod() *cobra.Command {
 		Short: "Run the agent of a pod, in the groups that the operator configures",
 		Long: `Run the agent of a pod, in the groups that the operator configures.
 
-This command runs in a container beside the application. Conclave's webhook and
-kubectl conclave inject add the container. Its environment must have POD_NAME,
-POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA,
-CONCLAVE_PROBE, CONCLAVE_LOG_LEVEL, CONCLAVE_API and CONCLAVE_API_UIDS are
-optional.`,
+This command runs in a container beside the application. Conclave's webhook adds
+the container. Its environment must have POD_NAME, POD_NAMESPACE, POD_IP,
+CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA, CONCLAVE_PROBE,
+CONCLAVE_LOG_LEVEL, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := pod.FromEnvironment(os.Getenv)

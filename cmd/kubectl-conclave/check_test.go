@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 PROBLEM  pod bank/ledger-0: The label conclave.dev/agent is "true", so the pod has not opted in.
          Set it to "enabled" in the pod template.
 WARNING  webhook configuration conclave: There is no webhook, so new pods get no agents.
-         Use kubectl conclave inject, or apply config/webhook.
+         Apply the manifests of the operator again.
 UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbeats take: ledger-2: pods "ledger-2" not found.
 OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 `

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,19 +29,6 @@ func runCommand(t *testing.T, sample simulate.Sampler, args ...string) result {
 	}
 	var stdout, stderr bytes.Buffer
 	root.SetArgs(append([]string{}, args...)) // With nil, cobra uses the arguments of the test binary.
-	root.SetOut(&stdout)
-	root.SetErr(&stderr)
-	status := run(t.Context(), root)
-	return result{stdout: stdout.String(), stderr: stderr.String(), status: status}
-}
-
-// runWithStdin runs the command with this stdin.
-func runWithStdin(t *testing.T, stdin string, args ...string) result {
-	t.Helper()
-	root := newRoot()
-	var stdout, stderr bytes.Buffer
-	root.SetArgs(args)
-	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	status := run(t.Context(), root)

@@ -13,7 +13,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/plugin/dashboard"
 	"github.com/conclave-dev/conclave/internal/plugin/evacuate"
 	"github.com/conclave-dev/conclave/internal/plugin/explain"
-	"github.com/conclave-dev/conclave/internal/plugin/inject"
 	"github.com/conclave-dev/conclave/internal/plugin/nodes"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/plugin/status"
@@ -69,8 +68,8 @@ to two coordinators.`,
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(status.New(), watch.New(), explain.New(), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), inject.New(), upgrade.New(),
-		chaos.New(), simulate.New(sim.Sample), pluginversion.New(version))
+	root.AddCommand(status.New(), watch.New(), explain.New(), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), upgrade.New(), chaos.New(),
+		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

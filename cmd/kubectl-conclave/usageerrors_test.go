@@ -8,8 +8,8 @@ import (
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	for args, want := range map[string]string{
-		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
-		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, evacuate, explain, nodes, simulate, status, step-down, upgrade, version, watch`,
 		"simulate --algorithms x": `unknown flag: --algorithms (did you mean --algorithm?); for the flags, run: kubectl conclave simulate --help`,
 		"simulate now":            `kubectl conclave simulate accepts no arguments, got "now"`,
 		"status ledger mail":      `kubectl conclave status accepts one group, got 2: remove "mail"`,
@@ -33,11 +33,6 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"chaos ledger --machines docker --machines-image a": `--machines-namespace and --machines-image need --machines pod`,
 		"chaos ledger --machines minikube":                  `--machines must be pod for any cluster, docker, podman, nerdctl for a kind cluster, or hack:NAME for a cluster of hack/cluster, got "minikube"`,
 
-		"inject ledger.yaml":     `kubectl conclave inject accepts no arguments, got "ledger.yaml"`,
-		"inject":                 `-f must be a file, a folder or a URL, or - for stdin`,
-		"inject -f missing.yaml": `-f: the path "missing.yaml" does not exist`,
-		"inject -f missing.yaml --agent-image a:1": `-f: the path "missing.yaml" does not exist`,
-		"inject -f - --agent-image a --identity b": `--identity must be an https URL, such as https://conclave-identity.conclave-system.svc, got "b"`,
 		"nodes node-3":   `kubectl conclave nodes accepts no arguments, got "node-3"`,
 		"nodes -o table": `unknown output "table": choose one of json, yaml`,
 		"version 2":      `kubectl conclave version accepts no arguments, got "2"`,
@@ -86,7 +81,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --processes 100000 --algorithm RingAllIDs": `RingAllIDs with 100000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 2000 --safety Strict --algorithm RingActiveList":  `RingActiveList with 2000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 10000 --algorithm RingActiveList --recover 10000": `RingActiveList with 10000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
-		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, inject, nodes, simulate, status, step-down, upgrade, version, watch`,
+		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, simulate, status, step-down, upgrade, version, watch`,
 		"simulate --recover -2":                        `--recover must be the priority of a process, from 1 to 10, got -2`,
 		"simulate --seed 3":                            `--seed applies to random schedules only: add --schedules`,
 		"simulate --convergence-every 0":               `--convergence-every applies to random schedules only: add --schedules`,

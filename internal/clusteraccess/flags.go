@@ -37,8 +37,7 @@ import (
 type Flags struct {
 	config *genericclioptions.ConfigFlags
 	// username and password are for basic authentication. ConfigFlags has these
-	// flags, too, but then prompts on stdin for what is missing, and inject reads
-	// its manifest there.
+	// flags, too, but then prompts on stdin for what is missing.
 	username, password string
 	clusterClock
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
-// ClusterTimeout limits the wait for a cluster, which inject may not need.
+// ClusterTimeout limits the wait for what a command can do without.
 const ClusterTimeout = 5 * time.Second
 
 // DefaultOperatorNamespace is the operator's namespace in config/default.
@@ -171,9 +171,6 @@ func (c *Flags) WarnOfSilentOperators(cmd *cobra.Command, groups []v1.ElectionGr
 		}
 	}
 }
-
-// IdentityURL is the URL of the identity service of the operator in a namespace.
-func IdentityURL(namespace string) string { return "https://conclave-identity." + namespace + ".svc" }
 
 // SilenceText says for how long an operator has not shown that it runs.
 func SilenceText(operator string, silence time.Duration) string {

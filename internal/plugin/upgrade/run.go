@@ -130,7 +130,7 @@ func (u *upgrader) next(ctx context.Context) (step *plan.Step, err error) {
 			return "", nil
 		}
 		if at := slices.IndexFunc(steps, func(s plan.Step) bool { return !u.known[s.Pod.UID] }); at >= 0 {
-			return "", fmt.Errorf("pod %s/%s was created again with the agent %s, not %s: its pod template has the agent (run kubectl conclave inject again), "+
+			return "", fmt.Errorf("pod %s/%s was created again with the agent %s, not %s: its pod template has the agent (remove it there, the webhook adds it), "+
 				"or another version of the operator injects it", u.namespace, steps[at].Pod.Name, membership.AgentImage(steps[at].Pod), u.image)
 		}
 		var obstacle string

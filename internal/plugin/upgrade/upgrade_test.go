@@ -272,7 +272,7 @@ func TestUpgradeStopsAtPodsWithTheirOwnAgent(t *testing.T) {
 	e.agent = "agent:1"
 	e.recreate(t)
 	_, err := e.upgrade(t)
-	if want := "pod bank/ledger-0 was created again with the agent agent:1, not agent:2: its pod template has the agent (run kubectl conclave inject again), " +
+	if want := "pod bank/ledger-0 was created again with the agent agent:1, not agent:2: its pod template has the agent (remove it there, the webhook adds it), " +
 		"or another version of the operator injects it"; e.errorText(err) != want {
 		t.Errorf("got %q, want %q", e.errorText(err), want)
 	}

@@ -43,26 +43,22 @@ type option struct {
 	// rule completes the sentence "the value must be ...".
 	rule  string
 	valid func(value string) bool
-	// values are valid ones that a shell may propose.
-	values []string
 }
 
 // minMemoryLimit is little more than what an idle agent uses.
 const minMemoryLimit = "32Mi"
 
 var allOptions = []option{
-	{"cpu-request", "10m", "CPU that agents request", "an amount of CPU, such as 10m", isAmount("1m"), nil},
-	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone("1m"), []string{noLimit}},
-	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount("1Mi"), nil},
+	{"cpu-request", "10m", "CPU that agents request", "an amount of CPU, such as 10m", isAmount("1m")},
+	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone("1m")},
+	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount("1Mi")},
 	{
 		"memory-limit", "64Mi", "memory limit of agents, or none",
 		"an amount of memory of at least " + minMemoryLimit + ", such as 64Mi, or none", isAmountOrNone(minMemoryLimit),
-		[]string{noLimit},
 	},
 	{
 		optionUID, "65532", "user and group ID of agents; inherit leaves both to the pod and the platform",
 		"a user ID from 1 to 2147483647, or inherit", func(value string) bool { return value == inheritUID || userID(value) > 0 },
-		[]string{inheritUID},
 	},
 	oneOf(optionLogLevel, defaultLogLevel, "log level of agents", "debug", "info", "warn", "error"),
 	oneOf(optionPullPolicy, "", "pull policy of the agent's image (by default, the kubelet decides by the tag)",
@@ -74,7 +70,7 @@ var allOptions = []option{
 func oneOf(name, preset, usage string, values ...string) option {
 	last := len(values) - 1
 	rule := strings.Join(values[:last], ", ") + " or " + values[last]
-	return option{name, preset, usage + ": " + rule, rule, func(value string) bool { return slices.Contains(values, value) }, values}
+	return option{name, preset, usage + ": " + rule, rule, func(value string) bool { return slices.Contains(values, value) }}
 }
 
 // OptionAnnotations returns the annotations of pods that set an option.
@@ -92,10 +88,8 @@ const flagPrefix = "agent-"
 // Flag is the flag of an option, as package pflag expects it.
 type Flag struct {
 	Name, Usage string
-	// Values are valid values that a shell may propose.
-	Values  []string
-	options Options
-	option  *option
+	options     Options
+	option      *option
 }
 
 func (f *Flag) String() string { return cmp.Or(f.options[f.option.name], f.option.preset) }
@@ -117,7 +111,7 @@ func (o Options) Flags() []*Flag {
 	var all []*Flag
 	for i := range allOptions {
 		option := &allOptions[i]
-		all = append(all, &Flag{flagPrefix + option.name, option.usage, option.values, o, option})
+		all = append(all, &Flag{flagPrefix + option.name, option.usage, o, option})
 	}
 	return all
 }

@@ -1,13 +1,13 @@
 // Package inject adds the agent to pods that opted in. The agent is a native sidecar,
-// and the package adds it by a JSON patch. The webhook applies the patch to pods in
-// admission requests, and kubectl-conclave to pod templates in manifests.
+// and the package adds it by a JSON patch, with which the webhook responds to admission
+// requests.
 //
 // A patch only adds, and extends lists in annotations. The package doesn't decode a pod into Go types and encode it
 // again, because that would drop every field that these types don't have. For example,
 // clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
 //
-// A pod that already has the agent's container isn't changed. Injecting is therefore
-// idempotent, and a pod template doesn't change with the operator's version.
+// A pod that already has the agent's container isn't changed, because the API server may
+// call the webhook again for a pod that another webhook has changed.
 package inject
 
 import (
@@ -34,9 +34,6 @@ type Settings struct {
 	// PullSecrets are names of Secrets in the namespaces of the pods, by which the kubelet
 	// pulls the agent's image. The pod refers to them in addition to its own.
 	PullSecrets []string
-	// Group is a group that all pods and pod templates of manifests join. If it is empty,
-	// only those join a group that have opted in. Find uses it, and Patch doesn't.
-	Group string
 }
 
 // Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only.
@@ -46,8 +43,7 @@ type Operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Patch returns the operations that add the agent to a pod or pod template. It returns
-// none if the pod didn't opt in or already has the agent. The error is one line for
+// Patch returns the operations that add the agent to a pod. It returns none if the pod didn't opt in or already has the agent. The error is one line for
 // the author of the pod.
 func Patch(pod []byte, s Settings) ([]Operation, error) {
 	var meta podMetadata

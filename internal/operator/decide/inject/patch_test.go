@@ -52,34 +52,6 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// TestManifests runs Find on the manifests in testdata/manifests.
-func TestManifests(t *testing.T) {
-	outcomes := map[inject.Outcome]string{
-		inject.NotOptedIn: "not opted in", inject.LabelMisplaced: "label misplaced", inject.Injected: "injected", inject.AlreadyInjected: "already injected",
-	}
-	datadriven.RunTest(t, "testdata/manifests", func(t *testing.T, d *datadriven.TestData) string {
-		manifest, err := yaml.YAMLToJSON([]byte(d.Input))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := inject.Find(manifest, settings)
-		if err != nil {
-			return "refused: " + err.Error()
-		}
-		text := ""
-		var all []inject.Operation
-		for _, f := range found {
-			text += f.Object + ": " + outcomes[f.Outcome] + "\n" + render(t, f.Operations, false)
-			all = append(all, f.Operations...)
-		}
-		apply(t, manifest, all)
-		if text == "" {
-			return "nothing"
-		}
-		return text
-	})
-}
-
 // render lists operations, with their values if whole is set.
 func render(t *testing.T, operations []inject.Operation, whole bool) string {
 	t.Helper()

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -40,19 +41,20 @@ func ChoiceOf(pod []byte, namespaceOptedIn bool) (Choice, error) {
 
 // PatchNamed returns the operations for a pod with NamedGroups.
 func PatchNamed(pod []byte, s Settings) ([]Operation, error) {
-	return patchOptedIn(pod, v1.AnnotationGroups, func(annotations map[string]any) (any, error) { return annotations[v1.AnnotationGroups], nil }, s)
+	return patchOptedIn(pod, s)
 }
 
 // PatchSelected returns the operations for a pod with SelectedGroups. It may be selected
 // by no group: its agent then waits until one selects it.
 func PatchSelected(pod []byte, groups []string, s Settings) ([]Operation, error) {
-	return patchOptedIn(pod, v1.AnnotationSelectedBy, func(map[string]any) (any, error) { return strings.Join(groups, ","), nil }, s)
+	return patchOptedIn(pod, s, entry{"annotations", v1.AnnotationSelectedBy, strings.Join(groups, ",")})
 }
 
-// patchOptedIn returns the operations that opt a pod in and add the agent. It returns none
-// if the pod already has the agent.
-func patchOptedIn(pod json.RawMessage, annotation string, value annotationValue, s Settings) ([]Operation, error) {
-	changed, operations, err := optIn(pod, annotation, value)
+// patchOptedIn returns the operations that opt a pod in by the label, add annotations, and add
+// the agent. It returns none if the pod already has the agent.
+func patchOptedIn(pod json.RawMessage, s Settings, annotations ...entry) ([]Operation, error) {
+	optIn := entry{"labels", v1.LabelAgent, v1.AgentEnabled}
+	changed, operations, err := withEntries(pod, append([]entry{optIn}, annotations...))
 	if err != nil {
 		return nil, err
 	}
@@ -61,4 +63,49 @@ func patchOptedIn(pod json.RawMessage, annotation string, value annotationValue,
 		return nil, err
 	}
 	return append(operations, additions...), nil
+}
+
+// entry is a label or an annotation.
+type entry struct{ field, key, value string }
+
+// withEntries returns a pod with these labels and annotations, and the operations that add them.
+func withEntries(pod json.RawMessage, entries []entry) (json.RawMessage, []Operation, error) {
+	var fields map[string]any
+	if err := read(pod, &fields); err != nil {
+		return nil, nil, err
+	}
+	var p patch
+	metadata, err := child(&p, fields, "", "metadata")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		in, err := child(&p, metadata, "/metadata", e.field)
+		if err != nil {
+			return nil, nil, err
+		}
+		if in[e.key] != e.value {
+			in[e.key] = e.value
+			p.addMetadata(e.field, e.key, e.value)
+		}
+	}
+	changed, err := json.Marshal(fields)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot encode the pod: %w", err)
+	}
+	return changed, p.operations, p.err
+}
+
+// child returns a field that is an object, and adds the object if there is none.
+func child(p *patch, parent map[string]any, path, key string) (map[string]any, error) {
+	switch value := parent[key].(type) {
+	case map[string]any:
+		return value, nil
+	case nil:
+		added := map[string]any{}
+		parent[key] = added
+		p.add(path+"/"+key, struct{}{})
+		return added, nil
+	}
+	return nil, fmt.Errorf("%s must be an object", strings.TrimPrefix(path+"/"+key, "/"))
 }

@@ -2,7 +2,7 @@
 // created, it responds to the API server with a patch that adds the agent.
 //
 // The patch itself is in package inject. The two are separate because the kubectl
-// plugin imports inject, too, and must not link an admission server.
+// plugin imports inject, too, to check annotations, and must not link an admission server.
 package webhook
 
 import (

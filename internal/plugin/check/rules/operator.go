@@ -88,7 +88,7 @@ const expiryWarning = 14 * 24 * time.Hour
 func checkWebhook(f *Facts) []Finding {
 	const object = "webhook configuration conclave"
 	if f.Webhook == nil {
-		return []Finding{{Warning, object, "There is no webhook, so new pods get no agents.", "Use kubectl conclave inject, or apply config/webhook."}}
+		return []Finding{{Warning, object, "There is no webhook, so new pods get no agents.", "Apply the manifests of the operator again."}}
 	}
 	if len(f.Webhook.Webhooks) == 0 {
 		return []Finding{{Problem, object, "It has no webhooks, so new pods get no agents.", "Apply config/webhook again."}}
