@@ -47,28 +47,34 @@ func TestStatusMayBeOutdated(t *testing.T) {
 	}
 }
 
-// TestSeveralOperators: each of two operators serves some namespaces. A command is about the
-// operator of its namespace.
-func TestSeveralOperators(t *testing.T) {
+// TestOperatorIsFoundInAnyNamespace: also by commands about groups of other namespaces.
+func TestOperatorIsFoundInAnyNamespace(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
-	e.CreateOperatorIn(t, "default", "example.com/agent:1", "--leader-elect", "--agent-image=example.com/agent:7", "--watch-namespaces=mail,"+e.Namespace)
-	e.CreateOperator(t, "--watch-namespaces=shop")
+	e.CreateOperatorIn(t, "default")
 	// Nothing rolls out the Deployment in this test.
 	if got := e.runCommand(t, "upgrade", "ledger"); !strings.HasPrefix(got.stderr, "error: the operator is being updated") || !strings.HasSuffix(got.stderr, " -n default\n") {
-		t.Errorf("upgrade: got %+v, want it to wait for the operator of this namespace", got)
+		t.Errorf("upgrade: got %+v, want it to wait for the operator", got)
 	}
-	got := e.runCommand(t, "version")
-	for _, want := range []string{" in namespace default, ", " in namespace bank, "} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("version: got %+v, want an operator%s", got, want)
-		}
+	if got := e.runCommand(t, "version"); !strings.Contains(got.stdout, " in namespace default, ") {
+		t.Errorf("version: got %+v, want the operator", got)
 	}
-	for _, in := range []string{"default", e.Namespace} { // Neither operator runs.
-		e.createSilentLease(t, in)
-	}
-	silent := "The operator in namespace default has not shown that it runs for 3m"
+	e.createSilentLease(t, "default")
+	const silent = "The operator in namespace default has not shown that it runs for 3m"
 	if got := e.runCommand(t, "status"); !strings.HasPrefix(got.stderr, silent) || strings.Count(got.stderr, "\n") != 1 {
 		t.Errorf("status: got %q, want one line that begins with %q", got.stderr, silent)
+	}
+}
+
+// TestSecondOperatorIsReported: somebody has installed another one by mistake.
+func TestSecondOperatorIsReported(t *testing.T) {
+	e := newEnv(t)
+	e.CreateOperatorIn(t, "default")
+	e.CreateOperator(t)
+	if got := e.runCommand(t, "check"); got.status != 3 || !strings.Contains(got.stdout, "PROBLEM  operator: Operators are installed in several namespaces: bank, default.\n") {
+		t.Errorf("check: got %+v, want a problem", got)
+	}
+	if got := e.runCommand(t, "version"); !strings.HasSuffix(got.stderr, "operators are installed in several namespaces: bank, default\n") {
+		t.Errorf("version: got %+v, want both namespaces", got)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
@@ -29,11 +28,7 @@ const DefaultOperatorNamespace = "conclave-system"
 // Operator is what the operator's Deployment says.
 type Operator struct {
 	Namespace, Image, AgentImage string
-	// Arguments are those of the manager.
-	Arguments []string
-	// Namespaces are those that the operator serves, none if it serves all.
-	Namespaces          []string
-	Replicas, Available int32
+	Replicas, Available          int32
 	// Updating means that the Deployment isn't rolled out yet: replicas of another version may inject agents.
 	Updating bool
 }
@@ -41,8 +36,8 @@ type Operator struct {
 // OperatorLabels are those of the operator's Deployment.
 var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
-// ListOperators finds the operators by the labels of their Deployments. Users who may list
-// the Deployments of the default namespace only find those there.
+// ListOperators finds the operators of the cluster, which should be one, by the labels of their Deployments. Users who may
+// list the Deployments of the default namespace only find those there.
 func ListOperators(ctx context.Context, c client.Client) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
 	err := c.List(ctx, &list, OperatorLabels)
@@ -52,44 +47,22 @@ func ListOperators(ctx context.Context, c client.Client) ([]appsv1.Deployment, e
 	return list.Items, err
 }
 
-// FindOperators finds the operators that serve a namespace or, if it is empty, all of the
-// cluster. There is at least one.
-func FindOperators(ctx context.Context, c client.Client, namespace string) ([]*Operator, error) {
+// FindOperator finds the operator of the cluster.
+func FindOperator(ctx context.Context, c client.Client) (*Operator, error) {
 	deployments, err := ListOperators(ctx, c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, RequestError(err)
-	}
-	if len(deployments) == 0 {
+	case len(deployments) == 0:
 		return nil, errors.New("no operator is installed in this cluster")
-	}
-	var found []*Operator
-	for i := range deployments {
-		if o := OperatorOf(&deployments[i]); namespace == "" || o.serves(namespace) {
-			found = append(found, o)
+	case len(deployments) > 1:
+		var namespaces []string
+		for i := range deployments {
+			namespaces = append(namespaces, deployments[i].Namespace)
 		}
+		return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(slices.Sorted(slices.Values(namespaces)), ", "))
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("no operator serves the namespace %s", namespace)
-	}
-	slices.SortFunc(found, func(a, b *Operator) int { return strings.Compare(a.Namespace, b.Namespace) })
-	return found, nil
-}
-
-// FindOperator finds the only operator that serves a namespace or, if it is empty, the only
-// one of the cluster.
-func FindOperator(ctx context.Context, c client.Client, namespace string) (*Operator, error) {
-	found, err := FindOperators(ctx, c, namespace)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 1 {
-		return found[0], nil
-	}
-	var namespaces []string
-	for _, o := range found {
-		namespaces = append(namespaces, o.Namespace)
-	}
-	return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(namespaces, ", "))
+	return OperatorOf(&deployments[0]), nil
 }
 
 // OperatorOf returns the operator of a Deployment.
@@ -100,75 +73,65 @@ func OperatorOf(d *appsv1.Deployment) *Operator {
 		if container.Name != "manager" {
 			continue
 		}
-		found.Image, found.Arguments = container.Image, container.Args
+		found.Image = container.Image
 		for _, variable := range container.Env {
 			if variable.Name == "AGENT_IMAGE" {
 				found.AgentImage = variable.Value
 			}
 		}
-		found.parseArguments()
+		found.parseArguments(container.Args)
 	}
 	return found
 }
 
-// parseArguments reads the arguments of the manager. It serves all namespaces unless a flag
-// names some.
-func (o *Operator) parseArguments() {
+// parseArguments reads the arguments of the manager.
+func (o *Operator) parseArguments(arguments []string) {
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
-	namespaces := flags.StringSlice("watch-namespaces", nil, "")
 	agentImage := flags.String("agent-image", o.AgentImage, "")
-	if flags.Parse(o.Arguments) == nil { // Otherwise, the manager doesn't start.
-		o.Namespaces, o.AgentImage = *namespaces, *agentImage
+	if flags.Parse(arguments) == nil { // Otherwise, the manager doesn't start.
+		o.AgentImage = *agentImage
 	}
 }
 
-// serves reports whether the operator serves a namespace.
-func (o *Operator) serves(namespace string) bool {
-	return len(o.Namespaces) == 0 || slices.Contains(o.Namespaces, namespace)
-}
-
-// LeaseReader returns a function that reads the Lease of the operator that serves a namespace, or all.
-// It looks for the operator once.
-func LeaseReader(c client.Client, served string) func(context.Context) (*coordinationv1.Lease, error) {
+// LeaseReader returns a function that reads the Lease of the operator. It looks for the operator once.
+func LeaseReader(c client.Client) func(context.Context) (*coordinationv1.Lease, error) {
 	namespace := ""
 	return func(ctx context.Context) (*coordinationv1.Lease, error) {
 		if namespace == "" {
-			namespace = DefaultOperatorNamespace
-			if found, err := FindOperator(ctx, c, served); err == nil {
-				namespace = found.Namespace
-			}
+			namespace = operatorNamespace(ctx, c)
 		}
 		return operatorlease.Read(ctx, c, namespace)
 	}
 }
 
-// WarnOfSilentOperators prints a line for each operator of these groups that doesn't run, so
-// that their status may be outdated. It prints nothing if that is unknown, for example
-// without the permission to read the Lease.
-func (c *Flags) WarnOfSilentOperators(cmd *cobra.Command, groups []v1.ElectionGroup) {
+// operatorNamespace returns the namespace of the operator, or the default if it can't be found: the user may still be
+// allowed to read the Lease there.
+func operatorNamespace(ctx context.Context, c client.Client) string {
+	if found, err := FindOperator(ctx, c); err == nil {
+		return found.Namespace
+	}
+	return DefaultOperatorNamespace
+}
+
+// WarnOfSilentOperator prints a line if the operator doesn't run, so that a status may be
+// outdated. It prints nothing if that is unknown, for example without the permission to read
+// the Lease.
+func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), ClusterTimeout)
 	defer cancel()
 	connected, err := c.Connect()
 	if err != nil {
 		return
 	}
-	installed, err := FindOperators(ctx, connected, "")
-	if err != nil { // The user may still be allowed to read the Lease.
-		installed = []*Operator{{Namespace: DefaultOperatorNamespace}}
+	namespace := operatorNamespace(ctx, connected)
+	lease, err := operatorlease.Read(ctx, connected, namespace)
+	if err != nil {
+		return
 	}
-	for _, o := range installed {
-		if !slices.ContainsFunc(groups, func(g v1.ElectionGroup) bool { return o.serves(g.Namespace) }) {
-			continue
-		}
-		lease, err := operatorlease.Read(ctx, connected, o.Namespace)
-		if err != nil {
-			continue
-		}
-		now := c.Now()
-		if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
-			fmt.Fprintln(cmd.ErrOrStderr(), SilenceText("The operator in namespace "+o.Namespace, now.Sub(since)))
-		}
+	now := c.Now()
+	if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
+		fmt.Fprintln(cmd.ErrOrStderr(), SilenceText("The operator in namespace "+namespace, now.Sub(since)))
 	}
 }
 

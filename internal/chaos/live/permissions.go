@@ -109,11 +109,8 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 	if kind.Access == chaos.ByMachine && r.Machines == nil {
 		return "it needs the machines of the cluster: see --machines", nil
 	}
-	switch {
-	case kind.Name == chaos.Manager && r.OperatorNamespace == "": // Another operator may be that of other groups.
-		return "it isn't known which operator serves the group: see --operator-namespace", nil
-	case kind.Name == chaos.Cordon && r.NodesUnknown:
-		return "an operator with --watch-namespaces reads no nodes, so the coordinator stays until its pod is deleted", nil
+	if kind.Name == chaos.Manager && r.OperatorNamespace == "" {
+		return "it isn't known where the operator is: see --operator-namespace", nil
 	}
 	if kind.Access == chaos.ByMachine {
 		if reason, err := r.Machines.notPossible(ctx, actions[kind.Name]); reason != "" || err != nil {

@@ -22,10 +22,8 @@ type Run struct {
 	Client  client.WithWatch
 	Forward Forward
 	Group   *v1.ElectionGroup
-	// OperatorNamespace is the namespace of the operator that serves the group. It is empty if that is unknown.
+	// OperatorNamespace is the namespace of the operator. It is empty if that is unknown.
 	OperatorNamespace string
-	// NodesUnknown: the operator reads no nodes, so a coordinator on a cordoned node stays.
-	NodesUnknown bool
 
 	Seed   uint64
 	Faults int

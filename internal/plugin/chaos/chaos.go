@@ -97,7 +97,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: that of the operator that serves the group)")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
 	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
@@ -204,9 +204,8 @@ func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, nam
 			return portforward.Start(ctx, config, pod)
 		},
 	}
-	if operator, err := clusteraccess.FindOperator(ctx, connected, namespace); err == nil {
+	if operator, err := clusteraccess.FindOperator(ctx, connected); err == nil {
 		run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.Namespace)
-		run.NodesUnknown = len(operator.Namespaces) > 0 // Such an operator reads no nodes.
 	}
 	if run.Machines, err = o.openMachines(run, config); err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func gatherOperators(ctx context.Context, c client.Client, f *rules.Facts) error
 	for i := range deployments {
 		found := clusteraccess.OperatorOf(&deployments[i])
 		f.Operators = append(f.Operators, rules.Operator{
-			Namespace: found.Namespace, Image: found.Image, AgentImage: found.AgentImage, Serves: found.Namespaces,
+			Namespace: found.Namespace, Image: found.Image, AgentImage: found.AgentImage,
 			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.Available,
 			Template: deployments[i].Spec.Template,
 		})

@@ -88,7 +88,7 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	actions := NewActions(cmd.OutOrStdout(), connected, forward)
-	operator := dashboard.OperatorWatcher{Store: store, Read: clusteraccess.LeaseReader(connected, namespace)}
+	operator := dashboard.OperatorWatcher{Store: store, Read: clusteraccess.LeaseReader(connected)}
 	go operator.Run(ctx)
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
 	return serve(ctx, listener, store, &watcher, actions)

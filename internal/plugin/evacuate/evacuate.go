@@ -39,8 +39,7 @@ is not a drain.
 
 The command sets the annotation conclave.dev/evacuate-until of the nodes, which
 the operator follows, and waits until the coordinators have left. It needs
-permission to list and patch nodes and to watch all groups. An operator that
-watches only some namespaces can't read nodes, so its groups don't change.`,
+permission to list and patch nodes and to watch all groups.`,
 		Example: `  kubectl conclave evacuate node worker-3 --for 30m
   kubectl conclave evacuate zone eu-west-1a
   kubectl conclave evacuate zone eu-west-1a --end`,

@@ -73,7 +73,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	everything := o.term == 0 && o.format == output.Text
 	if everything {
-		o.cluster.WarnOfSilentOperators(cmd, []v1.ElectionGroup{*group})
+		o.cluster.WarnOfSilentOperator(cmd)
 		describe.Explain(out, group, o.cluster.Now())
 	}
 	forward, err := o.cluster.Forwarder()

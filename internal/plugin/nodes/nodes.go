@@ -55,7 +55,7 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	o.cluster.WarnOfSilentOperators(cmd, groups)
+	o.cluster.WarnOfSilentOperator(cmd)
 	rows := describe.NodeTable(groups)
 	if o.output != "" {
 		return output.Write(cmd.OutOrStdout(), rows, o.output)

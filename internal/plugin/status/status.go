@@ -75,7 +75,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if len(groups) > 0 {
-			o.cluster.WarnOfSilentOperators(cmd, groups)
+			o.cluster.WarnOfSilentOperator(cmd)
 		} else if o.output == "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.where())
 		}
@@ -93,7 +93,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
 		return err
 	}
-	o.cluster.WarnOfSilentOperators(cmd, []v1.ElectionGroup{*group})
+	o.cluster.WarnOfSilentOperator(cmd)
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 

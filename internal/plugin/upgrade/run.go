@@ -28,9 +28,9 @@ import (
 // pollInterval is the interval in which an upgrade reads pods and groups while it waits.
 const pollInterval = time.Second
 
-// installedAgent returns the image of the agent that the operator of a namespace injects.
-func installedAgent(ctx context.Context, c client.Client, namespace string) (string, error) {
-	found, err := clusteraccess.FindOperator(ctx, c, namespace)
+// installedAgent returns the image of the agent that the operator injects.
+func installedAgent(ctx context.Context, c client.Client) (string, error) {
+	found, err := clusteraccess.FindOperator(ctx, c)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("cannot find the image of the agent (%w): set --agent-image", err)

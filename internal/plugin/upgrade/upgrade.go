@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
@@ -100,15 +98,16 @@ func (o *options) run(ctx context.Context, out io.Writer, group string, forward 
 	} else if groups, err = o.cluster.Groups(ctx, o.allNamespaces); err != nil {
 		return err
 	}
-	namespaces := namespacesOf(groups)
-	images, err := o.images(ctx, connected, namespaces)
-	if err != nil {
-		return err
+	image := o.agentImage
+	if image == "" {
+		if image, err = installedAgent(ctx, connected); err != nil {
+			return err
+		}
 	}
 	replaced := 0
 	var unowned []string
-	for _, namespace := range namespaces {
-		u := &upgrader{client: connected, out: out, namespace: namespace, group: group, image: images[namespace], options: o, forward: forward}
+	for _, namespace := range namespacesOf(groups) {
+		u := &upgrader{client: connected, out: out, namespace: namespace, group: group, image: image, options: o, forward: forward}
 		err := u.run(ctx)
 		replaced += u.replaced
 		unowned = append(unowned, u.unowned...)
@@ -117,7 +116,7 @@ func (o *options) run(ctx context.Context, out io.Writer, group string, forward 
 		}
 	}
 	if replaced == 0 && len(unowned) == 0 {
-		fmt.Fprintf(out, "all agents are %s\n", strings.Join(slices.Compact(slices.Sorted(maps.Values(images))), " or "))
+		fmt.Fprintf(out, "all agents are %s\n", image)
 	}
 	if len(unowned) > 0 {
 		return fmt.Errorf("pods without a controller were not replaced: delete and recreate %s", describe.JoinNames(unowned, "and"))
@@ -131,18 +130,4 @@ func namespacesOf(groups []v1.ElectionGroup) (namespaces []string) {
 		namespaces = append(namespaces, groups[i].Namespace)
 	}
 	return slices.Compact(namespaces)
-}
-
-// images returns the image of the agent that new pods of each namespace get.
-func (o *options) images(ctx context.Context, c client.Client, namespaces []string) (images map[string]string, err error) {
-	images = map[string]string{}
-	for _, namespace := range namespaces {
-		images[namespace] = o.agentImage
-		if o.agentImage == "" {
-			if images[namespace], err = installedAgent(ctx, c, namespace); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return images, nil
 }

@@ -75,8 +75,8 @@ func (o *Options) writeInstalled(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	operators, problem := clusteraccess.FindOperators(ctx, connected, "")
-	for _, found := range operators {
+	found, problem := clusteraccess.FindOperator(ctx, connected)
+	if problem == nil {
 		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.Image, found.Namespace, found.Available, found.Replicas)
 	}
 	images, err := o.agentImages(ctx, connected)

@@ -65,7 +65,7 @@ func watchGroup(ctx context.Context, cluster *clusteraccess.Flags, out, notes io
 		return err
 	}
 	w := GroupWatcher{Client: connected, Namespace: group.Namespace, Name: name, RetryInterval: time.Second}
-	operator := operatorWatcher{read: clusteraccess.LeaseReader(connected, group.Namespace), now: cluster.Now}
+	operator := operatorWatcher{read: clusteraccess.LeaseReader(connected), now: cluster.Now}
 	if file, ok := output.TerminalOf(out); ok && format == "" {
 		return showOnScreen(ctx, file, &w, &operator)
 	}

@@ -98,13 +98,13 @@ func (e *Env) SetCoordinator(t *testing.T, g *v1.ElectionGroup, member int, term
 }
 
 // CreateOperator creates the operator's Deployment in the test's namespace.
-func (e *Env) CreateOperator(t *testing.T, arguments ...string) {
+func (e *Env) CreateOperator(t *testing.T) {
 	t.Helper()
-	e.CreateOperatorIn(t, e.Namespace, "example.com/agent:2", arguments...)
+	e.CreateOperatorIn(t, e.Namespace)
 }
 
 // CreateOperatorIn creates an operator's Deployment in a namespace.
-func (e *Env) CreateOperatorIn(t *testing.T, namespace, agentImage string, arguments ...string) {
+func (e *Env) CreateOperatorIn(t *testing.T, namespace string) {
 	t.Helper()
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "conclave-manager", Labels: clusteraccess.OperatorLabels},
@@ -113,8 +113,8 @@ func (e *Env) CreateOperatorIn(t *testing.T, namespace, agentImage string, argum
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: clusteraccess.OperatorLabels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "manager", Image: "example.com/manager:2", Args: arguments,
-					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: agentImage}},
+					Name: "manager", Image: "example.com/manager:2",
+					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: "example.com/agent:2"}},
 				}}},
 			},
 		},

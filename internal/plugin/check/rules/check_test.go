@@ -37,11 +37,6 @@ func caBundle(t *testing.T, after time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// operatorFor returns an operator in the namespace a that serves some namespaces.
-func operatorFor(namespaces ...string) Operator {
-	return Operator{Namespace: "a", Image: "manager:7", AgentImage: "agent:7", Wanted: 2, Available: 2, Serves: namespaces}
-}
-
 // healthy returns the facts about an installation with one group, in which all is well.
 func healthy(t *testing.T) *Facts {
 	t.Helper()
@@ -128,36 +123,9 @@ func TestFindings(t *testing.T) {
 		"no operator": {
 			func(f *Facts) { f.Operators = nil }, "problem operator: No operator is installed in this cluster.",
 		},
-		"two operators for all namespaces": {
-			func(f *Facts) { f.Operators = append(f.Operators, operatorFor()) },
-			"problem operator: The operators in the namespaces a and conclave-system both serve all namespaces.",
-		},
-		"an operator for all namespaces and one for some": {
-			func(f *Facts) { f.Operators = append(f.Operators, operatorFor("bank", "shop")) },
-			"problem operator: The operators in the namespaces a and conclave-system both serve bank, shop.",
-		},
-		"two operators for one namespace": {
-			func(f *Facts) {
-				f.Operators[0].Serves = []string{"bank", "mail"}
-				f.Operators = append(f.Operators, operatorFor("shop", "bank"))
-			},
-			"problem operator: The operators in the namespaces a and conclave-system both serve bank.",
-		},
-		"two operators for different namespaces": {
-			func(f *Facts) {
-				f.Operators[0].Serves = []string{"bank", "mail"}
-				f.Operators = append(f.Operators, operatorFor("shop"))
-				f.Operators[0].Available = 1 // so that there is a finding
-			},
-			"warning operator in namespace conclave-system: 1 of 2 replicas of manager:2 are available.",
-		},
-		"no operator for this namespace": {
-			func(f *Facts) { f.Operators[0].Serves, f.Namespace = []string{"bank"}, "mail" },
-			"problem operator: No operator serves the namespace mail.",
-		},
-		"no operator for the namespace of a group": {
-			func(f *Facts) { f.Operators[0].Serves = []string{"mail"} },
-			"problem group bank/ledger: No operator serves its namespace, so its status may be out of date.",
+		"two operators": {
+			func(f *Facts) { f.Operators = append(f.Operators, Operator{Namespace: "a"}) },
+			"problem operator: Operators are installed in several namespaces: a, conclave-system.",
 		},
 		"no replica": {
 			func(f *Facts) { f.Operators[0].Available = 0 }, "problem operator in namespace conclave-system: 0 of 2 replicas of manager:2 are available.",
@@ -175,19 +143,6 @@ func TestFindings(t *testing.T) {
 		"a webhook of another operator": {
 			func(f *Facts) { f.Operators[0].Namespace = "other" },
 			"problem webhook inject.conclave.dev: It calls the namespace conclave-system, but the operator is in other.",
-		},
-		"a webhook of one of two operators": {
-			func(f *Facts) {
-				f.Operators[0].Serves = []string{"bank"}
-				f.Operators = append(f.Operators, operatorFor("shop"))
-			}, "",
-		},
-		"a webhook of none of two operators": {
-			func(f *Facts) {
-				f.Operators[0].Namespace, f.Operators[0].Serves = "other", []string{"bank"}
-				f.Operators = append(f.Operators, operatorFor("shop"))
-			},
-			"problem webhook inject.conclave.dev: It calls the namespace conclave-system, but the operator is in other or a.",
 		},
 		"a configuration without webhooks": {
 			func(f *Facts) { f.Webhook.Webhooks = nil }, "problem webhook configuration conclave: It has no webhooks, so new pods get no agents.",
@@ -381,17 +336,6 @@ func TestFindings(t *testing.T) {
 				f.Pods[0].Spec.InitContainers[0].Image = "agent:1"
 			},
 			"warning agents: The operator in namespace conclave-system injects agent:3. Running pods also have agent:1 (1), agent:2 (2).",
-		},
-		"other agents than each operator injects": {
-			func(f *Facts) {
-				f.Operators[0].Serves = []string{"bank"}
-				f.Operators = append(f.Operators, operatorFor("shop"))
-				f.Pods[0].Namespace = "shop" // whose operator injects agent:7
-				other := *f.Groups[0].DeepCopy()
-				other.Namespace = "shop"
-				f.Groups = append(f.Groups, other)
-			},
-			"warning agents: The operator in namespace a injects agent:7. Running pods also have agent:2 (1).",
 		},
 		"settings of the agent": {
 			func(f *Facts) {

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,9 +46,6 @@ func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 	}
 	if !noFailover {
 		all = append(all, checkSize(g, object)...)
-	}
-	if f.Namespace == "" && len(f.Operators) > 0 && !slices.ContainsFunc(f.Operators, func(o Operator) bool { return o.Serves.Has(g.Namespace) }) {
-		all = append(all, Finding{Problem, object, "No operator serves its namespace, so its status may be out of date.", install})
 	}
 	all = append(all, checkLease(f, g, object)...)
 	all = append(all, checkDrain(g, object)...)

@@ -14,57 +14,32 @@ import (
 const install = "Install Conclave: docs/install.md describes how."
 
 func checkOperator(f *Facts) []Finding {
-	if len(f.Operators) == 0 {
+	switch len(f.Operators) {
+	case 0:
 		return []Finding{{Problem, "operator", "No operator is installed in this cluster.", install}}
+	case 1:
+		return []Finding{checkReplicas(&f.Operators[0])}
 	}
-	var all []Finding
-	for i := range f.Operators {
-		o := &f.Operators[i]
-		all = append(all, checkOverlap(o, f.Operators[:i])...)
-		if f.Namespace == "" || o.Serves.Has(f.Namespace) {
-			all = append(all, checkReplicas(o))
-		}
-	}
-	if len(all) == 0 {
-		all = append(all, Finding{Problem, "operator", fmt.Sprintf("No operator serves the namespace %s.", f.Namespace), install})
-	}
-	return all
+	return []Finding{{
+		Problem, "operator", fmt.Sprintf("Operators are installed in several namespaces: %s.", strings.Join(f.operatorNamespaces(), ", ")),
+		"A cluster has one operator: these take permissions and the webhook from each other. Delete the namespaces of the others, and install the one that remains again.",
+	}}
 }
 
-// operatorOf returns the operator that serves a namespace, or nil if there are none or several.
-func (f *Facts) operatorOf(namespace string) (found *Operator) {
-	for i := range f.Operators {
-		if o := &f.Operators[i]; o.Serves.Has(namespace) {
-			if found != nil {
-				return nil
-			}
-			found = o
-		}
+// operator returns the operator of the cluster, or nil if there are none or several.
+func (f *Facts) operator() *Operator {
+	if len(f.Operators) != 1 {
+		return nil
 	}
-	return found
+	return &f.Operators[0]
 }
 
-// checkOverlap finds operators that serve the same namespaces.
-func checkOverlap(o *Operator, others []Operator) (all []Finding) {
-	for i := range others {
-		namespaces, shared := []string{o.Namespace, others[i].Namespace}, o.Serves
-		slices.Sort(namespaces)
-		if len(shared) == 0 {
-			shared = others[i].Serves
-		}
-		shared = slices.DeleteFunc(slices.Clone(shared), func(n string) bool { return !o.Serves.Has(n) || !others[i].Serves.Has(n) })
-		both := strings.Join(shared, ", ")
-		if len(o.Serves) == 0 && len(others[i].Serves) == 0 {
-			both = "all namespaces"
-		}
-		if both != "" {
-			all = append(all, Finding{
-				Problem, "operator", fmt.Sprintf("The operators in the namespaces %s and %s both serve %s.", namespaces[0], namespaces[1], both),
-				"They overwrite each other's objects. Remove one, or limit both to different namespaces: docs/install.md, Only some namespaces.",
-			})
-		}
+func (f *Facts) operatorNamespaces() (namespaces []string) {
+	for i := range f.Operators {
+		namespaces = append(namespaces, f.Operators[i].Namespace)
 	}
-	return all
+	slices.Sort(namespaces)
+	return namespaces
 }
 
 func checkReplicas(o *Operator) Finding {
@@ -105,10 +80,7 @@ func checkWebhook(f *Facts) []Finding {
 
 func checkHook(f *Facts, w *admissionregistrationv1.MutatingWebhook) (all []Finding) {
 	object := "webhook " + w.Name
-	var namespaces []string
-	for i := range f.Operators {
-		namespaces = append(namespaces, f.Operators[i].Namespace)
-	}
+	namespaces := f.operatorNamespaces()
 	if s := w.ClientConfig.Service; s != nil && len(namespaces) > 0 && !slices.Contains(namespaces, s.Namespace) {
 		all = append(all, Finding{
 			Problem, object, fmt.Sprintf("It calls the namespace %s, but the operator is in %s.", s.Namespace, strings.Join(namespaces, " or ")),

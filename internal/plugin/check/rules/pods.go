@@ -22,22 +22,19 @@ var (
 
 func checkPods(f *Facts) []Finding {
 	var all []Finding
-	agents := map[*Operator]map[string]int{}
+	agents := map[string]int{}
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		if membership.Finished(p) { // Nothing can change it.
 			continue
 		}
 		all = append(all, checkPod(f, p)...)
-		if image, o := membership.AgentImage(p), f.operatorOf(p.Namespace); image != "" && o != nil {
-			if agents[o] == nil {
-				agents[o] = map[string]int{}
-			}
-			agents[o][image]++
+		if image := membership.AgentImage(p); image != "" {
+			agents[image]++
 		}
 	}
-	for i := range f.Operators {
-		all = append(all, checkAgentImages(&f.Operators[i], agents[&f.Operators[i]])...)
+	if o := f.operator(); o != nil {
+		all = append(all, checkAgentImages(o, agents)...)
 	}
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: "pods", Message: fmt.Sprintf("The labels and annotations of %d pods are correct.", len(f.Pods))})
@@ -136,7 +133,7 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	return all
 }
 
-// checkAgentImages finds agents that their operator wouldn't inject.
+// checkAgentImages finds agents that the operator wouldn't inject.
 func checkAgentImages(o *Operator, agents map[string]int) []Finding {
 	current := o.AgentImage
 	if current == "" {

@@ -38,7 +38,7 @@ func disconnected(g *v1.ElectionGroup) bool {
 }
 
 func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
-	o := f.operatorOf(g.Namespace)
+	o := f.operator()
 	identity := identityPort(o)
 	if names := f.policiesOf(g.Namespace, func(selects labels.Selector) bool {
 		return slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return isAgentOf(g, &p) && selects.Matches(labels.Set(p.Labels)) })

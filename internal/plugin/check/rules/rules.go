@@ -19,6 +19,7 @@ import (
 // Facts are what the caller could find out. For each fact that it couldn't, Unknown has the
 // reason.
 type Facts struct {
+	// Operators are those of the cluster: one, unless the installation is wrong.
 	Operators []Operator
 	// Webhook is nil if there is none.
 	Webhook *admissionregistrationv1.MutatingWebhookConfiguration
@@ -56,17 +57,10 @@ const (
 // Operator is an installed operator.
 type Operator struct {
 	Namespace, Image, AgentImage string
-	Serves                       Served
 	Wanted, Available            int32
 	// Template is that of its pods.
 	Template corev1.PodTemplateSpec
 }
-
-// Served are the namespaces that an operator serves, none if it serves all.
-type Served []string
-
-// Has reports whether the operator serves a namespace.
-func (s Served) Has(namespace string) bool { return len(s) == 0 || slices.Contains(s, namespace) }
 
 // Level is the result of a check.
 type Level string
