@@ -36,8 +36,6 @@ CHAOS_IMG ?= conclave/chaos:$(VERSION)
 DASHBOARD_IMG ?= conclave/dashboard:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
-# The namespaces that the operator serves, separated by commas; none means all.
-WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
@@ -331,25 +329,21 @@ install: ## Install the CRDs.
 
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, which deletes all ElectionGroups.
-	@KUBECTL='$(KUBECTL)' hack/held
+	@$(check_uninstall)
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent); WATCH_NAMESPACES=a,b limits it to these.
-	@$(call given,IMG,manager)$(call given,AGENT_IMG,agent)$(OPERATORS) overlap
+deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent).
+	@$(call given,IMG,manager)$(call given,AGENT_IMG,agent)$(no_other_operator)
 	@$(OVERLAY)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
-	@NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/prune
 
 .PHONY: undeploy
-undeploy: ## Remove the operator and NAMESPACE, and with the last operator of the cluster, also the CRDs, which deletes all ElectionGroups.
-	@WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/held
-	@others=$$($(OPERATORS)); \
-	if [ -n "$$others" ]; then \
-		echo "keeping the CRDs, ClusterRoles and policies, because there are other operators, in the namespaces:" $$(cut -d ' ' -f 1 <<<"$$others"); \
-	fi; \
-	$(OVERLAY) $${others:+own}; \
-	$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
+undeploy: ## Remove the operator, NAMESPACE and the CRDs, which deletes all ElectionGroups.
+	@$(no_other_operator)
+	@$(check_uninstall)
+	@$(OVERLAY)
+	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
 DASHBOARD_HOSTS :=
 .PHONY: deploy-dashboard
@@ -372,8 +366,22 @@ mkdir -p bin/dashboard-deploy; args='"--certificates=/etc/dashboard", "--host=lo
 		>bin/dashboard-deploy/kustomization.yaml
 endef
 
-OVERLAY = NAMESPACE='$(NAMESPACE)' IMG='$(IMG)' AGENT_IMG='$(AGENT_IMG)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' hack/overlay
-OPERATORS = NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/operators
+OVERLAY = NAMESPACE='$(NAMESPACE)' IMG='$(IMG)' AGENT_IMG='$(AGENT_IMG)' hack/overlay
+
+# no_other_operator fails if the operator of the cluster is in another namespace. A second one would take its permissions and its
+# webhook, and to undeploy NAMESPACE would delete its CRD.
+define no_other_operator
+installed=$$($(KUBECTL) get clusterrolebinding conclave-manager --ignore-not-found --output 'jsonpath={.subjects[0].namespace}'); \
+if [ -n "$$installed" ] && [ "$$installed" != '$(NAMESPACE)' ]; then \
+	echo "the operator of this cluster is in namespace $$installed: set NAMESPACE=$$installed, or run this first: make undeploy NAMESPACE=$$installed" >&2; exit 1; \
+fi
+endef
+
+# check_uninstall fails if pods could not be deleted without the operator. It asks the cluster of KUBECTL, which may select a context.
+define check_uninstall
+mkdir -p bin; $(STATIC) -o bin/ ./cmd/manager; \
+KUBECONFIG=<($(KUBECTL) config view --raw --flatten --minify) bin/manager check-uninstall
+endef
 
 # keep_owner runs a command and changes the owner of bin/ and dist/ to the user who called sudo.
 define keep_owner

@@ -15,7 +15,7 @@ import (
 // membershipFacts returns the facts from which membership.MakePlan decides.
 func (s *snapshot) membershipFacts() membership.Facts {
 	f := membership.Facts{
-		Group: s.group, Nodes: s.nodes, WithoutNodes: s.withoutNodes, Connected: map[types.UID]bool{}, Preferred: s.preferred,
+		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{}, Preferred: s.preferred,
 		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
 		CABundle: s.caBundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
 	}

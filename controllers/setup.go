@@ -59,9 +59,6 @@ type CASource interface {
 type Options struct {
 	Credentials agents.Credentials
 	CA          CASource
-	// WithoutNodes means that the operator can't read nodes: its permissions are those for
-	// some namespaces.
-	WithoutNodes bool
 	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Debounce is the wait between the first changed report on a group and its
@@ -159,13 +156,14 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 // addGroupController adds the controller that reconciles groups.
 func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](initialBackoff, maxBackoff)
-	groups := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.options.Workers,
@@ -174,11 +172,8 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			ReconciliationTimeout:   reconcileTimeout,
 			SkipNameValidation:      &r.options.SkipNameValidation,
 			NeedLeaderElection:      new(false), // see standby.go
-		})
-	if !r.options.WithoutNodes {
-		groups.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode)))
-	}
-	return groups.Complete(r)
+		}).
+		Complete(r)
 }
 
 // addAgentController adds the controller that connects to the agents of all pods.

@@ -40,8 +40,6 @@ type snapshot struct {
 	nodes map[string]*corev1.Node
 	// explaining has the names of pods that have no agent, and may be gone by now: see addExplainingPods.
 	explaining map[string]bool
-	// withoutNodes means that the operator can't read nodes.
-	withoutNodes bool
 	// preferred is the member that the list is to prefer, if the coordinator has to move.
 	preferred   string
 	connections map[string]agents.Connection
@@ -131,7 +129,6 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 			s.pods[name] = pod
 		}
 	}
-	s.withoutNodes = r.options.WithoutNodes
 	s.nodes, err = r.nodesOf(ctx, s.pods)
 	return err
 }
@@ -149,12 +146,9 @@ func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*co
 	return pod, nil
 }
 
-// nodesOf returns the nodes of pods by name: none if the operator can't read nodes.
+// nodesOf returns the nodes of pods by name.
 func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (map[string]*corev1.Node, error) {
 	nodes := map[string]*corev1.Node{}
-	if r.options.WithoutNodes {
-		return nodes, nil
-	}
 	for _, pod := range pods {
 		name := pod.Spec.NodeName
 		if name == "" || nodes[name] != nil {

@@ -242,7 +242,7 @@ type Process struct {
 	Node string `json:"node,omitempty"`
 
 	// zone is the label topology.kubernetes.io/zone of the node. It is not set if the node
-	// does not have the label, or the operator may not read nodes.
+	// does not have the label.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/signal"
 	"slices"
 	"strings"
@@ -26,7 +27,6 @@ const (
 )
 
 func newCheckUninstall() *cobra.Command {
-	var namespaces []string
 	check := &cobra.Command{
 		Use:   "check-uninstall",
 		Short: "Fail if pods could not be deleted without the operator",
@@ -37,15 +37,14 @@ if there are such pods, and names their groups.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			return checkUninstall(ctx, namespaces)
+			return checkUninstall(ctx)
 		},
 	}
-	check.Flags().StringSliceVar(&namespaces, "watch-namespaces", nil, "namespaces that the operator serves, separated by commas; by default all")
 	check.SetFlagErrorFunc(command.ExplainFlag)
 	return check
 }
 
-func checkUninstall(ctx context.Context, namespaces []string) error {
+func checkUninstall(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	config, err := ctrl.GetConfig()
@@ -56,25 +55,17 @@ func checkUninstall(ctx context.Context, namespaces []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot connect to the API server: %w", err)
 	}
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
+	held, err := heldPods(ctx, live)
+	if err != nil {
+		return fmt.Errorf("cannot list pods: %w", err)
 	}
-	var groups []string
-	pods := 0
-	for _, namespace := range namespaces {
-		found, err := heldPods(ctx, live, namespace)
-		if err != nil {
-			return fmt.Errorf("cannot list pods: %w", err)
-		}
-		for group, held := range found {
-			groups = append(groups, group)
-			pods += held
-		}
-	}
-	if len(groups) == 0 {
+	if len(held) == 0 {
 		return nil
 	}
-	slices.Sort(groups)
+	groups, pods := slices.Sorted(maps.Keys(held)), 0
+	for _, group := range groups {
+		pods += held[group]
+	}
 	names := strings.Join(groups[:min(len(groups), checkNames)], ", ")
 	if len(groups) > checkNames {
 		names += ", ..."
@@ -82,12 +73,12 @@ func checkUninstall(ctx context.Context, namespaces []string) error {
 	return fmt.Errorf("%d pods of groups in Strict mode could not be deleted without the operator: delete these groups first, or set another mode: %s", pods, names)
 }
 
-// heldPods returns the groups that hold pods in a namespace, as NAMESPACE/GROUP, with the number of these pods.
-func heldPods(ctx context.Context, live client.Client, namespace string) (map[string]int, error) {
+// heldPods returns the groups that hold pods, as NAMESPACE/GROUP, with the number of these pods.
+func heldPods(ctx context.Context, live client.Client) (map[string]int, error) {
 	groups := map[string]int{}
 	page := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for {
-		if err := live.List(ctx, page, client.InNamespace(namespace), client.Limit(checkPage), client.Continue(page.Continue)); err != nil {
+		if err := live.List(ctx, page, client.Limit(checkPage), client.Continue(page.Continue)); err != nil {
 			return nil, err
 		}
 		for i := range page.Items {

@@ -14,10 +14,10 @@ import (
 // TestCheckUninstallFindsPodsOfStrictGroups, with the permissions of the manager.
 func TestCheckUninstallFindsPodsOfStrictGroups(t *testing.T) {
 	e := newEnv(t)
-	check := func(flags ...string) (int, string) {
+	check := func() (int, string) {
 		root := newRoot()
 		var stderr bytes.Buffer
-		root.SetArgs(append([]string{"check-uninstall"}, flags...))
+		root.SetArgs([]string{"check-uninstall"})
 		root.SetErr(&stderr)
 		return run(t.Context(), root), stderr.String()
 	}
@@ -33,12 +33,7 @@ func TestCheckUninstallFindsPodsOfStrictGroups(t *testing.T) {
 	}
 	e.create(pod("ledger-0", v1.StopFinalizer("ledger")), pod("ledger-1", v1.StopFinalizer("ledger")))
 	want := "error: 2 pods of groups in Strict mode could not be deleted without the operator: delete these groups first, or set another mode: default/ledger\n"
-	for _, flags := range [][]string{nil, {"--watch-namespaces=kube-public,default"}} {
-		if status, stderr := check(flags...); status != command.ExitFailure || stderr != want {
-			t.Errorf("%q: got status %d and %q, want status %d and %q", flags, status, stderr, command.ExitFailure, want)
-		}
-	}
-	if status, stderr := check("--watch-namespaces=kube-public"); status != command.ExitOK {
-		t.Errorf("in another namespace: got status %d and %q, want success", status, stderr)
+	if status, stderr := check(); status != command.ExitFailure || stderr != want {
+		t.Errorf("got status %d and %q, want status %d and %q", status, stderr, command.ExitFailure, want)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -56,7 +55,6 @@ func TestMain(m *testing.M) {
 // that this grants.
 type env struct {
 	client.Client
-	asManager client.Client
 	caBundle  []byte // nil means that of the webhook configuration
 	t         *testing.T
 	addresses map[string]string // by flag
@@ -66,17 +64,11 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	return newEnvOf(t, "config/default")
-}
-
-// newEnvOf applies the objects of another folder.
-func newEnvOf(t *testing.T, folder string) *env {
-	t.Helper()
 	need.Complete(t)
 	environment := apiserver.Start(t)
 	c := testclient.New(t, environment.Config)
 	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &testwait.Log{}}
-	e.apply(folder)
+	e.applyConfig()
 	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -90,17 +82,12 @@ func newEnvOf(t *testing.T, folder string) *env {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
-	asManager, err := clientcmd.RESTConfigFromKubeConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.asManager = testclient.New(t, asManager)
 	return e
 }
 
-func (e *env) apply(folder string) {
+func (e *env) applyConfig() {
 	e.t.Helper()
-	objects, err := manifests.Build(e.t.Context(), "../..", folder)
+	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -113,7 +100,7 @@ func (e *env) apply(folder string) {
 
 // start runs the manager as a process. It returns a function that stops the process and
 // returns its exit status.
-func (e *env) start(flags ...string) func() int {
+func (e *env) start() func() int {
 	e.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
 		port, err := testnet.FreePort()
@@ -122,7 +109,7 @@ func (e *env) start(flags ...string) func() int {
 		}
 		e.addresses[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	args := append([]string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}, flags...)
+	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
 	for flag, address := range e.addresses {
 		if strings.HasSuffix(flag, "port") {
 			_, address, _ = strings.Cut(address, ":")

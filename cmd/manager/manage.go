@@ -76,10 +76,6 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.serveProbes(ctx); err != nil {
 		return err
 	}
-	ctx, err = m.leaveOutForbidden(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // the context has ended
-	}
 	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -92,7 +88,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 			return err
 		}
 	}
-	log.Info("starting manager", "version", version, "namespace", o.namespace, "watchNamespaces", m.watchNamespaces, "agentImage", o.agentImage)
+	log.Info("starting manager", "version", version, "namespace", o.namespace, "agentImage", o.agentImage)
 	return mgr.Start(ctx)
 }
 
@@ -141,6 +137,16 @@ func (m *manager) openCAStore(ctx context.Context) error {
 	return nil
 }
 
+// pause returns an error if the context ends before the time has passed.
+func pause(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-time.After(duration):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (m *manager) newManager() (ctrl.Manager, error) {
 	lock, err := m.newLeaderLock()
 	if err != nil {
@@ -183,24 +189,20 @@ func (m *manager) managerOptions() ctrl.Options {
 // cacheOptions returns those of the controllers and, of all webhook configurations, only
 // Conclave's: the manager isn't permitted to read others.
 func (m *manager) cacheOptions() ctrlcache.Options {
-	o := cache.Options(m.watchNamespaces...)
+	o := cache.Options()
 	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = ctrlcache.ByObject{
 		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
 	}
 	return o
 }
 
-// addCAStore runs the CA store. It publishes the CA bundle in the webhook configuration,
-// if there is a webhook.
+// addCAStore runs the CA store. It publishes the CA bundle in the webhook configuration.
 func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(m.caStore); err != nil {
 		return err
 	}
 	if err := mgr.Add(&authority.MetricsPublisher{Store: m.caStore, Client: m.live, Namespace: m.namespace, Log: m.log}); err != nil {
 		return err
-	}
-	if !m.servesWebhook() {
-		return nil
 	}
 	written, err := webhookWritten(ctx, mgr.GetCache())
 	if err != nil {
@@ -252,5 +254,5 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	}
 	m.metrics.expiry.Add("operator", operator.NotAfter)
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0})
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore})
 }

@@ -59,7 +59,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 }
 
 func (e *env) expectEnrollment(t *testing.T) {
-	status, text := e.enroll(t, "default")
+	status, text := e.enroll(t)
 	var enrolled control.EnrollmentResponse
 	if err := json.Unmarshal([]byte(text), &enrolled); err != nil || status != http.StatusOK || len(enrolled.Documents) != 1 {
 		t.Fatalf("%d %s: %v", status, text, err)
@@ -74,16 +74,16 @@ func (e *env) expectEnrollment(t *testing.T) {
 }
 
 // enroll creates a pod, and enrolls with its token. It returns the response.
-func (e *env) enroll(t *testing.T, in string) (status int, text string) {
+func (e *env) enroll(t *testing.T) (status int, text string) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in, Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "by-hand"},
+			Namespace: "default", Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "by-hand"},
 			Annotations: map[string]string{v1.AnnotationGroups: "ledger"},
 		},
 		Spec: corev1.PodSpec{ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
 	}
-	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "ledger"}}, pod)
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}, pod)
 	// The API server can't reach the webhook: there is no Service network here.
 	pod.Labels[v1.LabelAgent] = v1.AgentEnabled
 	if err := e.Update(t.Context(), pod); err != nil {
@@ -98,7 +98,7 @@ func (e *env) enroll(t *testing.T, in string) (status int, text string) {
 		t.Fatal(err)
 	}
 	body, err := json.Marshal(control.EnrollmentRequest{
-		Token: e.token(in, "ledger", authenticationv1.TokenRequestSpec{
+		Token: e.token("default", "ledger", authenticationv1.TokenRequestSpec{
 			Audiences:      []string{v1.TokenAudience},
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 		}),

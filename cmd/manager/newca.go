@@ -22,7 +22,7 @@ func (m *manager) mayCreateCA(ctx context.Context) error {
 		"kubectl create secret generic %[2]s --namespace %[1]s, and restart the pods with agents when the manager is ready",
 		m.namespace, authority.SecretName)
 	refused := false
-	err := m.watchedGroups(ctx, func(page []v1.ElectionGroup) {
+	err := m.groups.groups(ctx, metav1.NamespaceAll, func(page []v1.ElectionGroup) {
 		for i := range page {
 			if page[i].Status.MemberList != nil {
 				refused = true

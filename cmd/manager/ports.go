@@ -46,18 +46,8 @@ func (m *manager) newServer(ctx context.Context, name, address string, limits ht
 
 func portAddress(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
 
-// servesWebhook reports whether the API server can trust the webhook. A manager with the
-// permissions for some namespaces can't publish its CA bundle: the webhook configuration
-// is for all namespaces.
-func (m *manager) servesWebhook() bool {
-	return len(m.watchNamespaces) == 0
-}
-
 // addWebhook serves the webhook, with a certificate of the manager's own CA.
 func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
-	if !m.servesWebhook() {
-		return nil
-	}
 	m.metrics.expiry.Add("webhook", m.serverCertificate.NotAfter)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
@@ -78,7 +68,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 
 // addIdentity serves the identity service.
 func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
-	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log, Count: m.metrics.enrollments.Count}
+	service := &enroll.Service{Client: m.live, Signer: m.caStore, Log: m.log, Count: m.metrics.enrollments.Count}
 	server, err := m.newServer(ctx, "the identity service", portAddress(m.identityPort), enroll.Limits, m.serverCertificate.GetCertificate, service.Handler())
 	if err != nil {
 		return err

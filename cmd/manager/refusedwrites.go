@@ -64,7 +64,7 @@ func refusedWrite(method string, status int) bool {
 }
 
 // reviews are requests that are sent like writes, but write nothing.
-var reviews = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true, "selfsubjectaccessreviews": true}
+var reviews = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true}
 
 // codes are the statuses by which API servers refuse writes. An admission webhook may respond
 // with any other.

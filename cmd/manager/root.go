@@ -22,7 +22,6 @@ var version string
 // options are the flags.
 type options struct {
 	namespace        string
-	watchNamespaces  []string
 	agentImage       string
 	agent            inject.Options
 	agentPullSecrets []string
@@ -74,7 +73,6 @@ each group in its ElectionGroup. Agents elect without it.`,
 func (o *options) add(root *cobra.Command) {
 	flags := root.Flags()
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
-	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of the groups, separated by commas; by default all. Otherwise, the manager reads no nodes and serves no webhook")
 	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
 	for _, f := range o.agent.Flags() {
 		flags.Var(f, f.Name, f.Usage)
@@ -98,11 +96,6 @@ func (o *options) check() error {
 		return command.UsageErrorf("--namespace must be a valid namespace name, got %q", o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
 		return command.UsageErrorf("--agent-image must be set to the agent's image: $AGENT_IMAGE is empty")
-	}
-	for _, namespace := range o.watchNamespaces {
-		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			return command.UsageErrorf("--watch-namespaces must be names of namespaces, separated by commas, got %q", namespace)
-		}
 	}
 	if err := o.checkAgent(); err != nil {
 		return err

@@ -17,7 +17,6 @@ func TestInvalidFlagsReportOneLine(t *testing.T) {
 	}{
 		"no namespace":     {nil, "--namespace must be set to the manager's namespace: $POD_NAMESPACE is empty"},
 		"a bad namespace":  {[]string{"--namespace", "A b"}, `--namespace must be a valid namespace name, got "A b"`},
-		"no name":          {append(usual, "--watch-namespaces", "bank,"), `--watch-namespaces must be names of namespaces, separated by commas, got ""`},
 		"no image":         {[]string{"--namespace", "conclave-system"}, "--agent-image must be set to the agent's image: $AGENT_IMAGE is empty"},
 		"no port":          {append(usual, "--webhook-port", "0"), "--webhook-port must be a port from 1 to 65535, got 0"},
 		"no number":        {append(usual, "--identity-port", "x"), `--identity-port must be a whole number such as 10, got "x"`},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -31,7 +30,7 @@ func newGroupReader(live client.Reader) *groupReader {
 	return &groupReader{live: live, lists: fair.NewSemaphore[string](maxGroupLists, maxGroupListsPerNamespace)}
 }
 
-// groups passes on the groups of a namespace, in pages.
+// groups passes on the groups of a namespace, or of all, in pages.
 func (r *groupReader) groups(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
 	release, err := r.lists.Acquire(ctx, namespace)
 	if err != nil {
@@ -73,18 +72,4 @@ func cachedSpecs(cached client.Reader) func(context.Context, string, func([]v1.E
 		}
 		return nil
 	}
-}
-
-// watchedGroups passes on the groups of all watched namespaces.
-func (m *manager) watchedGroups(ctx context.Context, use func([]v1.ElectionGroup)) error {
-	namespaces := m.watchNamespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, namespace := range namespaces {
-		if err := m.groups.groups(ctx, namespace, use); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -164,7 +164,7 @@ func kustomize(t *testing.T, folder string) objects {
 }
 
 // overlay returns what make deploy applies with these variables of hack/overlay.
-func overlay(t *testing.T, arguments []string, variables ...string) objects {
+func overlay(t *testing.T, variables ...string) objects {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.CopyFS(filepath.Join(folder, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
@@ -174,7 +174,7 @@ func overlay(t *testing.T, arguments []string, variables ...string) objects {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), script, arguments...)
+	command := exec.CommandContext(t.Context(), script)
 	command.Dir, command.Env = folder, append(os.Environ(), variables...)
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
@@ -230,22 +230,9 @@ agent: {image: {repository: example.org/agent, tag: "", digest: "sha256:00000000
 
 var imageVariables = []string{"IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:" + strings.Repeat("0", 64)}
 
-// TestChartIsWhatMakeDeploys, in another namespace, for some namespaces, and as a further operator of a cluster.
+// TestChartIsWhatMakeDeploys, in another namespace.
 func TestChartIsWhatMakeDeploys(t *testing.T) {
-	for name, tc := range map[string]struct {
-		values    string
-		watched   string
-		arguments []string
-	}{
-		"all namespaces":     {"", "", nil},
-		"some namespaces":    {"watchNamespaces: [bank, shop]", "bank,shop", nil},
-		"a further operator": {"watchNamespaces: [bank]\nsharedObjects: false", "bank", []string{"own"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := overlay(t, tc.arguments, append(imageVariables, "NAMESPACE=elections", "WATCH_NAMESPACES="+tc.watched)...)
-			compare(t, mustRender(t, "elections", images+tc.values), want)
-		})
-	}
+	compare(t, mustRender(t, "elections", images), overlay(t, append(imageVariables, "NAMESPACE=elections")...))
 }
 
 // TestAdditionsAreThoseOfConfig: each of them adds the objects of a folder.
@@ -259,13 +246,6 @@ func TestAdditionsAreThoseOfConfig(t *testing.T) {
 			}
 			compare(t, got, kustomize(t, filepath.Join(root, "config", name)))
 		})
-	}
-}
-
-func TestPrometheusScrapesOnlyServedNamespaces(t *testing.T) {
-	monitor := mustRender(t, "elections", "watchNamespaces: [bank]\nprometheus: {enabled: true}")["PodMonitor elections conclave-agents"]
-	if got, want := monitor.at("spec", "namespaceSelector"), any(map[string]any{"matchNames": []any{"bank"}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("got selector %v, want %v", got, want)
 	}
 }
 
@@ -310,7 +290,7 @@ func check(t *testing.T, got object, fields string) {
 
 // TestUninstallChecksFirst: the hook runs as the manager does, but no Service and no Deployment selects its pod.
 func TestUninstallChecksFirst(t *testing.T) {
-	installed, hooks, err := render(t, "elections", images+"watchNamespaces: [bank, shop]")
+	installed, hooks, err := render(t, "elections", images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +300,7 @@ func TestUninstallChecksFirst(t *testing.T) {
 	}
 	pod, container := job.pod(t)
 	check(t, pod, `{serviceAccountName: conclave-manager, restartPolicy: Never}`)
-	check(t, container, `{image: "example.org/manager:v1", args: [check-uninstall, "--watch-namespaces=bank,shop"]}`)
+	check(t, container, `{image: "example.org/manager:v1", args: [check-uninstall]}`)
 	labels, ok := job.at("spec", "template", "metadata", "labels").(map[string]any)
 	if !ok || labels["app.kubernetes.io/name"] != "conclave" {
 		t.Fatalf("got labels %v, want those of Conclave", labels)
@@ -341,12 +321,10 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		"replica: 3":                   "additional properties 'replica' not allowed",
 		"replicas: 0":                  "minimum: got 0, want 1",
 		"replicas: two":                "got string, want integer",
-		"watchNamespaces: bank":        "got string, want array",
-		"watchNamespaces: [a.b]":       "does not match pattern",
+		"imagePullSecrets: registry":   "got string, want array",
 		"extraArgs: [log-level=debug]": "does not match pattern",
 		"image: {digest: 'sha256:12'}": "does not match pattern",
 		"image: {repository: ''}":      "minLength: got 0, want 1",
-		"sharedObjects: false":         "sharedObjects: false is for a further operator of a cluster: set watchNamespaces",
 		"image: {tag: ''}":             "set image.tag or image.digest",
 		"agent: {image: {tag: ''}}":    "set agent.image.tag or agent.image.digest",
 		"agent: {image: {digest: sha256:" + strings.Repeat("0", 64) + "}}": "set either agent.image.tag or agent.image.digest, and the other one to an empty string",

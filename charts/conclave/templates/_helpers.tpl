@@ -12,18 +12,6 @@
 {{- else }}{{ $image.repository }}:{{ required (printf "set %[1]s.tag or %[1]s.digest" (index . 1)) $image.tag }}{{ end }}
 {{- end }}
 
-{{/* conclave.skip returns text if this release has no object of this kind and name. Arguments: root, object. */}}
-{{- define "conclave.skip" -}}
-{{- $values := (index . 0).Values -}}
-{{- $object := index . 1 -}}
-{{- $shared := list "CustomResourceDefinition" "ClusterRole" "ValidatingAdmissionPolicy" "ValidatingAdmissionPolicyBinding" -}}
-{{- /* Helm creates the namespace. The webhook is for all namespaces. */ -}}
-{{- $cluster := list "MutatingWebhookConfiguration/conclave" "Service/conclave-webhook" "ClusterRoleBinding/conclave-manager" -}}
-{{- if has $object.kind (list "Namespace" "Kustomization") }}skip{{ end -}}
-{{- if and (not $values.sharedObjects) (has $object.kind $shared) }}skip{{ end -}}
-{{- if and $values.watchNamespaces (has (printf "%s/%s" $object.kind $object.metadata.name) $cluster) }}skip{{ end -}}
-{{- end }}
-
 {{/* conclave.pod sets what all pods of the chart have in common. Arguments: root, pod spec. */}}
 {{- define "conclave.pod" -}}
 {{- $values := (index . 0).Values -}}
@@ -43,9 +31,7 @@
 {{- $_ := set $deployment.spec "replicas" .Values.replicas -}}
 {{- $_ := set $container "image" (include "conclave.image" (list .Values.image "image")) -}}
 {{- $_ := set $container "resources" .Values.resources -}}
-{{- $args := $container.args -}}
-{{- with .Values.watchNamespaces }}{{ $args = append $args (printf "--watch-namespaces=%s" (join "," .)) }}{{ end -}}
-{{- $_ := set $container "args" (concat $args .Values.extraArgs) -}}
+{{- $_ := set $container "args" (concat $container.args .Values.extraArgs) -}}
 {{- range $container.env -}}
 {{- if eq .name "AGENT_IMAGE" }}{{ $_ := set . "value" (include "conclave.image" (list $.Values.agent.image "agent.image")) }}{{ end -}}
 {{- end -}}

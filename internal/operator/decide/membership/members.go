@@ -22,10 +22,6 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}
-	if f.WithoutNodes && f.Group.Spec.PriorityFrom.NodeLabel != "" {
-		return nil, &Problem{v1.ReasonInvalidMembers, "priorityFrom.nodeLabel can't be used, because the operator watches only some namespaces, " +
-			"and can't read nodes: use ordinal or annotation"}
-	}
 	isSelected := Selects(f.Group)
 	selected := f.selectedPods(isSelected)
 	if len(selected) == 0 {
@@ -47,10 +43,6 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if current == nil {
 		// The ring algorithms need more messages if the priorities decrease along the ring.
 		slices.SortStableFunc(list, func(a, b v1.Member) int { return cmp.Compare(a.Priority, b.Priority) })
-	}
-	if f.WithoutNodes && f.Group.Spec.Preemption.Spread == v1.SpreadZone {
-		problem = cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "preemption.spread can't be Zone, because the operator watches only some " +
-			"namespaces, and can't read nodes: use Node, or remove it"})
 	}
 	return list, problem
 }

@@ -91,20 +91,6 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// An operator that can't read nodes says that it can't spread over zones, and continues.
-func TestSpreadWithoutNodes(t *testing.T) {
-	f := newSelectorFacts(byAnnotation).addPods("a")
-	f.WithoutNodes, f.Group.Spec.Preemption.Spread = true, v1.SpreadZone
-	p := f.step()
-	if p.List == nil || p.Problem == nil || !strings.Contains(p.Problem.Message, "use Node, or remove it") {
-		t.Errorf("got list %v and problem %v, want a list, and a problem that says what to do", p.List, p.Problem)
-	}
-	f.Group.Spec.Preemption.Spread = v1.SpreadNode
-	if p := f.step(); p.Problem != nil {
-		t.Errorf("got problem %v, want none", p.Problem)
-	}
-}
-
 func TestLosesCoordinators(t *testing.T) {
 	f := newSelectorFacts(byAnnotation).addPods("a")
 	node := f.Nodes["node-a"]

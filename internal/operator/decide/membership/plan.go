@@ -21,8 +21,6 @@ type Facts struct {
 	Pods []*corev1.Pod
 	// Nodes has the nodes of the pods by name. Some may be missing.
 	Nodes map[string]*corev1.Node
-	// WithoutNodes means that the operator can't read nodes, so there are none.
-	WithoutNodes bool
 	// Connected has the pods whose agent's stream is open and up to date, and whose agent
 	// can participate in the group because the pod listed it when it was created.
 	Connected map[types.UID]bool

@@ -46,9 +46,7 @@ type Service struct {
 	// Client reads from the API server, not from a cache.
 	Client client.Client
 	Signer Signer
-	// Namespaces are those whose pods the service serves; none means all.
-	Namespaces []string
-	Log        *slog.Logger
+	Log    *slog.Logger
 	// Count, if it isn't nil, is called with the result of each enrollment.
 	Count func(Result)
 }
@@ -136,9 +134,6 @@ func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 
 // groups returns the pod, and the names of the groups that it takes part in.
 func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []string, error) {
-	if len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, p.namespace) {
-		return nil, nil, refuse(NamespaceNotServed, "this operator doesn't serve namespace %s, only %s", p.namespace, strings.Join(s.Namespaces, ", "))
-	}
 	pod := &corev1.Pod{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.name}, pod)
 	switch {

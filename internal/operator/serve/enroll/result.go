@@ -14,36 +14,34 @@ type Result string
 
 // The results.
 const (
-	Issued             Result = "issued"
-	Malformed          Result = "malformed"
-	TooLarge           Result = "too_large"
-	TokenRejected      Result = "token_rejected"
-	TokenWithoutPod    Result = "token_without_pod"
-	NamespaceNotServed Result = "namespace_not_served"
-	NotOptedIn         Result = "not_opted_in"
-	InvalidAnnotation  Result = "invalid_annotation"
-	NoGroup            Result = "no_group" // The agent waits for a group that selects its pod.
-	PodGone            Result = "pod_gone"
-	Overloaded         Result = "overloaded"
-	Unavailable        Result = "unavailable" // The API server doesn't respond.
-	Failed             Result = "failed"
+	Issued            Result = "issued"
+	Malformed         Result = "malformed"
+	TooLarge          Result = "too_large"
+	TokenRejected     Result = "token_rejected"
+	TokenWithoutPod   Result = "token_without_pod"
+	NotOptedIn        Result = "not_opted_in"
+	InvalidAnnotation Result = "invalid_annotation"
+	NoGroup           Result = "no_group" // The agent waits for a group that selects its pod.
+	PodGone           Result = "pod_gone"
+	Overloaded        Result = "overloaded"
+	Unavailable       Result = "unavailable" // The API server doesn't respond.
+	Failed            Result = "failed"
 )
 
 // statuses are the HTTP statuses of all results.
 var statuses = map[Result]int{
-	Issued:             http.StatusOK,
-	Malformed:          http.StatusBadRequest,
-	TooLarge:           http.StatusRequestEntityTooLarge,
-	TokenRejected:      http.StatusUnauthorized,
-	TokenWithoutPod:    http.StatusForbidden,
-	NamespaceNotServed: http.StatusForbidden,
-	NotOptedIn:         http.StatusForbidden,
-	InvalidAnnotation:  http.StatusForbidden,
-	NoGroup:            http.StatusForbidden,
-	PodGone:            http.StatusConflict,
-	Overloaded:         http.StatusServiceUnavailable,
-	Unavailable:        http.StatusServiceUnavailable,
-	Failed:             http.StatusInternalServerError,
+	Issued:            http.StatusOK,
+	Malformed:         http.StatusBadRequest,
+	TooLarge:          http.StatusRequestEntityTooLarge,
+	TokenRejected:     http.StatusUnauthorized,
+	TokenWithoutPod:   http.StatusForbidden,
+	NotOptedIn:        http.StatusForbidden,
+	InvalidAnnotation: http.StatusForbidden,
+	NoGroup:           http.StatusForbidden,
+	PodGone:           http.StatusConflict,
+	Overloaded:        http.StatusServiceUnavailable,
+	Unavailable:       http.StatusServiceUnavailable,
+	Failed:            http.StatusInternalServerError,
 }
 
 // Metric counts enrollments.
