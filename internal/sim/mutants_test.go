@@ -202,7 +202,7 @@ var mutants = []mutant{
 	{
 		description: "a process whose application is dead is elected", file: "election/process.go",
 		old: "return !p.Ineligible && p.Priority() > 0", new: "return p.Priority() > 0",
-		check: countCheck + "/^RingAllIDs$", wantOutput: "RingAllIDs",
+		check: countCheck + "/^RingAllIDs$", pkg: "election/catalog", wantOutput: "RingAllIDs",
 	},
 	{
 		description: "processes without a coordinator send no probes", file: "election/office/probe.go",

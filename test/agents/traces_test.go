@@ -1,7 +1,5 @@
 package agents
 
-import ()
-
 // checkTraces kills all agents, and repeats the elections that they have recorded.
 func (g *testGroup) checkTraces() {
 	g.t.Helper()

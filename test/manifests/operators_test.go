@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,12 +95,14 @@ func newTargetCluster(t *testing.T) *targetCluster {
 }
 
 // finalizeNamespace does what the controller of namespaces does in a cluster: it ends the deletion of the operator's namespace,
-// for which kubectl waits.
+// for which kubectl waits, after everything else is gone. Without their namespace, the policies refuse to delete Services.
 func (c *targetCluster) finalizeNamespace() {
 	c.t.Helper()
 	deleted := &corev1.Namespace{}
-	testwait.Until(c.t, "the namespace of the operator is deleted", func() bool {
-		return c.Get(c.t.Context(), client.ObjectKey{Name: namespace}, deleted) == nil && deleted.DeletionTimestamp != nil
+	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{} // kubectl deletes it last.
+	testwait.Until(c.t, "the objects of the operator are deleted", func() bool {
+		return apierrors.IsNotFound(c.Get(c.t.Context(), client.ObjectKey{Name: "conclave"}, webhook)) &&
+			c.Get(c.t.Context(), client.ObjectKey{Name: namespace}, deleted) == nil && deleted.DeletionTimestamp != nil
 	})
 	deleted.Spec.Finalizers = nil
 	if err := c.SubResource("finalize").Update(c.t.Context(), deleted); err != nil {
