@@ -14,7 +14,7 @@ import (
 
 func TestAgentRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake, r, session, c := startLeading(t, minute)
+		fake, r, _, c := startLeading(t, minute)
 		fake.stop()
 		wantError(t, c.awaitCause(t), ErrAgentGone)
 		wantError(t, c.awaitCause(t), io.ErrUnexpectedEOF)
@@ -24,7 +24,7 @@ func TestAgentRestarts(t *testing.T) {
 			t.Fatal("the client opened a session while the function was running")
 		}
 		c.result <- nil
-		session = fake.acceptSession(drainTimeout)
+		session := fake.acceptSession(drainTimeout)
 		fake.lead(session, 8, minute)
 		r.awaitCall(8).result <- nil
 		wantError(t, r.awaitResult(), nil)
