@@ -120,35 +120,35 @@ func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membershi
 // selector doesn't find two pods, and before the followers get theirs: there may be more of them than maxParallelWrites.
 func (r *Reconciler) applyRoles(ctx context.Context, s *snapshot, roles map[string]string, parallel *parallel) {
 	label := v1.RoleLabel(s.key.Name)
-	former, coordinators, followers := map[string]string{}, map[string]string{}, map[string]string{}
+	var former, coordinators, followers []string
 	for name, role := range roles {
 		switch pod := s.pods[name]; {
 		case pod == nil || hasRole(pod, label, role):
 		case role == v1.RoleCoordinator:
-			coordinators[name] = role
+			coordinators = append(coordinators, name)
 		case pod.Labels[label] == v1.RoleCoordinator:
-			former[name] = role
+			former = append(former, name)
 		default:
-			followers[name] = role
+			followers = append(followers, name)
 		}
 	}
 	var demotions sync.WaitGroup
 	demotions.Add(len(former))
-	apply := func(name, role string) error { return r.applyRole(ctx, s.key.Name, s.pods[name], role) }
-	for name, role := range former {
+	apply := func(name string) error { return r.applyRole(ctx, s.key.Name, s.pods[name], roles[name]) }
+	for _, name := range former {
 		parallel.run(func() error {
 			defer demotions.Done()
-			return apply(name, role)
+			return apply(name)
 		})
 	}
-	for name, role := range coordinators {
+	for _, name := range coordinators {
 		parallel.run(func() error {
 			demotions.Wait() // If one fails, traffic must follow the coordinator all the same.
-			return apply(name, role)
+			return apply(name)
 		})
 	}
-	for name, role := range followers {
-		parallel.run(func() error { return apply(name, role) })
+	for _, name := range followers {
+		parallel.run(func() error { return apply(name) })
 	}
 }
 
