@@ -27,9 +27,8 @@ var optedIn = labels.SelectorFromSet(labels.Set{v1.LabelAgent: v1.AgentEnabled})
 // has all groups and nodes of the cluster, the pods that have opted in, and of other kinds only the objects with the
 // operator's label. It has only the fields that decisions use: tenants can make an object as large
 // as the API server accepts, and the memory of the manager must not depend on that
-// (docs/operate.md, Tenants that share an operator). If there are namespaces, the cache has only
-// the objects in them.
-func Options(namespaces ...string) ctrlcache.Options {
+// (docs/operate.md, Tenants that share an operator).
+func Options() ctrlcache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label's key is a constant.
@@ -37,13 +36,8 @@ func Options(namespaces ...string) ctrlcache.Options {
 	ofGroups := func(strip toolscache.TransformFunc) ctrlcache.ByObject {
 		return ctrlcache.ByObject{Label: labels.NewSelector().Add(*labeled), Transform: strip}
 	}
-	watched := map[string]ctrlcache.Config{}
-	for _, namespace := range namespaces {
-		watched[namespace] = ctrlcache.Config{}
-	}
 	return ctrlcache.Options{
-		DefaultNamespaces: watched,
-		DefaultTransform:  ctrlcache.TransformStripManagedFields(),
+		DefaultTransform: ctrlcache.TransformStripManagedFields(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&corev1.Pod{}:                {Label: optedIn, Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
