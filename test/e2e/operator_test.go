@@ -1,13 +1,19 @@
 package e2e
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 // The namespaces of the samples and of the operator, the folder of the samples, and the image of their application.
@@ -18,37 +24,8 @@ const (
 	operatorNamespace = "conclave-system"
 )
 
-// electionGroup has the fields of an ElectionGroup that the tests check.
-type electionGroup struct {
-	Metadata struct {
-		Name, UID  string
-		Generation int64
-	}
-	Status struct {
-		ObservedGeneration int64
-		Term               int64
-		Coordinator        *struct {
-			Pod       string
-			Term      int64
-			ElectedAt time.Time
-		}
-		Processes []struct {
-			Pod, Status, Reason, Message, AgentVersion string
-			Priority                                   int
-		}
-		MemberList *struct {
-			Version int
-			State   string
-		}
-		Conditions []condition
-		History    []struct {
-			Pod, EndReason string
-			Until          *time.Time
-		}
-	}
-}
-
-type condition struct{ Type, Status, Reason, Message string }
+// electionGroup is an ElectionGroup as the tests look at it.
+type electionGroup struct{ v1.ElectionGroup }
 
 // testOperator installs the operator and the samples like a user, and then injects faults into the coordinator, the operator
 // and the API server. The parts depend on each other, so testOperator ends when one fails.
@@ -146,13 +123,11 @@ func (e env) group(name string) electionGroup { return e.groupIn(samplesNamespac
 func (e env) groupIn(namespace, name string) electionGroup {
 	e.t.Helper()
 	var g electionGroup
-	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
-		e.t.Fatal(err)
-	}
+	e.get(namespace, name, &g.ElectionGroup)
 	// The term of a group never decreases, except that a recreated group has no term at first.
 	key := namespace + "/" + name
 	before := e.groups[key]
-	if term := g.Status.Term; term < before.Status.Term && (term > 0 || g.Metadata.UID == before.Metadata.UID) {
+	if term := g.Status.Term; term < before.Status.Term && (term > 0 || g.UID == before.UID) {
 		e.t.Errorf("status of %s: got term %d after %d", name, term, before.Status.Term)
 	}
 	if g.Status.Term >= before.Status.Term {
@@ -165,16 +140,14 @@ func (e env) groupIn(namespace, name string) electionGroup {
 func (g electionGroup) rows() string {
 	var rows []string
 	for _, p := range g.Status.Processes {
-		rows = append(rows, p.Pod+" "+p.Status+p.Reason)
+		rows = append(rows, p.Pod+" "+string(p.Status)+string(p.Reason))
 	}
 	return strings.Join(rows, ", ")
 }
 
-func (g electionGroup) condition(conditionType string) string {
-	for _, c := range g.Status.Conditions {
-		if c.Type == conditionType {
-			return c.Status
-		}
+func (g electionGroup) condition(conditionType string) metav1.ConditionStatus {
+	if found := meta.FindStatusCondition(g.Status.Conditions, conditionType); found != nil {
+		return found.Status
 	}
 	return ""
 }
@@ -191,13 +164,22 @@ func (e env) awaitCoordinator(pod string) electionGroup {
 	e.t.Helper()
 	e.waitUntil(defaultTimeout, "the status shows coordinator "+pod, func() bool { return e.group("ledger").coordinator() == pod })
 	e.waitUntil(defaultTimeout, "only "+pod+" has the coordinator's label", func() bool {
-		return e.kubectl("get", "pods", "--namespace", samplesNamespace, "-l", "role.conclave.dev/ledger=coordinator",
-			"-o", "jsonpath={.items[*].metadata.name}") == pod
+		var labelled corev1.PodList
+		e.list(samplesNamespace, map[string]string{"role.conclave.dev/ledger": "coordinator"}, &labelled)
+		return len(labelled.Items) == 1 && labelled.Items[0].Name == pod
 	})
 	e.waitUntil(defaultTimeout, "the Service points at "+pod, func() bool {
-		to := e.kubectl("get", "endpointslices", "--namespace", samplesNamespace, "-l", "kubernetes.io/service-name=ledger-coordinator",
-			"-o", "jsonpath={.items[*].endpoints[*].addresses[*]}")
-		return to != "" && to == e.kubectl("get", "pod", pod, "--namespace", samplesNamespace, "-o", "jsonpath={.status.podIP}")
+		var endpoints discoveryv1.EndpointSliceList
+		e.list(samplesNamespace, map[string]string{discoveryv1.LabelServiceName: "ledger-coordinator"}, &endpoints)
+		var to []string
+		for _, slice := range endpoints.Items {
+			for _, endpoint := range slice.Endpoints {
+				to = append(to, endpoint.Addresses...)
+			}
+		}
+		var coordinator corev1.Pod
+		e.get(samplesNamespace, pod, &coordinator)
+		return len(to) == 1 && to[0] == coordinator.Status.PodIP
 	})
 	return e.group("ledger")
 }
@@ -221,7 +203,7 @@ func testFirstGroup(e env) {
 			if c.Type == "Progressing" || c.Type == "Degraded" {
 				want = "False"
 			}
-			if c.Status != want {
+			if string(c.Status) != want {
 				e.t.Logf("got condition %s=%s (%s: %s), want %s", c.Type, c.Status, c.Reason, c.Message, want)
 				good = false
 			}
@@ -278,7 +260,7 @@ func testSettings(e env) {
 		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":4}}}`)
 	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 		g := e.group("ledger")
-		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
+		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation
 	})
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
@@ -294,8 +276,8 @@ func testRecreatedGroup(e env) {
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", "testdata/long-timeouts.yaml")
 	testSettings(e)
 	after := e.group("ledger")
-	if after.Metadata.UID == before.Metadata.UID || after.Status.Term <= before.Status.Term {
-		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.Metadata.UID, before.Status.Term, after.Metadata.UID, after.Status.Term)
+	if after.UID == before.UID || after.Status.Term <= before.Status.Term {
+		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.UID, before.Status.Term, after.UID, after.Status.Term)
 	}
 }
 
@@ -312,7 +294,7 @@ func testLeaseChange(e env) {
 		e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 			g := e.group("ledger")
 			list := g.Status.MemberList
-			return list.Version == version && list.State == "Settled" && g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
+			return list.Version == version && list.State == "Settled" && g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation
 		})
 	}
 	after := e.awaitCoordinator(before.coordinator())

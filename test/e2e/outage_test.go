@@ -1,11 +1,15 @@
 package e2e
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // testWithoutOperator checks that elections don't depend on the operator.
@@ -37,8 +41,9 @@ func testWithoutAPIServer(e env) {
 	started := time.Now()
 	e.awaitStatus(before)
 	e.waitUntil(defaultTimeout, "a manager renews the Lease again, and all replicas are ready", func() bool {
-		return e.managerLease().RenewTime.After(started) && e.kubectl("get", "deployment", "conclave-manager",
-			"--namespace", operatorNamespace, "-o", "jsonpath={.status.readyReplicas}") == "2"
+		var manager appsv1.Deployment
+		e.get(operatorNamespace, "conclave-manager", &manager)
+		return e.managerLease().RenewTime.After(started) && manager.Status.ReadyReplicas == 2
 	})
 	e.t.Logf("Lease holder before: %s, after: %s; restarts: %s", lease.HolderIdentity, e.managerLease().HolderIdentity, e.kubectl("get", "pods",
 		"--namespace", operatorNamespace, "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}"))
@@ -78,20 +83,12 @@ func (e env) awaitStatus(before int64) {
 	}
 }
 
-// lease is the Lease by which the replicas of the manager elect a leader.
-type lease struct {
-	HolderIdentity string
-	RenewTime      time.Time
-}
-
-func (e env) managerLease() lease {
+// managerLease returns the Lease by which the replicas of the manager elect a leader.
+func (e env) managerLease() resourcelock.LeaderElectionRecord {
 	e.t.Helper()
-	var found struct{ Spec lease }
-	text := e.kubectl("get", "lease", "conclave-manager", "--namespace", operatorNamespace, "-o", "json")
-	if err := json.Unmarshal([]byte(text), &found); err != nil {
-		e.t.Fatal(err)
-	}
-	return found.Spec
+	var found coordinationv1.Lease
+	e.get(operatorNamespace, "conclave-manager", &found)
+	return *resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec)
 }
 
 // testLeaderOfOperatorLost cuts off the node of the coordinator, on which the operator's leader runs, too. The status, the labels
@@ -127,7 +124,9 @@ func (e env) nodesOf(namespace string, pods ...string) map[string]string {
 	e.t.Helper()
 	nodes := map[string]string{}
 	for _, pod := range pods {
-		nodes[pod] = e.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "jsonpath={.spec.nodeName}")
+		var found corev1.Pod
+		e.get(namespace, pod, &found)
+		nodes[pod] = found.Spec.NodeName
 	}
 	return nodes
 }
@@ -164,8 +163,9 @@ func (e env) awaitLeaderOfOperator() (leader string) {
 	e.t.Helper()
 	e.waitUntil(defaultTimeout, "a replica of the operator that runs holds the Lease", func() bool {
 		leader = e.managerLease().HolderIdentity
-		_, err := e.tryKubectl("get", "pod", leader, "--namespace", operatorNamespace)
-		return err == nil && leader != ""
+		var replicas corev1.PodList
+		e.list(operatorNamespace, nil, &replicas)
+		return slices.ContainsFunc(replicas.Items, func(pod corev1.Pod) bool { return pod.Name == leader })
 	})
 	return leader
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -22,7 +21,6 @@ const placedNamespaces = 3
 // testPlacement spreads the coordinators of groups over zones, evacuates a zone, and lets them return. All groups prefer a pod of
 // one node at first: the operator orders new pods by name.
 func testPlacement(e env) {
-	const label = "placed=true"
 	for i := range placedNamespaces {
 		namespace := fmt.Sprint("conclave-placed-", i)
 		e.createNamespace(namespace)
@@ -43,7 +41,7 @@ func testPlacement(e env) {
 	// perZone returns the number of coordinators per zone, or nil unless each group has one that its list prefers.
 	perZone := func() map[string]int {
 		counts := map[string]int{}
-		for _, g := range e.placed(label) {
+		for _, g := range e.placed() {
 			c := g.Status.Coordinator
 			if c == nil || g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled {
 				return nil
@@ -62,7 +60,7 @@ func testPlacement(e env) {
 	e.waitUntil(defaultTimeout+time.Minute, "the coordinators are spread over the zones", spread)
 	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected, time.Since(start), perZone())
 
-	before := e.tenures(label)
+	before := e.tenures()
 	coordinators := fmt.Sprint(before.coordinators)
 	zone := zones[nodes[0]]
 	start = time.Now()
@@ -70,7 +68,7 @@ func testPlacement(e env) {
 	if left := perZone()[zone]; left > 0 {
 		e.t.Errorf("got %d coordinators in the evacuated zone, want none", left)
 	}
-	after := e.tenures(label)
+	after := e.tenures()
 	var gaps []time.Duration
 	var last time.Time
 	for name, term := range after.terms {
@@ -91,16 +89,14 @@ func testPlacement(e env) {
 	e.t.Logf("%d coordinators left within %s, according to agents; gaps: median %s, 99th percentile %s, maximum %s", len(gaps), last.Sub(start), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
 
 	e.t.Logf("%s", e.runPlugin("evacuate", "zone", zone, "--end"))
-	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures(label).coordinators) == coordinators })
+	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures().coordinators) == coordinators })
 }
 
-// placed returns the groups with a label.
-func (e env) placed(label string) []v1.ElectionGroup {
+// placed returns the groups of placedManifest.
+func (e env) placed() []v1.ElectionGroup {
 	e.t.Helper()
 	var list v1.ElectionGroupList
-	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroups", "--all-namespaces", "-l", label, "-o", "json")), &list); err != nil {
-		e.t.Fatal(err)
-	}
+	e.list("", map[string]string{"placed": "true"}, &list)
 	return list.Items
 }
 
@@ -113,10 +109,10 @@ type tenures struct {
 	began        map[string]time.Time
 }
 
-func (e env) tenures(label string) tenures {
+func (e env) tenures() tenures {
 	e.t.Helper()
 	all := tenures{map[string]string{}, map[string]int64{}, map[string]int64{}, map[string]time.Duration{}, map[string]time.Time{}}
-	for _, g := range e.placed(label) {
+	for _, g := range e.placed() {
 		if g.Status.Coordinator == nil {
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 var previousSource = flag.String("previous-source", "", "the folder with the sources of an earlier release, from which to upgrade")
@@ -118,7 +120,7 @@ func (e env) upgrade(namespace string, from, to release) {
 			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)
 		}
 	}
-	planned := []string{"StepDown", "Preempted", "PodDeleted", "AgentStopped", "HandOver"}
+	planned := []v1.EndReason{v1.EndStepDown, v1.EndPreempted, v1.EndPodDeleted, v1.EndAgentStopped, v1.EndHandOver}
 	for _, tenure := range g.Status.History {
 		if tenure.Until != nil && tenure.Until.After(start) && !slices.Contains(planned, tenure.EndReason) {
 			e.t.Errorf("the tenure of %s ended by %q, want one of %q", tenure.Pod, tenure.EndReason, planned)

@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
@@ -29,7 +32,10 @@ func testWorkload(e env) {
 func (e env) awaitWrites(namespace string, further int) {
 	e.t.Helper()
 	before := e.writes(namespace)
-	e.waitUntil(defaultTimeout, "all processes use the locks", func() bool { return e.writes(namespace) >= before+further })
+	// Each check starts a process in a pod.
+	if !testwait.Within(defaultTimeout, time.Second, func() bool { return e.writes(namespace) >= before+further }) {
+		e.t.Fatalf("%d writes, and within %s not %d further ones with locks", before, defaultTimeout, further)
+	}
 }
 
 // writes returns the number of writes in the ledger, or 0 while it starts or not all processes have written.
