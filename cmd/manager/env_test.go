@@ -109,7 +109,7 @@ func (e *env) start() func() int {
 		}
 		e.addresses[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
+	var args []string
 	for flag, address := range e.addresses {
 		if strings.HasSuffix(flag, "port") {
 			_, address, _ = strings.Cut(address, ":")
@@ -121,7 +121,7 @@ func (e *env) start() func() int {
 		e.t.Fatal(err)
 	}
 	manager := exec.CommandContext(context.WithoutCancel(e.t.Context()), executable, args...)
-	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true"), e.log
+	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true", "POD_NAMESPACE="+namespace, "AGENT_IMAGE=agent:1"), e.log
 	if err := manager.Start(); err != nil {
 		e.t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ const renewDeadline = 10 * time.Second
 func (m *manager) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme:                        m.scheme,
-		LeaderElection:                m.leaderElect,
+		LeaderElection:                true,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       m.namespace,
 		LeaderElectionReleaseOnCancel: true,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"io"
 	"log/slog"
 	"os"
@@ -21,19 +20,15 @@ var version string
 
 // options are the flags.
 type options struct {
-	namespace        string
-	agentImage       string
 	agent            inject.Options
 	agentPullSecrets []string
-	leaderElect      bool
 	metricsAddress   string
 	healthAddress    string
 	webhookPort      int
 	identityPort     int
 	logLevel         string
-	logFormat        string
-	// podName is empty outside of a cluster.
-	podName string
+	// Environment variables of the pod. podName is empty outside of a cluster.
+	namespace, agentImage, podName string
 }
 
 func newRoot() *cobra.Command {
@@ -45,7 +40,10 @@ func newRoot() *cobra.Command {
 
 This operator injects an agent into each pod that opts in, issues the agents'
 certificates, publishes the members of their groups, and reports the state of
-each group in its ElectionGroup. Agents elect without it.`,
+each group in its ElectionGroup. Agents elect without it.
+
+Environment variables: POD_NAMESPACE (its namespace), POD_NAME (optional) and
+AGENT_IMAGE (the image that it injects).`,
 		Args:              command.NoArguments,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -63,7 +61,7 @@ each group in its ElectionGroup. Agents elect without it.`,
 			return manage(ctx, o, log)
 		},
 	}
-	o.podName = os.Getenv("POD_NAME")
+	o.namespace, o.agentImage, o.podName = os.Getenv("POD_NAMESPACE"), os.Getenv("AGENT_IMAGE"), os.Getenv("POD_NAME")
 	o.add(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.AddCommand(command.Version(version), newCheckUninstall())
@@ -72,30 +70,26 @@ each group in its ElectionGroup. Agents elect without it.`,
 
 func (o *options) add(root *cobra.Command) {
 	flags := root.Flags()
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
-	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
 	for _, f := range o.agent.Flags() {
 		flags.Var(f, f.Name, f.Usage)
 	}
 	flags.StringSliceVar(&o.agentPullSecrets, "agent-image-pull-secrets", nil, "Secrets, separated by commas, that the webhook adds to the imagePullSecrets of pods; they must exist in the namespaces of the pods")
-	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect one replica that runs the controllers, by a Lease that the pod $POD_NAME holds; every replica serves the webhook and the identity service. Without it, run only one replica")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
 	flags.IntVar(&o.identityPort, "identity-port", 9444, "port of the identity service, which issues the agents' certificates")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
 }
 
 // check validates the options.
 func (o *options) check() error {
 	switch {
 	case o.namespace == "":
-		return command.UsageErrorf("--namespace must be set to the manager's namespace: $POD_NAMESPACE is empty")
+		return command.UsageErrorf("the environment variable POD_NAMESPACE must be the manager's namespace, and is empty")
 	case len(validation.IsDNS1123Label(o.namespace)) > 0:
-		return command.UsageErrorf("--namespace must be a valid namespace name, got %q", o.namespace)
+		return command.UsageErrorf("the environment variable POD_NAMESPACE must be a valid namespace name, got %q", o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
-		return command.UsageErrorf("--agent-image must be set to the agent's image: $AGENT_IMAGE is empty")
+		return command.UsageErrorf("the environment variable AGENT_IMAGE must be the agent's image, and is empty")
 	}
 	if err := o.checkAgent(); err != nil {
 		return err
@@ -132,12 +126,5 @@ func (o *options) logger(out io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, command.UsageErrorf("--log-level must be debug, info, warn or error, got %q", o.logLevel)
 	}
-	settings := &slog.HandlerOptions{Level: level}
-	switch cmp.Or(o.logFormat, "json") {
-	case "json":
-		return slog.New(slog.NewJSONHandler(out, settings)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(out, settings)), nil
-	}
-	return nil, command.UsageErrorf("--log-format must be json or text, got %q", o.logFormat)
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), nil
 }

@@ -76,8 +76,8 @@ func (p *manager) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()                                                           // The process has its own descriptor.
-	p.process = exec.Command(p.binary, "--namespace", system, "--leader-elect", //nolint:noctx // stop ends the process
+	defer log.Close()                  // The process has its own descriptor.
+	p.process = exec.Command(p.binary, //nolint:noctx // stop ends the process
 		"--metrics-address", "127.0.0.1:"+ports[0], "--health-address", "127.0.0.1:"+ports[1],
 		"--webhook-port", ports[2], "--identity-port", ports[3])
 	p.process.Env, p.process.Stdout, p.process.Stderr = p.environment, log, log

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,19 +78,8 @@ func OperatorOf(d *appsv1.Deployment) *Operator {
 				found.AgentImage = variable.Value
 			}
 		}
-		found.parseArguments(container.Args)
 	}
 	return found
-}
-
-// parseArguments reads the arguments of the manager.
-func (o *Operator) parseArguments(arguments []string) {
-	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	agentImage := flags.String("agent-image", o.AgentImage, "")
-	if flags.Parse(arguments) == nil { // Otherwise, the manager doesn't start.
-		o.AgentImage = *agentImage
-	}
 }
 
 // LeaseReader returns a function that reads the Lease of the operator. It looks for the operator once.

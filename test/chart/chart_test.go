@@ -268,7 +268,7 @@ dashboard: {enabled: true, hosts: [elections.example.org], image: {repository: e
 	}
 	pod, container := deployment.pod(t)
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
-	check(t, container, `{image: "example.org/manager:v1", args: [--leader-elect, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
+	check(t, container, `{image: "example.org/manager:v1", args: [--log-level=info, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
 	pod, container = rendered["Deployment elections conclave-dashboard"].pod(t)
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}]}`)
 	check(t, container, `{image: "example.org/dashboard:v2", args: [--certificates=/etc/dashboard, --host=localhost, --host=conclave-dashboard.elections.svc, --host=elections.example.org]}`)

@@ -69,8 +69,6 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 	if level, _ := options.value(optionLogLevel); level != defaultLogLevel {
 		agent.Env = append(agent.Env, corev1.EnvVar{Name: "CONCLAVE_LOG_LEVEL", Value: level})
 	}
-	policy, _ := options.value(optionPullPolicy)
-	agent.ImagePullPolicy = corev1.PullPolicy(policy)
 	if uid, _ := options.value(optionUID); uid != inheritUID {
 		agent.SecurityContext.RunAsUser, agent.SecurityContext.RunAsGroup = new(userID(uid)), new(userID(uid))
 	} else if user := p.Spec.SecurityContext.RunAsUser; user != nil && *user == 0 {

@@ -25,7 +25,6 @@ var (
 
 // mesh is a service mesh.
 type mesh struct {
-	name string
 	// inbound and outbound are the annotations with the ports that its proxy doesn't
 	// intercept. They replace the defaults of the mesh.
 	inbound, outbound string
@@ -34,23 +33,14 @@ type mesh struct {
 }
 
 var meshes = []mesh{
-	{"istio", "traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts", []string{"istio-proxy", "istio-init"}},
-	{"linkerd", "config.linkerd.io/skip-inbound-ports", "config.linkerd.io/skip-outbound-ports", []string{"linkerd-proxy", "linkerd-init"}},
+	{"traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts", []string{"istio-proxy", "istio-init"}},
+	{"config.linkerd.io/skip-inbound-ports", "config.linkerd.io/skip-outbound-ports", []string{"linkerd-proxy", "linkerd-init"}},
 }
-
-// The values of the option that don't name a mesh.
-const (
-	allMeshes = "all"
-	noMesh    = "none"
-)
 
 // addExclusions excludes the agent's ports in the annotations of a pod, which has some. It
 // adds them to ports that the author of the pod has excluded.
-func (p *patch) addExclusions(m *podMetadata, choice string) error {
+func (p *patch) addExclusions(m *podMetadata) error {
 	for _, mesh := range meshes {
-		if choice != mesh.name && choice != allMeshes {
-			continue
-		}
 		for _, exclusion := range mesh.exclusions() {
 			before, err := m.annotation(exclusion.key)
 			if err != nil {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -21,12 +19,10 @@ type Options map[string]string
 // The names of the options. Those for resources are the name of the resource, followed by
 // one of the suffixes.
 const (
-	optionUID        = "uid"
-	optionLogLevel   = "log-level"
-	optionPullPolicy = "image-pull-policy"
-	optionMesh       = "mesh-exclusions"
-	suffixRequest    = "-request"
-	suffixLimit      = "-limit"
+	optionUID      = "uid"
+	optionLogLevel = "log-level"
+	suffixRequest  = "-request"
+	suffixLimit    = "-limit"
 )
 
 // Values that aren't a number.
@@ -60,18 +56,15 @@ var allOptions = []option{
 		optionUID, "65532", "user and group ID of agents; inherit leaves both to the pod and the platform",
 		"a user ID from 1 to 2147483647, or inherit", func(value string) bool { return value == inheritUID || userID(value) > 0 },
 	},
-	oneOf(optionLogLevel, defaultLogLevel, "log level of agents", "debug", "info", "warn", "error"),
-	oneOf(optionPullPolicy, "", "pull policy of the agent's image (by default, the kubelet decides by the tag)",
-		string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)),
-	oneOf(optionMesh, allMeshes, "service meshes whose proxies must not intercept the ports of agents", allMeshes, "istio", "linkerd", noMesh),
+	{
+		optionLogLevel, defaultLogLevel, "log level of agents: " + logLevels, logLevels,
+		func(value string) bool {
+			return slices.Contains([]string{"debug", defaultLogLevel, "warn", "error"}, value)
+		},
+	},
 }
 
-// oneOf defines an option that has one of some values.
-func oneOf(name, preset, usage string, values ...string) option {
-	last := len(values) - 1
-	rule := strings.Join(values[:last], ", ") + " or " + values[last]
-	return option{name, preset, usage + ": " + rule, rule, func(value string) bool { return slices.Contains(values, value) }}
-}
+const logLevels = "debug, info, warn or error"
 
 // OptionAnnotations returns the annotations of pods that set an option.
 func OptionAnnotations() []string {

@@ -56,9 +56,6 @@ func renderOptions(t *testing.T, pod []byte) string {
 	t.Helper()
 	agent := podOf(t, pod).Spec.InitContainers[0]
 	fields := map[string]any{"resources": agent.Resources}
-	if agent.ImagePullPolicy != "" {
-		fields["imagePullPolicy"] = agent.ImagePullPolicy
-	}
 	if agent.SecurityContext.RunAsUser != nil {
 		fields["user"] = []int64{*agent.SecurityContext.RunAsUser, *agent.SecurityContext.RunAsGroup}
 	}

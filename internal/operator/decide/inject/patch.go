@@ -66,8 +66,7 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 		return nil, err
 	}
 	var patch patch
-	exclusions, _ := layers{s.Options, part.options}.value(optionMesh)
-	if err := patch.addExclusions(&meta, exclusions); err != nil {
+	if err := patch.addExclusions(&meta); err != nil {
 		return nil, err
 	}
 	added := volumes(part, p.Spec.HostNetwork)
