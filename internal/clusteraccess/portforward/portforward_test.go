@@ -9,11 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // fakePortForwarder is an API server that forwards ports of one pod by SPDY only, as
@@ -113,9 +116,11 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 		response.Body.Close()
 		t.Fatal("got a response of an agent that does not listen")
 	}
-	err = port.Annotate(errors.Unwrap(err)) // The forwarder closes the connection, or resets it if a request is unread.
-	if want := " (nothing listens on this port of the pod)"; !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("got %v, want an error with%s", err, want)
+	// The forwarder closes the connection, or resets it if a request is unread, and may log the reason afterwards.
+	const want = " (nothing listens on this port of the pod)"
+	cause := errors.Unwrap(err)
+	if !testwait.Within(10*time.Second, time.Millisecond, func() bool { return strings.HasSuffix(port.Annotate(cause).Error(), want) }) {
+		t.Errorf("got %v, want an error with%s", port.Annotate(cause), want)
 	}
 }
 
