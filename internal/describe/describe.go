@@ -32,13 +32,17 @@ func condition(g *v1.ElectionGroup, t v1.ConditionType) *metav1.Condition {
 // notableConditions returns the conditions to show: those that have a problem, and Ready
 // if the group is healthy only until the first failure.
 func notableConditions(g *v1.ElectionGroup) []metav1.Condition {
-	var notable []metav1.Condition
+	var causes, notable []metav1.Condition
 	for _, t := range conditionTypes {
-		if c := condition(g, t); c != nil && isNotable(g, c) {
+		switch c := condition(g, t); {
+		case c == nil || !isNotable(g, c) || follows(g, c):
+		case isCause(c):
+			causes = append(causes, *c)
+		default:
 			notable = append(notable, *c)
 		}
 	}
-	return notable
+	return append(causes, notable...)
 }
 
 // isNotable reports whether to show a condition. It is false if another one says the same.
@@ -54,6 +58,25 @@ func isNotable(g *v1.ElectionGroup, c *metav1.Condition) bool {
 	}
 }
 
+// isCause reports whether other problems follow from this one, so that it comes first.
+func isCause(c *metav1.Condition) bool {
+	return c.Reason == string(v1.ReasonPodsMissing) || c.Reason == string(v1.ReasonNoAgent)
+}
+
+// follows reports whether a problem follows from another one that is shown: without pods or agents,
+// nothing is known about a coordinator.
+func follows(g *v1.ElectionGroup, c *metav1.Condition) bool {
+	connected := condition(g, v1.ConditionAgentsConnected)
+	known := connected != nil && isCause(connected)
+	switch t := v1.ConditionType(c.Type); {
+	case c.Reason == string(v1.ReasonNoReports):
+		return t != v1.ConditionReady && isNotTrue(g, v1.ConditionReady) || t == v1.ConditionReady && known
+	case c.Reason == string(v1.ReasonMembersDown):
+		return known && g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0
+	}
+	return false
+}
+
 // isRepeated reports whether another condition has the same reason as Ready.
 func isRepeated(g *v1.ElectionGroup, ready *metav1.Condition) bool {
 	reason := v1.Reason(ready.Reason)
@@ -61,7 +84,7 @@ func isRepeated(g *v1.ElectionGroup, ready *metav1.Condition) bool {
 		return true
 	}
 	elected := condition(g, v1.ConditionCoordinatorElected)
-	return elected != nil && elected.Reason == ready.Reason
+	return elected != nil && elected.Reason == ready.Reason && reason != v1.ReasonNoReports
 }
 
 func isNotTrue(g *v1.ElectionGroup, t v1.ConditionType) bool {

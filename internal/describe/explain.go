@@ -23,7 +23,7 @@ func Explain(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 		{"Reason", electionReason(g, &a)},
 		{"Next coordinator", []string{nextCoordinator(g, &a)}},
 		{"Failure tolerance", failureTolerance(g, &a)},
-		{"Problems", problems(g)},
+		{"Problems", problems(g, now)},
 		{"Further commands", commands(g)},
 	}
 	for i, section := range sections {
@@ -207,7 +207,7 @@ func fail(n int) string {
 	return fmt.Sprintf("%d members fail", n)
 }
 
-func problems(g *v1.ElectionGroup) []string {
+func problems(g *v1.ElectionGroup, now time.Time) []string {
 	var lines []string
 	if text := staleNotice(g); text != "" {
 		lines = append(lines, text)
@@ -225,6 +225,9 @@ func problems(g *v1.ElectionGroup) []string {
 		if p := &g.Status.Processes[i]; p.Reason != "" || !isUp(p) {
 			lines = append(lines, fmt.Sprintf("%s is %s.", p.Pod, status(p)))
 		}
+	}
+	for _, p := range Warnings(g, now) {
+		lines = append(lines, fmt.Sprintf("Warning (%s): %s", p.Reason, p.Message), "  "+p.Advice)
 	}
 	if len(lines) == 0 {
 		return []string{"None."}

@@ -24,6 +24,7 @@ type Explanation struct {
 	Needed           int       `json:"needed"`
 	FailureTolerance []string  `json:"failureTolerance"`
 	Problems         []Problem `json:"problems"`
+	Warnings         []Problem `json:"warnings,omitempty"`
 	// DownTogether says which node or zone the members that are down share.
 	DownTogether string `json:"downTogether,omitempty"`
 	// At is the time of the explanation.
@@ -36,7 +37,7 @@ func ExplanationOf(g *v1.ElectionGroup, now time.Time) Explanation {
 	e := Explanation{
 		Namespace: g.Namespace, Name: g.Name, Coordinator: g.Status.Coordinator,
 		Reason: electionReason(g, &a), Next: []string{}, Members: a.members, Up: a.up, Needed: 1,
-		FailureTolerance: failureTolerance(g, &a), Problems: append([]Problem{}, Problems(g)...), DownTogether: DownTogether(g), At: now.UTC(),
+		FailureTolerance: failureTolerance(g, &a), Problems: append([]Problem{}, Problems(g)...), Warnings: Warnings(g, now), DownTogether: DownTogether(g), At: now.UTC(),
 	}
 	if a.needsMajority {
 		e.Needed = a.majority

@@ -27,6 +27,9 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 	if text := DownTogether(g); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
+	for _, p := range Warnings(g, now) {
+		fmt.Fprintf(w, "\nWarning (%s): %s\n  %s\n", p.Reason, p.Message, p.Advice)
+	}
 	if len(g.Status.Processes) > 0 {
 		fmt.Fprintln(w)
 		table(w, g.Status.Processes, now)
