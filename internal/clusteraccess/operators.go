@@ -102,8 +102,11 @@ func operatorNamespace(ctx context.Context, c client.Client) string {
 	return DefaultOperatorNamespace
 }
 
-// WarnOfSilentOperator prints a line if the operator doesn't run, so that a status may be
-// outdated. It prints nothing if that is unknown, for example without the permission to read
+// noticeableAge is the age of the Lease's renewal from which users are told. The operator renews it every two seconds.
+const noticeableAge = 5 * time.Second
+
+// WarnOfSilentOperator prints a line if the operator hasn't just renewed its Lease, so that a status
+// may be outdated. It prints nothing if that is unknown, for example without the permission to read
 // the Lease.
 func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), ClusterTimeout)
@@ -117,9 +120,11 @@ func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 	if err != nil {
 		return
 	}
-	now := c.Now()
+	now, operator := c.Now(), "The operator in namespace "+namespace
 	if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
-		fmt.Fprintln(cmd.ErrOrStderr(), SilenceText("The operator in namespace "+namespace, now.Sub(since)))
+		fmt.Fprintln(cmd.ErrOrStderr(), SilenceText(operator, now.Sub(since)))
+	} else if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > noticeableAge {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s last showed %s ago that it runs, and this status may be that old.\n", operator, duration.HumanDuration(now.Sub(renewed.Time)))
 	}
 }
 

@@ -53,8 +53,10 @@ type Summary struct {
 	Members     int32     `json:"members"`
 	Up          int32     `json:"up"`
 	LastChange  time.Time `json:"lastChange,omitzero"`
-	// Ended are the ends of tenures in the last hour, the newest first. EndedMore means that there
-	// are earlier ones in this hour, which the status doesn't retain.
+	// FlapsUntil is until when the group counts as flapping, unless it fails again. Then the page calls it so.
+	FlapsUntil time.Time `json:"flapsUntil,omitzero"`
+	// Ended are the ends of tenures by a failure in the last hour, the newest first. EndedMore means that
+	// there are earlier ends in this hour, which the status doesn't retain.
 	Ended     []time.Time `json:"ended,omitempty"`
 	EndedMore bool        `json:"endedMore,omitempty"`
 	// Places are the nodes on which members are.
@@ -65,7 +67,7 @@ type Summary struct {
 func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
 		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
-		Places: describe.NodeTable([]v1.ElectionGroup{*g}),
+		FlapsUntil: describe.FlapsUntil(g, now), Places: describe.NodeTable([]v1.ElectionGroup{*g}),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		s.Coordinator = c.Pod
@@ -79,7 +81,7 @@ func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	hourAgo := now.Add(-time.Hour)
 	for i := range g.Status.History {
 		t := &g.Status.History[i]
-		if t.Until != nil && t.Until.After(hourAgo) {
+		if t.Until != nil && t.Until.After(hourAgo) && t.EndedByFailure() {
 			s.Ended = append(s.Ended, t.Until.UTC())
 		}
 		// Only the oldest tenure that the status retains is the last here.
@@ -97,6 +99,10 @@ func healthOf(g *v1.ElectionGroup) Health {
 	case has(v1.ConditionAvailable, metav1.ConditionFalse):
 		return Unavailable
 	case !has(v1.ConditionAvailable, metav1.ConditionTrue):
+		// Without pods or agents, there is no coordinator.
+		if has(v1.ConditionAgentsConnected, metav1.ConditionFalse) && g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0 {
+			return Unavailable
+		}
 		return Unknown
 	case has(v1.ConditionDegraded, metav1.ConditionTrue):
 		return Degraded
@@ -142,6 +148,7 @@ type Detail struct {
 	Adopting   bool               `json:"adopting,omitempty"`
 	Ring       bool               `json:"ring"`
 	Problems   []describe.Problem `json:"problems"`
+	Warnings   []describe.Problem `json:"warnings,omitempty"`
 	// DownTogether says which node or zone the members that are down share.
 	DownTogether string     `json:"downTogether,omitempty"`
 	Nodes        []Node     `json:"nodes"`
@@ -186,7 +193,7 @@ type Tenure struct {
 func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	d := Detail{
 		Summary: NewSummary(g, now), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
-		Problems: describe.Problems(g), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
+		Problems: describe.Problems(g), Warnings: describe.Warnings(g, now), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		d.ElectedAt, d.Term = c.ElectedAt.Time, c.Term

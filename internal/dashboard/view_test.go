@@ -37,9 +37,17 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
+	gone := &v1.ElectionGroup{}
+	gone.Status.ReadyMembers = new(int32(0))
+	gone.Status.Conditions = []metav1.Condition{
+		{Type: string(v1.ConditionAvailable), Status: unknown}, {Type: string(v1.ConditionAgentsConnected), Status: no, Reason: string(v1.ReasonPodsMissing)},
+	}
+	if got := dashboard.NewSummary(gone, time.Now()).Health; got != dashboard.Unavailable {
+		t.Errorf("all pods are gone: got %s, want Unavailable", got)
+	}
 }
 
-// TestEndedTenures: the overview counts the failovers of the last hour, and knows whether the status
+// TestEndedTenures: the overview counts the failures of the last hour, and knows whether the status
 // retains all of them.
 func TestEndedTenures(t *testing.T) {
 	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
@@ -53,16 +61,37 @@ func TestEndedTenures(t *testing.T) {
 	}{
 		"no election":                            {nil, 0, false},
 		"the first tenure":                       {[]v1.Tenure{{Number: 1, From: *ago(5)}}, 0, false},
-		"one end, and one before the hour":       {[]v1.Tenure{{Number: 3, From: *ago(59)}, {Number: 2, From: *ago(70), Until: ago(59)}, {Number: 1, From: *ago(90), Until: ago(71)}}, 1, false},
-		"no coordinator now":                     {[]v1.Tenure{{Number: 1, From: *ago(50), Until: ago(1)}}, 1, false},
-		"an earlier end that is not known":       {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(50), Until: ago(6)}}, 1, true},
-		"the oldest known began before the hour": {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(70), Until: ago(6)}}, 1, false},
+		"one end, and one before the hour":       {[]v1.Tenure{{Number: 3, From: *ago(59)}, {Number: 2, From: *ago(70), Until: ago(59), EndReason: v1.EndCrash}, {Number: 1, From: *ago(90), Until: ago(71), EndReason: v1.EndCrash}}, 1, false},
+		"no coordinator now":                     {[]v1.Tenure{{Number: 1, From: *ago(50), Until: ago(1), EndReason: v1.EndCrash}}, 1, false},
+		"a planned end":                          {[]v1.Tenure{{Number: 2, From: *ago(5)}, {Number: 1, From: *ago(90), Until: ago(6), EndReason: v1.EndPreempted}}, 0, false},
+		"an earlier end that is not known":       {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(50), Until: ago(6), EndReason: v1.EndCrash}}, 1, true},
+		"the oldest known began before the hour": {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(70), Until: ago(6), EndReason: v1.EndCrash}}, 1, false},
 	} {
 		g := &v1.ElectionGroup{}
 		g.Status.History = c.history
 		if s := dashboard.NewSummary(g, now); len(s.Ended) != c.want || s.EndedMore != c.more {
 			t.Errorf("%s: got %v, and more: %t, want %d, and more: %t", name, s.Ended, s.EndedMore, c.want, c.more)
 		}
+	}
+}
+
+// TestFlapping: five failures in ten minutes.
+func TestFlapping(t *testing.T) {
+	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
+	g := &v1.ElectionGroup{}
+	for i := range 7 {
+		until := metav1.NewMicroTime(now.Add(-time.Duration(i) * 2 * time.Minute))
+		g.Status.History = append(g.Status.History, v1.Tenure{Until: &until, EndReason: v1.EndLapse})
+	}
+	if got, want := dashboard.NewSummary(g, now).FlapsUntil, now.Add(2*time.Minute); !got.Equal(want) {
+		t.Errorf("got a group that flaps until %s, want %s: the fifth failure was eight minutes ago", got, want)
+	}
+	if got := dashboard.NewDetail(g, now).Warnings; len(got) != 1 || got[0].Reason != "Flapping" {
+		t.Errorf("got warnings %v, want that it flaps", got)
+	}
+	g.Status.History[1].EndReason = v1.EndPreempted
+	if got := dashboard.NewSummary(g, now).FlapsUntil; !got.IsZero() {
+		t.Errorf("got a group that flaps until %s, want none: one of five ends was planned", got)
 	}
 }
 

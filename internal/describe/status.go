@@ -40,6 +40,39 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 	}
 }
 
+// Statuses writes the status of several groups: first that of each with a problem or a warning, and
+// then a line for each other group.
+func Statuses(w io.Writer, groups []v1.ElectionGroup, now time.Time) {
+	var text strings.Builder
+	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "GROUP\tCOORDINATOR\tFOR\tUP\tALGORITHM\tMODE")
+	healthy, shown := 0, 0
+	for i := range groups {
+		g := &groups[i]
+		if len(Problems(g)) > 0 || len(Warnings(g, now)) > 0 || g.Status.Coordinator == nil {
+			if shown++; shown > 1 {
+				fmt.Fprintln(w)
+			}
+			Status(w, g, now)
+			continue
+		}
+		healthy++
+		up := ""
+		if g.Status.Members != nil && g.Status.ReadyMembers != nil {
+			up = fmt.Sprintf("%d of %d", *g.Status.ReadyMembers, *g.Status.Members)
+		}
+		c := g.Status.Coordinator
+		fmt.Fprintf(columns, "%s/%s\t%s\t%s\t%s\t%s\t%s\n", g.Namespace, g.Name, c.Pod, age(c.ElectedAt.Time, now), up, g.Spec.Algorithm, g.Spec.Safety.Mode)
+	}
+	if healthy == 0 {
+		return
+	}
+	if shown > 0 {
+		fmt.Fprintln(w)
+	}
+	flushColumns(w, columns, &text)
+}
+
 func headline(g *v1.ElectionGroup, now time.Time) string {
 	if c := g.Status.Coordinator; c != nil {
 		return fmt.Sprintf("coordinator %s in term %d%s, elected %s ago", c.Pod, c.Term, ordinalOfElection(g), age(c.ElectedAt.Time, now))

@@ -19,14 +19,9 @@ import (
 // Name is the name of the Lease, in the namespace of the operator.
 const Name = "conclave-manager"
 
-const (
-	// unrenewedMax is how long a Lease may remain the same. It is more than it takes another
-	// replica to lead after one has crashed: 15 s for the Lease to expire, and 2 s to notice that.
-	unrenewedMax = 20 * time.Second
-	// oldMax is how long ago the renewal may be when the Lease is read for the first time, because
-	// the clocks of this machine and of the operator's node may differ.
-	oldMax = time.Minute
-)
+// unrenewedMax is how long a Lease may remain the same. It is more than it takes another
+// replica to lead after one has crashed: 15 s for the Lease to expire, and 2 s to notice that.
+const unrenewedMax = 20 * time.Second
 
 // Read reads the Lease of the operator in a namespace.
 func Read(ctx context.Context, c client.Reader, namespace string) (*coordinationv1.Lease, error) {
@@ -49,7 +44,7 @@ func (o *Observer) Observe(lease *coordinationv1.Lease, now time.Time) time.Time
 	first := o.last == nil
 	if first || !reflect.DeepEqual(o.last, &lease.Spec) {
 		o.last, o.since = lease.Spec.DeepCopy(), now
-		if renewed := lease.Spec.RenewTime; first && renewed != nil && now.Sub(renewed.Time) > oldMax {
+		if renewed := lease.Spec.RenewTime; first && renewed != nil && now.Sub(renewed.Time) > unrenewedMax {
 			o.since = renewed.Time
 		}
 	}

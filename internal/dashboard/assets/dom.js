@@ -67,10 +67,16 @@ export function refreshAges() {
 const icons = {
   Healthy: "M3 8.5 6.5 12 13 4.5",
   Degraded: "M8 2.5 14 13H2zM8 6.5v3M8 11v.5",
+  Flapping: "M2 9l3-5 3 8 3-8 3 5",
   Unavailable: "M4 4l8 8M12 4l-8 8",
   Unknown: "M5.5 6a2.5 2.5 0 1 1 3.6 2.3Q8 8.9 8 10M8 12v.6",
   Updating: "M13 8a5 5 0 1 1-1.6-3.7M13 2v3h-3",
 };
+
+// state returns the health of a group, or Flapping if it is up but has lost its coordinator often.
+export function state(group) {
+  return ["Unavailable", "Unknown"].includes(group.health) || !(Date.parse(group.flapsUntil) > now()) ? group.health : "Flapping";
+}
 
 // badge shows a state by a word, an icon and a color.
 export function badge(health) {

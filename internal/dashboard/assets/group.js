@@ -1,6 +1,6 @@
 // The page of one group.
 import { permitted } from "./actions.js";
-import { age, badge, el, formatClock, formatDate, formatDuration, now, svg } from "./dom.js";
+import { age, badge, el, formatClock, formatDate, formatDuration, now, state, svg } from "./dom.js";
 import { lastElection } from "./lastelection.js";
 import { picture } from "./picture.js";
 import { stepDownButton } from "./stepdown.js";
@@ -46,10 +46,10 @@ export function show(main, page, namespace, name) {
       page.announce(detail.coordinator ? `${detail.coordinator} is the coordinator of ${name}` : `${name} has no coordinator`);
     }
     last = detail;
-    health.replaceChildren(badge(detail.health));
+    health.replaceChildren(badge(state(detail)));
     // What has been asked stays while the members are the same.
     const members = detail.nodes.map((n) => ({ pod: n.pod, priority: n.priority }));
-    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? { problems: detail.problems, together: detail.downTogether } : null, drawProblems), left, right,
+    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", problems(detail), drawProblems), left, right,
       section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", detail.failovers ?? null, drawFailovers),
@@ -98,9 +98,17 @@ function drawFacts(d) {
     fact("Member list", d.memberList ? `version ${d.memberList}` : "none", d.adopting ? el("span", { class: "muted" }, " being adopted") : null)));
 }
 
-function drawProblems({ problems, together }) {
-  return el("section", { class: "card problems" }, el("h2", {}, problems.length === 1 ? "Problem" : `${problems.length} problems`), el("ul", {}, problems.map((p) => el("li", {},
-    el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : null, p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type ? ": " : null, p.message),
+// problems returns the problems and warnings of a group, or null.
+function problems({ problems, warnings, downTogether }) {
+  return problems?.length || warnings?.length ? { problems: problems ?? [], warnings: warnings ?? [], together: downTogether } : null;
+}
+
+function drawProblems({ problems, warnings, together }) {
+  const count = (list, word) => list.length === 0 ? [] : [list.length === 1 ? `1 ${word}` : `${list.length} ${word}s`];
+  const title = [...count(problems, "problem"), ...count(warnings, "warning")].join(", ");
+  return el("section", { class: "card problems" }, el("h2", {}, title), el("ul", {}, [...problems, ...warnings].map((p) => el("li", {},
+    el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : p.reason ? el("strong", {}, `Warning (${p.reason})`) : null,
+      p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type || p.reason ? ": " : null, p.message),
     p.advice ? el("p", { class: "advice" }, p.advice) : null))), together ? el("p", { class: "together" }, together) : null);
 }
 

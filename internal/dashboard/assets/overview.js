@@ -1,24 +1,24 @@
 // The overview of all groups.
-import { age, badge, el, now } from "./dom.js";
+import { age, badge, el, now, state } from "./dom.js";
 import { open } from "./stream.js";
 
-const states = ["Unavailable", "Degraded", "Unknown", "Updating", "Healthy"];
+const states = ["Unavailable", "Flapping", "Degraded", "Unknown", "Updating", "Healthy"];
 const byText = (of) => (a, b) => of(a).localeCompare(of(b), undefined, { numeric: true });
 const byName = byText((g) => `${g.namespace}/${g.name}`);
 const columns = [
-  { id: "health", title: "Health", compare: (a, b) => states.indexOf(a.health) - states.indexOf(b.health), cell: (g) => badge(g.health) },
+  { id: "health", title: "Health", compare: (a, b) => states.indexOf(state(a)) - states.indexOf(state(b)), cell: (g) => badge(state(g)) },
   { id: "name", title: "Group", compare: byName, cell: nameCell },
   { id: "coordinator", title: "Coordinator", compare: byText((g) => g.coordinator ?? ""), cell: (g) => g.coordinator ?? el("span", { class: "muted" }, "none") },
   { id: "algorithm", title: "Algorithm", compare: byText((g) => g.algorithm), cell: (g) => g.algorithm },
   { id: "up", title: "Members up", compare: (a, b) => a.up - a.members - (b.up - b.members), cell: (g) => `${g.up} of ${g.members}` },
-  { id: "failovers", title: "Failovers, 1 h", compare: (a, b) => failovers(b) - failovers(a), cell: (g) => failovers(g) ? `${failovers(g)}${g.endedMore ? "+" : ""}` : "" },
+  { id: "failovers", title: "Failures, 1 h", compare: (a, b) => failovers(b) - failovers(a), cell: (g) => failovers(g) ? `${failovers(g)}${g.endedMore ? "+" : ""}` : "" },
   { id: "change", title: "Last change", compare: (a, b) => Date.parse(b.lastChange ?? 0) - Date.parse(a.lastChange ?? 0), cell: (g) => age(g.lastChange) },
 ];
 
 // view is what the user has chosen. It remains while the page of a group is open.
 const view = { text: "", health: "", sort: "health", descending: false };
 
-// failovers counts the ends of tenures in the last hour.
+// failovers counts the tenures that ended by a failure in the last hour.
 function failovers(g) {
   const hourAgo = now() - 3600000;
   return (g.ended ?? []).filter((at) => Date.parse(at) > hourAgo).length;
@@ -81,18 +81,19 @@ export function show(main, page) {
     return row;
   }
 
-  // forget counts the failovers again: those that are more than an hour ago no longer count.
+  // forget counts the failures again: those that are more than an hour ago no longer count, and a group may have ceased to flap.
   function forget() {
     for (const { group, element } of rows.values()) {
-      if (group.ended) setText(element.querySelector(".failovers"), columns.find((c) => c.id === "failovers").cell(group));
+      if (!group.ended) continue;
+      for (const id of ["health", "failovers"]) element.querySelector(`.${id}`).replaceChildren(columns.find((c) => c.id === id).cell(group));
     }
-    if (view.sort === "failovers") schedule();
+    schedule();
   }
 
   function matches(g) {
     const words = view.text.toLowerCase().split(/\s+/);
-    const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${g.health} ${(g.places ?? []).map((p) => p.node).join(" ")}`.toLowerCase();
-    return (view.health === "" || g.health === view.health) && words.every((word) => text.includes(word));
+    const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${state(g)} ${(g.places ?? []).map((p) => p.node).join(" ")}`.toLowerCase();
+    return (view.health === "" || state(g) === view.health) && words.every((word) => text.includes(word));
   }
 
   function render() {
@@ -110,7 +111,7 @@ export function show(main, page) {
       else cell.setAttribute("aria-sort", view.descending ? "descending" : "ascending");
     }
     const totals = {};
-    for (const { group } of rows.values()) totals[group.health] = (totals[group.health] ?? 0) + 1;
+    for (const { group } of rows.values()) totals[state(group)] = (totals[state(group)] ?? 0) + 1;
     for (const { state, button } of buttons) {
       const total = state === "" ? rows.size : totals[state] ?? 0;
       button.textContent = `${state || "All"} ${total}`;

@@ -42,7 +42,8 @@ func New() *cobra.Command {
 		Use:   "status [GROUP]",
 		Short: "Show the coordinator, the process status table, and problems",
 		Long: `Show one group, or all groups of a namespace: the coordinator, the process
-status table, and each problem with what to do about it.
+status table, and each problem with what to do about it. Of several groups,
+those with a problem or a warning come first, and the others have a line each.
 
 The operator compiles this status from the agents' reports. The exit status is 0
 even if a group has problems. With --exit-code, it is 3 unless each group that
@@ -133,12 +134,11 @@ func showGroups(out io.Writer, groups []v1.ElectionGroup, format string, now tim
 		}
 		return printObject(out, list, format)
 	}
-	for i := range groups {
-		if i > 0 {
-			fmt.Fprintln(out)
-		}
-		describe.Status(out, &groups[i], now)
+	if len(groups) == 1 {
+		describe.Status(out, &groups[0], now)
+		return nil
 	}
+	describe.Statuses(out, groups, now)
 	return nil
 }
 
