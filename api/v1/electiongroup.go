@@ -9,15 +9,17 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=electiongroups,singular=electiongroup,shortName=eg
-// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
 // +kubebuilder:printcolumn:name="Coordinator",type=string,JSONPath=`.status.coordinator.pod`
-// +kubebuilder:printcolumn:name="Term",type=integer,JSONPath=`.status.term`
-// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMembers`,description="The number of members that are up"
-// +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.status.members`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Up",type=integer,JSONPath=`.status.readyMembers`,description="The number of members that are up"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Members",type=integer,priority=1,JSONPath=`.status.members`
+// +kubebuilder:printcolumn:name="Term",type=integer,priority=1,JSONPath=`.status.term`
 // +kubebuilder:printcolumn:name="Elected",type=date,priority=1,JSONPath=`.status.coordinator.electedAt`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,priority=1,JSONPath=`.spec.algorithm`
 // +kubebuilder:printcolumn:name="Safety",type=string,priority=1,JSONPath=`.spec.safety.mode`
+// +kubebuilder:printcolumn:name="Available",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Agreed",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Agreed")].status`
 // +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.memberList.version`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.memberList.state`

@@ -103,10 +103,10 @@ func TestColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow, wide := columns(t, "columns")
-	if want := "NAME=columns ALGORITHM=StatusTable COORDINATOR=a-0 TERM=7 AVAILABLE=True READY=2 MEMBERS=3 AGE=*"; narrow != want {
+	if want := "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*"; narrow != want {
 		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
 	}
-	if want := "ELECTED=* SAFETY=Majority AGREED=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
+	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True AGREED=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
 		t.Errorf("kubectl get -o wide: got in addition\n%s\nwant\n%s", wide, want)
 	}
 }

@@ -211,7 +211,7 @@ func testFirstGroup(e env) {
 		return good
 	})
 	line := e.kubectl("get", "eg", "ledger", "--namespace", samplesNamespace)
-	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "AVAILABLE", "READY", "AGE", "StatusTable", highest} {
+	for _, part := range []string{"COORDINATOR", "READY", "REASON", "UP", "AGE", highest} {
 		requireContains(e.t, line, part)
 	}
 	e.waitUntil(defaultTimeout, "an event names "+highest, func() bool { // The operator writes events asynchronously.
