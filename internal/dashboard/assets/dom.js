@@ -64,6 +64,23 @@ export function refreshAges() {
   document.querySelectorAll("time[data-suffix]").forEach(refresh);
 }
 
+// commands returns a text with its commands in code, each with a button that copies it.
+export function commands(text) {
+  return text.split(/(kubectl (?:(?![.,;:](?:\s|$)).)+)/).map((part, i) => i % 2 === 0 ? part : el("span", { class: "copyable" }, el("code", {}, part),
+    el("button", { type: "button", class: "copy", title: "Copy", "aria-label": `Copy ${part}`, onclick: copy }, "Copy")));
+}
+
+async function copy({ currentTarget: button }) {
+  try {
+    await navigator.clipboard.writeText(button.previousSibling.textContent);
+    button.textContent = "Copied";
+  } catch { // Without the permission, the user can copy the selected text.
+    getSelection().selectAllChildren(button.previousSibling);
+    button.textContent = "Selected";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
 const icons = {
   Healthy: "M3 8.5 6.5 12 13 4.5",
   Degraded: "M8 2.5 14 13H2zM8 6.5v3M8 11v.5",

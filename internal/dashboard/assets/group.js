@@ -1,9 +1,10 @@
 // The page of one group.
 import { permitted } from "./actions.js";
-import { age, badge, el, formatClock, formatDate, formatDuration, now, state, svg } from "./dom.js";
+import { age, badge, commands, el, formatClock, formatDate, formatDuration, now, state, svg } from "./dom.js";
 import { lastElection } from "./lastelection.js";
 import { picture } from "./picture.js";
 import { stepDownButton } from "./stepdown.js";
+import { address } from "./overview.js";
 import { open } from "./stream.js";
 import { whatIf } from "./whatif.js";
 
@@ -17,7 +18,7 @@ export function show(main, page, namespace, name) {
   const stepDown = stepDownButton(path, permission), election = lastElection(path, namespace, name, permission);
   const content = el("div", { class: "sections" });
   main.replaceChildren(
-    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "← All groups")),
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: address() }, "← All groups")),
     el("div", { class: "title" }, heading, health, stepDown.button), notice, content);
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
@@ -53,7 +54,7 @@ export function show(main, page, namespace, name) {
       section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", detail.failovers ?? null, drawFailovers),
-      section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail.coordinator)))]);
+      section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail)))]);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
   }
 
@@ -109,7 +110,7 @@ function drawProblems({ problems, warnings, together }) {
   return el("section", { class: "card problems" }, el("h2", {}, title), el("ul", {}, [...problems, ...warnings].map((p) => el("li", {},
     el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : p.reason ? el("strong", {}, `Warning (${p.reason})`) : null,
       p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type || p.reason ? ": " : null, p.message),
-    p.advice ? el("p", { class: "advice" }, p.advice) : null))), together ? el("p", { class: "together" }, together) : null);
+    p.advice ? el("p", { class: "advice" }, commands(p.advice)) : null))), together ? el("p", { class: "together" }, together) : null);
 }
 
 function drawPicture(d) {

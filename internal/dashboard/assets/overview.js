@@ -15,8 +15,26 @@ const columns = [
   { id: "change", title: "Last change", compare: (a, b) => Date.parse(b.lastChange ?? 0) - Date.parse(a.lastChange ?? 0), cell: (g) => age(g.lastChange) },
 ];
 
-// view is what the user has chosen. It remains while the page of a group is open.
-const view = { text: "", health: "", sort: "health", descending: false };
+// view is what the user has chosen. The address has it, so that it can be sent to a colleague, and it remains while the page of a group is open.
+const view = { text: "", namespace: "", health: "", sort: "health", descending: false };
+
+// address returns the address of the overview with what the user has chosen.
+export function address() {
+  const query = new URLSearchParams();
+  if (view.text) query.set("filter", view.text);
+  if (view.namespace) query.set("namespace", view.namespace);
+  if (view.health) query.set("health", view.health);
+  if (view.sort !== "health" || view.descending) query.set("sort", (view.descending ? "-" : "") + view.sort);
+  return query.size ? `#/?${query}` : "#/";
+}
+
+// readAddress chooses what the address has.
+function readAddress() {
+  const query = new URLSearchParams(location.hash.split("?")[1] ?? "");
+  const sort = query.get("sort") ?? "health", id = sort.replace(/^-/, "");
+  Object.assign(view, { text: query.get("filter") ?? "", namespace: query.get("namespace") ?? "", health: states.includes(query.get("health")) ? query.get("health") : "" });
+  Object.assign(view, columns.some((c) => c.id === id) ? { sort: id, descending: id !== sort } : { sort: "health", descending: false });
+}
 
 // failovers counts the tenures that ended by a failure in the last hour.
 function failovers(g) {
@@ -32,11 +50,13 @@ function nameCell(g) {
 export function show(main, page) {
   const rows = new Map(); // key -> { group, element }
   let scheduled = false, loaded = false;
+  readAddress();
 
   const search = el("input", {
     type: "search", id: "filter", placeholder: "Name, namespace, pod, node or algorithm", value: view.text, autocomplete: "off", spellcheck: "false",
-    oninput: () => { view.text = search.value; schedule(); },
+    oninput: () => { view.text = search.value; chosen(); },
   });
+  const namespace = el("select", { id: "namespace", "aria-label": "Namespace", hidden: true, onchange: () => { view.namespace = namespace.value; chosen(); } });
   const chips = el("div", { class: "chips", role: "group", "aria-label": "Filter by health" });
   const head = el("tr", { role: "row" });
   const body = el("tbody", { role: "rowgroup" });
@@ -45,7 +65,7 @@ export function show(main, page) {
     el("caption", { class: "visually-hidden" }, "Election groups"), el("thead", { role: "rowgroup" }, head), body);
   main.replaceChildren(
     el("div", { class: "title" }, el("h1", {}, "Election groups"), el("span", { id: "count", class: "muted", role: "status" }), el("a", { href: "#/nodes", class: "aside" }, "Nodes")),
-    el("div", { class: "tools" }, el("label", { for: "filter", class: "visually-hidden" }, "Filter groups"), search, chips), table, empty);
+    el("div", { class: "tools" }, el("label", { for: "filter", class: "visually-hidden" }, "Filter groups"), search, namespace, chips), table, empty);
   const count = main.querySelector("#count");
   const headers = columns.map((column) => {
     const button = el("button", { type: "button", onclick: () => sortBy(column.id) }, column.title);
@@ -54,7 +74,7 @@ export function show(main, page) {
     return { column, cell };
   });
   const buttons = ["", ...states].map((state) => {
-    const button = el("button", { type: "button", class: `chip ${state}`, onclick: () => { view.health = state; schedule(); } });
+    const button = el("button", { type: "button", class: `chip ${state}`, onclick: () => { view.health = state; chosen(); } });
     chips.append(button);
     return { state, button };
   });
@@ -63,6 +83,12 @@ export function show(main, page) {
   function sortBy(id) {
     view.descending = view.sort === id && !view.descending;
     view.sort = id;
+    chosen();
+  }
+
+  // chosen shows what the user has chosen, and writes it into the address.
+  function chosen() {
+    history.replaceState(history.state, "", address());
     schedule();
   }
 
@@ -93,10 +119,29 @@ export function show(main, page) {
   function matches(g) {
     const words = view.text.toLowerCase().split(/\s+/);
     const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${state(g)} ${(g.places ?? []).map((p) => p.node).join(" ")}`.toLowerCase();
-    return (view.health === "" || state(g) === view.health) && words.every((word) => text.includes(word));
+    return (view.namespace === "" || g.namespace === view.namespace) && (view.health === "" || state(g) === view.health) && words.every((word) => text.includes(word));
+  }
+
+  // slash focuses the filter, as on other pages with one.
+  function slash(event) {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, dialog")) return;
+    event.preventDefault();
+    search.focus();
+  }
+
+  // showNamespaces offers the namespaces that have groups, and the chosen one, if that are several.
+  function showNamespaces() {
+    const all = [...new Set([...rows.values()].map((row) => row.group.namespace)).add(view.namespace)].filter(Boolean).sort();
+    if (namespace.dataset.all !== all.join()) {
+      namespace.dataset.all = all.join();
+      namespace.replaceChildren(el("option", { value: "" }, "All namespaces"), ...all.map((n) => el("option", { value: n }, n)));
+      namespace.hidden = all.length < 2 && !view.namespace;
+    }
+    namespace.value = view.namespace;
   }
 
   function render() {
+    showNamespaces();
     const compare = columns.find((c) => c.id === view.sort).compare;
     const sign = view.descending ? -1 : 1;
     const shown = [...rows.values()].filter((row) => matches(row.group))
@@ -136,9 +181,9 @@ export function show(main, page) {
   }
 
   function reset() {
-    view.text = view.health = search.value = "";
+    view.text = view.namespace = view.health = search.value = "";
     search.focus();
-    schedule();
+    chosen();
   }
 
   const close = open("events", {
@@ -154,7 +199,8 @@ export function show(main, page) {
   }, page.lost);
   page.onConnected(() => { loaded = true; schedule(); });
   const minute = setInterval(forget, 60000);
-  return () => { clearInterval(minute); close(); };
+  addEventListener("keydown", slash);
+  return () => { removeEventListener("keydown", slash); clearInterval(minute); close(); };
 }
 
 function setText(element, text) {

@@ -4,7 +4,16 @@ import { el, svg } from "./dom.js";
 
 const top = 40, rowHeight = 30;
 
-export function sequence({ members, steps, omitted }) {
+// sequence returns the diagram, with a choice to show the probes, too: they say who is alive, and most of them change nothing.
+export function sequence(election) {
+  const essential = election.steps.filter((s) => s.kind !== "PROBE");
+  if (essential.length === 0 || essential.length === election.steps.length) return diagram(election);
+  const holder = el("div", {}, diagram({ ...election, steps: essential }));
+  const box = el("input", { type: "checkbox", onchange: () => holder.replaceChildren(diagram(box.checked ? election : { ...election, steps: essential })) });
+  return el("div", {}, el("label", { class: "choice" }, box, `Show ${election.steps.length - essential.length} probes`), holder);
+}
+
+function diagram({ members, steps, omitted }) {
   const narrow = matchMedia("(max-width: 760px)").matches;
   const margin = narrow ? 36 : 56, gap = narrow ? 62 : 96;
   const width = 2 * margin + gap * (members.length - 1), height = top + rowHeight * (steps.length + 1);
