@@ -127,6 +127,7 @@ func liveGroup(b *browser) {
 	b.await(`["Copied", "Selected"].includes(document.querySelector(".problems .copy").innerText)`) // by the permission
 	b.await(`document.querySelector(".problems .copyable code").innerText === "kubectl describe pod ledger-4 -n bank"`)
 	b.await(`document.querySelector(".problems .copy").innerText === "Copy"`)
+	b.run("select nothing", chromedp.Evaluate(`getSelection().removeAllRanges()`, nil))
 	for _, c := range []struct {
 		width, height int64
 		dark          bool
