@@ -155,7 +155,10 @@ type Detail struct {
 	Processes    []Row      `json:"processes"`
 	Tenures      []Tenure   `json:"tenures"`
 	Failovers    *Histogram `json:"failovers,omitempty"`
-	Description  string     `json:"description"`
+	// Gaps says for how long the group had no coordinator in the last 30 days, and LongestGaps has the longest.
+	Gaps        string   `json:"gaps,omitempty"`
+	LongestGaps []string `json:"longestGaps,omitempty"`
+	Description string   `json:"description"`
 }
 
 // Node is a member in the picture.
@@ -215,6 +218,7 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	for i := range g.Status.History {
 		d.Tenures = append(d.Tenures, newTenure(&g.Status.History[i]))
 	}
+	d.Gaps, d.LongestGaps = describe.Gaps(g, now)
 	d.Description = describePicture(&d)
 	return d
 }

@@ -53,7 +53,7 @@ export function show(main, page, namespace, name) {
     arrange(content, [section("facts", facts(detail), drawFacts), section("problems", problems(detail), drawProblems), left, right,
       section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
-      section("failovers", detail.failovers ?? null, drawFailovers),
+      section("failovers", detail.gaps || detail.failovers ? { gaps: detail.gaps, longest: detail.longestGaps ?? [], failovers: detail.failovers } : null, drawGaps),
       section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail)))]);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
   }
@@ -80,7 +80,7 @@ function arrange(element, children) {
 }
 
 function card(title, ...children) {
-  return el("section", { class: "card" }, el("h2", {}, title), ...children);
+  return el("section", { class: "card" }, el("h2", {}, title), ...children.flat());
 }
 
 function facts(d) {
@@ -164,6 +164,11 @@ function formatTime(ms) {
   return today ? formatClock(at) : formatDate(at);
 }
 
+function drawGaps({ gaps, longest, failovers }) {
+  return card("Time without a coordinator", gaps ? el("p", {}, `${gaps}.`) : null, longest.length ? el("ol", { class: "gaps" }, longest.map((text) => el("li", {}, text))) : null,
+    failovers ? drawFailovers(failovers) : null);
+}
+
 function drawFailovers(h) {
   const width = 460, height = 150, base = 112, step = width / h.buckets.length;
   const highest = Math.max(...h.buckets.map((b) => b.count));
@@ -174,10 +179,10 @@ function drawFailovers(h) {
       svg("text", { x: x + step / 2, y: base + 17, class: "axis" }, b.upTo.split(" ")[0]),
       svg("text", { x: x + step / 2, y: base + 30, class: "axis" }, b.upTo.split(" ")[1] ?? ""));
   });
-  return card("Time without a coordinator", el("p", { class: "muted" }, h.text),
+  return [el("p", { class: "muted" }, h.text),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img", "aria-label": `Histogram: ${describeBuckets(h)}` },
       svg("line", { x1: 0, x2: width, y1: base, y2: base, class: "edge" }), bars),
-    el("p", { class: "muted small" }, "How many of the last failovers took up to this time, and longer than the one to the left."));
+    el("p", { class: "muted small" }, "How many of the last failovers took up to this time, and longer than the one to the left.")];
 }
 
 function describeBuckets(h) {

@@ -1,0 +1,71 @@
+package groupstatus
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+const (
+	// maxLongest is the number of gaps that are retained with their causes.
+	maxLongest = 3
+	// maxCount is the most gaps that a day can have in the schema.
+	maxCount = 1_000_000
+)
+
+// countGap returns the counts with the gap before the newest tenure, which has just begun. What is
+// older than v1.GapDays is forgotten.
+func countGap(before *v1.Gaps, history []v1.Tenure) *v1.Gaps {
+	tenure := &history[0]
+	if before == nil {
+		before = &v1.Gaps{Since: metav1.NewTime(tenure.From.Truncate(time.Second))} // as in the API server
+	}
+	next := &v1.Gaps{Since: before.Since}
+	oldest := tenure.From.AddDate(0, 0, -v1.GapDays)
+	for _, day := range before.Days {
+		if day.Date > oldest.UTC().Format(time.DateOnly) {
+			next.Days = append(next.Days, day)
+		}
+	}
+	for _, gap := range before.Longest {
+		if gap.Until.After(oldest) {
+			next.Longest = append(next.Longest, gap)
+		}
+	}
+	if len(history) > 1 {
+		addGap(next, tenure, &history[1])
+	}
+	return next
+}
+
+// addGap adds the gap between two tenures. If no agent has measured it, it is the time that the operator
+// has seen.
+func addGap(gaps *v1.Gaps, tenure, before *v1.Tenure) {
+	length, known := tenure.Gap()
+	if !known && before.Until != nil {
+		length = max(0, tenure.From.Sub(before.Until.Time))
+	}
+	length = min(length, maxGap)
+	gap := v1.Gap{Until: tenure.From, Micros: length.Microseconds(), Pod: before.Pod, EndReason: before.EndReason}
+	gaps.Longest = append(gaps.Longest, gap)
+	slices.SortStableFunc(gaps.Longest, func(a, b v1.Gap) int { return cmp.Compare(b.Micros, a.Micros) })
+	gaps.Longest = gaps.Longest[:min(len(gaps.Longest), maxLongest)]
+
+	date := tenure.From.UTC().Format(time.DateOnly)
+	at := slices.IndexFunc(gaps.Days, func(day v1.GapDay) bool { return day.Date == date })
+	if at < 0 {
+		gaps.Days = append(gaps.Days, v1.GapDay{Date: date})
+		// The clock of an agent may be wrong, so the newest tenure need not be on the newest day.
+		slices.SortFunc(gaps.Days, func(a, b v1.GapDay) int { return cmp.Compare(b.Date, a.Date) })
+		gaps.Days = gaps.Days[:min(len(gaps.Days), v1.GapDays+1)]
+		at = slices.IndexFunc(gaps.Days, func(day v1.GapDay) bool { return day.Date == date })
+	}
+	if at >= 0 {
+		gaps.Days[at].Count = min(gaps.Days[at].Count+1, maxCount)
+		gaps.Days[at].Micros = min(gaps.Days[at].Micros+gap.Micros, maxGap.Microseconds())
+	}
+}

@@ -1,0 +1,90 @@
+package groupstatus
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// formatGaps formats the counts, as in "06-01 2 in 5 ms; 1 ms c Crash, ...".
+func formatGaps(gaps *v1.Gaps) string {
+	var days, longest []string
+	for _, day := range gaps.Days {
+		days = append(days, fmt.Sprintf("%s %d in %s", day.Date[5:], day.Count, v1.FormatGap(time.Duration(day.Micros)*time.Microsecond)))
+	}
+	for _, gap := range gaps.Longest {
+		longest = append(longest, fmt.Sprintf("%s %s %s", v1.FormatGap(time.Duration(gap.Micros)*time.Microsecond), gap.Pod, gap.EndReason))
+	}
+	return strings.Join(days, ", ") + "; " + strings.Join(longest, ", ")
+}
+
+// TestGapsAreCounted: after each tenure, the gap counts once, also while the status changes for other reasons.
+func TestGapsAreCounted(t *testing.T) {
+	var gaps *v1.Gaps
+	var history []v1.Tenure
+	lead := func(pod string, at time.Duration, gap time.Duration, reason v1.EndReason) {
+		from := metav1.NewMicroTime(noon.Add(at))
+		tenure := v1.Tenure{Pod: pod, From: from, GapMicros: new(gap.Microseconds())}
+		if len(history) > 0 {
+			history[0].EndReason = reason
+		} else {
+			tenure.GapMicros = nil
+		}
+		history = append([]v1.Tenure{tenure}, history...)
+		gaps = countGap(gaps, history)
+	}
+	const day = 24 * time.Hour
+	for _, step := range []struct {
+		at, gap time.Duration
+		reason  v1.EndReason
+		want    string
+	}{
+		{0, 0, "", "; "},
+		{time.Hour, 5 * time.Millisecond, v1.EndCrash, "06-01 1 in 5.0 ms; 5.0 ms a Crash"},
+		{2 * time.Hour, time.Millisecond, v1.EndPreempted, "06-01 2 in 6.0 ms; 5.0 ms a Crash, 1.0 ms a Preempted"},
+		{day, time.Second, v1.EndSilence, "06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 1.0 ms a Preempted"},
+		{2 * day, 2 * time.Millisecond, v1.EndLapse, "06-03 1 in 2.0 ms, 06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 2.0 ms a Lapse"},
+		// The first day is forgotten, with its gaps.
+		{30*day + 3*time.Hour, 3 * time.Millisecond, v1.EndCrash, "07-01 1 in 3.0 ms, 06-03 1 in 2.0 ms, 06-02 1 in 1.0 s; 1.0 s a Silence, 3.0 ms a Crash, 2.0 ms a Lapse"},
+		{90 * day, 4 * time.Millisecond, v1.EndCrash, "08-30 1 in 4.0 ms; 4.0 ms a Crash"},
+	} {
+		lead("a", step.at, step.gap, step.reason)
+		if got := formatGaps(gaps); got != step.want {
+			t.Errorf("after %s: got %s, want %s", step.at, got, step.want)
+		}
+	}
+	if !gaps.Since.Time.Equal(noon) {
+		t.Errorf("got gaps since %s, want the first tenure", gaps.Since)
+	}
+	for i := range 100 { // one a day
+		lead("b", time.Duration(100+i)*day, time.Duration(i+1)*time.Millisecond, v1.EndCrash)
+	}
+	if len(gaps.Days) != v1.GapDays || len(gaps.Longest) != 3 || gaps.Longest[0].Micros != 100_000 {
+		t.Errorf("got %d days and the longest %v, want %d days and the three longest", len(gaps.Days), gaps.Longest, v1.GapDays)
+	}
+}
+
+// TestGapInStatus: the status has the gap that agents have measured, and doesn't count it again.
+func TestGapInStatus(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.crash("c")
+	s.reportEnd("c", control.EndCrash, 4800*time.Microsecond, "a", "b")
+	s.elect("b")
+	s.evaluate()
+	const want = "06-01 1 in 4.8 ms; 4.8 ms c Crash"
+	if got := formatGaps(s.Group.Status.Gaps); got != want {
+		t.Errorf("got %s, want %s (history: %s)", got, want, formatHistory(&s.Group.Status))
+	}
+	s.crash("a") // The status changes, the coordinator doesn't.
+	s.evaluate()
+	if got := formatGaps(s.Group.Status.Gaps); got != want {
+		t.Errorf("after another change: got %s, want %s", got, want)
+	}
+}
