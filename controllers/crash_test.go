@@ -100,6 +100,13 @@ func (e *env) dumpGroups(add func(string, any)) {
 				status.History[i].Until.Reset()
 			}
 		}
+		if status.Gaps != nil { // Each gap counts once.
+			status.Gaps.Since.Reset()
+			status.Gaps.Longest = nil
+			for i := range status.Gaps.Days {
+				status.Gaps.Days[i].Date, status.Gaps.Days[i].Micros = "", 0
+			}
+		}
 		if status.MemberList != nil {
 			status.MemberList.Floor = nil
 		}
