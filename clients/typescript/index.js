@@ -71,6 +71,15 @@ function parse(text) {
     (key === "term" || key === "token") && typeof value === "string" ? BigInt(value) : value);
 }
 
+/** @param {string} text */
+function parseEvent(text) {
+  try {
+    return parse(text);
+  } catch {
+    throw new Error(`invalid event ${JSON.stringify(text.slice(0, 100))}`);
+  }
+}
+
 /** @param {any} data @returns {import("./index.js").State} */
 function stateOf({group, self, coordinator, leading, priority, term, token}) {
   return {group, self, coordinator, leading, priority, term, token};
@@ -182,7 +191,7 @@ class Agent {
           else if (field === "id") id = value;
           else if (field === "data") data += (data && "\n") + value;
           else if (!line.trim() && data) {
-            handle(kind, id, parse(data));
+            handle(kind, id, parseEvent(data));
             kind = id = data = "";
           }
         }
