@@ -106,9 +106,8 @@ func scriptCommand(requires, path string) func(*testing.T) string {
 		if _, err := exec.LookPath(requires); err != nil {
 			need.Skip(t, requires)
 		}
-		if err := program.DependOnFolder(filepath.Dir(path)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, program.DependOnFolder(filepath.Dir(path)))
+		must(t, program.DependOnFolder("../clients/python"))
 		return path
 	}
 }
@@ -125,7 +124,7 @@ type worker struct {
 func startWorker(t *testing.T, command string, agent *agentcluster.Agent) *worker {
 	t.Helper()
 	w := &worker{command: exec.CommandContext(t.Context(), command, "ledger"), stopped: make(chan struct{})}
-	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+agent.API, "PATH="+filepath.Dir(agent.Binary())+":"+os.Getenv("PATH"))
+	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+agent.API, "PYTHONDONTWRITEBYTECODE=1", "PATH="+filepath.Dir(agent.Binary())+":"+os.Getenv("PATH"))
 	// A process group, so that the cleanup kills its children, too, as in a container.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := w.command.StdoutPipe()
