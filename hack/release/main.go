@@ -1,6 +1,6 @@
 // Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the chart and the
 // samples with the digests of these images, archives of the programs, Debian packages of the agent, the manifest for krew, the formula
-// for Homebrew, release notes, the provenance of all these files, and checksums.
+// for Homebrew, the clients for Python and TypeScript, release notes, the provenance of all these files, and checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -151,6 +151,9 @@ func (r *release) write(ctx context.Context) error {
 		return err
 	}
 	if err := r.writePrograms(ctx); err != nil {
+		return err
+	}
+	if err := r.writeClients(); err != nil {
 		return err
 	}
 	if err := r.writeNotes(changes, digests); err != nil {

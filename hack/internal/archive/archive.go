@@ -74,13 +74,13 @@ func Folder(folder fs.FS, path string) ([]File, error) {
 	return files, err
 }
 
-// Write writes an archive. The ending of its name is that of the format: .tar, .tar.gz, .tgz or .zip.
+// Write writes an archive. The ending of its name is that of the format: .tar, .tar.gz, .tgz, .zip or .whl.
 func Write(file string, date time.Time, files []File) error {
 	write := Tar
 	switch filepath.Ext(file) {
 	case ".gz", ".tgz":
 		write = TarGzip
-	case ".zip":
+	case ".zip", ".whl":
 		write = zipped
 	}
 	var content bytes.Buffer
