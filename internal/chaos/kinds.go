@@ -45,6 +45,8 @@ type Kind struct {
 	Ousts bool
 	// Shared: the fault also concerns other groups of the cluster.
 	Shared bool
+	// OfGroup: only a group reacts to it.
+	OfGroup bool
 }
 
 // The names of the kinds.
@@ -75,16 +77,16 @@ var kinds = []Kind{
 	{Name: All, Effect: "deletes all pods of the group by force", Ousts: true},
 	{Name: Rollout, Effect: "restarts all pods one after the other, as kubectl rollout restart does"},
 	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it", Ousts: true},
-	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true, Shared: true, Ousts: true},
+	{Name: Cordon, Effect: "cordons the coordinator's node", OfGroup: true, Held: true, Shared: true, Ousts: true},
 	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true, Shared: true, Ousts: true},
-	{Name: Manager, Effect: "deletes all pods of the operator", Expect: NoElection, Shared: true},
-	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", Access: ByMachine},
+	{Name: Manager, Effect: "deletes all pods of the operator", OfGroup: true, Expect: NoElection, Shared: true},
+	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", OfGroup: true, Access: ByMachine},
 	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
 	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true, Ousts: true},
 	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
-	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", Access: ByMachine, Held: true, Ousts: true},
-	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
-	{Name: Delay, Effect: "delays the packets between the coordinator's pod and the other members by 300 ms, in both directions, for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
+	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", OfGroup: true, Access: ByMachine, Held: true, Ousts: true},
+	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
+	{Name: Delay, Effect: "delays the packets between the coordinator's pod and the other members by 300 ms, in both directions, for 5 s", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
 	{Name: APIServer, Effect: "disconnects the API server for 20 s", Access: ByMachine, Expect: NoElection, Held: true, Shared: true},
 }
 

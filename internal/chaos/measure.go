@@ -17,30 +17,41 @@ type Times struct {
 	Service *time.Duration
 	// Coordinator is the pod that was elected.
 	Coordinator string
-}
-
-// Missing describes the first duration that wasn't observed.
-func (t *Times) Missing() string {
-	switch {
-	case t.Elected == nil:
-		return "no agent reported another coordinator"
-	case t.Known == nil:
-		return "some agents didn't report the coordinator " + t.Coordinator
-	case t.Status == nil:
-		return "the status didn't show the coordinator " + t.Coordinator
-	case t.Service == nil:
-		return "the Service didn't route to the coordinator " + t.Coordinator
-	}
-	return ""
-}
-
-// Complete reports whether every duration was observed.
-func (t *Times) Complete(hasService bool) bool {
-	return t.Elected != nil && t.Known != nil && t.Status != nil && (t.Service != nil || !hasService)
+	// Missing describes the first duration that wasn't observed. It is empty if all were.
+	Missing string
 }
 
 // Measure returns the durations from the fault.
 func Measure(r *Record) (t Times) {
+	if r.ByClaims {
+		return r.measureClaims()
+	}
+	t = r.measure()
+	switch {
+	case t.Elected == nil:
+		t.Missing = "no agent reported another coordinator"
+	case t.Known == nil:
+		t.Missing = "some agents didn't report the coordinator " + t.Coordinator
+	case t.Status == nil:
+		t.Missing = "the status didn't show the coordinator " + t.Coordinator
+	case t.Service == nil && r.HasService:
+		t.Missing = "the Service didn't route to the coordinator " + t.Coordinator
+	}
+	return t
+}
+
+// measureClaims returns when another process led.
+func (r *Record) measureClaims() (t Times) {
+	successions := r.Successions()
+	if len(successions) == 0 {
+		t.Missing = "no other pod led"
+		return t
+	}
+	t.Elected, t.Coordinator = r.since(successions[0].Received), successions[0].From.Pod
+	return t
+}
+
+func (r *Record) measure() (t Times) {
 	at := slices.IndexFunc(r.Changes, func(c Change) bool {
 		return c.Coordinator != "" && c.Term > r.Term && !c.At.Before(r.Fault) && !r.ledByOusted(c.Term)
 	})

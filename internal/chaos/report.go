@@ -10,15 +10,27 @@ import (
 	"text/tabwriter"
 )
 
-// header names the columns of the table. Durations are median, p99 and maximum.
-var header = []string{"FAULT", "COUNT", "ELECTED", "KNOWN BY ALL", "STATUS", "SERVICE", "SETTLED"}
+// columns names the columns of the table of a group, or of another leader. Durations are median, p99 and maximum.
+func columns(leader bool) []string {
+	if leader {
+		return []string{"FAULT", "COUNT", "ELECTED", "SETTLED", "FLAPS", "TWO LEADERS"}
+	}
+	return []string{"FAULT", "COUNT", "ELECTED", "KNOWN BY ALL", "STATUS", "SERVICE", "SETTLED"}
+}
 
 const legend = "Milliseconds from the fault: median / p99 / maximum."
 
-func (s *Summary) cells() []string {
+func (s *Summary) cells(leader bool) []string {
 	count := strconv.Itoa(s.Count)
 	if s.Refused > 0 {
 		count += fmt.Sprintf(" (+%d refused)", s.Refused)
+	}
+	if leader {
+		two := "-"
+		if d := s.TwoLeaders; d != nil {
+			two = fmt.Sprintf("%d of %d, %s or longer", d.Count, s.Count, number(d.Max))
+		}
+		return []string{s.Kind, count, s.Elected.String(), s.Settled.String(), strconv.Itoa(s.Flaps), two}
 	}
 	return []string{s.Kind, count, s.Elected.String(), s.Known.String(), s.Status.String(), s.Service.String(), s.Settled.String()}
 }
@@ -42,18 +54,34 @@ func number(millis float64) string {
 	return strconv.FormatFloat(millis, 'f', decimals, 64)
 }
 
+// about returns what was tested.
+func (r *Result) about() (title string, details []string) {
+	if r.Leader != "" {
+		return r.Namespace + ", " + r.Leader, []string{plural(r.Members, "candidate") + " with " + r.Candidates, fmt.Sprint("seed ", r.Seed)}
+	}
+	return r.Namespace + "/" + r.Group, []string{r.Algorithm, r.Safety, fmt.Sprint(r.Members, " members"), fmt.Sprint("seed ", r.Seed)}
+}
+
+func (r *Result) legend() string {
+	if r.Leader == "" {
+		return legend
+	}
+	return legend + " Flaps are changes of the leader after the first one.\n" + r.Evidence
+}
+
 // WriteTable writes the result for a terminal.
 func (r *Result) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s/%s: %s; %s; %d members; seed %d\n\n", r.Namespace, r.Group, r.Algorithm, r.Safety, r.Members, r.Seed)
+	title, details := r.about()
+	fmt.Fprintf(w, "%s: %s\n\n", title, strings.Join(details, "; "))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(header, "\t"))
+	fmt.Fprintln(table, strings.Join(columns(r.Leader != ""), "\t"))
 	for i := range r.Summary {
-		fmt.Fprintln(table, strings.Join(r.Summary[i].cells(), "\t"))
+		fmt.Fprintln(table, strings.Join(r.Summary[i].cells(r.Leader != ""), "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s\n\n%s\n", legend, r.Verdict())
+	fmt.Fprintf(w, "%s\n\n%s\n", r.legend(), r.Verdict())
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "- %s\n", v)
 	}
@@ -92,8 +120,9 @@ func plural(n int, noun string) string {
 
 // WriteMarkdown writes the result as a section of a Markdown document.
 func (r *Result) WriteMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "### %s/%s\n\n%s, %s, %d members, seed %d. %s.\n\n", r.Namespace, r.Group, r.Algorithm, r.Safety, r.Members, r.Seed, r.Verdict())
-	MarkdownTable(w, r.Summary)
+	title, details := r.about()
+	fmt.Fprintf(w, "### %s\n\n%s. %s.\n\n", title, strings.Join(details, ", "), r.Verdict())
+	markdownTable(w, r.Summary, r.legend(), r.Leader != "")
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "- %s\n", v)
 	}
@@ -106,11 +135,14 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return nil
 }
 
-// MarkdownTable writes the measurements of each kind.
-func MarkdownTable(w io.Writer, summaries []Summary) {
+// MarkdownTable writes the measurements of each kind of fault of groups.
+func MarkdownTable(w io.Writer, summaries []Summary) { markdownTable(w, summaries, legend, false) }
+
+func markdownTable(w io.Writer, summaries []Summary, legend string, leader bool) {
+	header := columns(leader)
 	fmt.Fprintf(w, "%s\n\n| %s |\n|%s\n", legend, strings.Join(header, " | "), strings.Repeat("---|", len(header)))
 	for i := range summaries {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(summaries[i].cells(), " | "))
+		fmt.Fprintf(w, "| %s |\n", strings.Join(summaries[i].cells(leader), " | "))
 	}
 	fmt.Fprintln(w)
 }

@@ -9,16 +9,23 @@ import (
 // Result is the result of a run.
 type Result struct {
 	Namespace string `json:"namespace"`
-	Group     string `json:"group"`
-	Algorithm string `json:"algorithm"`
-	Safety    string `json:"safety"`
-	Members   int    `json:"members"`
-	Seed      uint64 `json:"seed"`
+	Group     string `json:"group,omitempty"`
+	// Leader is the source that says who leads, if this isn't a group. Candidates selects the pods, and Evidence says what the source
+	// proves.
+	Leader     string `json:"leader,omitempty"`
+	Candidates string `json:"candidates,omitempty"`
+	Evidence   string `json:"evidence,omitempty"`
+	Algorithm  string `json:"algorithm,omitempty"`
+	Safety     string `json:"safety,omitempty"`
+	Members    int    `json:"members"`
+	Seed       uint64 `json:"seed"`
 	// Summary has an element for each kind of fault that was injected.
 	Summary []Summary `json:"summary"`
 	Faults  []Fault   `json:"faults"`
 	// Violations are the violated invariants.
 	Violations []Violation `json:"violations"`
+	// Exceeded are the budgets that were exceeded.
+	Exceeded []string `json:"exceeded,omitempty"`
 	// NotPossible are the kinds that aren't possible here, with the reasons.
 	NotPossible map[string]string `json:"notPossible,omitempty"`
 	// Interrupted: the user ended the run early.
@@ -39,6 +46,10 @@ type Fault struct {
 	Service     *float64 `json:"serviceMillis,omitempty"`
 	// Settled is the time until all members were up again and everything agreed.
 	Settled *float64 `json:"settledMillis,omitempty"`
+	// Flaps is how often the lead changed again, and TwoLeaders how long two processes led at the same time, at least. 0 is an instant.
+	// Only leaders that aren't groups have these.
+	Flaps      int      `json:"flaps,omitempty"`
+	TwoLeaders *float64 `json:"twoLeadersMillis,omitempty"`
 	// Refused is the reason why the fault wasn't injected, such as a disruption budget.
 	Refused string `json:"refused,omitempty"`
 }
@@ -55,6 +66,18 @@ type Violation struct {
 // SetTimes sets the durations.
 func (f *Fault) SetTimes(t *Times) {
 	f.Elected, f.Known, f.Status, f.Service = millis(t.Elected), millis(t.Known), millis(t.Status), millis(t.Service)
+}
+
+// SetRecord sets what is known when all claims until the next fault are. Two leaders are added up.
+func (f *Fault) SetRecord(r *Record) {
+	f.Flaps = max(0, len(r.Successions())-1)
+	if overlaps := Overlaps(r.Claims); len(overlaps) > 0 {
+		var total time.Duration
+		for i := range overlaps {
+			total += overlaps[i].Until.Sub(overlaps[i].From)
+		}
+		f.TwoLeaders = millis(&total)
+	}
 }
 
 func millis(d *time.Duration) *float64 {
@@ -75,6 +98,9 @@ type Summary struct {
 	Status  *Distribution `json:"status,omitempty"`
 	Service *Distribution `json:"service,omitempty"`
 	Settled *Distribution `json:"settled,omitempty"`
+	// Flaps is the sum over all faults, and TwoLeaders has those with two leaders.
+	Flaps      int           `json:"flaps,omitempty"`
+	TwoLeaders *Distribution `json:"twoLeaders,omitempty"`
 }
 
 // Distribution is the distribution of a duration in milliseconds.
@@ -91,7 +117,7 @@ func Summarize(faults []Fault) []Summary {
 	summaries := []Summary{}
 	for _, k := range kinds {
 		s := Summary{Kind: k.Name}
-		var elected, known, status, service, settled []*float64
+		var elected, known, status, service, settled, two []*float64
 		for i := range faults {
 			f := &faults[i]
 			switch {
@@ -101,14 +127,15 @@ func Summarize(faults []Fault) []Summary {
 			default:
 				s.Count++
 				elected, known, status = append(elected, f.Elected), append(known, f.Known), append(status, f.Status)
-				service, settled = append(service, f.Service), append(settled, f.Settled)
+				service, settled, two = append(service, f.Service), append(settled, f.Settled), append(two, f.TwoLeaders)
+				s.Flaps += f.Flaps
 			}
 		}
 		if s.Count+s.Refused == 0 {
 			continue
 		}
 		s.Elected, s.Known, s.Status = distribution(elected), distribution(known), distribution(status)
-		s.Service, s.Settled = distribution(service), distribution(settled)
+		s.Service, s.Settled, s.TwoLeaders = distribution(service), distribution(settled), distribution(two)
 		summaries = append(summaries, s)
 	}
 	return summaries

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// State is the state of a group, as seen by the agents, the API server and the operator.
+// State is the state of a group, as seen by the agents, the API server and the operator, or of another leader and its candidates.
 type State struct {
 	// Members is the number of members that must be up.
 	Members int
 	// Preempts: the member with the highest priority takes over from a healthy coordinator.
 	Preempts bool
-	// Coordinator and Term are those in the group's status.
+	// Coordinator and Term are those in the group's status. Of another leader, Coordinator is the pod that leads.
 	Coordinator string
 	Term        uint64
 	Rows        []Row
@@ -20,6 +20,9 @@ type State struct {
 	// HasService: the group has a Service, which routes to Endpoints.
 	HasService bool
 	Endpoints  []string
+	// ByClaims: this isn't a group, and the claims of the pods say which one leads. If none does, Vacant may say why.
+	ByClaims bool
+	Vacant   string
 }
 
 // Row is a row of the process status table.
@@ -43,11 +46,15 @@ type PodState struct {
 	Role        string
 	// View is the last change that its agent reported. It is nil if the agent can't be observed.
 	View *Change
+	// Said is the last claim since the fault, and Silence is why there is none, if there should be one.
+	Said    *Claim
+	Silence string
 }
 
 // The names of the invariants.
 const (
 	OneCoordinator = "one coordinator"
+	OneLeader      = "one leader"
 	Growing        = "terms and tokens only grow"
 	Failover       = "another member is elected"
 	Recovery       = "all members recover"
@@ -73,6 +80,9 @@ func problem(invariant, format string, args ...any) Problem {
 // Problems returns what is different from the state in which a group without faults settles. It is empty if the group has settled.
 func (s *State) Problems() (all []Problem) {
 	all = append(all, s.recovery()...)
+	if s.ByClaims {
+		return append(all, s.ledBy()...)
+	}
 	if s.Coordinator == "" {
 		return append(all, problem(Agreement, "the status shows no coordinator"))
 	}

@@ -78,6 +78,14 @@ func CheckTerms(changes []Change, statuses []Status) *Problem {
 // Problems returns the contradictions to the invariants that hold at every instant. In Available mode, each side of a partition may
 // have a coordinator, in any term.
 func (r *Record) Problems(available bool) (all []Problem) {
+	if r.ByClaims {
+		for _, o := range Overlaps(r.Claims) {
+			if !r.ByObjects {
+				all = append(all, Problem{OneLeader, o.String()})
+			}
+		}
+		return all
+	}
 	changes := r.Changes
 	if available {
 		changes = nil

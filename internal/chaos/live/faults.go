@@ -79,7 +79,7 @@ func (r *Run) notReplaced(kind string, targets []chaos.PodState) string {
 }
 
 func (r *Run) object(p chaos.PodState) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Group.Namespace, Name: p.Pod, UID: types.UID(p.UID)}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Subject.namespace(), Name: p.Pod, UID: types.UID(p.UID)}}
 }
 
 // deletePods deletes pods at the same time.
@@ -171,13 +171,13 @@ func (r *Run) owner(ctx context.Context, p chaos.PodState) (client.Object, error
 	reference := metav1.GetControllerOf(pod)
 	if reference != nil && reference.Kind == "ReplicaSet" {
 		var set appsv1.ReplicaSet
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Group.Namespace, Name: reference.Name}, &set); err != nil {
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Subject.namespace(), Name: reference.Name}, &set); err != nil {
 			return nil, err
 		}
 		reference = metav1.GetControllerOf(&set)
 	}
 	if reference != nil {
-		meta := metav1.ObjectMeta{Namespace: r.Group.Namespace, Name: reference.Name}
+		meta := metav1.ObjectMeta{Namespace: r.Subject.namespace(), Name: reference.Name}
 		switch reference.Kind {
 		case "StatefulSet":
 			return &appsv1.StatefulSet{ObjectMeta: meta}, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -29,30 +30,41 @@ type Attach func(ctx context.Context, pod types.NamespacedName, container string
 // AttachBy returns an Attach by the API server, as kubectl attach does.
 func AttachBy(config *rest.Config) Attach {
 	return func(ctx context.Context, pod types.NamespacedName, container string, in io.Reader, out io.Writer) error {
-		pods, err := corev1client.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		options := &corev1.PodAttachOptions{Container: container, Stdin: true, Stdout: true}
-		url := pods.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("attach").
-			VersionedParams(options, scheme.ParameterCodec).URL()
-		overWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", url.String())
-		if err != nil {
-			return err
-		}
-		overSPDY, err := remotecommand.NewSPDYExecutor(config, "POST", url)
-		if err != nil {
-			return err
-		}
-		executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(err error) bool {
-			return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-		})
-		if err != nil {
-			return err
-		}
-		// Otherwise, client-go logs when the connection ends.
-		return executor.StreamWithContext(klog.NewContext(ctx, logr.Discard()), remotecommand.StreamOptions{Stdin: in, Stdout: out})
+		return stream(ctx, config, pod, "attach", &corev1.PodAttachOptions{Container: container, Stdin: true, Stdout: true}, in, out)
 	}
+}
+
+// ExecBy returns an Exec by the API server, as kubectl exec does.
+func ExecBy(config *rest.Config) Exec {
+	return func(ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer) error {
+		return stream(ctx, config, pod, "exec", &corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true}, in, out)
+	}
+}
+
+// stream connects standard input and output of a process in a pod.
+func stream(ctx context.Context, config *rest.Config, pod types.NamespacedName, subresource string, options runtime.Object, in io.Reader, out io.Writer) error {
+	pods, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	url := pods.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource(subresource).
+		VersionedParams(options, scheme.ParameterCodec).URL()
+	overWebSocket, err := remotecommand.NewWebSocketExecutor(config, "GET", url.String())
+	if err != nil {
+		return err
+	}
+	overSPDY, err := remotecommand.NewSPDYExecutor(config, "POST", url)
+	if err != nil {
+		return err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return err
+	}
+	// Otherwise, client-go logs when the connection ends.
+	return executor.StreamWithContext(klog.NewContext(ctx, logr.Discard()), remotecommand.StreamOptions{Stdin: in, Stdout: out})
 }
 
 // helper is a pod that injects faults into its node.

@@ -22,7 +22,7 @@ const (
 	lockInterval = lockDuration / 6
 )
 
-func (r *Run) lockName() string { return "conclave-chaos-" + r.Group.Name }
+func (r *Run) lockName() string { return "conclave-chaos-" + r.Subject.key() }
 
 // Lock keeps other runs off the group until unlock is called. It returns an error if one is under way.
 // Without the permission for Leases, it only says so.
@@ -35,7 +35,7 @@ func (r *Run) Lock(ctx context.Context) (unlock func(), err error) {
 	lease := r.newLease(holder)
 	switch err = r.Client.Create(ctx, lease); {
 	case apierrors.IsForbidden(err):
-		r.Printf("Make sure that no other chaos test of the group runs: to check that, you need the permission to create, get, update and delete leases in namespace %s.", r.Group.Namespace)
+		r.Printf("Make sure that no other chaos test of %s runs: to check that, you need the permission to create, get, update and delete leases in namespace %s.", r.Subject, r.Subject.namespace())
 		return func() {}, nil
 	case apierrors.IsAlreadyExists(err):
 		if lease, err = r.takeOver(ctx, holder); err != nil {
@@ -63,7 +63,7 @@ func (r *Run) Lock(ctx context.Context) (unlock func(), err error) {
 func (r *Run) newLease(holder string) *coordinationv1.Lease {
 	now := metav1.NowMicro()
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: r.lockName(), Namespace: r.Group.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: r.lockName(), Namespace: r.Subject.namespace()},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, AcquireTime: &now, RenewTime: &now, LeaseDurationSeconds: new(int32(lockDuration / time.Second)),
 		},
@@ -73,7 +73,7 @@ func (r *Run) newLease(holder string) *coordinationv1.Lease {
 // takeOver takes the Lease of a run that was killed.
 func (r *Run) takeOver(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Group.Namespace, Name: r.lockName()}, &lease); err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Subject.namespace(), Name: r.lockName()}, &lease); err != nil {
 		return nil, fmt.Errorf("read Lease %s: %w", r.lockName(), err)
 	}
 	spec := &lease.Spec
@@ -82,8 +82,8 @@ func (r *Run) takeOver(ctx context.Context, holder string) (*coordinationv1.Leas
 		if spec.HolderIdentity != nil {
 			by = " by " + *spec.HolderIdentity
 		}
-		return nil, fmt.Errorf("another chaos test of group %s is under way%s: wait until it has ended. If it was killed, try again in a minute, or run: kubectl delete lease %s -n %s",
-			r.Group.Name, by, r.lockName(), r.Group.Namespace)
+		return nil, fmt.Errorf("another chaos test of %s is under way%s: wait until it has ended. If it was killed, try again in a minute, or run: kubectl delete lease %s -n %s",
+			r.Subject, by, r.lockName(), r.Subject.namespace())
 	}
 	lease.Spec = r.newLease(holder).Spec
 	if err := r.Client.Update(ctx, &lease); err != nil {

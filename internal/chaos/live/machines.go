@@ -17,8 +17,8 @@ import (
 
 // Machines injects the faults that need the machines of the cluster.
 type Machines interface {
-	// Start makes ready what faults on the nodes of a group need, and Stop ends that and all faults.
-	Start(ctx context.Context, group *v1.ElectionGroup) error
+	// Start makes ready what faults on the nodes of a subject's pods need, and Stop ends that and all faults.
+	Start(ctx context.Context, subject Subject) error
 	Stop(ctx context.Context) error
 	// notPossible returns why an action isn't possible on this cluster or for this user, or "".
 	notPossible(ctx context.Context, action string) (string, error)
@@ -87,7 +87,7 @@ func (m *localMachines) shell(ctx context.Context, node, script string, argument
 }
 
 // Start does nothing.
-func (*localMachines) Start(context.Context, *v1.ElectionGroup) error { return nil }
+func (*localMachines) Start(context.Context, Subject) error { return nil }
 
 // Stop does nothing.
 func (*localMachines) Stop(context.Context) error { return nil }

@@ -174,12 +174,12 @@ func runWithPod(machines Machines) *Run {
 		{Name: "application", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 	}}}
 	pod.Name, pod.UID = victim.Pod, types.UID(victim.UID)
-	o := NewObserver(nil, nil, types.NamespacedName{})
+	o := NewObserver(nil, ledger())
 	o.pods[pod.UID] = &observedPod{Pod: pod}
 	other := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
 	other.UID = "1"
 	o.pods[other.UID] = &observedPod{Pod: other}
-	return &Run{observer: o, Machines: machines}
+	return &Run{observer: o, Machines: machines, Subject: o.subject}
 }
 
 func TestOutageOfTheAPIServerEnds(t *testing.T) {

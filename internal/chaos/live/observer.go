@@ -2,106 +2,84 @@ package live
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 )
 
-// Forward forwards a local port to the agent in a pod.
-type Forward func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error)
+// Forward forwards a local port to a port of a pod.
+type Forward func(ctx context.Context, pod types.NamespacedName, port int) (*portforward.Port, error)
 
-// Observer observes a group: its object, its pods, the endpoints of its Service, and the agents.
+// Observer observes a subject: its pods, and what the subject adds to them.
 type Observer struct {
 	client  client.WithWatch
-	forward Forward
-	name    types.NamespacedName
+	subject Subject
 
 	mu     sync.Mutex
-	group  *v1.ElectionGroup
 	pods   map[types.UID]*observedPod
-	routes map[string][]string // addresses by EndpointSlice
 	record *chaos.Record
 	// changed has capacity 1. An element means that Await must check its condition.
-	changed chan struct{}
-	agents  sync.WaitGroup
+	changed        chan struct{}
+	watches, asked sync.WaitGroup
 }
 
-// observedPod is a pod with the observation of its agent.
+// observedPod is a pod with the observation of its agent, or of another leader.
 type observedPod struct {
 	*corev1.Pod
 
 	view *chaos.Change
-	stop context.CancelFunc
+	said *chaos.Claim
+	// silence is why the pod didn't answer the last time.
+	silence error
+	stop    context.CancelFunc
 }
 
-// NewObserver returns an observer of this group. It observes nothing before Run.
-func NewObserver(c client.WithWatch, forward Forward, group types.NamespacedName) *Observer {
-	return &Observer{
-		client: c, forward: forward, name: group, pods: map[types.UID]*observedPod{}, routes: map[string][]string{},
-		record: &chaos.Record{Addresses: map[string][]string{}}, changed: make(chan struct{}, 1),
+// NewObserver returns an observer of this subject. It observes nothing before Run.
+func NewObserver(c client.WithWatch, subject Subject) *Observer {
+	o := &Observer{client: c, subject: subject, pods: map[types.UID]*observedPod{}, changed: make(chan struct{}, 1)}
+	o.record = &chaos.Record{Addresses: map[string][]string{}}
+	if subject != nil {
+		subject.begin(o.record, o.record, &chaos.State{})
 	}
+	return o
 }
 
-// Run observes the group until ctx ends.
+// Run observes the subject until ctx ends.
 func (o *Observer) Run(ctx context.Context) {
-	var watches sync.WaitGroup
-	inNamespace := client.InNamespace(o.name.Namespace)
-	watches.Go(func() {
-		watchObjects(ctx, o.client, &v1.ElectionGroupList{}, &v1.ElectionGroup{}, o.groupChanged, inNamespace,
-			client.MatchingFields{"metadata.name": o.name.Name})
-	})
-	watches.Go(func() {
+	o.watches.Go(func() {
 		watchObjects(ctx, o.client, &corev1.PodList{}, &corev1.Pod{}, func(pod *corev1.Pod, deleted bool) { o.podChanged(ctx, pod, deleted) },
-			inNamespace, client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled})
+			append(o.subject.selected(), client.InNamespace(o.subject.namespace()))...)
 	})
-	watches.Go(func() {
-		watchObjects(ctx, o.client, &discoveryv1.EndpointSliceList{}, &discoveryv1.EndpointSlice{}, o.sliceChanged, inNamespace,
-			client.MatchingLabels{v1.LabelGroup: o.name.Name})
-	})
-	watches.Wait()
-	o.agents.Wait()
+	o.subject.observe(ctx, o)
+	o.watches.Wait()
+	o.asked.Wait()
 }
 
-func (o *Observer) notify() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (o *Observer) groupChanged(g *v1.ElectionGroup, deleted bool) {
-	now := time.Now()
+// locked locks the observer. The function that it returns unlocks it, and lets Await check its condition.
+func (o *Observer) locked() (unlock func()) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer o.notify()
-	if deleted {
-		o.group = nil
-		return
+	return func() {
+		o.mu.Unlock()
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
 	}
-	o.group = g
-	status := chaos.Status{At: now, Term: uint64(g.Status.Term)} //nolint:gosec // the schema has a minimum of 1
-	if c := g.Status.Coordinator; c != nil {
-		status.Coordinator = c.Pod
-	}
-	o.record.Statuses = append(o.record.Statuses, status)
 }
 
 func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer o.notify()
+	defer o.locked()()
 	known := o.pods[pod.UID]
-	if deleted || isFinished(pod) || !isMember(pod, o.name.Name) {
+	if deleted || isFinished(pod) || !o.subject.isCandidate(pod) {
 		if known != nil && known.stop != nil {
 			known.stop()
 		}
@@ -116,10 +94,10 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 	if ip := pod.Status.PodIP; ip != "" && !slices.Contains(o.record.Addresses[pod.Name], ip) {
 		o.record.Addresses[pod.Name] = append(o.record.Addresses[pod.Name], ip)
 	}
-	if known.stop == nil && agentStarted(pod) {
+	if known.stop == nil && o.subject.isObservable(pod) {
 		var observed context.Context
 		observed, known.stop = context.WithCancel(ctx)
-		o.agents.Go(func() { o.observeAgent(observed, chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}) })
+		o.asked.Go(func() { o.subject.observePod(observed, o, chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}) })
 	}
 }
 
@@ -127,36 +105,45 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// agentStarted reports whether the agent runs. It may be a sidecar, or an ordinary container.
-func agentStarted(pod *corev1.Pod) bool {
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.Name == v1.AgentContainer && s.State.Running != nil {
-			return true
-		}
+// through forwards a port to a pod, and calls functions with its URL until one of them returns, the connection breaks or ctx ends.
+func (o *Observer) through(ctx context.Context, forward Forward, to int, agent chaos.Agent, observe ...func(ctx context.Context, url string) error) error {
+	port, err := forward(ctx, types.NamespacedName{Namespace: o.subject.namespace(), Name: agent.Pod}, to)
+	if err != nil {
+		return err
 	}
-	return false
+	defer port.Close()
+	if !o.exists(ctx, agent) {
+		return errReplaced
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, len(observe))
+	var observing sync.WaitGroup
+	defer observing.Wait()
+	defer cancel()
+	for _, f := range observe {
+		observing.Go(func() { ended <- f(ctx, port.URL) })
+	}
+	select {
+	case <-port.Ended:
+		return errors.New("the connection has ended")
+	case err := <-ended:
+		if err != nil {
+			err = port.Annotate(err)
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-func (o *Observer) sliceChanged(slice *discoveryv1.EndpointSlice, deleted bool) {
-	now := time.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer o.notify()
-	delete(o.routes, slice.Name)
-	if !deleted {
-		for _, endpoint := range slice.Endpoints {
-			o.routes[slice.Name] = append(o.routes[slice.Name], endpoint.Addresses...)
-		}
-	}
-	o.record.Routes = append(o.record.Routes, chaos.Route{At: now, Addresses: o.endpoints()})
-}
+var errReplaced = errors.New("the pod was replaced")
 
-func (o *Observer) endpoints() (all []string) {
-	for _, addresses := range o.routes {
-		all = append(all, addresses...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+// exists reports whether the pod of an agent exists. A port is forwarded to the pod that has the name: if that is another one by now, its
+// answers must not count as those of the former one.
+func (o *Observer) exists(ctx context.Context, agent chaos.Agent) bool {
+	var list corev1.PodList
+	err := o.client.List(ctx, &list, client.InNamespace(o.subject.namespace()), client.MatchingFields{"metadata.name": agent.Pod})
+	return err == nil && len(list.Items) == 1 && string(list.Items[0].UID) == agent.UID
 }
 
 // Await waits until the condition holds, and reports whether it does before ctx ends.
@@ -188,14 +175,11 @@ func (o *Observer) Begin() *chaos.Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before, state := o.record, o.state()
-	o.record = &chaos.Record{Addresses: map[string][]string{}, Term: state.Term, HasService: state.HasService, Answers: chaos.HighestToken(before.Answers)}
+	o.record = &chaos.Record{Addresses: map[string][]string{}}
+	o.subject.begin(before, o.record, state)
 	for _, p := range state.Pods {
 		if p.IP != "" {
 			o.record.Addresses[p.Pod] = []string{p.IP}
-		}
-		if p.View != nil && !p.View.Gone {
-			o.record.Agents = append(o.record.Agents, p.Agent)
-			o.record.Changes = append(o.record.Changes, *p.View)
 		}
 		if p.Pod == state.Coordinator {
 			o.record.Before = p.Agent
@@ -208,42 +192,27 @@ func (o *Observer) Begin() *chaos.Record {
 func (o *Observer) SetFault(at time.Time, victims map[string]bool, ousted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.Fault, o.record.Victims, o.record.Ousted = at, victims, ousted
+	o.record.Fault, o.record.Since, o.record.Victims, o.record.Ousted = at, at, victims, ousted
+}
+
+// undone states that a fault has just ended.
+func (o *Observer) undone() {
+	defer o.locked()()
+	o.record.Since = time.Now()
 }
 
 // state returns the current state.
 func (o *Observer) state() *chaos.State {
-	s := &chaos.State{Endpoints: o.endpoints()}
-	if g := o.group; g != nil {
-		s.Preempts = g.Spec.Preemption.Policy != v1.PreemptNever
-		s.HasService = g.Spec.Service != nil
-		if g.Status.Members != nil {
-			s.Members = int(*g.Status.Members)
-		}
-		if c := g.Status.Coordinator; c != nil {
-			s.Coordinator, s.Term = c.Pod, uint64(c.Term) //nolint:gosec // the schema has a minimum of 1
-		}
-		for i := range g.Status.Processes {
-			s.Rows = append(s.Rows, row(&g.Status.Processes[i]))
-		}
-	}
+	s := &chaos.State{}
 	for _, p := range o.pods {
 		s.Pods = append(s.Pods, chaos.PodState{
 			Agent: chaos.Agent{Pod: p.Name, UID: string(p.UID)}, IP: p.Status.PodIP, Node: p.Spec.NodeName, Ready: isReady(p.Pod),
-			Terminating: p.DeletionTimestamp != nil, Role: p.Labels[v1.RoleLabel(o.name.Name)], View: p.view,
+			Terminating: p.DeletionTimestamp != nil,
 		})
 	}
 	slices.SortFunc(s.Pods, func(a, b chaos.PodState) int { return strings.Compare(a.Pod+a.UID, b.Pod+b.UID) })
+	o.subject.complete(o, s)
 	return s
-}
-
-func row(p *v1.Process) chaos.Row {
-	return chaos.Row{
-		Pod: p.Pod, Priority: p.Priority, Reason: strings.TrimSpace(string(p.Status) + " " + string(p.Reason)),
-		Up:       (p.Status == v1.ProcessCoordinator || p.Status == v1.ProcessNormal) && p.Reason != v1.ProcessUnreachable,
-		Eligible: p.Priority > 0 && p.Reason != v1.ProcessNotEligible,
-		HeldBack: p.Reason == v1.ProcessHeldBack,
-	}
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -39,14 +39,17 @@ func TestAgentOfAnotherPodIsNotObserved(t *testing.T) {
 		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("id: 1-1\ndata: {\"group\":\"ledger\",\"coordinator\":\"ledger-2\",\"leading\":true,\"term\":100,\"token\":104857630}\n\n"))
 		}))
-		o := NewObserver(onePod{uid: uid}, func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+		group := ledger()
+		group.Forward = func(context.Context, types.NamespacedName, int) (*portforward.Port, error) {
 			return portforward.At(agent.URL, ""), nil
-		}, types.NamespacedName{Namespace: "bank", Name: "ledger"})
+		}
+		o := NewObserver(onePod{uid: uid}, group)
 		ctx, cancel := context.WithCancel(t.Context())
 		observing, ended := context.WithCancel(t.Context())
 		go func() {
 			defer ended()
-			o.observeOnce(ctx, chaos.Agent{Pod: "ledger-2", UID: "1"})
+			agent := chaos.Agent{Pod: "ledger-2", UID: "1"}
+			_ = o.through(ctx, group.Forward, 1, agent, func(ctx context.Context, url string) error { return group.watchAgent(ctx, o, agent, url) })
 		}()
 		o.Await(observing, func(r *chaos.Record, _ *chaos.State) bool { return len(r.Changes) > 0 })
 		cancel()
@@ -58,9 +61,13 @@ func TestAgentOfAnotherPodIsNotObserved(t *testing.T) {
 	}
 }
 
+func ledger() *Group {
+	return &Group{Object: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}}
+}
+
 // A pod that leaves the group, and is deleted afterwards, isn't one of the group's.
 func TestFormerMemberIsForgotten(t *testing.T) {
-	o := NewObserver(nil, nil, types.NamespacedName{Namespace: "bank", Name: "ledger"})
+	o := NewObserver(nil, ledger())
 	pod := &corev1.Pod{}
 	pod.Name, pod.UID, pod.Annotations = "ledger-2", "1", map[string]string{v1.AnnotationGroups: "ledger"}
 	o.podChanged(t.Context(), pod, false)

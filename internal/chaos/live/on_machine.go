@@ -73,8 +73,11 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	default:
 		done.undo = func(ctx context.Context) error { return r.undoOnMachine(ctx, target, fault) }
 	}
-	if kind == chaos.Loss || kind == chaos.Delay {
+	switch kind {
+	case chaos.Loss, chaos.Delay:
 		done.hold = disturbanceTime
+	case chaos.Freeze:
+		done.hold = r.Subject.linger()
 	}
 	return done, r.Machines.inject(ctx, target.Node, fault)
 }

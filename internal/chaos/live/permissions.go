@@ -28,25 +28,13 @@ func (p permission) String() string {
 	return text
 }
 
-// toObserve returns the permissions that every run needs.
-func (r *Run) toObserve() []permission {
-	all := []permission{{"create", "", "pods", "portforward", r.Group.Namespace}}
-	for _, verb := range []string{"list", "watch"} {
-		all = append(all, permission{verb, "conclave.dev", "electiongroups", "", r.Group.Namespace}, permission{verb, "", "pods", "", r.Group.Namespace})
-		if r.Group.Spec.Service != nil {
-			all = append(all, permission{verb, "discovery.k8s.io", "endpointslices", "", r.Group.Namespace})
-		}
-	}
-	return all
-}
-
 // toInject returns the permissions that faults of a kind need.
 func (r *Run) toInject(kind string) []permission {
-	evict := permission{"create", "", "pods", "eviction", r.Group.Namespace}
+	evict := permission{"create", "", "pods", "eviction", r.Subject.namespace()}
 	node := []permission{{"get", "", "nodes", "", ""}, {"patch", "", "nodes", "", ""}}
 	switch kind {
 	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.KillAgent, chaos.KillApp: // see replaceRestarted
-		return []permission{{"delete", "", "pods", "", r.Group.Namespace}}
+		return []permission{{"delete", "", "pods", "", r.Subject.namespace()}}
 	case chaos.Evict:
 		return []permission{evict}
 	case chaos.Cordon:
@@ -95,11 +83,15 @@ func missing(ctx context.Context, c client.Client, needed []permission) (denied 
 	return denied, nil
 }
 
-// CheckObservable returns an error if the caller may not observe the group.
+// CheckObservable returns an error if the caller may not observe the subject.
 func (r *Run) CheckObservable(ctx context.Context) error {
-	denied, err := missing(ctx, r.Client, r.toObserve())
+	needed := r.Subject.permissions()
+	for _, verb := range []string{"list", "watch"} {
+		needed = append(needed, permission{verb, "", "pods", "", r.Subject.namespace()})
+	}
+	denied, err := missing(ctx, r.Client, needed)
 	if err == nil && len(denied) > 0 {
-		err = fmt.Errorf("to observe group %s, you need the permission to %s", r.Group.Name, strings.Join(denied, ", "))
+		err = fmt.Errorf("to observe %s, you need the permission to %s", r.Subject, strings.Join(denied, ", "))
 	}
 	return err
 }
@@ -119,7 +111,7 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 	}
 	needed := r.toInject(kind.Name)
 	if kind.Name == chaos.Rollout {
-		pods, err := listMembers(ctx, r.Client, r.Group)
+		pods, err := candidates(ctx, r.Client, r.Subject)
 		if err != nil {
 			return "", err
 		}

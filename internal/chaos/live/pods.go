@@ -157,8 +157,8 @@ func (p *Pods) tryCreate(ctx context.Context) (string, error) {
 }
 
 // Start starts helpers on the nodes of all members, and finds out what these nodes lack.
-func (p *Pods) Start(ctx context.Context, group *v1.ElectionGroup) error {
-	members, err := listMembers(ctx, p.Client, group)
+func (p *Pods) Start(ctx context.Context, subject Subject) error {
+	members, err := candidates(ctx, p.Client, subject)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (p *Pods) prepare(ctx context.Context, member *corev1.Pod) error {
 		}
 	}
 	if p.image(member) == "" {
-		return fmt.Errorf("node %s: the name of the image of the fault injector doesn't follow from that of the agent of pod %s: set --machines-image",
+		return fmt.Errorf("node %s: the name of the image of the fault injector doesn't follow from that of an agent in pod %s: set --machines-image",
 			node, member.Name)
 	}
 	h := &helper{until: time.Now().Add(p.lifetime())}

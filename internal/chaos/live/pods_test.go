@@ -204,7 +204,7 @@ func withPods(t *testing.T, faults int) (*live.Run, *live.Pods, *nodes) {
 
 func start(t *testing.T, r *live.Run) {
 	t.Helper()
-	if err := r.Machines.Start(t.Context(), r.Group); err != nil {
+	if err := r.Machines.Start(t.Context(), r.Subject); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Machines.Stop(context.Background()) })
@@ -294,7 +294,7 @@ func TestHelpersWhoseStartIsInterruptedAreDeleted(t *testing.T) {
 			return errors.Join(err, ctx.Err()) // The response doesn't arrive.
 		},
 	})
-	if err := r.Machines.Start(ctx, r.Group); err == nil {
+	if err := r.Machines.Start(ctx, r.Subject); err == nil {
 		t.Error("got no error, want that the start is interrupted")
 	}
 	if err := pods.Stop(t.Context()); err != nil {
@@ -347,7 +347,7 @@ func TestWhatHelpersLackIsNotPossible(t *testing.T) {
 func TestImageWithoutFaultsIsReported(t *testing.T) {
 	r, pods, n := withPods(t, 1)
 	n.oldImage = true
-	err := r.Machines.Start(t.Context(), r.Group)
+	err := r.Machines.Start(t.Context(), r.Subject)
 	if err == nil || !strings.Contains(err.Error(), `with image any/chaos:1 has ended: Error no such program`) {
 		t.Errorf("got %v, want the message of the helper", err)
 	}

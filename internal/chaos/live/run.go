@@ -9,19 +9,16 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/command"
 )
 
-// Run injects faults into a group.
+// Run injects faults into a group, or into the candidates of another leader.
 type Run struct {
 	Client  client.WithWatch
-	Forward Forward
-	Group   *v1.ElectionGroup
+	Subject Subject
 	// OperatorNamespace is the namespace of the operator. It is empty if that is unknown.
 	OperatorNamespace string
 
@@ -55,16 +52,16 @@ const (
 )
 
 // errViolated ends a run after which the group didn't settle.
-var errViolated = errors.New("the group didn't settle")
+var errViolated = errors.New("it didn't settle")
 
 // Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated,
 // and if the run was interrupted, unless a fault remains.
 func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 	r.result = &chaos.Result{
-		Namespace: r.Group.Namespace, Group: r.Group.Name, Algorithm: string(r.Group.Spec.Algorithm), Safety: string(r.Group.Spec.Safety.Mode),
-		Seed: r.Seed, Violations: []chaos.Violation{}, Faults: []chaos.Fault{},
+		Namespace: r.Subject.namespace(), Seed: r.Seed, Violations: []chaos.Violation{}, Faults: []chaos.Fault{},
 	}
-	r.observer = NewObserver(r.Client, r.Forward, types.NamespacedName{Namespace: r.Group.Namespace, Name: r.Group.Name})
+	r.Subject.describe(r.result)
+	r.observer = NewObserver(r.Client, r.Subject)
 	observing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	observed := make(chan struct{})
 	go func() {
@@ -107,7 +104,7 @@ func (r *Run) begin(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("group %s must settle before the first fault: %s", r.Group.Name, describe(r.problems()))
+		return fmt.Errorf("%s must settle before the first fault: %s", r.Subject, describe(r.problems()))
 	}
 	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
 	r.result.Members, r.eligible = state.Members, state.Eligible()
@@ -146,7 +143,7 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
 	targets := chaos.Victims(kind.Name, &state)
 	f := chaos.Fault{Number: number, Kind: kind.Name, At: time.Now()}
-	if f.Refused = chaos.Obstacle(kind, &state, targets, r.available()); f.Refused != "" {
+	if f.Refused = chaos.Obstacle(kind, &state, targets, r.Subject.hasSides()); f.Refused != "" {
 		r.result.Faults = append(r.result.Faults, f)
 		r.print(&f)
 		return nil
@@ -176,6 +173,7 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 	}
 	if done.undo != nil {
 		err = errors.Join(err, r.undo(ctx, &done, kind))
+		r.observer.undone()
 	}
 	if err != nil {
 		return fmt.Errorf("fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
@@ -233,15 +231,14 @@ func (r *Run) awaitElection(ctx context.Context, kind chaos.Kind, f *chaos.Fault
 	}
 	electing, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	elected := r.observer.Await(electing, func(record *chaos.Record, s *chaos.State) bool {
-		t := chaos.Measure(record)
-		return t.Complete(s.HasService)
+	elected := r.observer.Await(electing, func(record *chaos.Record, _ *chaos.State) bool {
+		return chaos.Measure(record).Missing == ""
 	})
 	if elected || ctx.Err() != nil {
 		return true
 	}
 	t := inspect(r.observer, func(record *chaos.Record, _ *chaos.State) chaos.Times { return chaos.Measure(record) })
-	r.violated(f, chaos.Problem{Invariant: chaos.Failover, Detail: fmt.Sprintf("within %s: %s", r.Timeout, t.Missing())})
+	r.violated(f, chaos.Problem{Invariant: chaos.Failover, Detail: fmt.Sprintf("within %s: %s", r.Timeout, t.Missing)})
 	return false
 }
 
@@ -290,8 +287,12 @@ func awaitRecovered(ctx context.Context, done injection) bool {
 
 // checkRecord checks the invariants that hold at every instant, from the last fault until now.
 func (r *Run) checkRecord(record *chaos.Record) {
-	for _, p := range record.Problems(r.available()) {
-		r.violated(r.last(), p)
+	last := r.last()
+	for _, p := range record.Problems(r.Subject.hasSides()) {
+		r.violated(last, p)
+	}
+	if last.Refused == "" {
+		last.SetRecord(record)
 	}
 }
 
@@ -302,8 +303,6 @@ func (r *Run) last() *chaos.Fault {
 	}
 	return &chaos.Fault{Kind: "none"}
 }
-
-func (r *Run) available() bool { return r.Group.Spec.Safety.Mode == v1.Available }
 
 func (r *Run) violated(f *chaos.Fault, p chaos.Problem) {
 	v := chaos.Violation{Fault: f.Number, Kind: f.Kind, Problem: p}

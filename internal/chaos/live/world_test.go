@@ -313,7 +313,7 @@ func (w *world) publishRoles(ctx context.Context, live []*corev1.Pod, coordinato
 }
 
 // forward returns the address of the agent in a pod.
-func (w *world) forward(ctx context.Context, name types.NamespacedName) (*portforward.Port, error) {
+func (w *world) forward(ctx context.Context, name types.NamespacedName, _ int) (*portforward.Port, error) {
 	pod := &corev1.Pod{}
 	if err := w.Get(ctx, name, pod); err != nil {
 		return nil, err
@@ -388,6 +388,6 @@ func (w *world) run() *live.Run {
 	g := &v1.ElectionGroup{}
 	w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
 	return &live.Run{
-		Client: w, Forward: w.forward, Group: g, OperatorNamespace: w.namespace, Seed: 1, Timeout: time.Minute, Printf: w.t.Logf,
+		Client: w, Subject: &live.Group{Object: g, Forward: w.forward}, OperatorNamespace: w.namespace, Seed: 1, Timeout: time.Minute, Printf: w.t.Logf,
 	}
 }

@@ -1,4 +1,4 @@
-// Package chaos is the command kubectl conclave chaos: it injects faults into a group.
+// Package chaos is the command kubectl conclave chaos: it injects faults into a group, or into the candidates of another leader.
 package chaos
 
 import (
@@ -37,9 +37,12 @@ type options struct {
 	machinesNamespace string
 	machinesImage     string
 	operatorNamespace string
+	leader, selector  string
+	failIf            []string
+	budgets           []chaos.Budget
 }
 
-var chaosOutputs = []string{"table", "json", "markdown"}
+var chaosOutputs = []string{"table", "json", "markdown", "junit"}
 
 // New returns the command.
 func New() *cobra.Command {
@@ -48,13 +51,23 @@ func New() *cobra.Command {
 		options options
 	)
 	cmd := &cobra.Command{
-		Use:   "chaos GROUP",
-		Short: "Inject faults into a group, and measure how it fails over",
+		Use:   "chaos GROUP | chaos --leader SOURCE",
+		Short: "Inject faults into a group or another leader, and measure how it fails over",
 		Long: `Inject faults into a group, one after the other. After each fault, wait until the
 group has settled, check the invariants, and measure how long it took until the
 next coordinator was elected, known by all, in the status, and in the Service.
 
-The exit status is 1 if an invariant was violated, or if all faults were refused.
+With --leader, judge any other leader: measure how long it took until another pod
+led, how often the lead changed again, and whether two pods led at the same time.
+SOURCE says who leads:
+  lease/NAME         the holder of a Lease. lease/NAMESPACE/NAME is in another namespace
+  label:KEY=VALUE    the pod with this label
+  http://PORT/PATH   each pod is asked; a status from 200 to 299 means that it leads
+  exec:COMMAND       a shell command is run in each pod; success means that it leads
+An answer of http or exec may also be the name of the pod that leads.
+
+The exit status is 1 if an invariant was violated, a budget of --fail-if was
+exceeded, or all faults were refused.
 Faults interrupt the service of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + `
 on the group, and for faults that concern more than the group, the command asks
 for a confirmation.
@@ -62,15 +75,24 @@ for a confirmation.
 Kinds of faults:
 ` + describeKinds(),
 		Example: `  kubectl conclave chaos ledger --faults 20 --seed 7
-  kubectl conclave chaos ledger --kinds pod,force-pod -o markdown > failover.md`,
-		Args:              clusteraccess.RequireGroup,
+  kubectl conclave chaos ledger --kinds pod,force-pod -o markdown > failover.md
+  kubectl conclave chaos --leader lease/ledger --kinds force-pod --fail-if 'p99(elected) > 20s'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if options.leader == "" {
+				return clusteraccess.RequireGroup(cmd, args)
+			}
+			if len(args) > 0 {
+				return command.UsageErrorf("either a group or --leader can be tested: remove %q or --leader", args[0])
+			}
+			return nil
+		},
 		ValidArgsFunction: cluster.CompleteGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kinds, err := options.parse()
 			if err != nil {
 				return err
 			}
-			return options.run(cmd, &cluster, args[0], kinds)
+			return options.run(cmd, &cluster, strings.Join(args, ""), kinds)
 		},
 	}
 	cluster.AddTo(cmd)
@@ -94,7 +116,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
-	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
+	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
@@ -102,10 +124,15 @@ func (o *options) addTo(cmd *cobra.Command) {
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
 	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: that of the release of the agent on the node)")
+	flags.StringVar(&o.leader, "leader", "", "what says who leads, in place of a group: lease/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND")
+	flags.StringVar(&o.selector, "selector", "", "the labels of the pods that may lead, with --leader (default: those of the pod that a Lease or a label names)")
+	flags.StringArrayVar(&o.failIf, "fail-if", nil, "fail if this is true of the result, such as 'p99(elected) > 2s' or 'two-leaders > 0'; can be repeated")
 	command.CompleteFrom(cmd, "output", chaosOutputs)
+	command.CompleteFrom(cmd, "leader", []string{"lease/", "label:", "http://", "exec:"})
+	command.CompleteFrom(cmd, "fail-if", []string{"p99(elected) > 2s", "two-leaders > 0", "flaps > 0"})
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
 	command.CompleteFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
-	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace", "machines-namespace", "machines-image"} {
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace", "machines-namespace", "machines-image", "selector"} {
 		command.CompleteNothing(cmd, name)
 	}
 }
@@ -127,6 +154,9 @@ func (o *options) parse() ([]chaos.Kind, error) {
 	if err := o.parseMachines(); err != nil {
 		return nil, err
 	}
+	if err := o.parseLeader(); err != nil {
+		return nil, err
+	}
 	for i, kind := range o.kinds {
 		o.kinds[i] = command.Canonical(kind, chaos.KindNames())
 	}
@@ -134,7 +164,37 @@ func (o *options) parse() ([]chaos.Kind, error) {
 	if err != nil {
 		return nil, command.UsageErrorf("--kinds: %s", err)
 	}
+	for _, k := range kinds {
+		if k.OfGroup && o.leader != "" {
+			return nil, command.UsageErrorf("--kinds: only groups react to %s: choose others", k.Name)
+		}
+	}
 	return kinds, nil
+}
+
+// parseLeader checks --leader, and the flags that depend on it.
+func (o *options) parseLeader() error {
+	seesTwo := true
+	if o.leader != "" {
+		leader, err := live.ParseLeader(o.leader, "any", nil, nil)
+		if err != nil {
+			return command.UsageErrorf("--leader %s", err)
+		}
+		seesTwo = leader.SeesTwo()
+	} else if o.selector != "" {
+		return command.UsageErrorf("--selector needs --leader")
+	}
+	for _, text := range o.failIf {
+		budget, err := chaos.ParseBudget(text)
+		if err != nil {
+			return command.UsageErrorf("--fail-if %s", err)
+		}
+		if why := budget.NotMeasured(o.leader == "", seesTwo); why != "" {
+			return command.UsageErrorf("--fail-if %q: %s", text, why)
+		}
+		o.budgets = append(o.budgets, budget)
+	}
+	return nil
 }
 
 func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name string, kinds []chaos.Kind) error {
@@ -163,6 +223,11 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	}
 	result, err := run.Do(ctx)
 	result.NotPossible = notPossible
+	for i := range o.budgets {
+		if exceeded := o.budgets[i].Exceeded(result); exceeded != "" && err == nil {
+			result.Exceeded = append(result.Exceeded, exceeded)
+		}
+	}
 	if len(result.Faults) > 0 || err == nil {
 		err = errors.Join(err, o.write(cmd.OutOrStdout(), result))
 	}
@@ -170,9 +235,11 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	case err != nil:
 		return clusteraccess.RequestError(err)
 	case len(result.Violations) > 0:
-		return fmt.Errorf("%s", result.Verdict())
+		return fmt.Errorf("%s", strings.Join(append(result.Exceeded, result.Verdict()), "\n"))
 	case result.Interrupted:
 		return command.ErrInterrupted
+	case len(result.Exceeded) > 0:
+		return fmt.Errorf("budget exceeded: %s", strings.Join(result.Exceeded, "\nbudget exceeded: "))
 	case len(result.Summary) == 0:
 		return fmt.Errorf("%s: all faults were refused", result.Verdict())
 	}
@@ -193,21 +260,33 @@ func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, nam
 	if err != nil {
 		return nil, err
 	}
-	group, err := getTestable(ctx, connected, namespace, name)
-	if err != nil {
-		return nil, err
-	}
 	run := &live.Run{
-		Client: connected, Group: group, OperatorNamespace: o.operatorNamespace,
-		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Check: o.workloadCheck(group),
-		Forward: func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-			return portforward.Start(ctx, config, pod)
-		},
+		Client: connected, OperatorNamespace: o.operatorNamespace,
+		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Check: o.workloadCheck(name, namespace),
 	}
-	if operator, err := clusteraccess.FindOperator(ctx, connected); err == nil {
-		run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.Namespace)
+	forward := func(ctx context.Context, pod types.NamespacedName, port int) (*portforward.Port, error) {
+		return portforward.StartTo(ctx, config, pod, port)
 	}
-	if run.Machines, err = o.openMachines(run, config); err != nil {
+	if o.leader != "" {
+		leader, err := live.ParseLeader(o.leader, namespace, forward, live.ExecBy(config))
+		if err != nil {
+			return nil, err
+		}
+		if err := leader.Choose(ctx, connected, o.selector); err != nil {
+			return nil, clusteraccess.RequestError(err)
+		}
+		run.Subject = leader
+	} else {
+		group, err := getTestable(ctx, connected, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		run.Subject = &live.Group{Object: group, Forward: forward}
+		if operator, err := clusteraccess.FindOperator(ctx, connected); err == nil {
+			run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.Namespace)
+		}
+	}
+	if run.Machines, err = o.openMachines(run, config, namespace); err != nil {
 		return nil, err
 	}
 	if err := run.CheckObservable(ctx); err != nil {
@@ -265,6 +344,8 @@ func (o *options) write(w io.Writer, result *chaos.Result) error {
 		return encoder.Encode(result)
 	case "markdown":
 		return result.WriteMarkdown(w)
+	case "junit":
+		return result.WriteJUnit(w)
 	}
 	return result.WriteTable(w)
 }

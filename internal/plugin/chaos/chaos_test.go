@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/command"
 )
 
@@ -30,14 +31,13 @@ func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
 }
 
 func TestChaosAsksForAConfirmation(t *testing.T) {
-	g := chaosGroup()
 	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Two})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
 		var out strings.Builder
-		if err := ask(t.Context(), strings.NewReader(answer), &out, g, 20, kinds, "It runs pods.\n"); (err == nil) != confirmed {
+		if err := ask(t.Context(), strings.NewReader(answer), &out, &live.Run{Faults: 20, Kinds: kinds}, "group ledger in namespace bank", "It runs pods.\n"); (err == nil) != confirmed {
 			t.Errorf("answer %q: got %v, want confirmed: %t", answer, err, confirmed)
 		}
 		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nIt runs pods.\nContinue? [y/N] "; out.String() != want {
@@ -52,14 +52,14 @@ func TestConfirmationCanBeInterrupted(t *testing.T) {
 	defer answers.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := ask(ctx, in, io.Discard, chaosGroup(), 20, nil, ""); !errors.Is(err, command.ErrInterrupted) {
+	if err := ask(ctx, in, io.Discard, &live.Run{}, "", ""); !errors.Is(err, command.ErrInterrupted) {
 		t.Errorf("got %v, want %v", err, command.ErrInterrupted)
 	}
 }
 
 func TestCheckHasATimeLimit(t *testing.T) {
 	o := options{check: "sleep 60", timeout: 100 * time.Millisecond}
-	err := o.workloadCheck(&v1.ElectionGroup{})(t.Context())
+	err := o.workloadCheck("", "")(t.Context())
 	if want := "the command of --check took longer than --timeout (100ms)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -71,14 +71,12 @@ func TestInterruptedCheckEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	began := time.Now()
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := o.workloadCheck(&v1.ElectionGroup{})(ctx); err == nil || time.Since(began) > 50*time.Second {
+	if err := o.workloadCheck("", "")(ctx); err == nil || time.Since(began) > 50*time.Second {
 		t.Errorf("got %v after %s, want an error soon", err, time.Since(began))
 	}
 }
 
 func TestWorkloadIsCheckedByACommand(t *testing.T) {
-	g := &v1.ElectionGroup{}
-	g.Namespace, g.Name = "bank", "ledger"
 	for command, want := range map[string]string{
 		"true":                              "",
 		"sleep 3 & echo holds":              "",
@@ -88,16 +86,12 @@ func TestWorkloadIsCheckedByACommand(t *testing.T) {
 		"exit 3": "the command of --check failed: exit status 3",
 	} {
 		o := options{check: command, timeout: time.Hour}
-		err := o.workloadCheck(g)(context.Background())
+		err := o.workloadCheck("ledger", "bank")(context.Background())
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: got %v, want %q", command, err, want)
 		}
 	}
-	if check := (&options{}).workloadCheck(g); check != nil {
+	if check := (&options{}).workloadCheck("ledger", "bank"); check != nil {
 		t.Error("got a check without --check, want none")
 	}
-}
-
-func chaosGroup() *v1.ElectionGroup {
-	return &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 }

@@ -26,24 +26,33 @@ func (o *options) confirm(ctx context.Context, in io.Reader, out io.Writer, run 
 	if o.yes {
 		return nil
 	}
-	others, err := run.OtherGroups(ctx)
+	also := sharedFaults(run.Kinds) + o.privilegedPods(run)
+	file, ok := in.(*os.File)
+	asks := ok && term.IsTerminal(int(file.Fd()))
+	group, ok := run.Subject.(*live.Group)
+	if !ok {
+		if !asks {
+			return fmt.Errorf("chaos breaks the pods of %s: add --yes", run.Subject)
+		}
+		return ask(ctx, in, out, run, "the pods of "+o.leader, also)
+	}
+	others, err := group.Others(ctx, run.Client)
 	if err != nil {
 		return clusteraccess.RequestError(err)
 	}
 	var unlabelled []string
-	for _, g := range append([]v1.ElectionGroup{*run.Group}, others...) {
+	for _, g := range append([]v1.ElectionGroup{*group.Object}, others...) {
 		if g.Labels[v1.LabelChaos] != v1.ChaosEnabled {
 			unlabelled = append(unlabelled, g.Name)
 		}
 	}
-	also := sharedFaults(run.Kinds) + o.privilegedPods(run)
 	if len(unlabelled) == 0 && also == "" {
 		return nil
 	}
-	if file, ok := in.(*os.File); !ok || !term.IsTerminal(int(file.Fd())) {
-		return unconfirmed(unlabelled, run.Group.Namespace, also)
+	if !asks {
+		return unconfirmed(unlabelled, group.Object.Namespace, also)
 	}
-	return ask(ctx, in, out, run.Group, run.Faults, run.Kinds, memberships(others)+also)
+	return ask(ctx, in, out, run, fmt.Sprintf("%s in namespace %s", group, group.Object.Namespace), memberships(others)+also)
 }
 
 // unconfirmed is the error of a run that needs a confirmation, without a terminal.
@@ -93,13 +102,13 @@ func (o *options) privilegedPods(run *live.Run) string {
 	return ""
 }
 
-func ask(ctx context.Context, in io.Reader, out io.Writer, g *v1.ElectionGroup, faults int, kinds []chaos.Kind, also string) error {
+func ask(ctx context.Context, in io.Reader, out io.Writer, run *live.Run, subject, also string) error {
 	var names []string
-	for _, k := range kinds {
+	for _, k := range run.Kinds {
 		names = append(names, k.Name)
 	}
-	fmt.Fprintf(out, "This injects %d faults (%s) into group %s in namespace %s, which interrupts its service.\n%sContinue? [y/N] ",
-		faults, strings.Join(names, ", "), g.Name, g.Namespace, also)
+	fmt.Fprintf(out, "This injects %d faults (%s) into %s, which interrupts its service.\n%sContinue? [y/N] ",
+		run.Faults, strings.Join(names, ", "), subject, also)
 	answered := make(chan error, 1)
 	go func() { answered <- readConfirmation(in) }()
 	select {
@@ -122,7 +131,7 @@ func readConfirmation(in io.Reader) error {
 }
 
 // workloadCheck returns a function that runs the command of --check.
-func (o *options) workloadCheck(g *v1.ElectionGroup) func(context.Context) error {
+func (o *options) workloadCheck(group, namespace string) func(context.Context) error {
 	if o.check == "" {
 		return nil
 	}
@@ -131,7 +140,7 @@ func (o *options) workloadCheck(g *v1.ElectionGroup) func(context.Context) error
 		defer cancel()
 		check := exec.CommandContext(ctx, "sh", "-c", o.check)
 		check.WaitDelay = time.Second // Programs that the shell has started may run on after an interruption.
-		check.Env = append(os.Environ(), "GROUP="+g.Name, "NAMESPACE="+g.Namespace)
+		check.Env = append(os.Environ(), "GROUP="+group, "NAMESPACE="+namespace)
 		output, err := check.CombinedOutput()
 		if err == nil || errors.Is(err, exec.ErrWaitDelay) { // It succeeded, although its output isn't closed yet.
 			return nil

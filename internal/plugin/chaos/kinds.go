@@ -40,13 +40,13 @@ func (o *options) parseMachines() error {
 }
 
 // openMachines returns what controls the machines, or nil.
-func (o *options) openMachines(run *live.Run, config *rest.Config) (live.Machines, error) {
+func (o *options) openMachines(run *live.Run, config *rest.Config, namespace string) (live.Machines, error) {
 	switch o.machines {
 	case "":
 		return nil, nil
 	case byPod:
 		return &live.Pods{
-			Client: run.Client, Attach: live.AttachBy(config), Namespace: cmp.Or(o.machinesNamespace, run.Group.Namespace), Image: o.machinesImage,
+			Client: run.Client, Attach: live.AttachBy(config), Namespace: cmp.Or(o.machinesNamespace, namespace), Image: o.machinesImage,
 			Limit: o.timeout + time.Minute, // Until then, the run undoes the fault.
 		}, nil
 	}
@@ -58,7 +58,8 @@ func (o *options) openMachines(run *live.Run, config *rest.Config) (live.Machine
 func chooseKinds(ctx context.Context, run *live.Run, chosen []chaos.Kind) (notPossible map[string]string, err error) {
 	run.Kinds, notPossible = chosen, map[string]string{}
 	if len(chosen) == 0 {
-		run.Kinds = chaos.Kinds()
+		_, ofGroup := run.Subject.(*live.Group)
+		run.Kinds = slices.DeleteFunc(chaos.Kinds(), func(k chaos.Kind) bool { return k.OfGroup && !ofGroup })
 	}
 	return notPossible, keepPossible(ctx, run, len(chosen) > 0, notPossible)
 }
@@ -98,7 +99,7 @@ func startMachines(ctx context.Context, run *live.Run, required bool, notPossibl
 	}
 	starting, cancel := context.WithTimeout(ctx, run.Timeout)
 	defer cancel()
-	err := run.Machines.Start(starting, run.Group)
+	err := run.Machines.Start(starting, run.Subject)
 	switch {
 	case ctx.Err() != nil:
 		return command.ErrInterrupted

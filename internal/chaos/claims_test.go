@@ -1,0 +1,156 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// said returns a claim of a process, sent and received at these milliseconds.
+func said(from string, sent, received int, leading bool) Claim {
+	return Claim{From: Agent{from, "uid-" + from}, Sent: at(sent), Received: at(received), Leading: leading}
+}
+
+func TestOverlapsAreReportedOnlyIfTheyAreCertain(t *testing.T) {
+	for name, c := range map[string]struct {
+		claims []Claim
+		want   string
+	}{
+		"nobody":              {nil, ""},
+		"one after the other": {[]Claim{said("a", 0, 1, true), said("a", 100, 101, true), said("b", 102, 103, true), said("b", 200, 201, true)}, ""},
+		"two answers at the same time, at unknown instants": {[]Claim{said("a", 0, 100, true), said("b", 0, 100, true)}, ""},
+		"both before and after":                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "from 51 to 101"},
+		"an answer in between":                              {[]Claim{said("a", 0, 1, true), said("b", 50, 60, true), said("a", 100, 101, true)}, "from 60 to 60"},
+		"an answer that may be earlier":                     {[]Claim{said("a", 10, 11, true), said("b", 5, 60, true), said("a", 100, 101, true)}, ""},
+		"it denies in between":                              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true)}, ""},
+		"it denies, and leads again too early":              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "from 101 to 101"},
+		"late answers":                                      {[]Claim{said("a", 0, 600, true), said("b", 605, 606, true), said("a", 610, 1200, true)}, ""},
+		"it was silent in between":                          {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("b", 550, 551, true), said("a", 1000, 1001, true)}, ""},
+		"one list": {[]Claim{
+			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1},
+		}, "from 9 to 9"},
+		"two lists": {[]Claim{
+			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(10), Received: at(19), Leading: true, Instant: 2},
+		}, ""},
+	} {
+		var got []string
+		for _, o := range Overlaps(c.claims) {
+			got = append(got, "from "+strings.TrimSuffix(o.From.Sub(start).String(), "ms")+" to "+strings.TrimSuffix(o.Until.Sub(start).String(), "ms"))
+		}
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("%s: got %q, want %q", name, text, c.want)
+		}
+	}
+}
+
+// election is a sound election, or one with two leaders: who leads is known at each millisecond.
+type election struct {
+	random *rand.Rand
+	leads  [][]bool // by process and time
+}
+
+const processes, duration = 3, 20_000
+
+// newElection returns tenures of random lengths with gaps. No process regains the lead sooner than the assumption permits.
+func newElection(seed uint64) *election {
+	e := &election{random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a schedule of a test
+	lost := make([]int, processes)
+	for i := range lost {
+		lost[i] = -1000
+		e.leads = append(e.leads, make([]bool, duration))
+	}
+	for now := 0; now < duration; {
+		now += e.random.IntN(1 + e.random.IntN(300))
+		p := e.random.IntN(processes)
+		if now-lost[p] <= int(maxSilence/time.Millisecond) {
+			now++
+			continue
+		}
+		end := min(duration, now+1+e.random.IntN(1+e.random.IntN(3000)))
+		for ; now < end; now++ {
+			e.leads[p][now] = true
+		}
+		lost[p] = now
+	}
+	return e
+}
+
+// ask returns the answers to queries of each process, which take up to slowest milliseconds. Some are lost. The answer is what was true at some instant in between.
+func (e *election) ask(slowest int) (claims []Claim) {
+	for p := range processes {
+		for now := 0; now < duration; {
+			delay := 1 + e.random.IntN(1+e.random.IntN(slowest))
+			there := now + e.random.IntN(delay)
+			received := now + delay
+			if received >= duration {
+				break
+			}
+			if e.random.IntN(10) > 0 {
+				claims = append(claims, said(string(rune('a'+p)), now, received, e.leads[p][there]))
+			}
+			now = received + e.random.IntN(100)
+		}
+	}
+	slices.SortStableFunc(claims, func(a, b Claim) int { return a.Received.Compare(b.Received) })
+	return claims
+}
+
+// A test that reports violations which aren't any would be ignored soon.
+func TestSoundElectionsRaiseNoAlarm(t *testing.T) {
+	for seed := range uint64(2000) {
+		if overlaps := Overlaps(newElection(seed).ask(3000)); len(overlaps) > 0 {
+			t.Fatalf("seed %d: got %s, want no overlap", seed, &overlaps[0])
+		}
+	}
+}
+
+// With answers that aren't too slow, two leaders for a second are found, and what is reported was true.
+func TestTwoLeadersAreFound(t *testing.T) {
+	found := 0
+	const seeds = 300
+	for seed := range uint64(seeds) {
+		e := newElection(seed)
+		from := 1000 + e.random.IntN(duration-3000)
+		for now := from; now < from+1000; now++ {
+			e.leads[0][now], e.leads[1][now] = true, true
+		}
+		overlaps := Overlaps(e.ask(100))
+		if len(overlaps) > 0 {
+			found++
+		}
+		for i := range overlaps {
+			o := &overlaps[i]
+			if o.From.Before(at(from-int(maxSilence/time.Millisecond))) || o.Until.After(at(from+1000+int(maxSilence/time.Millisecond))) {
+				t.Fatalf("seed %d: got %s, want it between %s and a second later", seed, o, clock(at(from)))
+			}
+		}
+	}
+	if found < seeds*9/10 {
+		t.Errorf("found %d of %d pairs of leaders, want most", found, seeds)
+	}
+}
+
+func TestElectionsOfOtherLeadersAreMeasured(t *testing.T) {
+	before := Agent{"a", "uid-a"}
+	for name, c := range map[string]struct {
+		claims         []Claim
+		elected, flaps int // -1: none
+	}{
+		"another leads":         {[]Claim{said("a", 50, 60, true), said("b", 110, 130, true), said("b", 200, 210, true)}, 30, 0},
+		"the same still leads":  {[]Claim{said("a", 50, 60, true), said("a", 110, 130, true)}, -1, 0},
+		"the same leads again":  {[]Claim{said("a", 110, 111, false), said("a", 130, 140, true)}, 40, 0},
+		"asked before":          {[]Claim{said("b", 90, 130, true), said("b", 131, 140, true)}, -1, 0},
+		"it changes twice more": {[]Claim{said("b", 110, 111, true), said("b", 120, 121, false), said("c", 130, 131, true), said("c", 140, 141, false), said("b", 150, 151, true)}, 11, 2},
+		"two at the same time":  {[]Claim{said("a", 50, 60, true), said("b", 110, 111, true), said("a", 120, 121, true), said("b", 130, 131, true)}, 11, 0},
+	} {
+		r := &Record{ByClaims: true, Before: before, Fault: at(100), Claims: c.claims}
+		got := Measure(r)
+		var f Fault
+		f.SetRecord(r)
+		if c.elected < 0 != (got.Elected == nil) || got.Elected != nil && *got.Elected != time.Duration(c.elected)*time.Millisecond || f.Flaps != c.flaps || (got.Missing == "") != (got.Elected != nil) {
+			t.Errorf("%s: got %v (%s), %d flaps, want %d, %d", name, got.Elected, got.Missing, f.Flaps, c.elected, c.flaps)
+		}
+	}
+}
