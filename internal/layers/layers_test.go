@@ -51,7 +51,7 @@ internal/plugin/dashboard       : open
 internal/dashboard/...          : open
 internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
-internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command # observes a group from outside
+internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/control # observes a group, or another leader, from outside
 internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
 internal/chaos/...              : std golang.org/x/sys/...
 internal/describe               : std -net/... -os k8s.io/apimachinery/... api/v1 internal/protocol/control # formats objects; the plugin has the connections and the terminal
