@@ -46,6 +46,34 @@ func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
 	}
 }
 
+// Any other leader is refused in one line as well.
+func TestChaosRefusesLeadersThatCannotBeJudged(t *testing.T) {
+	e := newEnv(t)
+	for name, labels := range map[string]map[string]string{"web-0": {"app": "web", "role": "leader"}, "bare-0": {"is": "first"}} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels}}
+		pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+		if err := e.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"--leader lease/missing":                      "lease missing not found in namespace bank; to list all, run: kubectl get leases -A",
+		"--leader label:role=boss":                    "no pod in namespace bank leads: none has the label role=boss: select the candidates with --selector",
+		"--leader label:role=leader":                  "1 pod in namespace bank has the labels app=web, and 2 are needed to fail over: add replicas, or choose others with --selector",
+		"--leader label:is=first":                     "pod bare-0, which leads, has no other labels: select the candidates with --selector",
+		"--leader http://8080/leader":                 "--leader http://8080/leader needs --selector: the labels of the pods that may lead",
+		"--leader exec:true --selector app":           "1 pod in namespace bank has the labels app, and 2 are needed to fail over: add replicas, or choose others with --selector",
+		"--leader exec:true --selector a=b=c":         `--selector must be such as app=web, got "a=b=c"`,
+		"--leader label:role=leader --as somebody":    `pods is forbidden: User "somebody" cannot list resource "pods"`,
+		"--leader exec:true --selector app --kinds x": `--kinds: unknown kind of fault "x"`,
+	} {
+		got := e.runCommand(t, append([]string{"chaos", "--yes"}, strings.Fields(args)...)...)
+		if want = "error: " + want; got.status == 0 || !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: got exit status %d, %s, want %s", args, got.status, got.stderr, want)
+		}
+	}
+}
+
 // Faults of the operator concern its pods, wherever they run.
 func TestChaosFindsTheOperator(t *testing.T) {
 	e := newEnv(t)

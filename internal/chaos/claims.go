@@ -25,19 +25,25 @@ type Claim struct {
 // could hold long before it is received, and the next one long after it is sent.
 const maxSilence = 500 * time.Millisecond
 
+// maxAbsence is the longest silence after which a process that didn't deny to lead, while another one did lead, counts as the same leader still. It
+// may be longer than maxSilence, because no violation follows from it.
+const maxAbsence = 5 * time.Second
+
 // continuesTo reports whether a process led all the time between two of its claims.
 func (c *Claim) continuesTo(next *Claim) bool {
 	return c.Leading && next.Leading && next.Received.Sub(c.Sent) <= maxSilence
 }
 
-// Overlap is a time during which two processes led for certain. If From equals Until, that is an instant in between.
+// Overlap has the times during which two processes led for certain: the first and the last of them, and their sum. If that is 0, there is
+// an instant in between.
 type Overlap struct {
 	A, B        Agent
 	From, Until time.Time
+	Total       time.Duration
 }
 
 func (o *Overlap) String() string {
-	text := fmt.Sprintf("%s and %s led at the same time, at least from %s to %s", o.A.Pod, o.B.Pod, clock(o.From), clock(o.Until))
+	text := fmt.Sprintf("%s and %s led at the same time, for %s or longer between %s and %s", o.A.Pod, o.B.Pod, o.Total.Round(time.Millisecond), clock(o.From), clock(o.Until))
 	if o.A.Pod == o.B.Pod {
 		text += fmt.Sprintf(" (UIDs %s and %s)", o.A.UID, o.B.UID)
 	}
@@ -51,7 +57,7 @@ type span struct {
 	instant     int
 }
 
-// Overlaps returns when two processes led at the same time, for certain, in the order of the ends. A process leads for certain from the
+// Overlaps returns which processes led at the same time, for certain. A process leads for certain from the
 // time at which a claim is received until its next one is sent, if both are within maxSilence. So a slow connection can hide an overlap, but can't invent one.
 func Overlaps(claims []Claim) (all []Overlap) {
 	spans := map[Agent][]span{}
@@ -73,16 +79,18 @@ func Overlaps(claims []Claim) (all []Overlap) {
 	}
 	for i, a := range agents {
 		for _, b := range agents[i+1:] {
-			all = append(all, overlapsOf(a, b, spans[a], spans[b])...)
+			if o := overlapOf(spans[a], spans[b]); !o.Until.IsZero() {
+				o.A, o.B = a, b
+				all = append(all, o)
+			}
 		}
 	}
-	slices.SortStableFunc(all, func(x, y Overlap) int { return x.Until.Compare(y.Until) })
 	return all
 }
 
-// overlapsOf returns the overlaps of two processes. Those that follow each other soon are one.
-func overlapsOf(a, b Agent, ofA, ofB []span) (all []Overlap) {
-	ofB = slices.Clone(ofB)
+// overlapOf returns the overlap of two processes.
+func overlapOf(ofA, ofB []span) (overlap Overlap) {
+	var all []span
 	for _, x := range ofA {
 		// Spans begin in the order of time, and last for seconds at most: a request has a timeout.
 		for len(ofB) > 0 && ofB[0].until.Add(time.Minute).Before(x.from) {
@@ -93,22 +101,24 @@ func overlapsOf(a, b Agent, ofA, ofB []span) (all []Overlap) {
 				break
 			}
 			if from, until, ok := x.meets(y); ok {
-				all = append(all, Overlap{a, b, from, until})
+				all = append(all, span{from: from, until: until})
 			}
 		}
 	}
-	slices.SortFunc(all, func(x, y Overlap) int { return x.From.Compare(y.From) })
-	merged := all[:0]
-	for _, o := range all {
-		if n := len(merged); n > 0 && o.From.Sub(merged[n-1].Until) <= maxSilence {
-			if o.Until.After(merged[n-1].Until) {
-				merged[n-1].Until = o.Until
-			}
-			continue
+	slices.SortFunc(all, func(x, y span) int { return x.from.Compare(y.from) })
+	for i, s := range all {
+		if i == 0 {
+			overlap.From, overlap.Until = s.from, s.from
 		}
-		merged = append(merged, o)
+		if s.from.Before(overlap.Until) {
+			s.from = overlap.Until
+		}
+		if s.until.After(overlap.Until) {
+			overlap.Total += s.until.Sub(s.from)
+			overlap.Until = s.until
+		}
 	}
-	return merged
+	return overlap
 }
 
 // meets returns when both processes led for certain. The instant of a single claim must be in the span of the other process.
@@ -143,7 +153,7 @@ func (r *Record) Successions() (all []Claim) {
 				leads = Agent{}
 			}
 			continue
-		case known && before.Leading && (c.From == leads || before.continuesTo(&c)):
+		case known && before.Leading && (c.From == leads || c.Sent.Sub(before.Received) <= maxAbsence):
 			continue // Its tenure continues.
 		case !known && c.From == leads:
 			continue

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,23 +22,24 @@ func TestOverlapsAreReportedOnlyIfTheyAreCertain(t *testing.T) {
 		"nobody":              {nil, ""},
 		"one after the other": {[]Claim{said("a", 0, 1, true), said("a", 100, 101, true), said("b", 102, 103, true), said("b", 200, 201, true)}, ""},
 		"two answers at the same time, at unknown instants": {[]Claim{said("a", 0, 100, true), said("b", 0, 100, true)}, ""},
-		"both before and after":                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "from 51 to 101"},
-		"an answer in between":                              {[]Claim{said("a", 0, 1, true), said("b", 50, 60, true), said("a", 100, 101, true)}, "from 60 to 60"},
+		"both before and after":                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "49 in 51 to 101"},
+		"an answer in between":                              {[]Claim{said("a", 0, 1, true), said("b", 50, 60, true), said("a", 100, 101, true)}, "0 in 60 to 60"},
 		"an answer that may be earlier":                     {[]Claim{said("a", 10, 11, true), said("b", 5, 60, true), said("a", 100, 101, true)}, ""},
 		"it denies in between":                              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true)}, ""},
-		"it denies, and leads again too early":              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "from 101 to 101"},
+		"it denies, and leads again too early":              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "0 in 101 to 101"},
 		"late answers":                                      {[]Claim{said("a", 0, 600, true), said("b", 605, 606, true), said("a", 610, 1200, true)}, ""},
 		"it was silent in between":                          {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("b", 550, 551, true), said("a", 1000, 1001, true)}, ""},
+		"twice":                                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true), said("b", 700, 701, true), said("a", 800, 801, true), said("b", 900, 901, true), said("a", 1000, 1001, true)}, "148 in 51 to 901"},
 		"one list": {[]Claim{
 			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1},
-		}, "from 9 to 9"},
+		}, "0 in 9 to 9"},
 		"two lists": {[]Claim{
 			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(10), Received: at(19), Leading: true, Instant: 2},
 		}, ""},
 	} {
 		var got []string
 		for _, o := range Overlaps(c.claims) {
-			got = append(got, "from "+strings.TrimSuffix(o.From.Sub(start).String(), "ms")+" to "+strings.TrimSuffix(o.Until.Sub(start).String(), "ms"))
+			got = append(got, fmt.Sprintf("%d in %d to %d", o.Total.Milliseconds(), o.From.Sub(start).Milliseconds(), o.Until.Sub(start).Milliseconds()))
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: got %q, want %q", name, text, c.want)

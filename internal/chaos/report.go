@@ -28,7 +28,7 @@ func (s *Summary) cells(leader bool) []string {
 	if leader {
 		two := "-"
 		if d := s.TwoLeaders; d != nil {
-			two = fmt.Sprintf("%d of %d, %s or longer", d.Count, s.Count, number(d.Max))
+			two = fmt.Sprintf("%d of %d, %s or longer", d.Count, s.Count, number(d.Max)+" ms")
 		}
 		return []string{s.Kind, count, s.Elected.String(), s.Settled.String(), strconv.Itoa(s.Flaps), two}
 	}

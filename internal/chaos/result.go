@@ -68,13 +68,13 @@ func (f *Fault) SetTimes(t *Times) {
 	f.Elected, f.Known, f.Status, f.Service = millis(t.Elected), millis(t.Known), millis(t.Status), millis(t.Service)
 }
 
-// SetRecord sets what is known when all claims until the next fault are. Two leaders are added up.
+// SetRecord sets what is known when all claims until the next fault are.
 func (f *Fault) SetRecord(r *Record) {
 	f.Flaps = max(0, len(r.Successions())-1)
 	if overlaps := Overlaps(r.Claims); len(overlaps) > 0 {
 		var total time.Duration
 		for i := range overlaps {
-			total += overlaps[i].Until.Sub(overlaps[i].From)
+			total = max(total, overlaps[i].Total)
 		}
 		f.TwoLeaders = millis(&total)
 	}

@@ -107,7 +107,7 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 		return fmt.Errorf("no pod in namespace %s leads%s: select the candidates with --selector", l.Namespace, l.source.vacant())
 	case selector == "":
 		if l.Selector = likeLeader(leader, key); l.Selector.Empty() {
-			return fmt.Errorf("pod %s, which leads, has no labels: select the candidates with --selector", leader.Name)
+			return fmt.Errorf("pod %s, which leads, has no other labels: select the candidates with --selector", leader.Name)
 		}
 	}
 	for _, pod := range list.Items {
@@ -116,8 +116,11 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 		}
 	}
 	if l.Members < 2 {
-		return fmt.Errorf("%d pods in namespace %s have the labels %s, and 2 are needed to fail over: add replicas, or choose others with --selector",
-			l.Members, l.Namespace, l.Selector)
+		pods := fmt.Sprintf("%d pods in namespace %s have", l.Members, l.Namespace)
+		if l.Members == 1 {
+			pods = fmt.Sprintf("1 pod in namespace %s has", l.Namespace)
+		}
+		return fmt.Errorf("%s the labels %s, and 2 are needed to fail over: add replicas, or choose others with --selector", pods, l.Selector)
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (o *Observer) through(ctx context.Context, forward Forward, to int, agent c
 	}
 	select {
 	case <-port.Ended:
-		return errors.New("the connection has ended")
+		return port.Annotate(errors.New("the connection has ended"))
 	case err := <-ended:
 		if err != nil {
 			err = port.Annotate(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,7 +226,7 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	result.NotPossible = notPossible
 	for i := range o.budgets {
 		if exceeded := o.budgets[i].Exceeded(result); exceeded != "" && err == nil {
-			result.Exceeded = append(result.Exceeded, exceeded)
+			result.Exceeded = append(result.Exceeded, "budget exceeded: "+exceeded)
 		}
 	}
 	if len(result.Faults) > 0 || err == nil {
@@ -235,11 +236,11 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	case err != nil:
 		return clusteraccess.RequestError(err)
 	case len(result.Violations) > 0:
-		return fmt.Errorf("%s", strings.Join(append(result.Exceeded, result.Verdict()), "\n"))
+		return fmt.Errorf("%s", strings.Join(append(slices.Clone(result.Exceeded), result.Verdict()), "\n"))
 	case result.Interrupted:
 		return command.ErrInterrupted
 	case len(result.Exceeded) > 0:
-		return fmt.Errorf("budget exceeded: %s", strings.Join(result.Exceeded, "\nbudget exceeded: "))
+		return fmt.Errorf("%s", strings.Join(result.Exceeded, "\n"))
 	case len(result.Summary) == 0:
 		return fmt.Errorf("%s: all faults were refused", result.Verdict())
 	}

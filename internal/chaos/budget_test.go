@@ -1,0 +1,108 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBudgets(t *testing.T) {
+	r := newResult() // 100 elections by force-pod, in 1 to 100 ms, and one in 1.5 ms
+	r.Faults[3].TwoLeaders, r.Faults[4].Flaps = new(0.0), 2
+	r.Violations = []Violation{{Fault: 4, Problem: Problem{OneLeader, ""}}, {Fault: 9, Problem: Problem{Recovery, ""}}}
+	for text, want := range map[string]string{
+		"p99(elected) > 99ms":      "",
+		"p99(elected) > 98ms":      "p99(elected) > 98ms: got 99.0 ms",
+		"median(elected)>0.01s":    "median(elected)>0.01s: got 50.0 ms",
+		" max(elected)  > 100ms":   "",
+		"max(settled) > 7.999s":    "max(settled) > 7.999s: got 8000 ms",
+		"p99(service) > 1h":        "p99(service) > 1h: nothing was measured",
+		"two-leaders > 0":          "two-leaders > 0: got 1",
+		"two-leaders > 1":          "",
+		"flaps > 1":                "flaps > 1: got 2",
+		"violations > 1":           "violations > 1: got 2",
+		"violations > 2":           "",
+		"p99(known) > 1":           "error: p99(known) must have a duration such as 2s as its limit, got \"1\"",
+		"flaps > 1s":               "error: flaps must have a whole number as its limit, got \"1s\"",
+		"p99(elected) < 2s":        "error: must be such as 'p99(elected) > 2s', with ",
+		"p50(elected) > 2s":        "error: must be such as 'p99(elected) > 2s', with ",
+		"p99(two-leaders) > 2s":    "error: must be such as 'p99(elected) > 2s', with ",
+		"p99(elected) > 2s or not": "error: must be such as 'p99(elected) > 2s', with ",
+	} {
+		b, err := ParseBudget(text)
+		if wanted, ok := strings.CutPrefix(want, "error: "); ok {
+			if err == nil || !strings.HasPrefix(err.Error(), wanted) {
+				t.Errorf("%s: got error %v, want %s", text, err, wanted)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := b.Exceeded(r); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestBudgetsOfWhatIsNotMeasuredAreRefused(t *testing.T) {
+	for text, want := range map[string][3]bool{ // for a group, for an answer, for a Lease
+		"p99(elected) > 2s": {true, true, true}, "max(service) > 2s": {true, false, false}, "flaps > 0": {false, true, true}, "two-leaders > 0": {true, true, false},
+	} {
+		b, err := ParseBudget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]bool{b.NotMeasured(true, true) == "", b.NotMeasured(false, true) == "", b.NotMeasured(false, false) == ""}; got != want {
+			t.Errorf("%s: got measured %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestReportOfAnotherLeader(t *testing.T) {
+	r := &Result{Namespace: "bank", Leader: "http://8080/leader", Candidates: "app=web", Evidence: "It proves nothing.", Members: 3, Seed: 7}
+	r.Faults = []Fault{
+		{Number: 1, Kind: Freeze, Elected: new(16500.0), Flaps: 1, TwoLeaders: new(3000.0)}, {Number: 2, Kind: Freeze, Elected: new(16000.0), Settled: new(16100.0)},
+		{Number: 3, Kind: Evict, Refused: "budget"},
+	}
+	r.Violations = []Violation{{Fault: 1, Kind: Freeze, Problem: Problem{OneLeader, "a < b"}}}
+	r.Exceeded = []string{"budget exceeded: flaps > 0: got 1"}
+	r.Summary = Summarize(r.Faults)
+	var table, junit strings.Builder
+	if err := r.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteJUnit(&junit); err != nil {
+		t.Fatal(err)
+	}
+	const wantTable = `bank, http://8080/leader: 3 candidates with app=web; seed 7
+
+FAULT   COUNT           ELECTED                SETTLED                FLAPS  TWO LEADERS
+evict   0 (+1 refused)  -                      -                      0      -
+freeze  2               16000 / 16500 / 16500  16100 / 16100 / 16100  1      1 of 2, 3000 ms or longer
+Milliseconds from the fault: median / p99 / maximum. Flaps are changes of the leader after the first one.
+It proves nothing.
+
+2 faults: 1 violation of invariants
+- fault 1 (freeze): one leader: a < b
+`
+	const wantJUnit = `<testsuite name="bank, http://8080/leader" tests="4" failures="2" skipped="1">
+  <testcase classname="bank, http://8080/leader" name="fault 1: freeze">
+    <failure message="one leader: a &lt; b"></failure>
+  </testcase>
+  <testcase classname="bank, http://8080/leader" name="fault 2: freeze" time="16.100"></testcase>
+  <testcase classname="bank, http://8080/leader" name="fault 3: evict">
+    <skipped message="budget"></skipped>
+  </testcase>
+  <testcase classname="bank, http://8080/leader" name="budget">
+    <failure message="budget exceeded: flaps &gt; 0: got 1"></failure>
+  </testcase>
+</testsuite>
+`
+	if table.String() != wantTable {
+		t.Errorf("got\n%s\nwant\n%s", &table, wantTable)
+	}
+	if junit.String() != wantJUnit {
+		t.Errorf("got\n%s\nwant\n%s", &junit, wantJUnit)
+	}
+}
