@@ -7,22 +7,23 @@
 //	            announce              promote               retire
 //	trusted   A    |      A and B        |      B and A        |    B
 //	signs     A    |      A              |      B              |    B
-//	               |<----- 48 h -------->|<----- 48 h -------->|
+//	               |<---- 14 days ------>|<---- 14 days ------>|
 //
 // No issued certificate is valid for more than 24 h, and no replica of the manager
 // uses a copy of the Secret that is more than 12 h old. Two parties that both
 // obtained their certificate and CA bundle within the last 24 h therefore trust
 // each other, even if their clocks differ by hours and wherever a replica crashes.
 //
-// This includes the CA bundles in ConfigMaps, which a replica may write after it
-// was disconnected for a while. For example, consider replicas 1 and 2. Replica 1
-// announces B while replica 2 is disconnected. When replica 2 reconnects after 48 h,
-// the ConfigMaps that it wrote last still contain A only. If it promoted B at once,
-// agents that read these ConfigMaps would reject certificates signed by B. A replica
-// therefore promotes a CA only after it has known that CA itself for 24 h, which is
-// enough time to update the ConfigMaps.
+// For that, two days would be enough. But an agent learns of a CA only when it enrolls. If
+// its last enrollment was before B was announced, it no longer trusts the identity
+// service once B signs, so it never enrolls again, and its pod has to be replaced. With 14 days,
+// this takes an agent that was cut off for that long.
 //
-// These guarantees hold if at least one replica runs for a day within the last month
+// A replica promotes a CA only after it has known that CA itself for 24 h. It may have been
+// disconnected, and the bundles that it wrote last, in the webhook configuration and the Secret of
+// Prometheus, contain A only.
+//
+// These guarantees hold if at least one replica runs for a day within the last two months
 // of a CA. If the signing CA has expired, the next one signs at once.
 package authority
 
@@ -61,7 +62,7 @@ type Schedule struct {
 }
 
 // defaultSchedule is the schedule of the manager.
-var defaultSchedule = Schedule{AnnounceBefore: 30 * 24 * time.Hour, Overlap: 2 * CertificateValidity, MinKnown: CertificateValidity}
+var defaultSchedule = Schedule{AnnounceBefore: 60 * 24 * time.Hour, Overlap: overlap, MinKnown: CertificateValidity}
 
 // CA is a CA certificate with its private key. A former CA has no key.
 type CA struct {

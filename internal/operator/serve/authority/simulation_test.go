@@ -27,7 +27,7 @@ import (
 
 // These tests simulate several years of rotations in virtual time. Two replicas with
 // skewed clocks crash, lose their connection to the API server, and recover. A random
-// replica writes the CA bundle into ConfigMaps. The skew of a replica's clock doesn't
+// replica writes the CA bundle into the webhook configuration. The skew of a replica's clock doesn't
 // affect the validity periods in certificates: in practice, clocks that differ by more
 // than an hour break certificates anyway.
 
@@ -104,15 +104,15 @@ type simulation struct {
 	random   *rand.Rand
 	server   client.Client
 	// requests is whether users request rotations now and then.
-	requests  bool
-	key       crypto.PublicKey
-	replicas  [2]*replica
-	configMap []byte // the CA bundle in ConfigMaps
-	recent    []credentials
-	bundles   map[string]map[string]bool
-	signers   map[string]bool
-	signed    int
-	refused   int // by replicas that were disconnected for too long
+	requests bool
+	key      crypto.PublicKey
+	replicas [2]*replica
+	webhook  []byte // the CA bundle in the webhook configuration
+	recent   []credentials
+	bundles  map[string]map[string]bool
+	signers  map[string]bool
+	signed   int
+	refused  int // by replicas that were disconnected for too long
 }
 
 func newSimulation(schedule Schedule, seed uint64) *simulation {
@@ -144,9 +144,9 @@ func (s *simulation) step(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(s.configMap) > 0 {
-		if err := s.check(nil, s.configMap); err != nil {
-			return fmt.Errorf("ConfigMap: %w", err)
+	if len(s.webhook) > 0 {
+		if err := s.check(nil, s.webhook); err != nil {
+			return fmt.Errorf("webhook configuration: %w", err)
 		}
 	}
 	for _, i := range s.random.Perm(len(s.replicas)) {
@@ -170,7 +170,7 @@ func (s *simulation) step(ctx context.Context) error {
 			return fmt.Errorf("replica %d: %w", i, err)
 		}
 		if !r.disconnected {
-			s.configMap = bundle
+			s.webhook = bundle
 		}
 	}
 	return nil
@@ -187,18 +187,20 @@ func (s *simulation) request(ctx context.Context) error {
 	return s.server.Update(ctx, &secret)
 }
 
-// maxPause is shorter during a rotation.
+// maxPause is shorter during a rotation, and while no replica runs.
 func (s *simulation) maxPause() time.Duration {
+	pause := time.Hour // while no replica runs
 	for _, r := range s.replicas {
 		if r.store == nil {
 			continue
 		}
+		pause = 24 * time.Hour
 		state := r.store.currentView().state
 		if state.Next.exists() || state.Former.exists() || time.Until(state.Signing.NotAfter) < s.schedule.AnnounceBefore+24*time.Hour {
 			return time.Hour
 		}
 	}
-	return 24 * time.Hour
+	return pause
 }
 
 // injectFault starts or ends a fault with a low probability.
@@ -321,6 +323,15 @@ func TestCertificatesAreTrustedDuringRequestedRotations(t *testing.T) {
 	}
 }
 
+// An agent that couldn't enroll for two weeks trusts the identity service still. Both steps fit into the
+// time before the signing CA expires.
+func TestOverlapIsTwoWeeks(t *testing.T) {
+	s := defaultSchedule
+	if s.Overlap < 14*24*time.Hour || s.AnnounceBefore < 2*s.Overlap {
+		t.Errorf("got an overlap of %s and an announcement %s before, want two weeks, and both overlaps before the CA expires", s.Overlap, s.AnnounceBefore)
+	}
+}
+
 // TestTooFastRotationIsDetected checks that the simulation finds violations at all.
 func TestTooFastRotationIsDetected(t *testing.T) {
 	for name, fast := range map[string]struct {
@@ -328,7 +339,7 @@ func TestTooFastRotationIsDetected(t *testing.T) {
 		seed uint64 // the first one with a violation, to save time
 	}{
 		"Overlap":  {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 20 * time.Hour, MinKnown: 0}, 0},
-		"MinKnown": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: defaultSchedule.Overlap, MinKnown: 0}, 6},
+		"MinKnown": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 2 * CertificateValidity, MinKnown: 0}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := fast.seed; seed < fast.seed+20; seed++ {
