@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,36 +19,45 @@ import (
 // fieldOwner is the operator in the managed fields of what it writes.
 const fieldOwner = client.FieldOwner("conclave.dev")
 
-// publish writes the member list to the status, then the ConfigMap that agents mount,
-// and then pushes the document to them: it pushes only what has been published (ADR 9).
+// publish writes the member list and the revision of its document to the status, and then pushes
+// the document to the agents: it pushes only what has been published (ADR 41).
 //
-// If the API server rejects the ConfigMap, publish returns that as publishErr, and the
-// reconcile continues. After a conflict it must not: the decision is out of date. It
-// publishes nothing because of obstacle: a pod that needs a finalizer didn't get it, or the CA
-// bundle isn't known.
-func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, obstacle error) (publishErr, err error) {
-	if obstacle != nil {
-		s.state.publishError = s.state.publishError.next(obstacle)
+// It publishes nothing because of obstacle: a pod that needs a finalizer didn't get it. A document
+// of the same list waits while the group has used up its limit of writes.
+//
+// After a pushErr, the reconcile continues. After another error it must not: the decision is out
+// of date.
+func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, obstacle error) (pushErr, err error) {
+	s.state.publishError = s.state.publishError.next(obstacle)
+	if obstacle != nil || p.Document == nil {
 		return obstacle, nil
 	}
-	if p.ConfigMap == nil {
-		s.state.publishError = writeError{}
-		return nil, nil
-	}
 	status := *s.group.Status.DeepCopy()
-	status.MemberList = p.List
-	if err := r.updateStatus(ctx, s, &status); err != nil {
+	status.MemberList, status.Document = p.List, &p.Published
+	if own := s.state.published; own != nil && *own == p.Published && s.group.Status.Document == nil {
+		status.Document = nil
+		r.documentDropped.Do(func() {
+			r.log.Info("status.document of ElectionGroups is missing although it was written: apply the CRD of this release, and stop operators of earlier releases")
+		})
+	}
+	same, err := sameStatus(&s.group.Status, &status)
+	if err != nil {
 		return nil, err
 	}
-	publishErr = r.applyConfigMap(ctx, s, p.ConfigMap)
-	s.state.publishError = s.state.publishError.next(publishErr)
-	switch {
-	case apierrors.IsConflict(publishErr):
-		return nil, publishErr
-	case publishErr != nil:
-		return publishErr, nil
+	if !same {
+		if equality.Semantic.DeepEqual(s.group.Status.MemberList, p.List) && r.mustWait(s, &status) {
+			return nil, nil
+		}
+		if err := r.writeStatus(ctx, s, &status); err != nil {
+			return nil, err
+		}
+		s.state.published = &p.Published
 	}
-	return nil, r.pushDocument(s, p.Document)
+	pushErr = r.pushDocument(ctx, s, p, !same)
+	if apierrors.IsConflict(pushErr) {
+		return nil, pushErr
+	}
+	return pushErr, nil
 }
 
 // reportStatus writes the status that follows from the reports of agents, unless it has to wait

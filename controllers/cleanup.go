@@ -51,7 +51,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 		return err
 	}
 	for pod, report := range reports {
-		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, agents.LeaveGroup(key.Name, report.Report.UID))
+		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, agents.LeaveGroup(key.Name, report.Report.UID, report.Report.Revision))
 	}
 	parallel := newParallel()
 	for _, pod := range labeled {

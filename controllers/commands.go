@@ -1,11 +1,12 @@
 package controllers
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -16,17 +17,33 @@ import (
 )
 
 // pushDocument sends the document to the agents that report an older one.
-func (r *Reconciler) pushDocument(s *snapshot, document *control.Document) error {
-	pods := s.podsWithOlderDocument(document)
-	if len(pods) == 0 {
+//
+// An agent without a document of the group would begin with this one. If the cache is behind, that
+// has an old list. So unless this reconcile has written the status, such agents get it only if
+// the API server has the same version of the group. The others know a list that isn't newer.
+func (r *Reconciler) pushDocument(ctx context.Context, s *snapshot, p *membership.Plan, written bool) error {
+	command := agents.PushDocument(s.key.Name, p.Document.UID, p.Document.Revision, p.Encoded)
+	var first []string
+	for _, pod := range s.podsWithOlderDocument(p.Document) {
+		if report := s.reports[pod].Report; !written && (report == nil || report.UID != p.Document.UID) {
+			if !r.agents.Sent(client.ObjectKeyFromObject(s.pods[pod]), command) {
+				first = append(first, pod)
+			}
+			continue
+		}
+		r.send(s, pod, command)
+	}
+	if len(first) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(document)
-	if err != nil {
-		return fmt.Errorf("encode the document: %w", err)
+	now := &v1.ElectionGroup{}
+	if err := r.live.Get(ctx, s.key, now); err != nil {
+		return fmt.Errorf("read the group: %w", err)
 	}
-	command := agents.PushDocument(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
-	for _, pod := range pods {
+	if now.ResourceVersion != s.group.ResourceVersion {
+		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name, errors.New("the cache is behind"))
+	}
+	for _, pod := range first {
 		r.send(s, pod, command)
 	}
 	return nil
@@ -69,7 +86,12 @@ func (r *Reconciler) sendCommands(s *snapshot, p *membership.Plan, result *group
 			// gets the document of this one.
 			continue
 		}
-		r.send(s, pod, agents.LeaveGroup(s.key.Name, report.Report.UID))
+		// A document that is published later than this decision prevails over it.
+		revision := report.Report.Revision
+		if document, _ := s.published(); document != nil {
+			revision = max(revision, document.Revision)
+		}
+		r.send(s, pod, agents.LeaveGroup(s.key.Name, report.Report.UID, revision))
 	}
 }
 

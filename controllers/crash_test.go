@@ -13,10 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -110,31 +108,13 @@ func (e *env) dumpGroups(add func(string, any)) {
 		if status.MemberList != nil {
 			status.MemberList.Floor = nil
 		}
+		status.Document = nil
 		add("group "+group.Name, status)
 	}
 }
 
 func (e *env) dumpObjects(add func(string, any)) {
 	e.t.Helper()
-	var published corev1.ConfigMapList
-	e.list(&published, client.HasLabels{v1.LabelGroup})
-	for _, m := range published.Items {
-		var document control.Document
-		if err := yaml.Unmarshal([]byte(m.Data[control.DocumentKey]), &document); err != nil {
-			e.t.Fatal(err)
-		}
-		document.UID, document.Revision, document.Group.Floor = "", 0, 0
-		lists := [][]control.Member{document.Group.Members}
-		if document.Group.Previous != nil {
-			lists = append(lists, document.Group.Previous.Members)
-		}
-		for _, members := range lists {
-			for i := range members {
-				members[i].UID = ""
-			}
-		}
-		add("ConfigMap "+m.Name, map[string]any{"document": document, "CA bundle": m.Data[control.CABundleKey] == e.caBundle, "labels": m.Labels})
-	}
 	var services corev1.ServiceList
 	e.list(&services)
 	for _, service := range services.Items {

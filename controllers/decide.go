@@ -17,7 +17,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 	f := membership.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{}, Preferred: s.preferred,
 		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
-		CABundle: s.caBundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
+		Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
@@ -40,7 +40,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 // statusFacts returns the facts from which groupstatus.Evaluate decides.
 func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
-		Group: s.group, List: p.List, Problem: p.Problem, StatusBehind: p.StatusBehind,
+		Group: s.group, List: s.group.Status.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
 		ServiceConflict: p.ServiceConflict, ServiceHasSelector: p.ServiceHasSelector, EndpointSliceConflict: p.EndpointSliceConflict,
 		PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
 		Pods: s.pods, Nodes: s.nodes, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
@@ -81,7 +81,7 @@ func (s *snapshot) adopted() map[string]bool {
 // with the previous list, and grant by it.
 func (s *snapshot) missing() map[string]bool {
 	list := s.group.Status.MemberList
-	if list == nil || !s.isPublished(list) {
+	if published, _ := s.published(); list == nil || published == nil {
 		s.state.missingSince = nil
 		return nil
 	}
@@ -142,12 +142,6 @@ func (s *snapshot) majorityLost() bool {
 	return s.deadline.reached(s.state.majorityLostAt.Add(membership.MajorityGrace), s.now)
 }
 
-// isPublished reports whether the ConfigMap has a member list.
-func (s *snapshot) isPublished(list *v1.MemberList) bool {
-	document, _ := s.published()
-	return document != nil && int64(document.Group.Version) == list.Version
-}
-
 // firstListTimedOut reports whether the first list of a selector waits for no more
 // agents: firstListTimeout has passed since the first one connected.
 func (s *snapshot) firstListTimedOut() bool {
@@ -164,42 +158,57 @@ func (s *snapshot) firstListTimedOut() bool {
 	return s.deadline.reached(s.state.firstConnected.Add(firstListTimeout), s.now)
 }
 
-// published returns the document in the ConfigMap if it is this group's, and the
-// highest known revision. That includes the revisions of an earlier group of the same
-// name, and those that agents have of a ConfigMap that has been deleted.
-func (s *snapshot) published() (document *control.Document, revision int64) {
+// published returns what identifies the published document, nil if there is none, and the highest
+// known revision. That includes the revisions of an earlier group of the same name, and those that
+// agents have although the status lost them.
+func (s *snapshot) published() (document *v1.PublishedDocument, revision int64) {
 	limit := control.MaxRevision(s.now)
-	revision = s.state.revision
-	document = s.document
+	document = s.group.Status.Document
+	if own := s.state.published; document == nil || own != nil && own.Revision > document.Revision {
+		// A backup was restored, or an operator or a CRD of an earlier version has dropped the field.
+		document = own
+	}
 	if document != nil && document.Revision > limit {
 		document = nil
 	}
+	revision = s.state.revision
 	if document != nil {
 		revision = max(revision, document.Revision)
 	}
-	if document != nil && document.UID != string(s.group.UID) {
-		document = nil
-	}
 	if document == nil || !s.majorityUses(document) {
 		for _, report := range s.reports {
-			if report.Report.Revision <= limit {
-				revision = max(revision, report.Report.Revision)
-			}
+			revision = max(revision, adoptable(report.Report.Revision, s.now))
 		}
+	}
+	for _, required := range s.required {
+		revision = max(revision, adoptable(required, s.now))
 	}
 	s.state.revision = revision
 	return document, revision
 }
 
+// adoptable returns a revision that an agent reports, or 0 if the next one might be ahead of the
+// clocks of other agents: they would refuse it.
+func adoptable(revision int64, now time.Time) int64 {
+	if revision > control.MaxRevision(now.Add(-time.Hour)) {
+		return 0
+	}
+	return revision
+}
+
 // majorityUses reports whether a majority of the members uses a document or an earlier one. Then
 // others that report later ones are wrong: an agent that always reports the next revision must not
 // make the operator publish without end.
-func (s *snapshot) majorityUses(document *control.Document) bool {
+func (s *snapshot) majorityUses(document *v1.PublishedDocument) bool {
+	list := s.group.Status.MemberList
+	if list == nil {
+		return false
+	}
 	count := 0
-	for _, m := range document.Group.Members {
-		if report, ok := s.reports[m.Name]; ok && report.Report.UID == document.UID && report.Report.Revision <= document.Revision {
+	for _, m := range list.Members {
+		if report, ok := s.reports[m.Pod]; ok && report.Report.UID == string(s.group.UID) && report.Report.Revision <= document.Revision {
 			count++
 		}
 	}
-	return count > len(document.Group.Members)/2
+	return count > len(list.Members)/2
 }

@@ -1,6 +1,9 @@
 package controllers_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -54,17 +56,42 @@ func (e *env) inGroup(pod, group string) bool {
 	return in
 }
 
+// document returns the published document, as an agent received it.
 func (e *env) document(group string) control.Document {
 	e.t.Helper()
-	var published corev1.ConfigMap
-	if err := e.client.Get(e.t.Context(), e.key(control.ConfigMapName(group)), &published); err != nil {
-		e.t.Fatal(err)
+	var found *control.Document
+	e.eventually("an agent has received the published document of "+group, func() bool {
+		published := e.group(group).Status.Document
+		found = e.received(group, published)
+		return found != nil
+	})
+	return *found
+}
+
+// received returns a document that an agent received, or nil.
+func (e *env) received(group string, published *v1.PublishedDocument) *control.Document {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, agent := range e.agents {
+		for _, call := range agent.Calls() {
+			if published == nil || call.Method != http.MethodPut || call.Path != control.GroupPath(group) {
+				continue
+			}
+			document := &control.Document{}
+			if err := json.Unmarshal([]byte(call.Body), document); err != nil {
+				e.t.Error(err)
+			}
+			if document.Revision != published.Revision {
+				continue
+			}
+			if digest := sha256.Sum256([]byte(call.Body)); hex.EncodeToString(digest[:]) != published.Digest {
+				e.t.Errorf("got a document with another digest than the published revision %d:\n%s", published.Revision, call.Body)
+			}
+			return document
+		}
 	}
-	var document control.Document
-	if err := yaml.Unmarshal([]byte(published.Data[control.DocumentKey]), &document); err != nil {
-		e.t.Fatal(err)
-	}
-	return document
+	return nil
 }
 
 func withApp(app string) func(*corev1.Pod) {

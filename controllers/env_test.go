@@ -32,12 +32,9 @@ type env struct {
 	certificates *fakeagent.CertificateFactory
 	network      fakeagent.Network
 
-	mu              sync.Mutex
-	caBundle        string
-	caBundleErr     error
-	caBundleChanged chan struct{}
-	agents          map[string]*fakeagent.Agent
-	ips             int
+	mu     sync.Mutex
+	agents map[string]*fakeagent.Agent
+	ips    int
 }
 
 func newEnv(t testing.TB) *env {
@@ -50,9 +47,8 @@ func newEnvOn(t testing.TB, server *apiserver.Server) *env {
 	config := server.Config(t)
 	e := &env{
 		t: t, config: config, client: testclient.New(t, config), certificates: newCertificates(t),
-		caBundleChanged: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
+		agents: map[string]*fakeagent.Agent{},
 	}
-	e.caBundle = string(e.certificates.Authorities)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "controllers-"}}
 	if err := e.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
@@ -68,19 +64,6 @@ func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
 		t.Fatal(err)
 	}
 	return certificates
-}
-
-// Bundle and Changed implement controllers.CASource.
-func (e *env) Bundle(context.Context) ([]byte, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return []byte(e.caBundle), e.caBundleErr
-}
-
-func (e *env) Changed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.caBundleChanged
 }
 
 // createGroup creates a group with the pods as members: the first has priority 10, the

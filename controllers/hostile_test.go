@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -71,55 +70,6 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 	}
 	e.startOperator()
 	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
-}
-
-// succeed makes a document one of the next list, with a floor.
-func succeed(d *control.Document, floor uint64) {
-	d.Group.Version++
-	d.Group.Previous, d.Group.Floor = &control.PreviousList{Version: d.Group.Version - 1, Members: d.Group.Members}, floor
-}
-
-// The operator replaces impossible numbers in the ConfigMap.
-func TestConfigMapWithImpossibleNumbersIsReplaced(t *testing.T) {
-	need.Complete(t)
-	t.Parallel()
-	for name, corrupt := range map[string]func(*control.Document){
-		"generation": func(d *control.Document) { d.Generation = 999 },
-		"version": func(d *control.Document) {
-			d.Group.Version = 9
-			d.Group.Previous = &control.PreviousList{Version: 8, Members: d.Group.Members}
-		},
-		"revision": func(d *control.Document) { d.Revision = math.MaxInt64 },
-		"floor":    func(d *control.Document) { succeed(d, math.MaxUint64) },
-		"floor of the last term": func(d *control.Document) {
-			succeed(d, control.MaxTerm)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newEnv(t)
-			o := e.startOperator()
-			e.createSettledGroup(o)
-			var published corev1.ConfigMap
-			if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
-				t.Fatal(err)
-			}
-			document := e.document("ledger")
-			corrupt(&document)
-			text, err := yaml.Marshal(document)
-			if err != nil {
-				t.Fatal(err)
-			}
-			published.Data[control.DocumentKey] = string(text)
-			if err := e.client.Update(t.Context(), &published); err != nil {
-				t.Fatal(err)
-			}
-			e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-			e.eventually("the document is correct", func() bool {
-				now := e.document("ledger")
-				return now.Generation == 2 && now.Group.Version == 1 && now.Group.Algorithm == "Bully" && now.Revision > 0 && now.Revision < math.MaxInt64/2
-			})
-		})
-	}
 }
 
 // docs/adr/0009: a group that is created again with entirely other members begins after

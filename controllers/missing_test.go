@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
@@ -31,10 +29,7 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 		now: now, state: &groupState{missingSince: map[string]time.Time{}},
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
-	publish := func(version uint32) {
-		s.document = &control.Document{Revision: 1, Group: control.Group{List: control.List{Version: version}}}
-	}
-	publish(1)
+	s.group.Status.Document = &v1.PublishedDocument{Revision: 1}
 	members := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
 	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: members}
 	if s.missing()["c"] {
@@ -47,11 +42,6 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	s.group.Status.MemberList = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Version: 1, Members: members},
 	}
-	if s.missing()["c"] {
-		t.Error("got c missing before version 2 is published, want it after")
-	}
-	s.now = s.now.Add(time.Hour)
-	publish(2)
 	if s.missing()["c"] {
 		t.Error("got c missing at once with version 2, want another wait")
 	}
@@ -67,7 +57,7 @@ func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
 	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
 	s.group.Spec.Safety.Mode = v1.Available
 	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
-	s.document = &control.Document{Revision: 1, Group: control.Group{List: control.List{Version: 1}}}
+	s.group.Status.Document = &v1.PublishedDocument{Revision: 1}
 	if s.missing()["a"] {
 		t.Error("got a missing at once, want a wait for its replacement")
 	}
@@ -80,21 +70,11 @@ func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
 	}
 }
 
-// slowReader is a CASource and an API server that respond after a delay.
+// slowReader is an API server that responds after a delay.
 type slowReader struct {
 	client.Reader
 	delay time.Duration
-	// meanwhile is called while the reconciler waits for the CA bundle.
-	meanwhile func()
 }
-
-func (s *slowReader) Bundle(context.Context) ([]byte, error) {
-	time.Sleep(s.delay)
-	s.meanwhile()
-	return nil, nil
-}
-
-func (s *slowReader) Changed() <-chan struct{} { return nil }
 
 func (s *slowReader) Client(...identity.Name) *tls.Config { return nil }
 
@@ -113,25 +93,16 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 			Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
 		group.Status.MemberList = list
-		document, err := json.Marshal(membership.Document(group, list, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		published := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: control.ConfigMapName("ledger"), Labels: map[string]string{v1.LabelGroup: "ledger"}},
-			Data:       map[string]string{control.DocumentKey: string(document)},
-		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a"}}
+		group.Status.Document = &v1.PublishedDocument{Revision: 1}
 		apiServer := func(objects ...client.Object) client.Client {
 			builder := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(objects...)
 			return builder.WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
 		}
 		for name, c := range map[string]struct{ cached, live client.Client }{
-			"the pod is deleted while the CA bundle is read": {apiServer(published, pod.DeepCopy()), apiServer()},
-			"the pod isn't in the cache":                     {apiServer(published), apiServer()},
+			"the pod isn't in the cache": {apiServer(), apiServer()},
 		} {
-			slow := &slowReader{Reader: c.live, delay: time.Minute, meanwhile: func() { _ = c.cached.Delete(t.Context(), pod.DeepCopy()) }}
-			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}, spread: newSpreader(), explanations: newExplanationLimit()}
+			slow := &slowReader{Reader: c.live, delay: time.Minute}
+			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit()}
 			r.agents = agents.New(agents.Options{Credentials: slow})
 			missing := func() bool {
 				s, err := r.gather(t.Context(), group)

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,34 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
-
-func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *corev1.ConfigMap) error {
-	have, content := s.configMap, cache.Digest(want)
-	if have != nil && bytes.Equal(cache.StoredDigest(have), content) && sameMetadata(have, want) {
-		return nil
-	}
-	// Create or Update instead of a forced Apply: an operator that was delayed must not
-	// replace the newer list of another operator by an older one.
-	write := func() error { return r.writer.Create(ctx, want.DeepCopy(), fieldOwner) }
-	if have != nil {
-		next := &corev1.ConfigMap{}
-		if err := r.readWhole(ctx, have, next); err != nil {
-			return fmt.Errorf("read ConfigMap %s: %w", want.Name, err)
-		}
-		next.Data, next.BinaryData = want.Data, nil
-		setMetadata(next, want)
-		write = func() error { return r.writer.Update(ctx, next, fieldOwner) }
-	}
-	if err := write(); err != nil {
-		return fmt.Errorf("write ConfigMap %s: %w", want.Name, err)
-	}
-	s.state.published = newPublishedDocument(content, want.Data[control.DocumentKey])
-	return nil
-}
 
 // applyService writes the Service and its EndpointSlice, and deletes those of an
 // earlier name.

@@ -61,6 +61,8 @@ type operator struct {
 	// watches has the queries of the watch requests by resource.
 	watches    map[string][]string
 	beforeRead func(*http.Request)
+	// rejectsRead returns whether a read is rejected.
+	rejectsRead func(*http.Request) bool
 	// namespaces are those that it watches, besides that of the env.
 	namespaces []string
 	// paused are resources whose watch events don't arrive until resumed is closed.
@@ -132,6 +134,9 @@ func (o *operator) read(next http.RoundTripper, r *http.Request) (*http.Response
 	}
 	if o.beforeRead != nil {
 		o.beforeRead(r)
+	}
+	if o.rejectsRead != nil && o.rejectsRead(r) {
+		return forbidden(r), nil
 	}
 	response, err := next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") == "true" {
@@ -270,7 +275,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
 	err = controllers.Setup(mgr, controllers.Options{
-		Credentials: e.certificates, CA: e, Dial: e.network.Dial,
+		Credentials: e.certificates, Dial: e.network.Dial,
 		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
 	})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // createAsUser creates an object with another field owner.
@@ -30,59 +29,6 @@ func (e *env) expectUnchanged(object client.Object) {
 	}
 	if object.GetUID() != uid || object.GetResourceVersion() != version {
 		e.t.Errorf("%T %s: got version %s of UID %s, want %s of %s", object, object.GetName(), object.GetResourceVersion(), object.GetUID(), version, uid)
-	}
-}
-
-func TestConfigMapOfAnotherOwnerIsUnchanged(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	other := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger")), Data: map[string]string{"color": "blue"}}
-	e.createAsUser(other)
-	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonConfigMapConflict)
-	e.awaitQuiet(o)
-	e.expectUnchanged(other)
-	if e.inGroup("ledger-0", "ledger") {
-		t.Error("got an agent in the group, want none: the list isn't published")
-	}
-	patch := client.MergeFrom(other.DeepCopy())
-	other.Labels = map[string]string{v1.LabelGroup: "ledger"} // The owner hands it over.
-	if err := e.client.Patch(t.Context(), other, patch); err != nil {
-		t.Fatal(err)
-	}
-	e.awaitAdopted("ledger", 1, pods...)
-	if document := e.document("ledger"); document.Group.Version != 1 {
-		t.Errorf("got document %+v, want version 1", document)
-	}
-}
-
-// While no operator runs, a user replaces the ConfigMap of a running group by another one.
-func TestConfigMapIsReplacedByAnotherOwner(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	e.createSettledGroup(o)
-	o.stop()
-	published := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
-	if err := e.client.Delete(t.Context(), published); err != nil {
-		t.Fatal(err)
-	}
-	other := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
-	e.createAsUser(other)
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
-	o = e.startOperator()
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonConfigMapConflict)
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.awaitQuiet(o)
-	e.expectUnchanged(other)
-	if list := e.group("ledger").Status.MemberList; list.Version != 1 || len(list.Members) != 3 {
-		t.Errorf("got list %+v, want the published one", list)
 	}
 }
 
@@ -129,7 +75,6 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: restored("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
 	slice.Labels[discoveryv1.LabelServiceName] = "ledger-leader"
 	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: restored(control.ConfigMapName("ledger")), Data: map[string]string{control.DocumentKey: "uid: of-then"}},
 		&corev1.Service{ObjectMeta: restored("ledger-leader"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}}},
 		slice,
 	} {
@@ -139,7 +84,6 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
 	uid := e.group("ledger").UID
 	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	} {
@@ -163,7 +107,6 @@ func TestFurtherOwnersRemain(t *testing.T) {
 	e.createAsUser(application)
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: application.Name, UID: application.UID}
 	objects := []client.Object{
-		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
@@ -192,8 +135,6 @@ func TestFurtherOwnersRemain(t *testing.T) {
 	before = len(o.written())
 	update(func(object client.Object) {
 		switch o := object.(type) {
-		case *corev1.ConfigMap:
-			o.Data["more"] = "data"
 		case *corev1.Service:
 			o.Spec.Ports[0].Name = "other"
 		case *discoveryv1.EndpointSlice:

@@ -84,7 +84,7 @@ func userWithPermissions(t testing.TB, config *rest.Config) string {
 }
 
 // awaitPolicies waits until the API server enforces the policies: until the user may not
-// create a ConfigMap of no group.
+// create a Service of no group.
 func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -94,7 +94,7 @@ func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 		t.Fatal(err)
 	}
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"}}
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 		err := c.Create(ctx, foreign, client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "denied request"), nil
 	})

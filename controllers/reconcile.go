@@ -1,9 +1,9 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,6 +47,8 @@ type Reconciler struct {
 	queue    queue
 	limits   namespaceLimits
 	spread   *spreader
+	// documentDropped logs once that the status of a group has lost its document.
+	documentDropped sync.Once
 	// explanations limits the reads of pods that only the status explains.
 	explanations *rate.Limiter
 }
@@ -105,14 +107,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // decideAndApply publishes the member list first, since agents elect by it, and then
 // writes the status that their reports amount to. Agents elect whether or not they get
-// a new document: a ConfigMap or a finalizer that can't be written delays neither status nor traffic.
+// a new document: a finalizer that can't be written delays neither status nor traffic.
 func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	plan := membership.MakePlan(s.membershipFacts())
 	if !plan.RequeueAt.IsZero() {
 		s.deadline.reached(plan.RequeueAt, s.now)
 	}
 	holdErr, releaseErr := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release)
-	publishErr, err := r.publish(ctx, s, &plan, cmp.Or(holdErr, s.bundleErr))
+	publishErr, err := r.publish(ctx, s, &plan, holdErr)
 	before, leads := s.group, r.leads()
 	result := groupstatus.Evaluate(s.statusFacts(&plan))
 	if leads {
@@ -122,7 +124,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if plan.ConfigMapConflict || plan.ServiceConflict || plan.ServiceHasSelector || plan.EndpointSliceConflict {
+	if plan.ServiceConflict || plan.ServiceHasSelector || plan.EndpointSliceConflict {
 		// The cache leaves out objects of others, so no watch reports their deletion.
 		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
 	}
@@ -158,11 +160,10 @@ const conflictRecheck = 30 * time.Second
 // already published: another operator, if the cache is behind. The API server would
 // reject a status made from the older spec, but no other object.
 //
-// A newer generation in the status or the document doesn't prove it: the status may
-// come from a backup, and anyone may have written the document. Neither does an object that
-// is missing, or that belongs to another group of the name.
+// A newer generation in the status doesn't prove it: the status may come from a backup. Neither
+// does an object that is missing, or that belongs to another group of the name.
 func (r *Reconciler) isStale(ctx context.Context, s *snapshot) (bool, error) {
-	if s.newestGeneration() <= s.group.Generation && !s.lacksObject() && !s.hasObjectOfOther() {
+	if s.group.Status.ObservedGeneration <= s.group.Generation && !s.lacksObject() && !s.hasObjectOfOther() {
 		return false, nil
 	}
 	return r.hasChanged(ctx, s)
@@ -181,27 +182,15 @@ func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) 
 // lacksObject reports whether an object is missing that was written together with the
 // first list.
 func (s *snapshot) lacksObject() bool {
-	return s.group.Status.MemberList != nil && (s.configMap == nil || s.group.Spec.Service != nil && s.service == nil)
+	return s.group.Status.MemberList != nil && s.group.Spec.Service != nil && s.service == nil
 }
 
 // hasObjectOfOther reports whether an object belongs to another group of the name: an
 // earlier one, or a later one if the cache is behind.
 func (s *snapshot) hasObjectOfOther() bool {
-	if s.document != nil && s.document.UID != string(s.group.UID) {
-		return true
-	}
-	return s.configMap != nil && s.ofOther(s.configMap) || s.service != nil && s.ofOther(s.service) || s.endpointSlice != nil && s.ofOther(s.endpointSlice)
+	return s.service != nil && s.ofOther(s.service) || s.endpointSlice != nil && s.ofOther(s.endpointSlice)
 }
 
 func (s *snapshot) ofOther(object client.Object) bool {
 	return !membership.OwnedByOther(object, s.group) && ofEarlierGroup(object, s)
-}
-
-// newestGeneration returns the highest generation in the status and the document.
-func (s *snapshot) newestGeneration() int64 {
-	newest := s.group.Status.ObservedGeneration
-	if document, _ := s.published(); document != nil {
-		newest = max(newest, document.Generation)
-	}
-	return newest
 }

@@ -97,65 +97,6 @@ func TestTermNeverGoesBack(t *testing.T) {
 	e.awaitCoordinator("ledger", "ledger-0", 8)
 }
 
-// The operator restores a document that a user has overwritten: the list is in the status.
-func TestOverwrittenConfigMapIsRestored(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	first := e.startOperator()
-	for _, pod := range []string{"p-0", "p-1", "p-2"} {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
-	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
-	e.awaitList("ledger", 2, "p-0", "p-1")
-	e.awaitQuiet(first)
-	first.stop()
-	var published corev1.ConfigMap
-	if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
-		t.Fatal(err)
-	}
-	published.Data[control.DocumentKey] = "overwritten"
-	if err := e.client.Update(t.Context(), &published); err != nil {
-		t.Fatal(err)
-	}
-	e.startOperator()
-	e.eventually("the document is restored", func() bool {
-		if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
-			return false
-		}
-		return published.Data[control.DocumentKey] != "overwritten" && e.document("ledger").Group.Version == 2
-	})
-	e.eventually("agents accept the restored document", func() bool {
-		report, _ := e.agents["p-0"].Report("ledger")
-		return report.Revision == e.document("ledger").Revision
-	})
-}
-
-func TestCABundleChanges(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	e.createSettledGroup(o)
-	before := e.document("ledger").Revision
-	e.mu.Lock()
-	e.caBundle += string(newCertificates(t).Authorities)
-	want, changed := e.caBundle, e.caBundleChanged
-	e.caBundleChanged = make(chan struct{})
-	e.mu.Unlock()
-	close(changed)
-	e.eventually("the ConfigMap has the new CA bundle", func() bool {
-		var published corev1.ConfigMap
-		if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
-			t.Fatal(err)
-		}
-		return published.Data[control.CABundleKey] == want
-	})
-	if after := e.document("ledger").Revision; after != before {
-		t.Errorf("got revision %d of an unchanged document, want %d", after, before)
-	}
-}
-
 // The operator restores its objects and labels when a user changes or deletes them.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
 	t.Parallel()
@@ -164,7 +105,6 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 	e.createSettledGroup(o)
 	address := e.ip("ledger-2")
 	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: control.ConfigMapName("ledger")}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"}},
 	} {
 		if err := e.client.Delete(t.Context(), object); err != nil {
@@ -288,7 +228,6 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 	})
 	e.awaitRole("ledger-2", "ledger", "")
 	owned := []client.Object{
-		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}

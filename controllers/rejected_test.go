@@ -2,7 +2,6 @@ package controllers_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -12,55 +11,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
-
-// The ConfigMap can't be written. Agents elect all the same, and status, labels and Service
-// follow. The operator doesn't push a document that isn't published.
-func TestConfigMapIsRejected(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	e.createSettledGroup(o)
-	published := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(published), published); err != nil {
-		t.Fatal(err)
-	}
-	patch := client.MergeFrom(published.DeepCopy())
-	published.Immutable = new(true)
-	if err := e.client.Patch(t.Context(), published, patch); err != nil {
-		t.Fatal(err)
-	}
-	before := e.document("ledger").Revision
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
-	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
-	if want := "Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
-		t.Errorf("got message %q, want %q and the reason", ready.Message, want)
-	}
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
-	if report, _ := e.agents["ledger-1"].Report("ledger"); report.Revision != before {
-		t.Errorf("got agent with revision %d, want the published %d", report.Revision, before)
-	}
-	if ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed); !strings.Contains(ready.Message, "immutable") {
-		t.Errorf("got message %q, want the reason as long as the ConfigMap is rejected", ready.Message)
-	}
-
-	if err := e.client.Delete(t.Context(), published); err != nil {
-		t.Fatal(err)
-	}
-	e.awaitList("ledger", 2, "ledger-1", "ledger-2")
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonNoFailover)
-	e.eventually("ledger-0 has left", func() bool { return !e.inGroup("ledger-0", "ledger") })
-}
 
 // An object that routes traffic can't be written, and later it can.
 func TestTrafficWriteIsRejected(t *testing.T) {
@@ -176,30 +129,6 @@ func TestServiceIsRejected(t *testing.T) {
 	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 	reject.Store(false)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-}
-
-// The CA Secret can't be read for so long that its content is outdated. Status and Service follow
-// elections, and nothing is published.
-func TestCABundleIsUnknown(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.createSettledGroup(e.startOperator())
-	setError := func(err error) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.caBundleErr = err
-	}
-	before := e.document("ledger").Revision
-	setError(errors.New("the CA Secret was last read 13h ago"))
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1234)) })
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
-	if after := e.document("ledger").Revision; after != before {
-		t.Errorf("got revision %d published, want %d still", after, before)
-	}
-	setError(nil)
-	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
 }
 
 // The operator drops an event that is rejected: later events don't wait for it.

@@ -4,8 +4,8 @@
 //
 //	gather   group, pods, nodes, objects      from the cache (snapshot.go)
 //	         reports of agents                from memory (package agents)
-//	decide   membership.MakePlan              member list, ConfigMap, Service (decide.go)
-//	apply    status.memberList, ConfigMap, documents to agents (apply.go)
+//	decide   membership.MakePlan              member list, document, Service (decide.go)
+//	apply    member list in the status, documents to agents (apply.go)
 //	decide   groupstatus.Evaluate             status, role labels, Events, commands
 //	apply    commands; then status; then at once Service, EndpointSlice, role labels, Events
 //
@@ -46,19 +46,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 )
 
-// CASource provides the CA bundle that agents trust.
-type CASource interface {
-	// Bundle returns the certificates, in PEM.
-	Bundle(ctx context.Context) ([]byte, error)
-	// Changed returns a channel that is closed when the bundle changes. Call it before
-	// Bundle, in order to miss no change.
-	Changed() <-chan struct{}
-}
-
 // Options are what the controllers need besides a manager.
 type Options struct {
 	Credentials agents.Credentials
-	CA          CASource
 	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Debounce is the wait between the first changed report on a group and its
@@ -160,7 +150,6 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).

@@ -15,7 +15,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // snapshot has the facts about a group that were gathered for one reconcile.
@@ -45,16 +44,11 @@ type snapshot struct {
 	connections map[string]agents.Connection
 	reports     map[string]agents.AgentReport
 
-	// configMap is as the cache has it: see stripConfigMap.
-	configMap *corev1.ConfigMap
-	// document is the content of the ConfigMap; nil if it can't be parsed, or if the
-	// ConfigMap has another owner. Nobody changes it.
-	document      *control.Document
+	// required are the lowest revisions that agents accept which refused a document because of that.
+	required []int64
+
 	service       *corev1.Service
 	endpointSlice *discoveryv1.EndpointSlice
-	// caBundle is that of the agents. If it isn't known, bundleErr says why, and nothing can be published.
-	caBundle  string
-	bundleErr error
 }
 
 // gather takes a snapshot of a group.
@@ -64,10 +58,6 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
 		pods: map[string]*corev1.Pod{}, explaining: map[string]bool{},
 		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
-	}
-	bundle, err := r.options.CA.Bundle(ctx)
-	if s.caBundle = string(bundle); err != nil {
-		s.bundleErr = fmt.Errorf("read the CA bundle: %w", err)
 	}
 	reports := r.agents.Reports(key)
 	if err := r.gatherPods(ctx, s, reports); err != nil {
@@ -84,6 +74,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	for name, pod := range s.pods {
 		if connection, ok := r.connection(pod); ok {
 			s.connections[name] = connection
+			s.required = append(s.required, r.agents.Outdated(client.ObjectKeyFromObject(pod), key.Name))
 		}
 		if report, ok := reports[name]; ok && report.UID == pod.UID {
 			s.reports[name] = report
@@ -167,8 +158,8 @@ func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {
-	if err := r.gatherConfigMap(ctx, s); err != nil || s.group.Spec.Service == nil {
-		return err
+	if s.group.Spec.Service == nil {
+		return nil
 	}
 	var err error
 	s.service, err = getObject[corev1.Service](ctx, r, s.key.Namespace, s.group.Spec.Service.Name)

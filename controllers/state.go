@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 )
 
@@ -30,10 +31,11 @@ type groupState struct {
 	// revision is the highest known one. An agent that leaves an earlier group of the
 	// same name accepts only newer documents, but doesn't report that revision anymore.
 	revision int64
-	// published is what the ConfigMap had when its content last changed.
-	published publishedDocument
-	// publishError is the API server's reason for rejecting the ConfigMap, and
-	// routingError that for the Service, its EndpointSlice or a role label.
+	// published is what this operator last published, nil if it published nothing. The status has it,
+	// too, unless the field was lost there.
+	published *v1.PublishedDocument
+	// publishError is the API server's reason for rejecting what has to be written before a
+	// document, and routingError that for the Service, its EndpointSlice or a role label.
 	publishError, routingError writeError
 	// pendingEvents are about changes that are in the status, and not written yet. Before them,
 	// droppedEvents were left out because of the limit.

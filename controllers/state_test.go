@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Agents that have a revision of an operator whose clock was ahead accept only newer
@@ -18,7 +17,8 @@ func TestRevisionIsRetainedAfterItsGroupIsDeleted(t *testing.T) {
 		var states groupStates
 		ledger := types.NamespacedName{Namespace: "bank", Name: "ledger"}
 		ahead := time.Now().Add(20 * time.Second).UnixMilli()
-		s := &snapshot{now: time.Now(), state: states.get(ledger, "first"), group: &v1.ElectionGroup{}, document: &control.Document{Revision: ahead}}
+		s := &snapshot{now: time.Now(), state: states.get(ledger, "first"), group: &v1.ElectionGroup{}}
+		s.group.Status.Document = &v1.PublishedDocument{Revision: ahead}
 		s.published()
 		if next := states.get(ledger, "second"); next.revision != ahead {
 			t.Errorf("the group was replaced: got revision %d, want %d", next.revision, ahead)

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
@@ -58,7 +57,6 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	objects := []client.Object{
 		&v1.ElectionGroup{ObjectMeta: e.metadata("ledger")},
-		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
@@ -105,69 +103,4 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object, object.GetLabels(), object.GetAnnotations())
 		}
 	})
-}
-
-// The cache doesn't have the document of a large group. The operator reads it once after a start
-// or after a change by another one, and not after its own writes or in an election.
-func TestLargeDocumentIsReadWhenItHasChanged(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	for i := range 100 { // These pods don't exist.
-		pods = append(pods, fmt.Sprintf("%s-%d", strings.Repeat("n", 60), i))
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	path, key := "/configmaps/"+control.ConfigMapName("ledger"), e.key(control.ConfigMapName("ledger"))
-	published := &corev1.ConfigMap{}
-	e.eventually("the list is published", func() bool {
-		return e.client.Get(t.Context(), key, published) == nil && len(published.Data[control.DocumentKey]) > 10_000
-	})
-	e.eventually("ledger-0 is in the group", func() bool { return e.inGroup("ledger-0", "ledger") })
-	e.awaitQuiet(o)
-	before := o.countReads(path)
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1234)) })
-	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitQuiet(o)
-	if reads := o.countReads(path) - before; reads != 1 {
-		t.Errorf("got %d reads for one write, want 1", reads)
-	}
-	o.stop()
-	document := e.document("ledger")
-
-	o = e.startOperator()
-	e.eventually("the next operator has read the document", func() bool { return o.countReads(path) > 0 })
-	e.awaitQuiet(o)
-	if reads := o.countReads(path); reads != 1 {
-		t.Errorf("got %d reads after a start, want 1", reads)
-	}
-	if now := e.document("ledger"); now.Revision != document.Revision {
-		t.Errorf("got revision %d after a start, want %d still", now.Revision, document.Revision)
-	}
-
-	published = e.readConfigMap("ledger")
-	published.Data[control.DocumentKey] = "uid: [" + strings.Repeat("[],", 200_000) + "]"
-	if err := e.client.Update(t.Context(), published); err != nil {
-		t.Fatal(err)
-	}
-	e.eventually("the document is restored", func() bool {
-		return strings.HasPrefix(e.readConfigMap("ledger").Data[control.DocumentKey], fmt.Sprintf("uid: %q", document.UID))
-	})
-	if now := e.document("ledger"); now.Group.Version != 1 || len(now.Group.Members) != len(pods) || now.Revision <= document.Revision {
-		t.Errorf("got version %d with %d members and revision %d, want 1 with %d, and a revision after %d",
-			now.Group.Version, len(now.Group.Members), now.Revision, len(pods), document.Revision)
-	}
-}
-
-func (e *env) readConfigMap(group string) *corev1.ConfigMap {
-	e.t.Helper()
-	configMap := &corev1.ConfigMap{}
-	if err := e.client.Get(e.t.Context(), e.key(control.ConfigMapName(group)), configMap); err != nil {
-		e.t.Fatal(err)
-	}
-	return configMap
 }

@@ -23,11 +23,9 @@ import (
 // queue is the work queue of the group controller; nil before that runs.
 type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 
-// startTriggers starts the triggers of the group controller that aren't watches:
-// agents' reports and the CA bundle.
+// startTriggers starts the triggers of the group controller that aren't watches.
 func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.queue.Store(&q)
-	go r.watchCABundle(ctx)
 	go r.watchElection(ctx)
 	go r.spreadCoordinators(ctx)
 	return nil
@@ -54,19 +52,6 @@ func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 	}
 	for _, request := range r.groupsOfPod(context.Background(), &found) {
 		r.trigger(request.NamespacedName, r.options.Debounce)
-	}
-}
-
-// watchCABundle triggers all groups at first, and whenever the CA bundle has changed.
-func (r *Reconciler) watchCABundle(ctx context.Context) {
-	for {
-		changed := r.options.CA.Changed()
-		r.triggerAll(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
 	}
 }
 

@@ -168,7 +168,7 @@ func (r *Reconciler) confirmMissingPods(ctx context.Context, s *snapshot) error 
 // with the list in force.
 func (s *snapshot) newlyMissing() []string {
 	list := s.group.Status.MemberList
-	if list == nil || list.State != v1.ListAdopting || !s.isPublished(list) {
+	if published, _ := s.published(); published == nil || list == nil || list.State != v1.ListAdopting {
 		return nil
 	}
 	var names []string

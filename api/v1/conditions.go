@@ -58,8 +58,6 @@ const (
 	// ReasonStopUnconfirmed (False): in Strict mode, it is unknown whether deleted pods
 	// have stopped, and a user has to confirm it.
 	ReasonStopUnconfirmed Reason = "StopUnconfirmed"
-	// ReasonConfigMapConflict (False): another owner has the ConfigMap that agents mount.
-	ReasonConfigMapConflict Reason = "ConfigMapConflict"
 )
 
 // Reasons of Ready, Available, Progressing and Degraded. True and False are those of Ready.

@@ -2,8 +2,8 @@ package v1
 
 // MemberList is the newest member list that the operator has published, and all that
 // it must store about earlier lists: see docs/adr/0008-what-the-status-remembers.md.
-// The operator writes the status first and derives the ConfigMap that agents mount
-// from it, so it can create the ConfigMap again at any time.
+// The operator writes the status first and derives the document of the agents from it, so
+// it can send the document again at any time.
 //
 // The rules enforce what the agents depend on, regardless of the writer: a list does
 // not change under its version, versions have no gaps, and a list is not published

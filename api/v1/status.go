@@ -71,6 +71,11 @@ type ElectionGroupStatus struct {
 	// +optional
 	MemberList *MemberList `json:"memberList,omitempty"`
 
+	// document is the newest document that the operator has published. It is written
+	// together with the member list in it, and before any agent has it.
+	// +optional
+	Document *PublishedDocument `json:"document,omitempty"`
+
 	// conditions has the types Ready, Available, Progressing, Degraded, CoordinatorElected,
 	// Agreed and AgentsConnected, and while it is True, Stalled.
 	// +optional
@@ -78,6 +83,24 @@ type ElectionGroupStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PublishedDocument identifies a document: the settings and the member list of the group, as
+// agents receive them.
+//
+// +kubebuilder:validation:XValidation:rule="self.revision != oldSelf.revision || self.digest == oldSelf.digest",message="digest cannot change under the same revision: increase revision",fieldPath=".digest"
+type PublishedDocument struct {
+	// revision increases from one document to the next. It is a time in milliseconds, or
+	// slightly above one.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision"`
+
+	// digest is the SHA-256 of the document.
+	// +required
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	Digest string `json:"digest"`
 }
 
 // Coordinator is the elected process. The fencing token is not part of the status: only

@@ -254,5 +254,5 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	}
 	m.metrics.expiry.Add("operator", operator.NotAfter)
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore})
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator})
 }

@@ -29,7 +29,7 @@ func TestRefusedWritesAreCounted(t *testing.T) {
 	}{
 		{http.MethodPut, groups, 422},
 		{http.MethodPut, groups, 422},
-		{http.MethodPost, "/api/v1/namespaces/bank/configmaps", 403},
+		{http.MethodPost, "/api/v1/namespaces/bank/services", 403},
 		{http.MethodPatch, "/api/v1/namespaces/bank/pods/ledger-0", 418},
 		{http.MethodDelete, "/api/v1/namespaces/bank/services/ledger", 500},
 		{http.MethodPatch, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/conclave", 403},
@@ -54,7 +54,7 @@ func TestRefusedWritesAreCounted(t *testing.T) {
 	}
 	want := []string{
 		`conclave_operator_writes_refused_total{code="422",resource="electiongroups/status"} 2`,
-		`conclave_operator_writes_refused_total{code="403",resource="configmaps"} 1`,
+		`conclave_operator_writes_refused_total{code="403",resource="services"} 1`,
 		`conclave_operator_writes_refused_total{code="other",resource="pods"} 1`,
 		`conclave_operator_writes_refused_total{code="500",resource="services"} 1`,
 		`conclave_operator_writes_refused_total{code="403",resource="mutatingwebhookconfigurations"} 1`,

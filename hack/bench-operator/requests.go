@@ -61,7 +61,6 @@ func listKinds() []requestKind {
 	for _, of := range []struct{ group, resource string }{
 		{conclave, "electiongroups"},
 		{core, "pods"},
-		{core, "configmaps"},
 		{core, "services"},
 		{"discovery.k8s.io", "endpointslices"},
 		{core, "events"},

@@ -161,7 +161,7 @@ func (c *Flags) Connect() (client.WithWatch, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1.GroupVersion.WithKind("ElectionGroup"), meta.RESTScopeNamespace)
 	for kind, group := range map[string]schema.GroupVersion{
-		"ConfigMap": corev1.SchemeGroupVersion, "Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
+		"Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
 		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion, "DaemonSet": appsv1.SchemeGroupVersion,
 		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion, "Lease": coordinationv1.SchemeGroupVersion,
 	} {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // advice returns how to resolve a condition with this reason, or "" if nothing needs to
@@ -35,10 +34,6 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonWaitingForMembers:
 		return "Otherwise the coordinator could lose its majority. The list changes as soon as enough agents are connected and part of the group. See why one " +
 			"is not: " + pods("POD") + ", and " + logs
-	case v1.ReasonConfigMapConflict:
-		name := control.ConfigMapName(g.Name)
-		return fmt.Sprintf("See its owner: kubectl get configmap %s %s -o yaml. If it is not needed, delete it: kubectl delete configmap %[1]s %[2]s",
-			name, namespaceFlag(g))
 	case v1.ReasonNoFailover:
 		return noFailover(g)
 	case v1.ReasonNoCoordinator, v1.ReasonElecting:
@@ -59,8 +54,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Until a majority of the previous list has adopted the new one, a coordinator needs a majority of both. Members of the previous list " +
 			"adopt it when they run, and do not count when their pods no longer exist."
 	case v1.ReasonWriteFailed:
-		return "The operator retries every few seconds. Check for a quota, an admission policy or webhook, or an immutable ConfigMap; if that is the reason, " +
-			"delete the ConfigMap, and the operator creates it again."
+		return "The operator retries every few seconds. Check for a quota, or an admission policy or webhook."
 	case v1.ReasonCAMissing:
 		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operate.md describes."
 	case v1.ReasonServiceConflict:

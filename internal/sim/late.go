@@ -3,8 +3,8 @@ package sim
 import "github.com/conclave-dev/conclave/internal/election"
 
 // With the fault Late, one process receives each member list late, perhaps after the end of the schedule, although
-// messages pass between all processes. An agent does so if its node can't write to its disk, or if the kubelet
-// is slow to update a ConfigMap. The others must have a coordinator all the same.
+// messages pass between all processes. An agent does so if its node can't write to its disk, or if the operator
+// can't reach it. The others must have a coordinator all the same.
 
 // drawLate draws which process that is.
 func (sch *schedule) drawLate(s *simulation) {

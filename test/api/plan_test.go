@@ -41,15 +41,14 @@ func TestPlansAreAccepted(t *testing.T) {
 
 // harness is an operator with one group, and pods that do not exist in the API server.
 type harness struct {
-	t         *testing.T
-	c         client.Client
-	rng       *rand.Rand
-	now       time.Time
-	group     *v1.ElectionGroup
-	pods      map[string]*corev1.Pod
-	agents    map[string]groupstatus.AgentState
-	term      uint64
-	published *control.Document
+	t      *testing.T
+	c      client.Client
+	rng    *rand.Rand
+	now    time.Time
+	group  *v1.ElectionGroup
+	pods   map[string]*corev1.Pod
+	agents map[string]groupstatus.AgentState
+	term   uint64
 }
 
 const podCount = 6
@@ -170,7 +169,10 @@ func (h *harness) randomReport(name string, elected int) {
 func (h *harness) step() {
 	facts := membership.Facts{
 		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
-		Published: h.published,
+		Published: h.group.Status.Document,
+	}
+	if facts.Published != nil {
+		facts.Revision = facts.Published.Revision
 	}
 	for name, pod := range h.pods {
 		facts.Pods = append(facts.Pods, pod)
@@ -185,9 +187,8 @@ func (h *harness) step() {
 	p := membership.MakePlan(facts)
 	if p.List != nil {
 		status := *h.group.Status.DeepCopy()
-		status.MemberList = p.List
+		status.MemberList, status.Document = p.List, &p.Published
 		h.writeStatus(&status)
-		h.published = p.Document
 	}
 	r := groupstatus.Evaluate(groupstatus.Facts{
 		Group: h.group, List: p.List, Problem: p.Problem, ServiceConflict: p.ServiceConflict, Pods: h.pods, Agents: h.agents, Now: h.now,

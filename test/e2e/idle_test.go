@@ -50,7 +50,7 @@ func (e env) requestCounts() map[string]int {
 			e.t.Fatalf("%s: %v", line, err)
 		}
 		for _, resource := range []string{
-			"electiongroups", "configmaps", "endpointslices", "services", "pods", "events", "tokenreviews", "mutatingwebhookconfigurations",
+			"electiongroups", "endpointslices", "services", "pods", "events", "tokenreviews", "mutatingwebhookconfigurations",
 		} {
 			if has("resource", resource) {
 				count[name] = requests

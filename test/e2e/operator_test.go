@@ -108,7 +108,6 @@ func logOperatorDiagnostics(c *cluster) {
 	for _, arguments := range [][]string{
 		{"get", "electiongroups", "--namespace", samplesNamespace, "-o", "yaml"},
 		{"get", "pods", "--namespace", samplesNamespace, "-o", "wide"},
-		{"get", "configmap", "conclave-ledger", "--namespace", samplesNamespace, "-o", "yaml"},
 		{"logs", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--tail", "200", "--prefix"},
 		{"logs", "--namespace", samplesNamespace, "ledger-4", "-c", "conclave-agent", "--tail", "60"},
 		{"logs", "--namespace", samplesNamespace, "ledger-0", "-c", "conclave-agent", "--tail", "60"},

@@ -91,7 +91,6 @@ func testRotatedCA(e env) {
 	if !bytes.Equal(retired.Data.SigningCert, promoted.Data.SigningCert) {
 		e.t.Error("got another signing CA after the last step")
 	}
-	e.updateMountedCAs(retired)
 	e.waitUntil(defaultTimeout, "all agents refuse certificates of the former CA", func() bool {
 		return !slices.ContainsFunc(pods, func(pod string) bool {
 			err := e.connectAsOperator(pod, former)
@@ -109,20 +108,6 @@ func testRotatedCA(e env) {
 	if after := e.awaitCoordinator(highest).Status.Term; after != before {
 		e.t.Errorf("got term %d after the rotation, want that of before, %d", after, before)
 	}
-}
-
-// updateMountedCAs waits until the ConfigMap of the group has only the CA that signs, and makes the kubelets update the files of its
-// pods. They would do so within two minutes.
-func (e env) updateMountedCAs(current caSecret) {
-	e.t.Helper()
-	e.waitUntil(defaultTimeout, "the ConfigMap of the group has only the next CA", func() bool {
-		var found struct{ Data map[string]string }
-		if err := json.Unmarshal([]byte(e.kubectl("get", "configmap", "conclave-ledger", "--namespace", samplesNamespace, "-o", "json")), &found); err != nil {
-			e.t.Fatal(err)
-		}
-		return found.Data[control.CABundleKey] == string(current.Data.SigningCert)
-	})
-	e.kubectl("annotate", "pods", "--namespace", samplesNamespace, "-l", "app=ledger", "e2e.conclave.dev/updated=true")
 }
 
 // killOperatorAndAgent kills all replicas of the operator, one after the other, and the agent of a pod, which must connect again. If the

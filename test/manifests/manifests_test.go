@@ -94,7 +94,6 @@ var (
 		"conclave.dev/electiongroups/finalizers: update",
 		"conclave.dev/electiongroups/status: update",
 		"conclave.dev/electiongroups: get list watch",
-		"configmaps: create get list update watch",
 		"discovery.k8s.io/endpointslices: create delete get list patch watch",
 		"events.k8s.io/events: create get",
 		"nodes: list watch",

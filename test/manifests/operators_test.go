@@ -135,7 +135,7 @@ func (c *targetCluster) expect(installed bool) {
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "configmaps"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "services"},
 	}}
 	if err := c.Create(c.t.Context(), review); err != nil {
 		c.t.Fatal(err)

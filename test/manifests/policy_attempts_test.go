@@ -25,13 +25,11 @@ type fixture struct {
 	namespace string
 	caBundle  []byte
 	// Of the system, and of somebody else.
-	systemConfig, config, sameName *corev1.ConfigMap
-	systemPod, stranger            *corev1.Pod
-	service                        *corev1.Service
-	slice                          *discoveryv1.EndpointSlice
+	systemPod, stranger *corev1.Pod
+	service             *corev1.Service
+	slice               *discoveryv1.EndpointSlice
 	// Of the group, or handed over to it by its label.
 	member                    *corev1.Pod
-	ownConfig, handedConfig   *corev1.ConfigMap
 	ownService, handedService *corev1.Service
 	ownSlice                  *discoveryv1.EndpointSlice
 }
@@ -48,10 +46,7 @@ func newFixture(t *testing.T, admin client.Client) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{namespace: bank.Name, caBundle: ca.Cert}
-	f.systemConfig = &corev1.ConfigMap{ObjectMeta: metadata("kube-system", "coredns"), Data: map[string]string{"Corefile": "."}}
 	f.systemPod = podOf(metadata("kube-system", "coredns"))
-	f.config = &corev1.ConfigMap{ObjectMeta: f.metadata("settings"), Data: map[string]string{"key": "value"}}
-	f.sameName = &corev1.ConfigMap{ObjectMeta: f.metadata("conclave-payments")}
 	f.stranger = podOf(f.metadata("stranger"))
 	f.stranger.Labels = map[string]string{"app": "web", v1.RoleLabel("former"): v1.RoleFollower}
 	f.service = &corev1.Service{ObjectMeta: f.metadata("web"), Spec: somePort()}
@@ -60,16 +55,14 @@ func newFixture(t *testing.T, admin client.Client) *fixture {
 	f.member.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 	f.member.Annotations = map[string]string{v1.AnnotationSelectedBy: "", v1.AnnotationProbe: "http://127.0.0.1/"}
 	f.member.Finalizers = []string{v1.StopFinalizer("orders"), "example.org/backup"}
-	f.ownConfig = &corev1.ConfigMap{ObjectMeta: f.owned("conclave-ledger"), Data: map[string]string{"group.yaml": "{}"}}
-	f.handedConfig = &corev1.ConfigMap{ObjectMeta: f.handed("conclave-orders", "orders"), Data: map[string]string{"key": "value"}}
 	f.ownService = &corev1.Service{ObjectMeta: f.owned("ledger"), Spec: somePort()}
 	f.handedService = &corev1.Service{ObjectMeta: f.handed("shared", group), Spec: somePort()}
 	f.handedService.Spec.Type, f.handedService.Spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"10.0.0.0/8"}
 	f.handedService.Finalizers = []string{"example.org/address"}
 	f.ownSlice = sliceOf(f.owned("ledger-conclave"), "ledger")
 	for _, object := range []client.Object{
-		f.systemConfig, f.systemPod, f.config, f.sameName, f.stranger, f.service, f.slice,
-		f.member, f.ownConfig, f.handedConfig, f.ownService, f.handedService, f.ownSlice,
+		f.systemPod, f.stranger, f.service, f.slice,
+		f.member, f.ownService, f.handedService, f.ownSlice,
 	} {
 		if err := admin.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
@@ -140,7 +133,7 @@ const (
 
 func managerAttempts(f *fixture) []attempt {
 	var all []attempt
-	for _, some := range [][]attempt{f.podAttempts(), f.configMapAttempts(), f.serviceAttempts(), f.sliceAttempts(), f.otherAttempts()} {
+	for _, some := range [][]attempt{f.podAttempts(), f.serviceAttempts(), f.sliceAttempts(), f.otherAttempts()} {
 		all = append(all, some...)
 	}
 	return all
@@ -199,40 +192,6 @@ func (f *fixture) podAttempts() []attempt {
 	}
 }
 
-func (f *fixture) configMapAttempts() []attempt {
-	const name, keys = "may write only ConfigMaps with the name conclave-GROUP", "may write no other keys of a ConfigMap"
-	setData := func(c *corev1.ConfigMap) { c.Data = map[string]string{"group.yaml": "x"} }
-	takeOver := func(group string) func(*corev1.ConfigMap) {
-		return func(c *corev1.ConfigMap) {
-			setData(c)
-			c.Labels, c.OwnerReferences = map[string]string{v1.LabelGroup: group}, ownedBy(group)
-		}
-	}
-	return []attempt{
-		update("the configuration of CoreDNS", notItsOwn, f.systemConfig, setData),
-		update("somebody's ConfigMap", notItsOwn, f.config, setData),
-		update("somebody's ConfigMap, taken over", notItsOwn, f.config, takeOver(group)),
-		update("somebody's ConfigMap of a group's name, taken over", notItsOwn, f.sameName, takeOver("payments")),
-		update("a ConfigMap of another group", "may not move an object from one ElectionGroup to another", f.ownConfig, takeOver("orders")),
-		update("a ConfigMap without its owner", withoutOwn, f.ownConfig, func(c *corev1.ConfigMap) { c.OwnerReferences = nil }),
-		update("another label", otherLabels, f.ownConfig, func(c *corev1.ConfigMap) { c.Labels["app"] = "web" }),
-		update("a finalizer of a ConfigMap", otherFinalizers, f.ownConfig, func(c *corev1.ConfigMap) { c.Finalizers = []string{"example.org/never"} }),
-		create("a new ConfigMap with a finalizer", otherFinalizers, changed(&corev1.ConfigMap{ObjectMeta: f.owned("conclave-ledger-2")}, func(c *corev1.ConfigMap) {
-			takeOver("ledger-2")(c)
-			c.Finalizers = []string{"example.org/never"}
-		})),
-		update("another key", keys, f.ownConfig, func(c *corev1.ConfigMap) { c.Data["other"] = "x" }),
-		update("an annotation of a ConfigMap", "may not change annotations", f.ownConfig, func(c *corev1.ConfigMap) { c.Annotations = map[string]string{"a": "b"} }),
-		create("a new ConfigMap", withoutOwn, &corev1.ConfigMap{ObjectMeta: f.metadata("new")}),
-		create("a new ConfigMap of another name", name, &corev1.ConfigMap{ObjectMeta: f.owned("new")}),
-		create("a new ConfigMap of a generated name", name, changed(&corev1.ConfigMap{ObjectMeta: f.owned("")}, func(c *corev1.ConfigMap) { c.GenerateName = "conclave-" })),
-
-		create("the ConfigMap of a group", "", changed(&corev1.ConfigMap{ObjectMeta: f.metadata("conclave-new")}, takeOver("new"))),
-		update("the published document", "", f.ownConfig, setData),
-		update("a ConfigMap that was handed over", "", f.handedConfig, takeOver("orders")),
-	}
-}
-
 func (f *fixture) serviceAttempts() []attempt {
 	const kind, selector = "may create only Services of type ClusterIP without external addresses", "may write no Service with a selector"
 	const settings = "may change nothing of a Service except its ports, publishNotReadyAddresses, labels and owner"
@@ -254,6 +213,12 @@ func (f *fixture) serviceAttempts() []attempt {
 		patch("another owner of a Service", "may not change other owners of these objects", f.ownService, func(s *corev1.Service) {
 			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "a"})
 		}),
+		patch("a Service of another group", "may not move an object from one ElectionGroup to another", f.ownService, func(s *corev1.Service) {
+			s.Labels, s.OwnerReferences = map[string]string{v1.LabelGroup: "orders"}, ownedBy("orders")
+		}),
+		patch("a Service without its owner", withoutOwn, f.ownService, func(s *corev1.Service) { s.OwnerReferences = nil }),
+		patch("another label of a Service", otherLabels, f.ownService, func(s *corev1.Service) { s.Labels["app"] = "web" }),
+		patch("an annotation of a Service", "may not change annotations", f.ownService, func(s *corev1.Service) { s.Annotations = map[string]string{"a": "b"} }),
 		patch("somebody's Service", notItsOwn, f.service, setPort),
 		patch("somebody's Service, taken over", notItsOwn, f.service, func(s *corev1.Service) {
 			s.Labels, s.OwnerReferences = map[string]string{v1.LabelGroup: group}, ownedBy(group)

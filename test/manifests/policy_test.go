@@ -136,7 +136,7 @@ func TestRolesRestrictTheManager(t *testing.T) {
 		create("create a Secret of another namespace", "", &corev1.Secret{ObjectMeta: f.metadata("new")}),
 		create("create a pod", "", podOf(f.metadata("new"))),
 		remove("delete a pod", "", f.member),
-		remove("delete a ConfigMap", "", f.ownConfig),
+		create("create a ConfigMap", "", &corev1.ConfigMap{ObjectMeta: f.metadata("new")}),
 		remove("delete a group", "", electionGroup),
 		remove("delete a policy", "", binding),
 		create("bind a role", "", &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "new"}, RoleRef: clusterAdmin}),

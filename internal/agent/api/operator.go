@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
@@ -21,8 +22,8 @@ type OperatorAgent interface {
 	Reports() Reports
 	// ApplyDocument applies a document of a group.
 	ApplyDocument(ctx context.Context, group string, document []byte) error
-	// LeaveGroup leaves the group with this UID.
-	LeaveGroup(ctx context.Context, group, uid string) error
+	// LeaveGroup leaves the group with this UID, unless its document has a higher revision.
+	LeaveGroup(ctx context.Context, group, uid string, revision int64) error
 	// SetEligible excludes this process from the election, or readmits it.
 	SetEligible(ctx context.Context, group string, eligible bool) error
 }
@@ -43,13 +44,22 @@ type Event struct {
 
 // The errors of OperatorAgent.
 var (
-	// ErrOutdated: the agent has a newer document of the group.
-	ErrOutdated = errors.New("a newer document is known")
 	// ErrUnknownGroup: the annotation of the agent's pod doesn't name the group.
 	ErrUnknownGroup = errors.New("the pod is not in the group")
 	// ErrInvalidDocument: the document is invalid, or can't follow the previous one.
 	ErrInvalidDocument = errors.New("invalid document")
 )
+
+// OutdatedError is the error of OperatorAgent for a document if the agent has a newer one, or
+// has left the group with that revision.
+type OutdatedError struct {
+	// Lowest is the lowest revision that the agent accepts.
+	Lowest, Got int64
+}
+
+func (e OutdatedError) Error() string {
+	return fmt.Sprintf("a newer document is known: revision must be at least %d, got %d", e.Lowest, e.Got)
+}
 
 const (
 	// streamsMax limits the streams of reports. There is one for each replica of the
@@ -191,12 +201,18 @@ func (o *operatorAPI) applyDocument(w http.ResponseWriter, r *http.Request) {
 }
 
 func (o *operatorAPI) leaveGroup(w http.ResponseWriter, r *http.Request) {
-	uid := r.URL.Query().Get("uid")
+	query := r.URL.Query()
+	uid := query.Get("uid")
 	if uid == "" {
 		writeError(w, http.StatusBadRequest, errors.New("uid must be the UID of the group, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
 		return
 	}
-	o.writeResult(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid))
+	revision, err := strconv.ParseInt(query.Get("revision"), 10, 64)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, errors.New("revision must be that of the newest document, as in &revision=1800000000000"))
+		return
+	}
+	o.writeResult(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid, revision))
 }
 
 func (o *operatorAPI) setEligible(w http.ResponseWriter, r *http.Request) {
@@ -216,11 +232,12 @@ func (o *operatorAPI) setEligible(w http.ResponseWriter, r *http.Request) {
 // writeResult writes the result of an operation without a response body.
 func (o *operatorAPI) writeResult(w http.ResponseWriter, err error) {
 	extendWriteDeadline(w)
+	var outdated OutdatedError
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, ErrOutdated):
-		writeError(w, http.StatusConflict, err)
+	case errors.As(err, &outdated):
+		writeJSON(w, http.StatusConflict, control.ErrorResponse{Error: err.Error(), Revision: outdated.Lowest})
 	case errors.Is(err, ErrUnknownGroup):
 		writeError(w, http.StatusNotFound, err)
 	case errors.Is(err, ErrInvalidDocument):

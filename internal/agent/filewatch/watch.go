@@ -65,8 +65,8 @@ func run(ctx context.Context, changes <-chan struct{}, check func(changed bool) 
 	}
 }
 
-// watch starts to watch the directory, rather than single files: in a mounted
-// ConfigMap, only a symbolic link beside the files changes. The channel receives a
+// watch starts to watch the directory, rather than single files: in a volume of
+// the kubelet, only a symbolic link beside the files changes. The channel receives a
 // value after changes.
 func watch(path string, relevant func(string) bool, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -64,7 +64,7 @@ import (
 const inboxMax = 1024
 
 // listGrace is for how long a new process expects a newer list of which others have told. The
-// kubelet updates a ConfigMap within about a minute.
+// operator may publish it while it sends this process its first one.
 const listGrace = election.Tick(2 * time.Minute)
 
 // Transport sends messages to peers.

@@ -29,11 +29,9 @@ const (
 type certificateRenewer struct {
 	settings    *Settings
 	credentials *credentials
-	// onNames receives the names in each new certificate, and acceptDocument the documents
-	// that come with it.
-	onNames        func(identity.Names)
-	acceptDocument func(document string)
-	log            *slog.Logger
+	// onNames receives the names in each new certificate.
+	onNames func(identity.Names)
+	log     *slog.Logger
 	// retryNow is sent when an enrollment that failed may succeed now.
 	retryNow signal
 	// renewNow is sent when a new certificate would name more groups.
@@ -50,9 +48,9 @@ type certificateRenewer struct {
 	problemsChanged func()
 }
 
-func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), acceptDocument func(string), log *slog.Logger) *certificateRenewer {
+func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), log *slog.Logger) *certificateRenewer {
 	return &certificateRenewer{
-		settings: s, credentials: c, onNames: onNames, acceptDocument: acceptDocument, log: log,
+		settings: s, credentials: c, onNames: onNames, log: log,
 		retryNow: newSignal(), renewNow: newSignal(), problemsChanged: func() {},
 	}
 }
@@ -205,7 +203,7 @@ func renewalTime(received, notAfter time.Time) time.Time {
 func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary func() bool) error {
 	logged, delay := "", minRetryDelay
 	for {
-		documents, err := r.settings.enroll(ctx, r.credentials)
+		err := r.settings.enroll(ctx, r.credentials)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -213,13 +211,7 @@ func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary fu
 			r.reload()
 		}
 		r.setProblem(err)
-		if err == nil {
-			for _, document := range documents {
-				r.acceptDocument(document)
-			}
-			return nil
-		}
-		if unnecessary() {
+		if err == nil || unnecessary() {
 			return nil
 		}
 		if errorKind(err) != logged {

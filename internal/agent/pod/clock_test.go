@@ -40,22 +40,6 @@ func TestClockIsCorrectedAfterStart(t *testing.T) {
 	}
 }
 
-// TestMountedDocumentWaitsForClock: likewise for a document that is only mounted.
-func TestMountedDocumentWaitsForClock(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	a := c.add("a")
-	right := time.Now().Add(5 * time.Second)
-	future := c.document(right.Add(24*time.Hour).UnixMilli(), "a")
-	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, future))})
-	a.start()
-	a.awaitNotReady("is more than a day ahead of this machine's clock")
-	a.watch().await("a is the coordinator", hasCoordinator("a"))
-	if n := a.log.Count("is more than a day ahead of this machine's clock"); n != 1 {
-		t.Errorf("got the reason %d times in the log, want once", n)
-	}
-}
-
 // storeCertificate replaces the stored certificate of a pod by one that is valid from a
 // moment on.
 func (c *cluster) storeCertificate(g *testPod, from time.Time) {

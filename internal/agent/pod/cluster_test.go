@@ -153,14 +153,25 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	answer := control.EnrollmentResponse{Certificate: string(cert), CABundle: string(c.ca.Cert)}
+	_ = json.NewEncoder(w).Encode(control.EnrollmentResponse{Certificate: string(cert), CABundle: string(c.ca.Cert)})
 	for _, d := range c.documents {
-		answer.Documents = append(answer.Documents, string(documentYAML(c.t, d)))
+		go c.pods[pod].offer(d)
 	}
-	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// publish sets the documents in enrollment responses.
+// offer pushes a document as soon as the agent accepts connections, as the operator does after an
+// enrollment.
+func (g *testPod) offer(d control.Document) {
+	body := string(documentYAML(g.t, d))
+	for g.t.Context().Err() == nil {
+		if status, _ := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != 0 && status != http.StatusForbidden {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// publish sets the documents that agents get when they have enrolled.
 func (c *cluster) publish(documents ...control.Document) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -27,16 +26,16 @@ func (g *testPod) breakDisk(name string) (repair func()) {
 }
 
 // TestGroupLeftAfterDiskErrorIsNotJoinedAgain, neither by the retry of the document that couldn't
-// be stored, nor because the mounted file has it.
+// be stored, nor because the operator's command to join arrives late.
 func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 	t.Parallel()
 	c, streams := startCluster(t, "a", "b")
 	b := c.pods["b"]
 	next := c.document(2, "a", "b")
 	repair := b.breakDisk("ledger.state")
-	b.mount(map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next))})
+	go b.offer(next)
 	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.Count("cannot store the state of group ledger") > 0 })
-	leave := control.GroupPath("ledger") + "?uid=uid-1"
+	leave := control.GroupPath("ledger") + "?uid=uid-1&revision=2"
 	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status == http.StatusNoContent {
 		t.Errorf("got %d %s, want an error of the disk", status, body)
 	}
@@ -45,8 +44,7 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 		t.Errorf("got %d %s, want 204", status, body)
 	}
 	streams["b"].awaitLeft()
-	mounted := map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next)) + "\n"} // It has another checksum.
-	b.mount(mounted)
+	b.offer(next)
 	for until := time.Now().Add(2 * diskRetryDelay); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		if _, body := b.callLocalAPI("/v1/groups"); body != `{"groups":[]}` {
 			t.Fatalf("got %s, want no groups", body)
@@ -78,42 +76,4 @@ func TestDamagedStateIsReported(t *testing.T) {
 	must.Succeed(t, os.Remove(path))
 	a.push(c.document(3, "a"))
 	s.await("a is the coordinator", hasCoordinator("a"))
-}
-
-// TestMountedCABundleIsTrustedAfterDiskError: the files don't change again when the disk has space.
-func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
-	t.Parallel()
-	c, _ := startCluster(t, "a")
-	a := c.pods["a"]
-	other := newCluster(t)
-	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
-	must.Succeed(t, err)
-	next := c.files(pair, other.ca)
-	repair := a.breakDisk("trusted.pem")
-	a.mount(map[string]string{"token": "bank/a", "ledger/ca.pem": string(c.ca.Cert) + string(other.ca.Cert)})
-	testwait.Until(t, "the agent can't store the bundle", func() bool { return a.log.Count("cannot trust the mounted CA bundle") > 0 })
-	repair()
-	testwait.Until(t, "the agent trusts the mounted CA", func() bool {
-		status, _ := a.callOperatorAPI(next, http.MethodGet, control.GroupPath("ledger"), "")
-		return status == http.StatusMethodNotAllowed
-	})
-}
-
-// TestUnreadableFileIsLoggedOnce, and again when it becomes unreadable again.
-func TestUnreadableFileIsLoggedOnce(t *testing.T) {
-	t.Parallel()
-	c, _ := startCluster(t, "a")
-	a := c.pods["a"]
-	for n := int64(1); n <= 2; n++ {
-		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": ""})
-		logged := func() int { return a.log.Count("cannot read mounted file") }
-		testwait.Until(t, "the error is logged", func() bool { return logged() >= int(n) })
-		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": "another"})
-		revision := 1 + n
-		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, c.document(revision, "a")))})
-		a.watch().await("a has read the file", hasRevision(revision))
-		if logged() != int(n) {
-			t.Errorf("got %d log messages, want %d", logged(), n)
-		}
-	}
 }

@@ -43,8 +43,7 @@ func hasRevision(revision int64) func(control.Report) bool {
 	return func(r control.Report) bool { return r.Revision == revision }
 }
 
-// TestNewestDocumentWins, whatever its source: an older mounted document is ignored, and
-// a newer one is applied.
+// TestNewestDocumentWins: an older document is refused, and a newer one is applied.
 func TestNewestDocumentWins(t *testing.T) {
 	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
@@ -52,23 +51,17 @@ func TestNewestDocumentWins(t *testing.T) {
 	a.push(c.document(5, "a", "b", "c"))
 	s.await("it has revision 5", hasRevision(5))
 	stale := c.document(3, "a", "b", "c")
-	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, stale))})
 	newer := c.document(7, "a", "b", "c")
 	newer.Generation = 2
-	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, newer))})
+	a.push(newer)
 	if r := s.await("it has another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
 		t.Errorf("got %+v, want revision 7 of generation 2", r)
 	}
 	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, stale))); status != http.StatusConflict ||
-		!strings.Contains(body, "revision must be at least 7, got 3") {
+		!strings.Contains(body, "revision must be at least 7, got 3") || !strings.Contains(body, `"revision":7`) {
 		t.Errorf("got %d for an outdated document: %s", status, body)
 	}
 	a.push(newer) // A repeated document is accepted.
-	a.mount(map[string]string{"token": "bank/a"})
-	a.push(c.document(8, "a", "b", "c"))
-	if r := s.await("it has revision 8", hasRevision(8)); r.Coordinator != "c" {
-		t.Errorf("without the mounted file: got %+v", r)
-	}
 }
 
 // TestRestartNeedsNoOperator: certificate, documents and lists are stored.
@@ -85,7 +78,6 @@ func TestRestartNeedsNoOperator(t *testing.T) {
 	}
 	for _, g := range c.pods {
 		must.Succeed(t, os.RemoveAll(g.settings.MountDir))
-		g.settings.CABundle = nil
 		g.start()
 	}
 	for _, g := range c.pods {
@@ -141,9 +133,10 @@ func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 	c.pods["a"].end()
 	replacement := c.document(2, "a")
 	replacement.UID, replacement.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1}
-	c.pods["a"].mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, replacement))})
 	begun := time.Now()
-	r := c.pods["a"].start().watch().await("a is in the new group", func(r control.Report) bool { return r.UID == "uid-2" })
+	a := c.pods["a"].start()
+	go a.offer(replacement)
+	r := a.watch().await("a is in the new group", func(r control.Report) bool { return r.UID == "uid-2" })
 	if r.ChangedAt.Sub(begun) < 9*500/8*time.Millisecond {
 		t.Errorf("a joined the new group after %s", r.ChangedAt.Sub(begun))
 	}
@@ -176,7 +169,11 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	if r := s.await("it has revision 2", hasRevision(2)); r.Version != 2 || r.Eligible {
 		t.Errorf("after a restart: got %+v", r)
 	}
-	leave := control.GroupPath("ledger") + "?uid="
+	leave := control.GroupPath("ledger") + "?revision=2&uid="
+	late := control.GroupPath("ledger") + "?revision=1&uid=uid-1"
+	if status, _ := d.callOperatorAPI(d.operator, http.MethodDelete, late, ""); status != http.StatusNoContent {
+		t.Errorf("got %d for a command that is older than the document, want 204", status)
+	}
 	if status, _ := d.callOperatorAPI(d.operator, http.MethodDelete, leave+"another", ""); status != http.StatusNoContent {
 		t.Errorf("got %d for another UID, want 204", status)
 	}
@@ -191,18 +188,21 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 		t.Errorf("got %d %s, want no groups", status, body)
 	}
 
-	// The mounted document is outdated, so d doesn't join again. It does with the next list.
+	// The document is outdated now, so d doesn't join again. It does with the next list.
 	d.end()
 	if stored := d.loadState(); stored.List != nil || stored.Document != "" || stored.Revision != 2 {
 		t.Errorf("got %+v stored, want no list and no document", stored)
 	}
-	d.mount(map[string]string{"token": "bank/d", "ledger/group.yaml": string(documentYAML(t, next))})
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
 	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.PreviousList{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)
+	}
+	status, body := d.callOperatorAPI(d.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, next)))
+	if status != http.StatusConflict || !strings.Contains(body, "revision must be at least 3, got 2") {
+		t.Errorf("got %d %s for the document that the agent has left, want 409", status, body)
 	}
 	for _, g := range c.pods {
 		g.push(back)
@@ -356,15 +356,13 @@ func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 	}
 }
 
-// TestRevisionFarAheadIsRefused, whatever its source: the agent would ignore all later
+// TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later
 // documents.
 func TestRevisionFarAheadIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	future := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
-	c.publish(future)
-	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, future))})
 	a.saveState(state.Record{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: string(documentYAML(t, future))})
 	s := a.start().watch()
 	const line = "is more than a day ahead of this machine's clock"
@@ -372,7 +370,7 @@ func TestRevisionFarAheadIsRefused(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
 		t.Errorf("got %d for the pushed document: %s", status, body)
 	}
-	testwait.Until(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.Count(line) == 3 })
+	testwait.Until(t, "the stored document is refused, with one log line", func() bool { return a.log.Count(line) == 1 })
 	a.push(c.document(time.Now().Add(23*time.Hour).UnixMilli(), "a"))
 	s.await("a is the coordinator with a later document", hasCoordinator("a"))
 }

@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// maxResponse has room for the documents of a hundred large groups.
-	maxResponse     = 32 << 20
+	maxResponse     = 1 << 20
 	responseTimeout = 10 * time.Second
 	maxToken        = 64 << 10
 )
@@ -44,39 +43,33 @@ func enrollmentErrorf(kind, format string, args ...any) error {
 	return &enrollmentError{kind, fmt.Errorf(format, args...)}
 }
 
-// enroll creates a key, obtains a certificate for it from the identity service, stores
-// both, and returns the documents in the response.
-func (s *Settings) enroll(ctx context.Context, c *credentials) ([]string, error) {
+// enroll creates a key, obtains a certificate for it from the identity service, and stores both.
+func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	token, err := s.readToken()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	secret, request, err := newKey()
 	if err != nil {
-		return nil, enrollmentErrorf("key", "cannot create a key: %w", err)
+		return enrollmentErrorf("key", "cannot create a key: %w", err)
 	}
-	trusted := c.identityServiceCAs()
-	if trusted == nil {
-		return nil, enrollmentErrorf("authorities", "no CA to verify the identity service: wait for one in %s, "+
-			"or set CONCLAVE_CA", filepath.Join(s.MountDir, "GROUP", control.CABundleKey))
-	}
-	response, err := s.requestCertificate(ctx, trusted, control.EnrollmentRequest{Token: token, Request: string(request)})
+	response, err := s.requestCertificate(ctx, c.identityServiceCAs(), control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	pair := identity.Pair{Cert: []byte(response.Certificate), Key: secret}
 	names, err := identity.Verify(pair, []byte(response.CABundle))
 	if err != nil {
-		return nil, enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
+		return enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
 	}
 	if name := names[0]; name.Domain != s.Namespace || name.Member != s.Pod {
-		return nil, enrollmentErrorf("answer", "invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
+		return enrollmentErrorf("answer", "invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
 			s.Pod, s.Namespace, name)
 	}
 	if err := c.store(pair, []byte(response.CABundle)); err != nil {
-		return nil, enrollmentErrorf("disk", "%w", err)
+		return enrollmentErrorf("disk", "%w", err)
 	}
-	return response.Documents, nil
+	return nil
 }
 
 // readToken reads the pod's token. kubelet replaces the token before it expires, so

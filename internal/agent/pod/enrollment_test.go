@@ -88,29 +88,6 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	}
 }
 
-// TestMountedCABundleIsTrusted, without a CA bundle in the environment.
-func TestMountedCABundleIsTrusted(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	other := newCluster(t)
-	a.settings.CABundle = nil
-	a.start()
-	a.awaitNotReady("no CA to verify the identity service")
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(other.ca.Cert)})
-	a.awaitNotReady("certificate signed by unknown authority")
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": "nonsense", "ledger/ca.pem": strings.TrimSpace(string(other.ca.Cert))})
-	testwait.Until(t, "the agent logs the invalid bundle", func() bool { return a.log.Count("ignoring invalid CA bundle") > 0 })
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": strings.TrimSpace(string(other.ca.Cert)), "ledger/ca.pem": string(c.ca.Cert)})
-	a.watch().await("a is the coordinator", hasCoordinator("a"))
-	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
-	must.Succeed(t, err)
-	if status, body := a.callOperatorAPI(c.files(pair, other.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
-		t.Errorf("got %d %s, want the mounted CA trusted", status, body)
-	}
-}
-
 // TestRenewalKeepsTheCoordinator: no process loses its office because of a renewal.
 func TestRenewalKeepsTheCoordinator(t *testing.T) {
 	t.Parallel()
@@ -157,9 +134,12 @@ func TestCertificateOfAnotherPodIsRefused(t *testing.T) {
 
 // TestFromEnvironment: all errors are reported, one line each.
 func TestFromEnvironment(t *testing.T) {
+	_, ca, err := identity.NewCA("test", time.Hour)
+	must.Succeed(t, err)
 	good := map[string]string{
 		"POD_NAME": "a-0", "POD_NAMESPACE": "bank", "POD_IP": "fd00::7", "CONCLAVE_GROUPS": " ledger,audit,,ledger",
 		"CONCLAVE_IDENTITY": "https://conclave-identity.conclave-system.svc/", "CONCLAVE_PROBE": "http://127.0.0.1:8080/healthz",
+		"CONCLAVE_CA": string(ca.Cert),
 	}
 	s, err := FromEnvironment(func(key string) string { return good[key] })
 	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" || s.Operator != "[fd00::7]:7375" ||
@@ -170,6 +150,7 @@ func TestFromEnvironment(t *testing.T) {
 environment: POD_NAMESPACE must be a name such as a or ledger-0, got an empty string
 environment: POD_IP must be the pod's address such as 10.0.0.7, got ""
 environment: CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, got ""
+environment: CONCLAVE_CA: must contain complete CA certificates in PEM
 environment: CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit`
 	if _, err := FromEnvironment(func(string) string { return "" }); err == nil || err.Error() != all {
 		t.Errorf("empty environment: got %v", err)

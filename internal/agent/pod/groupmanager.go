@@ -16,8 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// groupManager accepts documents from all sources: enrollment responses, mounted files
-// and the operator. It has a worker for each group that the pod is in, so that a slow
+// groupManager accepts documents from the operator. It has a worker for each group that the pod is in, so that a slow
 // group doesn't delay the others.
 type groupManager struct {
 	self    string
@@ -90,14 +89,14 @@ func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
 }
 
 // acceptDocument validates a document and enqueues it for the worker of its group. The
-// channel returns the result of applying it. source names where the document comes from.
-// The document must be of the group, unless group is "".
-func (m *groupManager) acceptDocument(source, group string, document []byte) (<-chan error, error) {
+// channel returns the result of applying it.
+func (m *groupManager) acceptDocument(group string, document []byte) (<-chan error, error) {
+	const source = "the operator"
 	g, err := config.ParseDocument(source, document)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
-	case group != "" && g.Name != group:
+	case g.Name != group:
 		return nil, fmt.Errorf("%w: it must be of group %s, got %s", api.ErrInvalidDocument, group, g.Name)
 	}
 	if err := checkRevision(g.Revision); err != nil {

@@ -146,7 +146,7 @@ func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 			}
 		}
 		if t.group == nil {
-			t.finish(w.leaveForGood(ctx, a, t.leaveUID))
+			t.finish(w.leaveForGood(ctx, a, t.leaveUID, t.leaveRevision))
 			continue
 		}
 		w.failed, w.retryFailed = nil, nil
@@ -255,22 +255,20 @@ func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, ui
 // leaseOnAnyClock returns a time that is longer than the lease on any member's clock.
 func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8 }
 
-// leaveForGood leaves the group with this UID, and removes its document and its list.
-func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
+// leaveForGood leaves the group with this UID, and removes its document and its list. A document
+// with a higher revision was published after the decision that the agent has to leave.
+func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string, revision int64) error {
 	before := w.storedDocument()
-	failed := w.failed != nil && w.failed.group.UID == uid
+	failed := w.failed != nil && w.failed.group.UID == uid && w.failed.group.Revision <= revision
 	if failed {
 		w.retryFailed = nil
 	}
-	if before.uid != uid || !before.inForce {
-		return nil // The agent has left that group, or was never in it.
+	if before.uid != uid || !before.inForce || before.revision > revision {
+		return nil // The agent has left that group, or was never in it, or joined it again.
 	}
 	w.stopParticipating(ctx, a)
 	w.applied = nil
-	left := storedDocument{uid: uid, revision: before.revision}
-	if failed {
-		left.revision = w.failed.group.Revision // A mounted file may still have that document.
-	}
+	left := storedDocument{uid: uid, revision: revision}
 	if err := w.store.Leave(state.Key{Group: w.group, UID: uid}, left.revision); err != nil {
 		return err
 	}

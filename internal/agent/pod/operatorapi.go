@@ -30,7 +30,7 @@ func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document [
 	if _, err := o.groups.worker(group); err != nil {
 		return err
 	}
-	done, err := o.groups.acceptDocument("the operator", group, document)
+	done, err := o.groups.acceptDocument(group, document)
 	if err != nil {
 		return err
 	}
@@ -38,12 +38,15 @@ func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document [
 }
 
 // LeaveGroup implements api.OperatorAgent.
-func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string) error {
+func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision int64) error {
 	w, err := o.groups.worker(group)
 	if err != nil {
 		return err
 	}
-	done, err := w.enqueue(&task{leaveUID: uid})
+	if err := checkRevision(revision); err != nil {
+		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
+	}
+	done, err := w.enqueue(&task{leaveUID: uid, leaveRevision: revision})
 	if err != nil {
 		return err
 	}

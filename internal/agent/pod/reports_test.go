@@ -111,7 +111,7 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 	for _, request := range []struct{ method, path, body string }{
 		{http.MethodGet, control.ReportsPath, ""},
 		{http.MethodPut, group, string(documentYAML(t, c.document(2, "a")))},
-		{http.MethodDelete, group + "?uid=uid-1", ""},
+		{http.MethodDelete, group + "?uid=uid-1&revision=1", ""},
 		{http.MethodPost, group + control.StepDownPath, ""},
 		{http.MethodPut, group + control.EligibilityPath, `{"eligible":false}`},
 	} {

@@ -7,7 +7,6 @@ package pod
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,17 +62,16 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, store, r.reports, log)
-	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.acceptEnrolledDocument, log)
+	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build, r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
 	if err != nil {
 		return err
 	}
 	mounted := &mountedFiles{
-		dir: s.MountDir, groups: s.Groups, groupsFile: s.GroupsFile, onGroups: r.onGroups, manager: r.groups, credentials: credentials, onChange: r.renewer.retryNow.send, log: log,
-		checksums: map[string][sha256.Size]byte{}, logged: map[[2]string]string{},
+		dir: s.MountDir, groupsFile: s.GroupsFile, onGroups: r.onGroups, onChange: r.renewer.retryNow.send, log: log,
 	}
-	mounted.read()
+	mounted.readGroups()
 	process := &agent.Process{
 		LocalAPI: local, AllowUser: s.allowUser(), Groups: localAPI{r}, Metrics: r.metrics.Handler(r), Prepare: mounted.watch, Start: r.start, Log: log,
 	}
@@ -147,12 +145,4 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 func (r *runtime) serveOperator(ctx context.Context, a *agent.Agent, listener net.Listener, files *identity.Files) error {
 	handler := api.NewForOperator(operatorAPI{r, a}, r.metrics.Handler(r))
 	return api.ServeOperator(ctx, listener, files.PublicServer(), handler, r.log)
-}
-
-// acceptEnrolledDocument accepts a document in an enrollment response.
-func (r *runtime) acceptEnrolledDocument(document string) {
-	const source = "the identity service"
-	if _, err := r.groups.acceptDocument(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOutdated) {
-		r.log.Error("refused document", "source", source, "error", err)
-	}
 }

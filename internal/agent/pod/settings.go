@@ -42,7 +42,7 @@ type Settings struct {
 	Groups     []string
 	GroupsFile string
 	// IdentityURL is the URL of the identity service. CABundle has CA certificates in PEM
-	// by which the agent trusts the identity service. It may be empty.
+	// by which the agent trusts the identity service.
 	IdentityURL string
 	CABundle    []byte
 	// Probe is the health check of the application in all groups, or nil.
@@ -94,7 +94,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		errorf("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, got %q", s.IdentityURL)
 	}
 	s.IdentityURL = strings.TrimSuffix(s.IdentityURL, "/")
-	if _, err := identity.ParseCABundle(s.CABundle); err != nil && len(s.CABundle) > 0 {
+	if _, err := identity.ParseCABundle(s.CABundle); err != nil {
 		errorf("CONCLAVE_CA: %s", err)
 	}
 	s.GroupsFile = variable("CONCLAVE_GROUPS_FILE")

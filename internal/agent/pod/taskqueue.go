@@ -2,7 +2,6 @@ package pod
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -20,8 +19,10 @@ type task struct {
 	source   string
 	group    *config.Group
 	document []byte
-	// leaveUID is the UID of the group to leave, if group is nil.
-	leaveUID string
+	// leaveUID is the UID of the group to leave, if group is nil, and leaveRevision the highest
+	// revision that the agent leaves.
+	leaveUID      string
+	leaveRevision int64
 	// done has a channel for each caller that waits for the result.
 	done []chan error
 }
@@ -50,11 +51,13 @@ func (w *groupWorker) enqueue(t *task) (<-chan error, error) {
 	switch {
 	case t.group == nil:
 	case t.group.Revision < newest:
-		return nil, fmt.Errorf("%w: revision must be at least %d, got %d", api.ErrOutdated, newest, t.group.Revision)
+		return nil, api.OutdatedError{Lowest: newest, Got: t.group.Revision}
 	case t.group.Revision > newest || w.failedRevision == newest:
 	case last != nil && last.group != nil && last.group.Revision == newest:
 		last.done = append(last.done, done) // The same document is queued already.
 		return done, nil
+	case !w.stored.inForce:
+		return nil, api.OutdatedError{Lowest: newest + 1, Got: newest} // The agent has left.
 	default:
 		done <- nil // The same document has been applied already.
 		return done, nil

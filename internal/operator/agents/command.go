@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -17,11 +18,17 @@ type Command struct {
 	// same subject.
 	Subject string
 	// Content distinguishes commands with the same subject.
-	Content string
-	method  string
-	path    string
-	body    []byte
+	Content  string
+	method   string
+	path     string
+	body     []byte
+	document bool
 }
+
+// rejectedRetry is the wait before a document that an agent has rejected is sent again. Whatever was the reason, for example the
+// clock of its node, may have ended by then. It also bounds how often an agent can make the
+// operator publish another revision.
+const rejectedRetry = time.Minute
 
 // pendingCommand is a command that is being sent, or has been. When another one with
 // the same subject replaces it, replaced is closed; that one begins when done is closed.
@@ -33,13 +40,17 @@ type pendingCommand struct {
 }
 
 // PushDocument sends a group's document, in JSON.
-func PushDocument(group, uid, revision string, body []byte) Command {
-	return Command{Subject: group, Content: "document " + uid + " " + revision, method: http.MethodPut, path: control.GroupPath(group), body: body}
+func PushDocument(group, uid string, revision int64, body []byte) Command {
+	return Command{
+		Subject: group, Content: fmt.Sprintf("document %s %d", uid, revision), method: http.MethodPut, path: control.GroupPath(group), body: body, document: true,
+	}
 }
 
-// LeaveGroup makes an agent leave the group with a UID.
-func LeaveGroup(group, uid string) Command {
-	return Command{Subject: group, Content: "leave " + uid, method: http.MethodDelete, path: control.GroupPath(group) + "?uid=" + uid}
+// LeaveGroup makes an agent leave the group with a UID, unless it has a document with a higher
+// revision.
+func LeaveGroup(group, uid string, revision int64) Command {
+	path := fmt.Sprintf("%s?uid=%s&revision=%d", control.GroupPath(group), uid, revision)
+	return Command{Subject: group, Content: "leave " + path, method: http.MethodDelete, path: path}
 }
 
 // SetEligible excludes a member, or makes it eligible again.
@@ -76,21 +87,30 @@ func (s *Streams) Send(pod types.NamespacedName, c Command) {
 	if last != nil {
 		close(last.replaced)
 	}
-	agent := stream.agent
 	stream.spawn(func(ctx context.Context) {
 		defer close(next.done)
 		if last != nil {
 			// A request that has been sent can't be revoked, and must not arrive later.
 			<-last.done
 		}
-		s.sendUntilDone(ctx, agent, c, next.replaced)
+		s.sendUntilDone(ctx, stream, c, next.replaced)
 	})
 }
 
+// Sent reports whether a command is the latest one with its subject over the present connection.
+func (s *Streams) Sent(pod types.NamespacedName, c Command) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	stream := s.streams[pod]
+	return stream != nil && stream.commands[c.Subject] != nil && stream.commands[c.Subject].content == c.Content
+}
+
 // sendUntilDone sends a command until the agent has accepted or rejected it, or
-// another one has replaced it.
-func (s *Streams) sendUntilDone(ctx context.Context, agent Agent, c Command, replaced <-chan struct{}) {
+// another one has replaced it. A document that was rejected may be accepted later.
+func (s *Streams) sendUntilDone(ctx context.Context, stream *stream, c Command, replaced <-chan struct{}) {
+	agent := stream.agent
 	for attempt := 0; ctx.Err() == nil && !isClosed(replaced); attempt++ {
+		wait := backoff(attempt)
 		resp, err := s.do(ctx, agent, request{method: c.method, path: c.path, body: c.body})
 		if err == nil {
 			resp.close()
@@ -99,12 +119,16 @@ func (s *Streams) sendUntilDone(ctx context.Context, agent Agent, c Command, rep
 		var rejected *statusError
 		if errors.As(err, &rejected) && rejected.permanent() {
 			s.options.Log.Info("agent rejected command", "pod", agent.Pod, "subject", c.Subject, "reason", rejected.reason)
-			return
+			if !c.document {
+				return
+			}
+			stream.setOutdated(c.Subject, rejected)
+			wait = rejectedRetry
 		}
 		select {
 		case <-ctx.Done():
 		case <-replaced:
-		case <-time.After(backoff(attempt)):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -29,6 +29,42 @@ func (s *Streams) Reports(group types.NamespacedName) map[string]AgentReport {
 	return maps.Clone(s.reports[group])
 }
 
+// outdated is the response of an agent that refuses a document because of its revision.
+type outdated struct {
+	revision int64
+	at       time.Time
+}
+
+// setOutdated stores that the agent accepts documents of a group from a revision on, and signals
+// that. It does so once in rejectedRetry.
+func (s *stream) setOutdated(group string, response *statusError) {
+	hub, now := s.streams, time.Now()
+	hub.mu.Lock()
+	last, known := s.outdated[group]
+	changed := !s.closed && response.revision > last.revision && (!known || now.Sub(last.at) >= rejectedRetry)
+	if changed {
+		if s.outdated == nil {
+			s.outdated = map[string]outdated{}
+		}
+		s.outdated[group] = outdated{response.revision, now}
+	}
+	hub.mu.Unlock()
+	if changed {
+		hub.options.Changed(s.agent.Pod, group)
+	}
+}
+
+// Outdated returns the lowest revision that a pod's agent accepts in a group; 0 if the agent
+// hasn't refused a document because of that.
+func (s *Streams) Outdated(pod types.NamespacedName, group string) int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if stream := s.streams[pod]; stream != nil {
+		return stream.outdated[group].revision
+	}
+	return 0
+}
+
 // Groups returns the groups that a pod's agent reports.
 func (s *Streams) Groups(pod types.NamespacedName) []string {
 	s.mu.RLock()

@@ -136,6 +136,9 @@ func (s *Streams) roundTrip(ctx context.Context, resp *response, agent Agent, re
 	if resp.groups = certifiedGroups(names, agent); len(resp.groups) == 0 {
 		return fmt.Errorf("certificate must be for pod %s, got %s", agent.Pod, names)
 	}
+	if uid := identity.PeerUID(resp.conn.ConnectionState()); uid != "" && uid != string(agent.UID) {
+		return fmt.Errorf("certificate must be for the pod with UID %s, got %s", agent.UID, uid)
+	}
 	sent, err := http.NewRequestWithContext(ctx, req.method, "https://"+agent.Address+req.path, bytes.NewReader(req.body))
 	if err != nil {
 		return err
@@ -197,6 +200,8 @@ func certifiedGroups(names identity.Names, agent Agent) map[string]bool {
 type statusError struct {
 	code   int
 	reason string
+	// revision is the lowest one that the agent accepts, if it has refused a document because of that.
+	revision int64
 }
 
 func (e *statusError) Error() string {
@@ -217,7 +222,7 @@ func readError(received *http.Response) error {
 	if json.Unmarshal(text, &body) != nil || body.Error == "" {
 		body.Error = http.StatusText(received.StatusCode)
 	}
-	return &statusError{code: received.StatusCode, reason: body.Error}
+	return &statusError{code: received.StatusCode, reason: body.Error, revision: body.Revision}
 }
 
 // describe describes an error in a text that is the same for each attempt: a changed

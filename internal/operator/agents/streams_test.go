@@ -137,18 +137,18 @@ func TestCommands(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "the agent isn't connected"))
+	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "the agent isn't connected", 4))
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
-	document := agents.PushDocument("ledger", "u", "4", []byte(`{"uid":"u"}`))
+	document := agents.PushDocument("ledger", "u", 4, []byte(`{"uid":"u"}`))
 	h.Send(key("ledger-0"), document)
 	h.Send(key("ledger-0"), document)
 	h.eventually("the agent accepts the document at the third attempt", func() bool { return len(a.Calls()) == 3 })
 	h.Send(key("ledger-0"), document)
 	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
 	h.eventually("the agent is excluded", func() bool { return len(a.Calls()) == 4 })
-	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "u"))
+	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "u", 4))
 	h.eventually("the agent rejects the command to leave", func() bool { return len(a.Calls()) == 5 })
 	want := fakeagent.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
 	if got := a.Calls(); got[0] != want || got[2] != want {

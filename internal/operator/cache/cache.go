@@ -42,7 +42,6 @@ func Options() ctrlcache.Options {
 			&corev1.Pod{}:                {Label: optedIn, Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
 			&v1.ElectionGroup{}:          {Transform: stripGroup},
-			&corev1.ConfigMap{}:          ofGroups(StripConfigMap),
 			&corev1.Service{}:            ofGroups(stripService),
 			&discoveryv1.EndpointSlice{}: ofGroups(stripEndpointSlice),
 		},

@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // retained returns how many bytes the cache retains of an object, and expects that it retains
@@ -184,19 +183,9 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, DeprecatedTopology: map[string]string{"zone": long}}}
 		return s
 	}
-	configMap := func(document string) *corev1.ConfigMap {
-		c := &corev1.ConfigMap{ObjectMeta: metadata(), Data: map[string]string{control.DocumentKey: document, control.CABundleKey: long}}
-		c.BinaryData = map[string][]byte{"more": []byte(long)}
-		for i := range 10_000 {
-			c.Data[fmt.Sprint("k", i)] = "v"
-		}
-		return c
-	}
 	const most = 16 << 10
 	for name, size := range map[string]int{
 		"Service": retained(t, stripService, service()), "EndpointSlice": retained(t, stripEndpointSlice, slice()),
-		"ConfigMap":                           retained(t, StripConfigMap, configMap(long)),
-		"ConfigMap with a small document":     retained(t, StripConfigMap, configMap(long[:maxCachedDocument])),
 		"EndpointSlice with a large endpoint": retained(t, stripEndpointSlice, largeEndpoint()),
 	} {
 		t.Logf("%s: %d bytes", name, size)
@@ -240,24 +229,5 @@ func TestMetadataOfAGroupIsBounded(t *testing.T) {
 	stripped, _ := stripGroup(hostile())
 	if group, _ := stripped.(*v1.ElectionGroup); group.Annotations[v1.AnnotationConfirmStopped] != "ledger-0/u" || group.Generation != 7 {
 		t.Errorf("got annotations %v and generation %d, want the confirmation, and 7", group.Annotations, group.Generation)
-	}
-}
-
-// Each change of the data of a ConfigMap changes its digest, so that the operator restores it.
-func TestContentOfConfigMaps(t *testing.T) {
-	contents := map[string]string{}
-	for name, c := range map[string]*corev1.ConfigMap{
-		"empty":      {},
-		"two":        {Data: map[string]string{"a": "b", "c": "d"}},
-		"joined":     {Data: map[string]string{"a": "bcd"}},
-		"other key":  {Data: map[string]string{"a": "b", "cd": ""}},
-		"binary":     {BinaryData: map[string][]byte{"a": []byte("b"), "c": []byte("d")}},
-		"half of it": {Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": []byte("d")}},
-	} {
-		content := string(Digest(c))
-		if other, ok := contents[content]; ok {
-			t.Errorf("got the same digest for %s and %s, want different ones", name, other)
-		}
-		contents[content] = name
 	}
 }

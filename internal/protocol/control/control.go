@@ -34,7 +34,8 @@ const (
 	// ReportsPath streams the agent's reports as server-sent events: GET.
 	ReportsPath = "/v1/reports"
 	// GroupsPath is the prefix of a group's path: PUT a Document to join or update
-	// the group, or DELETE with ?uid=UID to leave it.
+	// the group, or DELETE with ?uid=UID&revision=N to leave it, unless the agent has
+	// a document with a higher revision.
 	GroupsPath = "/v1/groups/"
 	// StepDownPath below a group: POST {"to":"ledger-1"} makes the coordinator hand over.
 	StepDownPath = "/step-down"

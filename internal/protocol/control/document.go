@@ -2,19 +2,12 @@ package control
 
 import "slices"
 
-// The operator publishes a group's Document under the key DocumentKey of the
-// ConfigMap named ConfigMapName(group), which the pods mount, and pushes it to
-// their agents. CABundleKey holds the CA bundle in PEM.
-const (
-	DocumentKey = "group.yaml"
-	CABundleKey = "ca.pem"
-)
-
-// ConfigMapName returns the name of a group's ConfigMap.
-func ConfigMapName(group string) string { return "conclave-" + group }
-
-// Document configures a group, in YAML or JSON. An agent uses the document with the
-// highest revision that it has ever seen of a group, wherever it came from.
+// Document configures a group, in JSON. An agent uses the document with the highest
+// revision that it has ever seen of a group.
+//
+// The status of the group has the SHA-256 of these bytes. If an operator encodes the same group
+// in another way, all groups get a new revision when it takes over. So new fields are omitted
+// if they are empty.
 type Document struct {
 	// UID distinguishes this group from an earlier one of the same name.
 	UID string `json:"uid"`

@@ -11,18 +11,17 @@ type EnrollmentRequest struct {
 	Request string `json:"request"`
 }
 
-// EnrollmentResponse has the agent's certificate and the documents of its groups.
+// EnrollmentResponse has the agent's certificate.
 type EnrollmentResponse struct {
 	// Certificate, in PEM, is for the pod in each group of its annotation.
 	Certificate string `json:"certificate"`
 	// CABundle has the certificates of all CAs to trust, in PEM.
 	CABundle string `json:"authorities"`
-	// Documents are those of the groups that exist, in YAML, as read from the API
-	// server. The mounted ConfigMaps may be older.
-	Documents []string `json:"documents,omitempty"`
 }
 
 // ErrorResponse is the body of every response that reports a failure.
 type ErrorResponse struct {
 	Error string `json:"error"`
+	// Revision is the lowest one that the agent accepts, if it refuses a document because of its revision.
+	Revision int64 `json:"revision,omitempty"`
 }

@@ -3,6 +3,7 @@ package fakeagent
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/http"
@@ -104,6 +105,9 @@ func (a *Agent) adopt(group string, body []byte) error {
 	if d.Group.Name != group {
 		return fmt.Errorf("the document is about the group %q", d.Group.Name)
 	}
+	if d.Revision < a.lowest {
+		return errOutdated
+	}
 	p := a.groups[group]
 	if p != nil && d.Revision <= p.report.Revision {
 		return nil
@@ -131,6 +135,8 @@ func (a *Agent) adopt(group string, body []byte) error {
 	})
 	return nil
 }
+
+var errOutdated = errors.New("a newer document is known")
 
 // digest is equal for equal member lists.
 func digest(g control.Group) string {

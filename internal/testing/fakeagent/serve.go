@@ -31,7 +31,7 @@ func (a *Agent) handler() http.Handler {
 			err = fmt.Errorf("this API is for the operator, not for %s", names)
 		}
 		if err != nil {
-			refuse(w, http.StatusForbidden, err)
+			refuse(w, http.StatusForbidden, control.ErrorResponse{Error: err.Error()})
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -42,13 +42,13 @@ func (a *Agent) handler() http.Handler {
 func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax))
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
+		refuse(w, http.StatusBadRequest, control.ErrorResponse{Error: err.Error()})
 		return
 	}
 	call := Call{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(body))}
 	a.mu.Lock()
 	a.calls = append(a.calls, call)
-	refusal := a.refuse
+	refusal, lowest := a.refuse, a.lowest
 	a.mu.Unlock()
 	if refusal != nil {
 		if status := refusal(call); status != 0 {
@@ -58,18 +58,20 @@ func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 	}
 	switch err := a.handle(call); {
 	case errors.Is(err, errNotMember):
-		refuse(w, http.StatusNotFound, err)
+		refuse(w, http.StatusNotFound, control.ErrorResponse{Error: err.Error()})
+	case errors.Is(err, errOutdated):
+		refuse(w, http.StatusConflict, control.ErrorResponse{Error: err.Error(), Revision: lowest})
 	case err != nil:
-		refuse(w, http.StatusBadRequest, err)
+		refuse(w, http.StatusBadRequest, control.ErrorResponse{Error: err.Error()})
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-func refuse(w http.ResponseWriter, code int, err error) {
+func refuse(w http.ResponseWriter, code int, response control.ErrorResponse) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(control.ErrorResponse{Error: err.Error()}) // The client has disconnected.
+	_ = json.NewEncoder(w).Encode(response) // The client has disconnected.
 }
 
 // stream sends the present state of all groups and then every change. A slow reader

@@ -196,10 +196,10 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{ready: "False Adopting: The agents are adopting version 2 of the member list"},
 		},
-		"the ConfigMap cannot be written": {
-			3, func(s *harness) { s.PublishError = "write ConfigMap conclave-ledger: exceeded quota" },
+		"a finalizer cannot be written": {
+			3, func(s *harness) { s.PublishError = "write the finalizer of pod a: denied by a policy" },
 			wantConditions{
-				ready:   "False WriteFailed: Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: exceeded quota",
+				ready:   "False WriteFailed: Agents keep their current settings because a write failed: write the finalizer of pod a: denied by a policy",
 				elected: "True Elected: c is the coordinator in term 130896001",
 			},
 		},

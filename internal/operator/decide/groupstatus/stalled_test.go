@@ -20,7 +20,6 @@ func TestStalled(t *testing.T) {
 	}{
 		"healthy":                             {func(*harness) {}, ""},
 		"a member is down":                    {func(s *harness) { s.crash("a") }, ""},
-		"a ConfigMap of another owner":        {problem(v1.ReasonConfigMapConflict), v1.ReasonConfigMapConflict},
 		"a status that is behind":             {problem(v1.ReasonStatusBehind), v1.ReasonStatusBehind},
 		"too many members":                    {problem(v1.ReasonTooManyMembers), v1.ReasonTooManyMembers},
 		"no pods yet":                         {problem(v1.ReasonNoMembers), ""},

@@ -95,9 +95,7 @@ func environment(s Settings, part participation) []corev1.EnvVar {
 		field("POD_IP", "status.podIP"),
 		groups,
 		{Name: "CONCLAVE_IDENTITY", Value: s.IdentityURL},
-	}
-	if s.CABundle != "" {
-		env = append(env, corev1.EnvVar{Name: "CONCLAVE_CA", Value: s.CABundle})
+		{Name: "CONCLAVE_CA", Value: s.CABundle},
 	}
 	if part.probe != "" {
 		// Escape the $, because the kubelet expands $(NAME).
@@ -106,9 +104,8 @@ func environment(s Settings, part participation) []corev1.EnvVar {
 	return env
 }
 
-// volumes returns the volumes for the agent's configuration and its state. The
-// ConfigMaps are optional, so that a pod can start before its group exists. The list of
-// groups that select the pod is a file, because it may change while the pod runs.
+// volumes returns the volumes for the agent's token and its state. The list of groups that
+// select the pod is a file, because it may change while the pod runs.
 func volumes(part participation, hostNetwork bool) []corev1.Volume {
 	sources := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,
@@ -117,16 +114,6 @@ func volumes(part participation, hostNetwork bool) []corev1.Volume {
 		sources = append(sources, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
 			Path: selectedPath, FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1.AnnotationSelectedBy + "']"},
 		}}}})
-	}
-	for _, group := range part.groups {
-		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: control.ConfigMapName(group)},
-			Items: []corev1.KeyToPath{
-				{Key: control.DocumentKey, Path: group + "/" + control.DocumentKey},
-				{Key: control.CABundleKey, Path: group + "/" + control.CABundleKey},
-			},
-			Optional: new(true),
-		}})
 	}
 	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	all := []corev1.Volume{

@@ -27,7 +27,7 @@ type Settings struct {
 	// IdentityURL is the URL of the identity service, which issues the agents' certificates.
 	IdentityURL string
 	// CABundle has the CA certificates, in PEM, by which an agent verifies the identity
-	// service. If it is empty, the agent uses those in its groups' ConfigMaps.
+	// service the first time. Later it uses those that come with its certificate.
 	CABundle string
 	// Options are those of the agent's container, for pods that don't set them.
 	Options Options

@@ -1,4 +1,4 @@
-// Package membership plans what should exist for a group: its member list, the ConfigMap
+// Package membership plans what should exist for a group: its member list, the document
 // that publishes the list to the agents, and the Service that points at the coordinator.
 // It is pure: package controllers gathers the Facts and applies the Plan.
 //
@@ -8,8 +8,8 @@
 //
 //	v1 Settled -> v2 Adopting -> v2 Adopting, b departed -> v2 Settled -> v3 Adopting
 //
-// The operator writes the status first, then the ConfigMap, and then pushes the document
-// to the agents. So the status has each list before any agent has it. The API server
+// The operator writes the list and the digest of the document to the status, and then pushes the
+// document to the agents. So the status has each list before any agent has it. The API server
 // rejects a plan that is based on a stale status, and the operator does not apply the
 // rest of that plan.
 package membership

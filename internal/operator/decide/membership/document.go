@@ -2,6 +2,10 @@ package membership
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -12,6 +16,32 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
+
+// publishDocument adds the document of a list to a plan. It has the revision of the published
+// document if it has its digest, and a higher one otherwise: two documents of a group with
+// the same revision don't differ.
+func (p *Plan) publishDocument(f *Facts, list *v1.MemberList) {
+	document := Document(f.Group, list, f.Pods)
+	p.Document = &document
+	if old := f.Published; old != nil && old.Revision >= f.Revision {
+		document.Revision = old.Revision
+		if p.encode(); p.Published == *old {
+			return
+		}
+	}
+	document.Revision = max(f.Revision+1, f.Now.UnixMilli())
+	p.encode()
+}
+
+// encode encodes the document for agents. Its digest is that of these bytes.
+func (p *Plan) encode() {
+	encoded, err := json.Marshal(p.Document)
+	if err != nil {
+		panic(fmt.Sprintf("cannot encode a document of numbers and strings: %v", err))
+	}
+	digest := sha256.Sum256(encoded)
+	p.Encoded, p.Published = encoded, v1.PublishedDocument{Revision: p.Document.Revision, Digest: hex.EncodeToString(digest[:])}
+}
 
 // Document returns the document that configures a group's agents. The caller sets its
 // revision.

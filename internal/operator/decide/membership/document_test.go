@@ -6,15 +6,13 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -22,49 +20,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// parseAsAgent parses a document as an agent's configuration file with this group. It adds
-// addresses to members without one, because a file needs the addresses of all members, and
-// removes the UIDs of pods, which a file can't have.
-func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
-	t.Helper()
-	_, group, ok := strings.Cut(text, "group:\n")
-	if !ok {
-		t.Fatalf("no group in\n%s", text)
-	}
-	group = regexp.MustCompile(`,"uid":"[^"]*"`).ReplaceAllString(group, "")
-	at := map[string]string{}
-	lines := strings.Split(group, "\n")
-	for i, line := range lines {
-		entry, isMember := strings.CutSuffix(line, "}")
-		if _, rest, ok := strings.Cut(line, `- {"name":"`); ok && isMember && !strings.Contains(line, `"address"`) {
-			name, _, _ := strings.Cut(rest, `"`)
-			if at[name] == "" {
-				at[name] = fmt.Sprintf("192.0.2.%d:7373", 1+len(at))
-			}
-			lines[i] = fmt.Sprintf("%s,\"address\":%q}", entry, at[name])
-		}
-	}
-	group = "- " + strings.TrimPrefix(strings.Join(lines, "\n"), "  ")
-	self := "self: none\n"
-	if _, rest, ok := strings.Cut(group, `- {"name":"`); ok {
-		name, _, _ := strings.Cut(rest, `"`)
-		self = fmt.Sprintf("self: %q\n", name)
-	}
-	return config.Parse("agent.yaml", []byte(self+"listen: 0.0.0.0:7373\ntls: {certFile: a, keyFile: b, caFile: c}\ngroups:\n"+group))
-}
-
 // TestAgentsAcceptDocuments tests that agents accept all settings that the schema accepts.
 func TestAgentsAcceptDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
 		f := randomFacts(rng)
 		p := MakePlan(*f)
-		text := p.ConfigMap.Data[control.DocumentKey]
-		c, err := parseAsAgent(t, text)
+		text := p.Encoded
+		g, err := config.ParseDocument("the operator", text)
 		if err != nil {
 			t.Fatalf("%s\n%s", err, text)
 		}
-		g := c.Groups[0]
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
 			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(toMemberList(p.List).NotNeeded()) {
 			t.Fatalf("got group %+v of\n%s", g, text)
@@ -120,6 +86,7 @@ func randomFacts(rng *rand.Rand) *Facts {
 	for i := range 8 {
 		if rng.IntN(3) > 0 {
 			pod := f.addPod(fmt.Sprintf("0%d.e-3", i))
+			pod.UID = types.UID(fmt.Sprint("uid-", i))
 			ips := []string{"", "10.0.0.1", "fd00::1", pod.Status.PodIP, fmt.Sprintf("fd00::1:%d", i)}
 			pod.Status.PodIP = ips[rng.IntN(len(ips))]
 		}
@@ -130,8 +97,10 @@ func randomFacts(rng *rand.Rand) *Facts {
 	return f
 }
 
-// TestTextIsTheDocument tests that a library decodes each field of an encoded document.
-func TestTextIsTheDocument(t *testing.T) {
+// TestDigest tests that documents are encoded as in earlier releases: otherwise all groups of a
+// cluster get a new revision when the operator is upgraded. That does no harm if it is worth it:
+// see docs/adr/0041-documents-without-configmaps.md.
+func TestDigest(t *testing.T) {
 	millis := new(int32(7))
 	full := control.Document{
 		UID: "6f0c", Generation: 3, Revision: 1 << 60,
@@ -152,11 +121,15 @@ func TestTextIsTheDocument(t *testing.T) {
 		},
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
-	for _, want := range []control.Document{full, {Group: control.Group{List: control.List{Members: []control.Member{{Name: "a"}}}}}} {
-		var got control.Document
-		if err := yaml.UnmarshalStrict([]byte(encodeDocument(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got document %+v (%v), want %+v; encoded:\n%s", got, err, want, encodeDocument(want))
-		}
+	p := Plan{Document: &full}
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "f284478383d75c7d629b2b287fddec17cd170a49b9106bc107709d0825f675e5" {
+		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
+	}
+	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
+		`"preemption":{"policy":"","stableSeconds":0},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
+	p = Plan{Document: &control.Document{}}
+	if p.encode(); string(p.Encoded) != string(empty) {
+		t.Errorf("got an empty document with\n%s\nwant\n%s: omit new fields that are empty", p.Encoded, empty)
 	}
 }
 
@@ -235,22 +208,22 @@ func TestRevision(t *testing.T) {
 		t.Errorf("got first revision %d, want %d, as of the clock", first, noon.UnixMilli())
 	}
 	f.Now = noon.Add(time.Hour)
-	f.CABundle = "another"
-	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.CABundleKey] != "another" {
+	if p := f.step(); p.Document.Revision != first {
 		t.Errorf("got revision %d and then %d for the same document", first, p.Document.Revision)
 	}
 	for name, change := range map[string]func(){
-		"an address":            func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
-		"a setting":             func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
-		"the generation":        func() { f.Group.Generation++ },
-		"the list":              func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },
-		"another ConfigMap":     func() { f.Revision += 1000 },
-		"the clock is set back": func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
+		"another digest":                 func() { f.Published = &v1.PublishedDocument{Revision: f.Revision, Digest: "of another operator"} },
+		"an address":                     func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
+		"a setting":                      func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
+		"the generation":                 func() { f.Group.Generation++ },
+		"the list":                       func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },
+		"an agent has a higher revision": func() { f.Revision += 1000 },
+		"the clock is set back":          func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
 	} {
 		known := f.Revision
 		change()
 		known = max(known, f.Revision)
-		if got := f.step().Document.Revision; got <= known && name != "another ConfigMap" || got < known {
+		if got := f.step().Document.Revision; got <= known && name != "an agent has a higher revision" || got < known {
 			t.Errorf("%s: got revision %d after %d", name, got, known)
 		}
 	}

@@ -85,7 +85,7 @@ func (f *Facts) step() Plan {
 	p := MakePlan(*f)
 	f.Group.Status.MemberList = p.List
 	if p.Document != nil {
-		f.Published, f.Revision = p.Document, p.Document.Revision
+		f.Published, f.Revision = &p.Published, p.Document.Revision
 	}
 	return p
 }

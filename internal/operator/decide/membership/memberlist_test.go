@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestVersions is the history of one group: each step begins with the list of the one
@@ -58,20 +57,17 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNoDepartureBeforeTheListIsPublished tests that members do not depart before the
-// ConfigMap has the list: a pod that starts until then begins with the previous list.
+// TestNoDepartureBeforeTheListIsPublished tests that members do not depart before a document
+// of the list is published: a pod that starts until then begins with the previous list.
 func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30")
 	f.step()
-	before := f.Published
 	f.Group.Spec.Members = parseMembers("x 1")
 	f.step()
 	after := f.Published
 	f.Missing["a"], f.Missing["b"] = true, true
-	for _, published := range []*control.Document{nil, before} {
-		f.Published = published
-		expect(t, "not published", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
-	}
+	f.Published = nil
+	expect(t, "not published", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
 	f.Published = after
 	expect(t, "published", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b")
 }
@@ -107,73 +103,6 @@ func TestMajorities(t *testing.T) {
 	}
 }
 
-// TestLostStatus tests that the plan continues with the list in the ConfigMap if the status
-// has no list, or an old one.
-func TestLostStatus(t *testing.T) {
-	old := newDeclaredFacts("a 10, b 20, c 30")
-	old.step()
-	first := *old.Published
-	old.Group.Spec.Members = parseMembers("a 10, b 20")
-	old.step()
-	old.Missing["c"] = true
-	second := *old.step().Document
-	for name, c := range map[string]struct {
-		change func(*Facts)
-		list   string
-	}{
-		"there is no ConfigMap":        {func(f *Facts) { f.Published = nil }, "v1 Settled: a 10, b 20"},
-		"the first list was published": {func(f *Facts) { f.Published = &first }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30"},
-		"the second list was published": {
-			func(f *Facts) { f.Published = &second }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
-		},
-		"the status has the list before": {
-			func(f *Facts) {
-				f.Published = &second
-				f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: parseMembers("a 10, b 20, c 30")}
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
-		},
-		"the status lacks departed members": {
-			func(f *Facts) {
-				f.Published = &second
-				f.Group.Status.MemberList = old.Group.Status.MemberList.DeepCopy()
-				f.Group.Status.MemberList.Departed = nil
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
-		},
-		"the ConfigMap has the list before": {
-			func(f *Facts) {
-				f.Published = &first
-				f.Group.Status.MemberList = old.Group.Status.MemberList
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
-		},
-		"the ConfigMap belongs to an earlier group": {
-			func(f *Facts) { f.Published = &second; f.Published.UID = "old" }, "v1 Settled: a 10, b 20",
-		},
-		"the ConfigMap was edited": {
-			func(f *Facts) {
-				f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 3, Members: second.Group.Members}}}
-			},
-			"v1 Settled: a 10, b 20",
-		},
-		"the ConfigMap was edited and has no members": {
-			func(f *Facts) {
-				f.Published = &control.Document{UID: "6f0c", Group: control.Group{List: control.List{Version: 1}}}
-			}, "v1 Settled: a 10, b 20",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newDeclaredFacts("a 10, b 20")
-			f.Now = noon.Add(time.Minute)
-			c.change(f)
-			p := MakePlan(*f)
-			expect(t, "list", formatList(p.List), c.list)
-			if p.List.Version == 2 && *p.List.Floor < control.TermAt(noon) {
-				t.Errorf("got floor %d, want at least the current term", *p.List.Floor)
-			}
-		})
-		second.UID = "6f0c"
-	}
-}
-
 // TestLeaseChangesWithList: agents get another lease with the next version of the list. That
 // begins when the list before has settled, and the longer lease of both counts.
 func TestLeaseChangesWithList(t *testing.T) {
@@ -195,8 +124,7 @@ func TestLeaseChangesWithList(t *testing.T) {
 			before := f.Group.Status.MemberList.DeepCopy()
 			f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
 			f.Group.Status.MemberList = MakePlan(*f).List // It is being adopted.
-			published := *MakePlan(*f).Document
-			f.Published = &published
+			f.Published = new(MakePlan(*f).Published)
 			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
 
 			p := MakePlan(*f)
@@ -282,7 +210,7 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		}
 		f.InEarlierGroup = nil
 		f.step()
-		f.InEarlierGroup = []string{"a"} // It does not block a group that has begun.
+		f.InEarlierGroup, f.Versions = []string{"a"}, map[string]int64{"x": 1} // It does not block a group that has begun.
 		f.Group.Spec.Members = parseMembers("x 10, y 30")
 		expect(t, string(mode), formatProblem(f.step().Problem), "")
 	}
@@ -302,7 +230,7 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	p := MakePlan(*f)
 	expect(t, "one", formatProblem(p.Problem), one)
 	expect(t, "the list remains", formatList(p.List), "v1 Settled: a 10, b 20, c 30")
-	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
+	if p.Document != nil || !p.StatusBehind {
 		t.Errorf("got document %+v, want none", p.Document)
 	}
 	f.addPods("a", "b", "c")

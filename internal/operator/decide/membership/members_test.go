@@ -204,8 +204,8 @@ func TestFirstList(t *testing.T) {
 			c.list = cmp.Or(c.list, "none")
 			expect(t, "list", formatList(p.List), c.list)
 			expect(t, "problem", formatProblem(p.Problem), c.problem)
-			if (p.ConfigMap == nil) != (p.List == nil) || (p.Document == nil) != (p.List == nil) {
-				t.Errorf("got list %s, but ConfigMap %v", formatList(p.List), p.ConfigMap)
+			if (p.Document == nil) != (p.List == nil) {
+				t.Errorf("got list %s, but document %v", formatList(p.List), p.Document)
 			}
 		})
 	}

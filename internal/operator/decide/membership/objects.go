@@ -1,37 +1,11 @@
 package membership
 
 import (
-	"reflect"
-
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
-
-// document returns the Document of a list. It has the revision of the published document
-// if that is equal, and a higher one otherwise.
-func (f *Facts) document(list *v1.MemberList) control.Document {
-	document := Document(f.Group, list, f.Pods)
-	if old := f.Published; old != nil && old.Revision >= f.Revision {
-		document.Revision = old.Revision
-		if reflect.DeepEqual(document, *old) {
-			return document
-		}
-	}
-	document.Revision = max(f.Revision, document.Revision) + 1
-	document.Revision = max(document.Revision, f.Now.UnixMilli())
-	return document
-}
-
-func configMap(group *v1.ElectionGroup, document control.Document, caBundle string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: ownedMeta(group, control.ConfigMapName(group.Name)),
-		Data:       map[string]string{control.DocumentKey: encodeDocument(document), control.CABundleKey: caBundle},
-	}
-}
 
 const kind = "ElectionGroup"
 
@@ -58,10 +32,6 @@ func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err != nil || version.Group != v1.GroupVersion.Group || owner.Kind != kind || owner.Name != group.Name
-}
-
-func (f *Facts) configMapConflict() bool {
-	return f.ConfigMap != nil && OwnedByOther(f.ConfigMap, f.Group)
 }
 
 // serviceConflict reports whether the Service of the wanted name has another owner, or

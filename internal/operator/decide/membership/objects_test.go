@@ -3,7 +3,6 @@ package membership
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,32 +34,6 @@ const ownerYAML = `  namespace: bank
     uid: 6f0c
 `
 
-func TestConfigMap(t *testing.T) {
-	f := newDeclaredFacts("a 10, b 20").addPods("a")
-	f.CABundle = "the authorities"
-	expect(t, "ConfigMap", marshalYAML(t, f.step().ConfigMap), `
-data:
-  ca.pem: the authorities
-  group.yaml: |
-    uid: "6f0c"
-    generation: 1
-    revision: 1780315200000
-    group:
-      name: "ledger"
-      algorithm: "StatusTable"
-      safety: {"mode":"Majority","leaseMillis":500}
-      preemption: {"policy":"WhenStable","stableSeconds":5}
-      timing: {"heartbeatMillis":100,"drainMillis":5000}
-      application: {"session":"Optional"}
-      version: 1
-      members:
-      - {"name":"a","priority":10,"address":"10.0.0.1:7373","uid":"a0"}
-      - {"name":"b","priority":20}
-metadata:
-`+labelsYAML+`  name: conclave-ledger
-`+ownerYAML)
-}
-
 // ownerReferences returns a reference to a controller.
 func ownerReferences(apiVersion, kind, name, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
@@ -89,26 +62,6 @@ func TestOwnedByOther(t *testing.T) {
 		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.want {
 			t.Errorf("an object %s: got %t", name, got)
 		}
-	}
-}
-
-// TestConfigMapConflict tests that a list that cannot be published does not begin, and the
-// list in force remains.
-func TestConfigMapConflict(t *testing.T) {
-	f := newDeclaredFacts("a 10, b 20").addPods("a", "b")
-	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
-	const why = "ConfigMapConflict: ConfigMap conclave-ledger, which agents mount, has another owner: delete it, or recreate it under another name"
-	p := f.step()
-	expect(t, "at first", formatList(p.List)+" "+formatProblem(p.Problem), "none "+why)
-	f.ConfigMap = nil
-	f.ConfigMap = f.step().ConfigMap
-	expect(t, "after its deletion", formatList(f.Group.Status.MemberList)+formatProblem(f.step().Problem), "v1 Settled: a 10, b 20")
-	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
-	f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
-	p = f.step()
-	expect(t, "later", formatList(p.List)+" "+formatProblem(p.Problem), "v1 Settled: a 10, b 20 "+why)
-	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapConflict {
-		t.Error("got a document or a ConfigMap, want none")
 	}
 }
 

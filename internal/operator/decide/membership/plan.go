@@ -34,8 +34,8 @@ type Facts struct {
 	// in force for AdoptionWait.
 	Adopted map[string]bool
 	// Missing has the members of the list and of the previous one whose pods have been
-	// Gone for MissingPodGrace. The wait starts again when the ConfigMap has another
-	// version. For example, c has no pod when the operator publishes list 8. Just before
+	// Gone for MissingPodGrace. The wait starts again when another version is
+	// published. For example, c has no pod when the operator publishes list 8. Just before
 	// that, a new pod c has started with list 7, and the operator doesn't know it yet. If
 	// the earlier wait counted, c would count as departed while it votes.
 	Missing map[string]bool
@@ -47,16 +47,13 @@ type Facts struct {
 	// FirstListComplete means that the first list of a selector does not wait for further
 	// agents.
 	FirstListComplete bool
-	// Published is the document in the group's ConfigMap, or nil if there is none or the
-	// ConfigMap is OwnedByOther.
-	Published *control.Document
-	// Revision is the highest known revision of any ConfigMap of this name.
+	// Published is the document that was written together with the list in the status, or nil
+	// if there is none.
+	Published *v1.PublishedDocument
+	// Revision is the highest known revision of a group of this name.
 	Revision int64
-	// CABundle has the certificates of all certificate authorities, in PEM.
-	CABundle string
-	// ConfigMap, Service and EndpointSlice are the existing objects of the wanted names,
-	// whatever their owner is; nil if there is none.
-	ConfigMap     *corev1.ConfigMap
+	// Service and EndpointSlice are the existing objects of the wanted names, whatever their
+	// owner is; nil if there is none.
 	Service       *corev1.Service
 	EndpointSlice *discoveryv1.EndpointSlice
 	Now           time.Time
@@ -76,11 +73,11 @@ type Plan struct {
 	// StatusBehind means that agents use a newer list than the newest known one. Then
 	// the next list is unknown, and so are the pods that aren't members.
 	StatusBehind bool
-	// Document and ConfigMap are nil without a list, in case of StatusBehind or
-	// ConfigMapConflict, and while the group waits for agents to leave an earlier one.
-	Document          *control.Document
-	ConfigMap         *corev1.ConfigMap
-	ConfigMapConflict bool
+	// Document is nil without a list, in case of StatusBehind, and while the group waits for
+	// agents to leave an earlier one. Encoded is what agents get, and Published identifies it.
+	Document  *control.Document
+	Encoded   []byte
+	Published v1.PublishedDocument
 	// Hold has the pods that need the finalizer of the group before the document is
 	// published, and Release those from which it has to be removed.
 	Hold, Release []*corev1.Pod
@@ -96,19 +93,15 @@ type Plan struct {
 // MakePlan plans the next step for a group.
 func MakePlan(f Facts) Plan {
 	var p Plan
-	newest := f.newestList()
-	ahead := f.agentsAhead(newest)
+	ahead := f.agentsAhead(f.Group.Status.MemberList)
 	p.StatusBehind = len(ahead) > 0
-	p.List, p.Problem = nextList(&f, newest, ahead)
+	p.List, p.Problem = nextList(&f, ahead)
 	p.Hold, p.Release = f.holds()
 	unknown, next := f.unknownStops()
 	p.RequeueAt = next
 	p.Problem = cmp.Or(p.Problem, f.stopProblem(unknown))
-	p.ConfigMapConflict = f.configMapConflict()
-	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind && !f.waitsForEarlierGroup() {
-		document := f.document(p.List)
-		p.Document = &document
-		p.ConfigMap = configMap(f.Group, document, f.CABundle)
+	if p.List != nil && !p.StatusBehind && !f.waitsForEarlierGroup() {
+		p.publishDocument(&f, p.List)
 	}
 	p.ServiceConflict, p.ServiceHasSelector = f.serviceConflict()
 	if f.Group.Spec.Service != nil && !p.ServiceConflict && !p.ServiceHasSelector {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 var (
@@ -30,8 +29,8 @@ var (
 // and lose their connections to all agents. Some declared members have no pods before the
 // end. In the end, the simulation converges, and the list must be the wanted one.
 //
-//	operator:  read a copy ... plan ... status | ConfigMap | push
-//	                                           ^           ^ killed here, or here
+//	operator:  read a copy ... plan ... status | push
+//	                                           ^ killed here
 func TestSimulation(t *testing.T) {
 	waited := 0
 	for i := range uint64(*runs) {
@@ -91,12 +90,12 @@ type simulation struct {
 	rng *rand.Rand
 	now time.Time
 
-	group           *v1.ElectionGroup // as the API server has it
-	writes          int
-	document        *control.Document
-	configMapWrites int // writes of the ConfigMap
-	pods            map[string]*corev1.Pod
-	agents          map[types.UID]*agent
+	group    *v1.ElectionGroup // as the API server has it
+	writes   int
+	document *Plan            // has the published document
+	digests  map[int64]string // of all documents by revision
+	pods     map[string]*corev1.Pod
+	agents   map[types.UID]*agent
 	// allAgents has all agents that have existed, by the names of their pods.
 	allAgents map[string][]*agent
 	created   int
@@ -123,12 +122,11 @@ var (
 
 // operator is the memory of an operator, and its pending writes.
 type operator struct {
-	group           *v1.ElectionGroup // a copy
-	document        *control.Document // a copy
-	configMapWrites int
-	since           map[string]time.Time
-	plan            *Plan
-	step            int
+	group    *v1.ElectionGroup // a copy
+	document *Plan             // a copy
+	since    map[string]time.Time
+	plan     *Plan
+	step     int
 	// cutOffUntil is until when it isn't connected to any agent, and majorityLostAt since when
 	// it has been connected to no majority.
 	cutOffUntil, majorityLostAt time.Time
@@ -139,7 +137,7 @@ type operator struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: noon, pods: map[string]*corev1.Pod{}, agents: map[types.UID]*agent{},
-		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lostMajorityAt: map[int64]time.Time{},
+		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lostMajorityAt: map[int64]time.Time{}, digests: map[int64]string{},
 	}
 	f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
 	if seed%2 == 0 {
@@ -218,12 +216,12 @@ func (s *simulation) randomEvent() {
 		}
 	case 4, 5:
 		if pod != nil {
-			s.mount(pod) // The kubelet has updated the mounted ConfigMap.
+			s.give(pod) // Another operator has sent it.
 		}
 	case 6:
 		o := s.operators[s.rng.IntN(2)]
 		if s.rng.IntN(6) == 0 {
-			*o = operator{since: map[string]time.Time{}, group: o.group, document: o.document, configMapWrites: o.configMapWrites} // It was killed and restarted.
+			*o = operator{since: map[string]time.Time{}, group: o.group, document: o.document} // It was killed and restarted.
 			s.cutOff(o)
 		} else if s.rng.IntN(6) == 0 {
 			s.cutOff(o)
@@ -251,7 +249,7 @@ func (s *simulation) createPod(name string) {
 	s.pods[name] = pod
 	s.agents[pod.UID] = &agent{connected: true}
 	s.allAgents[name] = append(s.allAgents[name], s.agents[pod.UID])
-	s.mount(pod) // The agent gets the document with its certificate.
+	s.give(pod) // The agent gets the document when it connects.
 }
 
 func (s *simulation) endPod(name string) {
@@ -268,12 +266,13 @@ func (s *simulation) endPod(name string) {
 	}
 }
 
-// mount gives a pod's agent the published document.
-func (s *simulation) mount(pod *corev1.Pod) {
-	a, d := s.agents[pod.UID], s.document
-	if a == nil || d == nil || d.Revision <= a.revision {
+// give gives a pod's agent the published document.
+func (s *simulation) give(pod *corev1.Pod) {
+	a := s.agents[pod.UID]
+	if a == nil || s.document == nil || s.document.Document.Revision <= a.revision {
 		return
 	}
+	d := s.document.Document
 	a.revision = d.Revision
 	if d.Group.Version < a.version {
 		s.t.Errorf("%s got version %d after %d", pod.Name, d.Group.Version, a.version)
@@ -288,7 +287,7 @@ func (s *simulation) mount(pod *corev1.Pod) {
 }
 
 func (s *simulation) refresh(o *operator) {
-	o.group, o.document, o.configMapWrites, o.plan = s.group.DeepCopy(), s.document, s.configMapWrites, nil
+	o.group, o.document, o.plan = s.group.DeepCopy(), s.document, nil
 }
 
 // stepOperator makes an operator do its next write, or make its next plan.
@@ -306,12 +305,10 @@ func (s *simulation) stepOperator(o *operator) {
 	case 1:
 		s.release(o.plan.Release)
 		s.writeStatus(o)
-	case 2:
-		s.writeConfigMap(o)
 	default:
 		for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 			if a := s.agent(name); a != nil && a.connected && s.rng.IntN(2) == 0 {
-				s.mount(s.pods[name])
+				s.give(s.pods[name])
 			}
 		}
 		o.plan = nil
@@ -347,7 +344,7 @@ func (s *simulation) converge() {
 			s.stepOperator(o)
 		}
 		for _, pod := range s.pods {
-			s.mount(pod)
+			s.give(pod)
 		}
 		s.advance(600 * time.Millisecond)
 	}
@@ -362,7 +359,7 @@ func (s *simulation) converge() {
 	if list.State != v1.ListSettled || formatMembers(inOrder) != formatMembers(wanted) {
 		s.t.Errorf("finally: got list %s, want members %s", formatList(list), formatMembers(wanted))
 	}
-	if !equality.Semantic.DeepEqual(p.List, list) || !equality.Semantic.DeepEqual(p.Document, s.document) {
+	if !equality.Semantic.DeepEqual(p.List, list) || p.Published != s.document.Published {
 		s.t.Errorf("without a change, %s became %s, revision %d", formatList(list), formatList(p.List), p.Document.Revision)
 	}
 }

@@ -13,11 +13,11 @@ import (
 // facts returns the facts as an operator knows them.
 func (s *simulation) facts(o *operator) Facts {
 	f := Facts{
-		Group: o.group, Published: o.document, Now: s.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
+		Group: o.group, Now: s.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
 		Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 	}
-	if f.Published != nil {
-		f.Revision = f.Published.Revision
+	if o.document != nil {
+		f.Published, f.Revision = &o.document.Published, o.document.Published.Revision
 	}
 	wait := AdoptionWait(o.group)
 	has := func(fact string, is bool) bool {
@@ -37,7 +37,7 @@ func (s *simulation) facts(o *operator) Facts {
 	}
 	s.observeMajority(o)
 	f.MajorityLost = !o.majorityLostAt.IsZero() && s.now.Sub(o.majorityLostAt) >= majorityGrace
-	list := f.newestList()
+	list := o.group.Status.MemberList
 	for _, name := range allNames {
 		if list == nil {
 			break
@@ -45,8 +45,7 @@ func (s *simulation) facts(o *operator) Facts {
 		pod, a := s.pods[name], s.agent(name)
 		// The operator learns of a new pod late.
 		there := !Gone(o.group, pod, nil) && s.now.Sub(pod.CreationTimestamp.Time) > staleness
-		published := f.Published != nil && int64(f.Published.Group.Version) == list.Version
-		f.Missing[name] = has(fmt.Sprint("missing ", name, list.Version), published && !there)
+		f.Missing[name] = has(fmt.Sprint("missing ", name, list.Version), !there)
 		if s.isConnected(o, name) {
 			f.Adopted[name] = has(fmt.Sprint("adopted ", pod.UID, list.Version), int64(a.version) >= list.Version)
 		}
@@ -58,7 +57,7 @@ func (s *simulation) facts(o *operator) Facts {
 // and then checks the rules of the schema.
 func (s *simulation) writeStatus(o *operator) {
 	list := o.plan.List
-	if equality.Semantic.DeepEqual(list, o.group.Status.MemberList) {
+	if o.plan.Document == nil || o.document != nil && o.document.Published == o.plan.Published {
 		return
 	}
 	if o.group.ResourceVersion != s.group.ResourceVersion {
@@ -69,29 +68,25 @@ func (s *simulation) writeStatus(o *operator) {
 		s.t.Errorf("got list %[2]s after %[1]s: %[3]s", formatList(s.group.Status.MemberList), formatList(list), why)
 	}
 	stored := list.DeepCopy()
+	s.bumpResourceVersion()
 	if !equality.Semantic.DeepEqual(stored, s.group.Status.MemberList) {
-		s.bumpResourceVersion()
+		s.checkMajority(o, s.group.Status.MemberList, stored)
+		s.group.Status.MemberList = stored
+		s.checkList(list)
 	}
-	s.checkMajority(o, s.group.Status.MemberList, stored)
-	s.group.Status.MemberList = stored
-	o.group = s.group.DeepCopy()
-	s.checkList(list)
+	s.writeDocument(o)
+	o.group, o.document = s.group.DeepCopy(), s.document
 }
 
-func (s *simulation) writeConfigMap(o *operator) {
-	if o.plan.Document == nil || o.document != nil && o.document.Revision == o.plan.Document.Revision {
-		return
+// writeDocument writes the document, which is in the same status update.
+func (s *simulation) writeDocument(o *operator) {
+	next := o.plan
+	if known, ok := s.digests[next.Published.Revision]; ok && known != next.Published.Digest {
+		s.t.Errorf("revision %d was published with two digests", next.Published.Revision)
 	}
-	if o.configMapWrites != s.configMapWrites {
-		o.plan = nil
-		return
+	s.digests[next.Published.Revision] = next.Published.Digest
+	if s.document != nil {
+		s.checkLease(s.document.Document, next.Document)
 	}
-	s.configMapWrites++
-	s.checkLease(s.document, o.plan.Document)
-	s.document = o.plan.Document
-	o.document, o.configMapWrites = s.document, s.configMapWrites
-	at := int64(s.document.Group.Version)
-	if known := s.published[at]; known == nil || formatMembers(known.Members) != formatMembers(listMembers(s.document.Group.Members)) {
-		s.t.Errorf("version %d was published with members %s, which were not in the status before", at, formatMembers(listMembers(s.document.Group.Members)))
-	}
+	s.document = next
 }

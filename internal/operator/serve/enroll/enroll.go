@@ -31,7 +31,6 @@ import (
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get
 
 // Signer signs certificates.
@@ -76,16 +75,12 @@ func (s *Service) enroll(ctx context.Context, pod podIdentity, key crypto.Public
 	for _, group := range groups {
 		names = append(names, identity.Name{Domain: pod.namespace, Group: group, Member: pod.name})
 	}
-	documents, err := s.documents(ctx, existing)
-	if err != nil {
-		return nil, unavailable("cannot read the groups", err)
-	}
 	cert, bundle, err := s.Signer.Sign(ctx, names, pod.uid, key)
 	if err != nil {
 		return nil, unavailable("cannot sign the certificate", err)
 	}
 	s.Log.Info("issued certificate", "namespace", pod.namespace, "pod", pod.name, "groups", groups)
-	return &control.EnrollmentResponse{Certificate: string(cert), CABundle: string(bundle), Documents: documents}, nil
+	return &control.EnrollmentResponse{Certificate: string(cert), CABundle: string(bundle)}, nil
 }
 
 // podIdentity identifies the pod that a token is bound to.

@@ -18,7 +18,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -52,9 +51,6 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	}
 	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
 		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)
-	}
-	if len(response.Documents) > 0 {
-		t.Errorf("got documents %q of groups that don't exist", response.Documents)
 	}
 }
 
@@ -291,39 +287,4 @@ func TestConcurrentEnrollmentsAreLimited(t *testing.T) {
 		finish <- struct{}{}
 	}
 	all.Wait()
-}
-
-func TestResponseContainsDocuments(t *testing.T) {
-	e := newEnv(t)
-	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
-	group := &v1.ElectionGroup{Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}}}
-	group.Namespace, group.Name = e.namespace, "ledger"
-	e.create(group)
-	documents := func(want ...string) {
-		t.Helper()
-		status, response, message := e.post(token)
-		if status != http.StatusOK || strings.Join(response.Documents, "|") != strings.Join(want, "|") {
-			t.Errorf("got %d %s with %q, want %q", status, message, response.Documents, want)
-		}
-	}
-	documents() // The group has no member list yet.
-	group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
-	if err := e.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
-	documents() // The group has no document yet.
-	text := func(uid types.UID) string { return "uid: " + string(uid) + "\nrevision: 7\ngroup: {name: ledger}\n" }
-	published := &corev1.ConfigMap{Data: map[string]string{control.DocumentKey: text("of another")}}
-	published.Namespace, published.Name = e.namespace, control.ConfigMapName("ledger")
-	e.create(published)
-	documents() // The document belongs to a former group of the same name.
-	published.Data[control.DocumentKey] = text(group.UID)
-	if err := e.Update(t.Context(), published); err != nil {
-		t.Fatal(err)
-	}
-	documents(text(group.UID))
-	if err := e.Delete(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
-	documents() // The group is deleted.
 }

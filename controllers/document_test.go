@@ -1,0 +1,149 @@
+package controllers_test
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+// loseState replaces the agent of a pod by one that has no documents.
+func (e *env) loseState(pod string, groups ...string) {
+	e.t.Helper()
+	if err := e.agents[pod].Stop(); err != nil {
+		e.t.Fatal(err)
+	}
+	agent, err := fakeagent.New(fakeagent.Identity{
+		Namespace: e.namespace, Pod: pod, Groups: groups, Address: net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)), Network: &e.network,
+	}, e.certificates)
+	if err == nil {
+		err = agent.Run(e.t.Context())
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { _ = agent.Stop() })
+	e.mu.Lock()
+	e.agents[pod] = agent
+	e.mu.Unlock()
+}
+
+// An operator with a stale cache gives an agent without a document none: the agent would begin with an
+// old list. The others get theirs although the read of the group fails.
+func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var fail atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		o.rejectsRead = func(r *http.Request) bool {
+			return fail.Load() && strings.HasSuffix(r.URL.Path, "/electiongroups/ledger")
+		}
+	})
+	e.createSettledGroup(o)
+	before := e.document("ledger").Revision
+	// older makes ledger-1 report an older document over another connection.
+	older := func(by int64) {
+		calls := len(e.agents["ledger-1"].Calls())
+		e.agents["ledger-1"].ChangeReport("ledger", func(r *control.Report) { r.Revision = before - by })
+		e.agents["ledger-1"].CloseStreams()
+		e.eventually("ledger-1 has the document again", func() bool { return len(e.agents["ledger-1"].Calls()) > calls })
+	}
+	resume, reads := o.pauseWatch("electiongroups"), o.countReads("/electiongroups/ledger")
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Annotations = map[string]string{"of": "user"} })
+	e.loseState("ledger-0", "ledger")
+	older(1)
+	e.eventually("the operator has read the group", func() bool { return o.countReads("/electiongroups/ledger") > reads })
+	e.awaitQuiet(o)
+	if e.inGroup("ledger-0", "ledger") {
+		t.Error("got ledger-0 in the group, by an operator whose cache is behind")
+	}
+	fail.Store(true)
+	resume()
+	older(2)
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	fail.Store(false)
+	e.eventually("ledger-0 is in the group", func() bool { return e.inGroup("ledger-0", "ledger") })
+}
+
+// A CRD of an earlier release, or an operator, drops the published document from each status. The operator doesn't publish another
+// one because of that.
+func TestDroppedDocumentIsRemembered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	published := e.document("ledger").Revision
+	group := e.group("ledger")
+	group.Status.Document = nil
+	if err := e.client.Status().Update(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	before := len(o.written())
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitQuiet(o)
+	for _, agent := range e.agents {
+		if report, _ := agent.Report("ledger"); report.Revision != published {
+			t.Errorf("got revision %d, want %d still", report.Revision, published)
+		}
+	}
+	if writes := o.written()[before:]; len(writes) > 8 {
+		t.Errorf("got %d writes, want those of an election: %v", len(writes), writes)
+	}
+	// The next document is in the status again.
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1234)) })
+	e.eventually("the settings are published", func() bool {
+		now := e.group("ledger").Status.Document
+		return now != nil && now.Revision > published
+	})
+}
+
+// An agent has left the group when it had a later revision than the operator knows, so it doesn't report that. It
+// says so when it refuses the document, and gets a later one.
+func TestRefusedRevisionIsExceeded(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.createSettledGroup(e.startOperator())
+	lowest := e.document("ledger").Revision + 10_000
+	agent := e.pod("ledger-3", "ledger")
+	agent.RequireRevision(lowest)
+	e.edit("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "ledger-3", Priority: 40})
+	})
+	e.awaitAdopted("ledger", 2, "ledger-3")
+	if now := e.document("ledger").Revision; now < lowest {
+		t.Errorf("got revision %d published, want at least %d", now, lowest)
+	}
+}
+
+// Documents of the same list count as status writes: a tenant can change the addresses of pods, or
+// the spec, without end.
+func TestDocumentsAreLimited(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.createSettledGroup(e.startOperator())
+	first := e.document("ledger").Revision
+	const edits = 200
+	for i := range edits {
+		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1000 + i)) })
+	}
+	e.eventually("the last settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1000+edits-1 })
+	revisions := map[int64]bool{}
+	for _, call := range e.agents["ledger-0"].Calls() {
+		var document control.Document
+		if call.Method == http.MethodPut && call.Path == control.GroupPath("ledger") && json.Unmarshal([]byte(call.Body), &document) == nil && document.Revision > first {
+			revisions[document.Revision] = true
+		}
+	}
+	if len(revisions) > edits/2 {
+		t.Errorf("got %d documents for %d edits, want fewer than half", len(revisions), edits)
+	}
+}
