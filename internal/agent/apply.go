@@ -86,7 +86,6 @@ func (a *Agent) chooseList(position string, g *config.Group, running *control.Li
 			stored = last.List
 		}
 	}
-	g.FirstList = stored == nil
 	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm(), FromOperator: g.Provenance.UID != ""}
 	if joined, ok := a.Find(g.Name); ok && running != nil {
 		known.Term = election.Term(joined.Leader().Term)

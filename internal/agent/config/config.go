@@ -58,9 +58,6 @@ type Group struct {
 	Session bool
 	Probe   *Probe
 	List    control.List
-	// FirstList: this process has stored no list of the group before. An earlier one, in a pod that
-	// this one replaces, may have had a newer list.
-	FirstList bool
 	// PreviousLease is for how long a coordinator may rely on what this process has granted by
 	// the list before, 0 if that isn't known. It counts when the process starts.
 	PreviousLease time.Duration

@@ -63,10 +63,6 @@ import (
 // inboxMax bounds the functions that wait for the goroutine of run.
 const inboxMax = 1024
 
-// listGrace is for how long a new process expects a newer list of which others have told. The
-// operator may publish it while it sends this process its first one.
-const listGrace = election.Tick(2 * time.Minute)
-
 // Transport sends messages to peers.
 type Transport interface {
 	Send(to string, out transport.Outgoing) bool
@@ -239,9 +235,6 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Memory: g.remembered(), LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
 	config.EarlierEnded = config.Start - g.cfg.OutSince
-	if group.FirstList {
-		config.ListGrace = listGrace
-	}
 	config.Apply(officeSettings(&group))
 	machine, err := office.New(config)
 	if err == nil && g.cfg.TraceFolder != "" {

@@ -105,9 +105,6 @@ type Config struct {
 	// EarlierEnded is how long ago the earlier incarnations have ended at least. Their
 	// grants expire so much sooner after Start.
 	EarlierEnded election.Tick
-	// ListGrace is for how long after Start the process grants nothing while it knows that another member
-	// uses a newer list, 0 if it begins with the newest list that it has ever adopted: see awaitsList.
-	ListGrace election.Tick
 	// Start is the present moment.
 	Start election.Tick
 	// OnTransition, if set, is called with each change of the role. Tests compare
@@ -164,8 +161,6 @@ func (c *Config) Validate() error {
 		return errors.New("there is no memory of grants in Available mode")
 	case c.EarlierEnded < 0:
 		return fmt.Errorf("the time since earlier incarnations ended (%d ticks) must not be negative", c.EarlierEnded)
-	case c.ListGrace < 0:
-		return fmt.Errorf("the wait for a newer list (%d ticks) must not be negative", c.ListGrace)
 	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0 || c.LongTenure < 0:
 		return errors.New("the stagger, stable period, drain timeout and long tenure must not be negative")
 	}

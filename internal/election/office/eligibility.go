@@ -40,7 +40,7 @@ func (m *Machine) Eligible() bool {
 // stepped down during the last stable period. Only the process itself knows the term that it would need: it may have given up higher ones
 // than that of the coordinator.
 func (m *Machine) ready() bool {
-	return m.Eligible() && !m.recovery.active() && m.now >= m.yieldsUntil && !m.awaitsList() && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
+	return m.Eligible() && !m.recovery.active() && m.now >= m.yieldsUntil && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
 }
 
 // mayTakeOver reports whether the process follows a coordinator of lower rank,

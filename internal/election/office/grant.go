@@ -54,36 +54,12 @@ func (m *Machine) deferTo(claim *election.Message) {
 
 // answerTo answers a request for a grant.
 func (m *Machine) answerTo(r grants.Request) grants.Answer {
-	if m.awaitsList() {
-		return grants.Deferred
-	}
 	return m.ledger.Handle(r, m.roster.Version, m.now)
 }
 
-// awaitsList reports whether this process must not grant yet, because another member uses a newer list.
-//
-// Package grants assumes that no process begins with an older list than an earlier incarnation has adopted. A
-// pod that replaces another one has lost the stored list, and the caches of Kubernetes may give it an older one.
-// It then hears of the newer list while it waits for the lease of its earlier grants: of any n - majority + 1
-// others, one has adopted the list, too, if a majority has. The wait is bounded, because a member may lie.
-func (m *Machine) awaitsList() bool {
-	return m.newestList > m.roster.Version && m.now < m.cfg.Start+m.cfg.ListGrace
-}
-
-// Votes reports whether this process may grant at the moment now. It may not for a lease after it has lost its memory,
-// and while it waits for a newer list.
+// Votes reports whether this process may grant at the moment now. It may not for a lease after it has lost its memory.
 func (m *Machine) Votes(now election.Tick) bool {
-	return m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now) && !m.awaitsList()
-}
-
-// recordList records which list the sender of a message uses.
-func (m *Machine) recordList(version uint32) {
-	if m.cfg.ListGrace > 0 && m.cfg.Mode != Available && version > m.newestList {
-		m.newestList = version
-		if m.awaitsList() {
-			m.ledger.DropPending()
-		}
-	}
+	return m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
 }
 
 func (m *Machine) requestOf(msg *election.Message) grants.Request {

@@ -63,8 +63,6 @@ type Machine struct {
 	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
 	yieldsUntil election.Tick
 
-	// newestList is the highest version of a list that another member uses, for ListGrace.
-	newestList     uint32
 	clockCorrected bool
 
 	lapses lapses

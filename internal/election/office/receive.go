@@ -20,7 +20,6 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	outdated := msg.Kind == election.Beat && m.isOutdated(msg)
 	m.welcome(msg, out)
-	m.recordList(msg.Hold.Roster)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
 		m.peers[msg.From].heardUntil = m.now + m.probeTimeout()

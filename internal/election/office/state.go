@@ -59,10 +59,6 @@ func (m *Machine) encodeBounds(b []byte, now election.Tick) []byte {
 		b = election.AppendNumber(b, uint64(min(now-m.ledger.RecoveryStart(), m.cfg.SuspicionTimeout)))
 	}
 	b = election.AppendNumber(b, uint64(m.cfg.Clock.ListFloor))
-	if m.cfg.ListGrace > 0 {
-		b = election.AppendMoment(b, max(m.cfg.Start+m.cfg.ListGrace, now), now)
-	}
-	b = election.AppendNumber(b, uint64(m.newestList))
 	b = election.AppendFlag(b, m.clockCorrected)
 	if m.clockCorrected {
 		b = election.AppendNumber(b, uint64(m.cfg.Clock.AtBoot))

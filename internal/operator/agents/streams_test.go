@@ -157,7 +157,7 @@ func TestCommands(t *testing.T) {
 	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/eligibility" || got.Body != `{"eligible":false}` {
 		t.Errorf("got %v, want the exclusion of ledger-0", got)
 	}
-	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u" {
+	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u&revision=4" {
 		t.Errorf("got %v, want the command to leave", got)
 	}
 }
