@@ -46,7 +46,8 @@ func TestNextRevisionIsIgnored(t *testing.T) {
 	e.createSettledGroup(e.startOperator())
 	published := e.document("ledger").Revision
 	for term := range 5 {
-		e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = e.document("ledger").Revision + 1 })
+		next := e.document("ledger").Revision + 1
+		e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = next })
 		e.elect("ledger", "ledger-1", uint64(8+term))
 		e.awaitCoordinator("ledger", "ledger-1", int64(8+term))
 	}

@@ -149,8 +149,10 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
 	t.Parallel()
 	c, m, _ := newRememberingCluster(t, office.Majority)
-	_, err := c.group("c").StepDown(testwait.Context(t), "b")
-	must.Succeed(t, err)
+	testwait.Until(t, "b is ready, and c hands over", func() bool {
+		_, err := c.group("c").StepDown(testwait.Context(t), "b")
+		return err == nil
+	})
 	waitFor(t, c.group("a"), "a follows b", func(l Leader) bool { return l.Coordinator == "b" })
 	m.mu.Lock()
 	promised := m.promised
