@@ -62,7 +62,8 @@ func TestBudgetsOfWhatIsNotMeasuredAreRefused(t *testing.T) {
 func TestReportOfAnotherLeader(t *testing.T) {
 	r := &Result{Namespace: "bank", Leader: "http://8080/leader", Candidates: "app=web", Evidence: "It proves nothing.", Members: 3, Seed: 7}
 	r.Faults = []Fault{
-		{Number: 1, Kind: Freeze, Elected: new(16500.0), Flaps: 1, TwoLeaders: new(3000.0)}, {Number: 2, Kind: Freeze, Elected: new(16000.0), Settled: new(16100.0)},
+		{Number: 1, Kind: Freeze, Elected: new(16500.0), Flaps: 1, TwoLeaders: new(3000.0)},
+		{Number: 2, Kind: Freeze, Elected: new(16000.0), Settled: new(16100.0)},
 		{Number: 3, Kind: Evict, Refused: "budget"},
 	}
 	r.Violations = []Violation{{Fault: 1, Kind: Freeze, Problem: Problem{OneLeader, "a < b"}}}

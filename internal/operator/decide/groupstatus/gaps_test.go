@@ -28,7 +28,7 @@ func formatGaps(gaps *v1.Gaps) string {
 func TestGapsAreCounted(t *testing.T) {
 	var gaps *v1.Gaps
 	var history []v1.Tenure
-	lead := func(pod string, at time.Duration, gap time.Duration, reason v1.EndReason) {
+	lead := func(pod string, at, gap time.Duration, reason v1.EndReason) {
 		from := metav1.NewMicroTime(noon.Add(at))
 		tenure := v1.Tenure{Pod: pod, From: from, GapMicros: new(gap.Microseconds())}
 		if len(history) > 0 {
