@@ -33,22 +33,11 @@ type attempt struct {
 	write   func(context.Context, client.Client) error
 }
 
-// create, update, patch and remove return attempts that change nothing.
+// create, patch and remove return attempts that change nothing.
 func create(what, refusal string, object client.Object) attempt {
 	return attempt{what, refusal, func(ctx context.Context, c client.Client) error {
 		copied, _ := object.DeepCopyObject().(client.Object)
 		return c.Create(ctx, copied, client.DryRunAll)
-	}}
-}
-
-func update[T client.Object](what, refusal string, object T, change func(T)) attempt {
-	return attempt{what, refusal, func(ctx context.Context, c client.Client) error {
-		changed, _ := object.DeepCopyObject().(T)
-		if err := c.Get(ctx, client.ObjectKeyFromObject(object), changed); err != nil {
-			return err
-		}
-		change(changed)
-		return c.Update(ctx, changed, client.DryRunAll)
 	}}
 }
 

@@ -155,7 +155,7 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(control.EnrollmentResponse{Certificate: string(cert), CABundle: string(c.ca.Cert)})
 	for _, d := range c.documents {
-		go c.pods[pod].offer(d)
+		go c.pods[pod].offer(d) //nolint:contextcheck // It may last longer than the request.
 	}
 }
 

@@ -111,7 +111,8 @@ func (g *Group) observe(ctx context.Context, o *Observer) {
 
 func (g *Group) changed(o *Observer, now *v1.ElectionGroup, deleted bool) {
 	at := time.Now()
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if deleted {
 		g.latest = nil
 		return
@@ -126,7 +127,8 @@ func (g *Group) changed(o *Observer, now *v1.ElectionGroup, deleted bool) {
 
 func (g *Group) sliceChanged(o *Observer, slice *discoveryv1.EndpointSlice, deleted bool) {
 	at := time.Now()
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if g.routes == nil {
 		g.routes = map[string][]string{}
 	}
@@ -212,7 +214,8 @@ func (g *Group) watchAgent(ctx context.Context, o *Observer, agent chaos.Agent, 
 }
 
 func (*Group) agentChanged(o *Observer, change *chaos.Change) {
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if p := o.pods[types.UID(change.From.UID)]; p != nil {
 		p.view = change
 	}

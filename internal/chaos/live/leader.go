@@ -217,7 +217,8 @@ func (o *Observer) claim(c chaos.Claim) {
 
 // silent records why a pod doesn't answer.
 func (o *Observer) silent(agent chaos.Agent, err error) {
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if p := o.pods[types.UID(agent.UID)]; p != nil {
 		p.silence = err
 	}

@@ -130,7 +130,7 @@ func (e *electors) start(ctx context.Context) error {
 	if e.stale {
 		arguments = append(arguments, "-stale")
 	}
-	process := exec.Command(e.binary, arguments...) //nolint:gosec,noctx // the test ends it
+	process := exec.Command(e.binary, arguments...) //nolint:gosec // the test ends it
 	process.Stderr = os.Stderr
 	out, err := process.StdoutPipe()
 	if err != nil {

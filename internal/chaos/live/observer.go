@@ -64,20 +64,18 @@ func (o *Observer) Run(ctx context.Context) {
 	o.asked.Wait()
 }
 
-// locked locks the observer. The function that it returns unlocks it, and lets Await check its condition.
-func (o *Observer) locked() (unlock func()) {
-	o.mu.Lock()
-	return func() {
-		o.mu.Unlock()
-		select {
-		case o.changed <- struct{}{}:
-		default:
-		}
+// unlock unlocks the observer after a change, and lets Await check its condition.
+func (o *Observer) unlock() {
+	o.mu.Unlock()
+	select {
+	case o.changed <- struct{}{}:
+	default:
 	}
 }
 
 func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool) {
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	known := o.pods[pod.UID]
 	if deleted || isFinished(pod) || !o.subject.isCandidate(pod) {
 		if known != nil && known.stop != nil {
@@ -197,7 +195,8 @@ func (o *Observer) SetFault(at time.Time, victims map[string]bool, ousted bool) 
 
 // undone states that a fault has just ended.
 func (o *Observer) undone() {
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	o.record.Since = time.Now()
 }
 

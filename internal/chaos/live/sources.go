@@ -48,7 +48,7 @@ func (*leaseSource) evidence() string {
 	return "Two leaders: a Lease names one holder and can't show two. Ask the processes, by http or exec."
 }
 
-func (s *leaseSource) permissions(namespace string) []permission {
+func (s *leaseSource) permissions(string) []permission {
 	return []permission{{"list", "coordination.k8s.io", "leases", "", s.name.Namespace}, {"watch", "coordination.k8s.io", "leases", "", s.name.Namespace}}
 }
 
@@ -121,7 +121,8 @@ func (s *leaseSource) observe(ctx context.Context, o *Observer) {
 
 func (s *leaseSource) changed(o *Observer, lease *coordinationv1.Lease, deleted bool) {
 	now := time.Now()
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if s.holder = holderOf(lease); deleted {
 		s.holder = ""
 	}
@@ -209,7 +210,8 @@ func (s *labelSource) observe(ctx context.Context, o *Observer) {
 
 func (s *labelSource) listed(o *Observer, list *corev1.PodList, sent time.Time, instant int) {
 	now := time.Now()
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	for i := range list.Items {
 		pod := &list.Items[i]
 		o.claim(chaos.Claim{
@@ -289,7 +291,8 @@ func (*httpSource) answered(o *Observer, c chaos.Claim, body string) {
 	if json.Unmarshal([]byte(body), &object) == nil && object.Name != "" {
 		body = object.Name
 	}
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if named, own := o.names(body, c.From.Pod); named {
 		c.Leading = c.Leading && own
 	}
@@ -410,7 +413,8 @@ func (*execSource) answered(o *Observer, c chaos.Claim, line string) error {
 		return fmt.Errorf("the command failed: %s", output)
 	}
 	c.Leading, c.Detail = status == 0, strings.TrimSpace(fmt.Sprintf("exit status %d %s", status, output))
-	defer o.locked()()
+	o.mu.Lock()
+	defer o.unlock()
 	if named, own := o.names(output, c.From.Pod); named {
 		c.Leading = c.Leading && own
 	}

@@ -20,10 +20,8 @@ import (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "error:", run(context.Background()))
+	os.Exit(1)
 }
 
 func run(ctx context.Context) error {
