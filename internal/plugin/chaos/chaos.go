@@ -53,7 +53,7 @@ func New() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "chaos GROUP | chaos --leader SOURCE",
-		Short: "Inject faults into a group or another leader, and measure failovers",
+		Short: "Inject faults into a group or a leader, and measure failovers",
 		Long: `Inject faults into a group, one after the other. After each fault, wait until the
 group has settled, check the invariants, and measure how long it took until the
 next coordinator was elected, known by all, in the status, and in the Service.
