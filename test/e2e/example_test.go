@@ -76,7 +76,7 @@ func runPrepare(c *cluster) {
 	c.t.Helper()
 	folder := c.t.TempDir()
 	agent := filepath.Join(folder, "conclave-agent")
-	run(c.t, "go", "build", "-o", agent, repositoryRoot+"/cmd/agent")
+	run(c.t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", agent, repositoryRoot+"/cmd/agent")
 	command := exec.Command(exampleFolder+"/prepare", "--namespace", namespace)
 	command.Env = append(os.Environ(), c.environment...)
 	command.Env = append(command.Env, "AGENT="+agent, "KUBECTL="+c.kubectlPath, "OUT="+filepath.Join(folder, "out"))

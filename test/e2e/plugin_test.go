@@ -12,7 +12,7 @@ import (
 func (c *cluster) buildPlugin() {
 	c.t.Helper()
 	c.plugin = filepath.Join(c.t.TempDir(), "kubectl-conclave")
-	run(c.t, "go", "build", "-o", c.plugin, repositoryRoot+"/cmd/kubectl-conclave")
+	run(c.t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", c.plugin, repositoryRoot+"/cmd/kubectl-conclave")
 }
 
 // runPlugin runs a command of the plugin in the namespace of the samples, and returns its output.
