@@ -31,7 +31,7 @@ const (
 // CONCLAVE_RACE=true builds the agents with the race detector.
 func Main(m *testing.M) {
 	if inOwnNetwork() {
-		if err := setUpNetwork(context.Background()); err != nil {
+		if err := SetUpNetwork(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(exitNoNetwork)
 		}

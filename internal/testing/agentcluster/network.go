@@ -111,9 +111,9 @@ func InOwnNetwork(command *exec.Cmd) {
 	}
 }
 
-// setUpNetwork enables the loopback interface of a new network namespace and checks
+// SetUpNetwork enables the loopback interface of a new network namespace and checks
 // that packets can be dropped in it.
-func setUpNetwork(ctx context.Context) error {
+func SetUpNetwork(ctx context.Context) error {
 	if err := raiseLoopback(); err != nil {
 		return fmt.Errorf("cannot enable the loopback interface: %w", err)
 	}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
+)
+
+// TestMain lets the test binary run candidates.
+func TestMain(m *testing.M) {
+	systems = append(systems, system{name: "careless", start: startCareless, limit: time.Minute})
+	if len(os.Args) > 1 && os.Args[1] == "candidate" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// start starts candidates outside of the network namespace of a run, at addresses that other processes hardly use.
+func start(t *testing.T, name, agent string) *set {
+	t.Helper()
+	of, err := systemNamed(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := &environment{agent: agent}
+	env.sets.Store(int64(os.Getpid() % 700))
+	s, err := newSet(t.Context(), of, name, t.TempDir(), 1, time.Millisecond, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+func TestEachSystemElectsAnotherLeader(t *testing.T) {
+	t.Chdir("../..")
+	agent, err := agentcluster.Build(t.Context(), t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"floor", "conclave-majority", "raft-tuned", "memberlist", "sentinel-tuned"} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath("redis-server"); err != nil && strings.HasPrefix(name, "sentinel") {
+				need.Skip(t, "redis-server: see hack/compare/packages")
+			}
+			s := start(t, name, agent)
+			for _, f := range faults[:2] {
+				if result, err := s.round(t.Context(), f); err != nil || result.late || result.took <= 0 {
+					t.Errorf("%s: got %+v and error %v, want another leader", f.name, result, err)
+				}
+			}
+		})
+	}
+}
+
+// careless is an election like that of a Lease, with a file. A leader that has lost it goes on with its work for a while.
+type careless struct {
+	spec    *spec
+	leading atomic.Bool
+}
+
+const (
+	carelessLease = 500 * time.Millisecond
+	carelessWork  = 200 * time.Millisecond
+)
+
+func startCareless(_ context.Context, s *spec) ([]elector, error) {
+	return []elector{&careless{spec: s}}, nil
+}
+
+func (c *careless) run(ctx context.Context, to *reporter) error {
+	file := filepath.Join(filepath.Dir(c.spec.Folder), "lease")
+	for ctx.Err() == nil {
+		holder, err := os.ReadFile(file)
+		info, statErr := os.Stat(file)
+		renewed := err == nil && statErr == nil && time.Since(info.ModTime()) < carelessLease*time.Duration(1+c.spec.Self)
+		switch {
+		case !renewed && (c.spec.Self == 0 || err == nil), string(holder) == strconv.Itoa(c.spec.Self):
+			draft := filepath.Join(c.spec.Folder, "draft")
+			if err := errors.Join(os.WriteFile(draft, []byte(strconv.Itoa(c.spec.Self)), 0o600), os.Rename(draft, file)); err != nil {
+				return err
+			}
+			c.leading.Store(true)
+			to.know(c.spec.Self)
+		default:
+			if c.leading.Load() {
+				to.check()
+				time.Sleep(carelessWork)
+				c.leading.Store(false)
+			}
+			to.know(parseIndex(string(holder)))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
+
+func (c *careless) leads() bool { return c.leading.Load() }
+
+func TestSeededDoubleLeaderIsReported(t *testing.T) {
+	s := start(t, "careless", "")
+	result, err := s.round(t.Context(), faults[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := newFailover(s.of, faults[2], []outcome{result}); report.Two != 1 || !strings.Contains(report.String(), "two leaders in 1 of 1") {
+		t.Errorf("got %s, want two leaders", report)
+	}
+}
+
+func TestOverlapOmitsTheFrozenTime(t *testing.T) {
+	frozen := claim{0, 100, 200}
+	for name, test := range map[string]struct {
+		claims []claim
+		want   time.Duration
+	}{
+		"one after the other":                {[]claim{{0, 0, 90}, {1, 95, 300}}, 0},
+		"both running":                       {[]claim{{1, 0, 90}, {2, 80, 300}}, 10},
+		"the frozen one never said yes late": {[]claim{{0, 0, 99}, {1, 150, 300}}, 0},
+		"the frozen one said yes afterwards": {[]claim{{0, 0, 230}, {1, 150, 300}}, 30},
+		"again itself":                       {[]claim{{1, 0, 90}, {1, 80, 300}}, 0},
+	} {
+		if got := overlap(test.claims, frozen); got != test.want {
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+func TestReportHasAllResults(t *testing.T) {
+	of, err := systemNamed("raft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{Failovers: []Failover{
+		newFailover(of, faults[0], []outcome{{took: 1500 * time.Millisecond}, {late: true}}),
+		newFailover(of, faults[2], []outcome{{late: true, two: time.Millisecond}}),
+	}, Idle: []Idle{{System: "floor", Resident: 20}, {System: "raft", Resident: 30.5}}}
+	output := filepath.Join(t.TempDir(), "results", "compare")
+	if err := r.write(output); err != nil {
+		t.Fatal(err)
+	}
+	for extension, wanted := range map[string][]string{
+		".md":   {"| 1.5 s | 1.5 s | 1.5 s; 1 not within 60 s | none |", "| - | - | -; 1 not within 60 s | 1, 1 ms |", "| 10.5 |", "HeartbeatTimeout and ElectionTimeout 1 s"},
+		".json": {`"Median": 1500`},
+		".svg":  {"not within 60 s", ">1.5 s<"},
+	} {
+		text, err := os.ReadFile(output + extension)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wanted {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s doesn't contain %q:\n%s", extension, want, text)
+			}
+		}
+		for d := xml.NewDecoder(strings.NewReader(string(text))); extension == ".svg"; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("the chart isn't valid XML: %v", err)
+			}
+		}
+	}
+}
+
+func TestUnknownSystemIsRefused(t *testing.T) {
+	root := newRoot()
+	root.SetArgs([]string{"--only", "zab"})
+	root.SetErr(io.Discard)
+	root.SetOut(io.Discard)
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `no system "zab", only floor,`) {
+		t.Errorf("got %v, want the names of all systems", err)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// environment is what all sets of candidates share.
+type environment struct {
+	agent string // Conclave's program
+	sets  atomic.Int64
+	// server is nil if no system needs it. kubeconfig is for its candidates.
+	server     *envtest.Environment
+	kubeconfig string
+	// counted: nft counts the packets of candidates.
+	counted bool
+}
+
+// startServer starts an API server with etcd, which doesn't sync to the disk.
+func (e *environment) startServer(folder string) error {
+	e.server = &envtest.Environment{}
+	// The namespace has no route by which the API server could find an address of the machine. Nothing uses this one.
+	e.server.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "192.0.2.1")
+	if _, err := e.server.Start(); err != nil {
+		return fmt.Errorf("cannot start an API server: %w", err)
+	}
+	user, err := e.server.AddUser(envtest.User{Name: "candidate", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		return err
+	}
+	text, err := user.KubeConfig()
+	if err != nil {
+		return err
+	}
+	e.kubeconfig = filepath.Join(folder, "kubeconfig")
+	return os.WriteFile(e.kubeconfig, text, 0o600)
+}
+
+func (e *environment) stop() error {
+	if e.server == nil {
+		return nil
+	}
+	return e.server.Stop()
+}
+
+func (e *environment) serverFor(s system) string {
+	if strings.HasPrefix(s.name, "etcd") {
+		return e.server.ControlPlane.Etcd.URL.Host
+	}
+	return e.kubeconfig
+}
+
+// hosts returns an address for each candidate of a new set. Agents have others.
+func (e *environment) hosts() []string {
+	number := e.sets.Add(1)
+	hosts := make([]string, candidates)
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("127.%d.%d.%d", 251+number/250, 1+number%250, 1+i)
+	}
+	return hosts
+}
+
+// count makes nft count the packets between these hosts, and between them and servers, with the name of the system. What a
+// candidate sends to itself isn't on the wire.
+func (e *environment) count(ctx context.Context, name string, hosts []string) error {
+	if !e.counted {
+		return nil
+	}
+	name = strings.ReplaceAll(name, "-", "_")
+	all := strings.Join(hosts, ", ")
+	rules := fmt.Sprintf("add table ip compare\nadd chain ip compare sent { type filter hook output priority 0; }\nadd counter ip compare %s\n", name)
+	for _, host := range hosts {
+		rules += fmt.Sprintf("add rule ip compare sent ip saddr %s ip daddr %s accept\n", host, host)
+	}
+	rules += fmt.Sprintf("add rule ip compare sent ip saddr { %s } counter name %s accept\nadd rule ip compare sent ip daddr { %s } counter name %s accept\n", all, name, all, name)
+	command := exec.CommandContext(ctx, "nft", "-f", "-")
+	command.Stdin = strings.NewReader(rules)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// traffic is what was sent in IP packets, including their headers.
+type traffic struct{ Packets, Bytes float64 }
+
+// sent returns the traffic of each system so far.
+func (e *environment) sent(ctx context.Context) (map[string]traffic, error) {
+	all := map[string]traffic{}
+	if !e.counted {
+		return all, nil
+	}
+	output, err := exec.CommandContext(ctx, "nft", "-j", "list", "counters", "table", "ip", "compare").Output()
+	if err != nil {
+		return nil, fmt.Errorf("nft: %w", err)
+	}
+	var listed struct {
+		Nftables []struct {
+			Counter *struct {
+				Name           string
+				Packets, Bytes float64
+			}
+		}
+	}
+	if err := json.Unmarshal(output, &listed); err != nil {
+		return nil, errors.Join(errors.New("cannot parse the output of nft"), err)
+	}
+	for _, item := range listed.Nftables {
+		if c := item.Counter; c != nil {
+			all[strings.ReplaceAll(c.Name, "_", "-")] = traffic{c.Packets, c.Bytes}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,424 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// candidates is the number of candidates of each set.
+const candidates = 3
+
+// settleLimit bounds the wait until all candidates agree. It isn't measured.
+const settleLimit = 3 * time.Minute
+
+// set is a set of candidates of one system. One of them leads.
+type set struct {
+	of    system
+	name  string
+	specs []*spec
+	// mutex guards the candidates, which their output changes. changed is closed and replaced with each change.
+	mutex      sync.Mutex
+	changed    chan struct{}
+	candidates []*candidate
+	claims     []claim // all answers, of group 0
+	failed     error
+	close      func() error
+}
+
+// candidate is one process, with what it has said last.
+type candidate struct {
+	command  *exec.Cmd
+	knows    map[int]learnt
+	leads    map[int]int64 // since when, by group
+	requests int64
+	ended    bool
+	// expected: the process was asked to end, or killed.
+	expected bool
+}
+
+type learnt struct {
+	leader int
+	at     int64
+}
+
+// claim is a time in which a candidate answered that it leads.
+type claim struct {
+	index    int
+	from, to int64
+}
+
+// newSet starts candidates in folder, in a number of groups.
+func newSet(ctx context.Context, of system, name, folder string, groups int, poll time.Duration, env *environment) (*set, error) {
+	s := &set{of: of, name: name, changed: make(chan struct{}), candidates: make([]*candidate, candidates), close: func() error { return nil }}
+	hosts := env.hosts()
+	var agents *agentcluster.Cluster
+	if of.mode != "" {
+		var err error
+		if agents, err = newAgents(ctx, of.mode, filepath.Join(folder, name), env.agent, groups); err != nil {
+			return nil, err
+		}
+		s.close = agents.Close
+		for i, member := range agents.Names() {
+			hosts[i] = agents.Agent(member).Host
+		}
+	}
+	if err := env.count(ctx, of.name, hosts); err != nil {
+		return nil, err
+	}
+	for i := range hosts {
+		sp := &spec{System: of.name, Self: i, Hosts: hosts, Set: name, Groups: groups, Folder: filepath.Join(folder, name, strconv.Itoa(i)), Poll: poll}
+		if agents != nil {
+			member := agents.Names()[i]
+			sp.API = agents.Agent(member).API
+			sp.Agent = []string{env.agent, "--config", filepath.Join(folder, name, member, "agent.yaml")}
+		}
+		if of.server {
+			sp.Server = env.serverFor(of)
+		}
+		if err := os.MkdirAll(sp.Folder, 0o700); err != nil {
+			return nil, err
+		}
+		s.specs = append(s.specs, sp)
+		if err := s.start(i); err != nil {
+			s.stop()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// newAgents writes the files of Conclave's agents, which the candidates start.
+func newAgents(ctx context.Context, mode, folder, binary string, groups int) (*agentcluster.Cluster, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	plan := agentcluster.Options{Binary: binary, Folder: folder, Agents: candidates, TLS: true}
+	for i := range groups {
+		group := agentcluster.Group{Name: groupName(i), Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never"}}
+		if i == 0 {
+			plan.Group = group
+		} else {
+			plan.Further = append(plan.Further, group)
+		}
+	}
+	return agentcluster.New(ctx, plan)
+}
+
+func groupName(index int) string { return "group-" + strconv.Itoa(index) }
+
+// memberNames are the names of agents in an agentcluster.
+func memberNames(count int) []string {
+	names := make([]string, count)
+	for i := range names {
+		names[i] = string(rune('a' + i))
+	}
+	return names
+}
+
+// start starts a candidate in a process group of its own.
+func (s *set) start(index int) error {
+	text, err := json.Marshal(s.specs[index])
+	if err != nil {
+		return err
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(context.Background(), executable, "candidate", string(text))
+	log, err := os.OpenFile(filepath.Join(s.specs[index].Folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command.Stderr = log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	output, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot start a candidate: %w", err)
+	}
+	c := &candidate{command: command, knows: map[int]learnt{}, leads: map[int]int64{}}
+	s.mutex.Lock()
+	s.candidates[index] = c
+	s.mutex.Unlock()
+	go s.read(index, c, output)
+	return nil
+}
+
+// read handles the output of a candidate until it ends.
+func (s *set) read(index int, c *candidate, output io.Reader) {
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		s.handle(index, c, lines.Text())
+	}
+	err := c.command.Wait()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	c.ended = true
+	s.endClaim(index, c, monotonic())
+	if !c.expected {
+		log, _ := os.ReadFile(filepath.Join(s.specs[index].Folder, "log")) // It may not exist.
+		s.failed = fmt.Errorf("candidate %d of %s ended by itself: %w: %s", index, s.name, err, log)
+	}
+	s.signal()
+}
+
+// handle handles a line: see reporter.
+func (s *set) handle(index int, c *candidate, line string) {
+	var at, value int64
+	var what string
+	var group int
+	if _, err := fmt.Sscan(line, &at, &what, &group, &value); err != nil {
+		return // A line of a library.
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	switch what {
+	case "knows":
+		c.knows[group] = learnt{int(value), at}
+	case "leads":
+		c.leads[group] = at
+	case "left":
+		if group == 0 {
+			s.endClaim(index, c, value)
+		}
+		delete(c.leads, group)
+	case "requests":
+		c.requests = int64(group)
+	}
+	s.signal()
+}
+
+func (s *set) endClaim(index int, c *candidate, at int64) {
+	if from, leading := c.leads[0]; leading {
+		s.claims = append(s.claims, claim{index, from, at})
+		delete(c.leads, 0)
+	}
+}
+
+func (s *set) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// errLate: the candidates didn't agree in time.
+var errLate = errors.New("not in time")
+
+// await returns when a condition holds, which is called with the mutex held.
+func (s *set) await(ctx context.Context, limit time.Duration, holds func() bool) error {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for {
+		s.mutex.Lock()
+		done, failed, changed := holds(), s.failed, s.changed
+		s.mutex.Unlock()
+		if failed != nil || done {
+			return failed
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return fmt.Errorf("%s: %w: %s", s.name, errLate, s.describe())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *set) describe() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	var words []string
+	for i, c := range s.candidates {
+		words = append(words, fmt.Sprintf("%d knows %v and leads groups %v", i, c.knows, slices.Sorted(maps.Keys(c.leads))))
+	}
+	return strings.Join(words, "; ")
+}
+
+// agreed returns the leader of a group on which all candidates but one agree, and when the last one knew it. The leader must
+// itself say that it leads. except is -1 if all count.
+func (s *set) agreed(group, except int) (leader int, at int64, ok bool) {
+	leader = -1
+	for i, c := range s.candidates {
+		if i == except {
+			continue
+		}
+		known, heard := c.knows[group]
+		if !heard || known.leader < 0 || known.leader == except || leader >= 0 && known.leader != leader {
+			return -1, 0, false
+		}
+		leader, at = known.leader, max(at, known.at)
+	}
+	if s.of.unclaimed {
+		return leader, at, true
+	}
+	since, leads := s.candidates[leader].leads[group]
+	return leader, max(at, since), leads
+}
+
+// settle returns the leader when all candidates agree on it in each group, and nobody else says that it leads.
+func (s *set) settle(ctx context.Context) (leader int, err error) {
+	err = s.await(ctx, settleLimit, func() bool {
+		for group := range s.specs[0].Groups {
+			agreed, _, ok := s.agreed(group, -1)
+			if !ok {
+				return false
+			}
+			for i, c := range s.candidates {
+				if _, leads := c.leads[group]; leads && i != agreed {
+					return false
+				}
+			}
+			if group == 0 {
+				leader = agreed
+			}
+		}
+		return true
+	})
+	return leader, err
+}
+
+// outcome is the result of a round.
+type outcome struct {
+	took time.Duration
+	// late: the survivors didn't agree in time.
+	late bool
+	// two is how long two candidates at once said that they lead.
+	two time.Duration
+}
+
+// frozenFor is how long a frozen leader remains frozen after all survivors know the next one.
+const frozenFor = 200 * time.Millisecond
+
+// round lets a fault hit all processes of the leader, and returns when all candidates agree again.
+func (s *set) round(ctx context.Context, f fault) (outcome, error) {
+	leader, err := s.calm(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	victim := s.candidates[leader]
+	s.mutex.Lock()
+	victim.expected = f.name != stopFault
+	s.mutex.Unlock()
+	began := monotonic()
+	if err := syscall.Kill(-victim.command.Process.Pid, f.signal); err != nil {
+		return outcome{}, err
+	}
+	if f.signal == syscall.SIGKILL {
+		s.mutex.Lock()
+		s.endClaim(leader, victim, began)
+		s.mutex.Unlock()
+	}
+	var known int64
+	err = s.await(ctx, s.of.limit, func() (ok bool) {
+		_, known, ok = s.agreed(0, leader)
+		return ok
+	})
+	result := outcome{took: time.Duration(known - began), late: errors.Is(err, errLate)}
+	if err != nil && !result.late {
+		return result, err
+	}
+	frozen := claim{index: leader}
+	if f.name == stopFault {
+		if err := benchmark.Wait(ctx, frozenFor); err != nil {
+			return result, err
+		}
+		frozen.from, frozen.to = began, monotonic()
+		err = syscall.Kill(-victim.command.Process.Pid, syscall.SIGCONT)
+	} else if err = s.await(ctx, settleLimit, func() bool { return victim.ended }); err == nil {
+		err = s.start(leader)
+	}
+	if err != nil {
+		return result, err
+	}
+	if _, err := s.settle(ctx); err != nil {
+		return result, err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	result.two = overlap(s.closedClaims(began), frozen)
+	return result, nil
+}
+
+// calm returns the leader at a random moment between two renewals, with all candidates in agreement.
+func (s *set) calm(ctx context.Context) (int, error) {
+	for {
+		before, err := s.settle(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if err := benchmark.Wait(ctx, s.of.rest+rand.N(s.of.period+time.Millisecond)); err != nil {
+			return 0, err
+		}
+		if leader, err := s.settle(ctx); err != nil || leader == before {
+			return leader, err
+		}
+	}
+}
+
+// closedClaims returns the claims that lasted beyond a time, including those that still last.
+func (s *set) closedClaims(after int64) []claim {
+	claims := slices.Clone(s.claims)
+	for i, c := range s.candidates {
+		if from, leads := c.leads[0]; leads {
+			claims = append(claims, claim{i, from, monotonic()})
+		}
+	}
+	return slices.DeleteFunc(claims, func(c claim) bool { return c.to < after })
+}
+
+// overlap returns how long candidates said at once that they lead. While a candidate is frozen, it says nothing.
+func overlap(claims []claim, frozen claim) time.Duration {
+	var sum int64
+	for i, a := range claims {
+		for _, b := range claims[:i] {
+			from, to := max(a.from, b.from), min(a.to, b.to)
+			if a.index == b.index || to <= from {
+				continue
+			}
+			sum += to - from
+			if frozen.index == a.index || frozen.index == b.index {
+				sum -= max(0, min(to, frozen.to)-max(from, frozen.from))
+			}
+		}
+	}
+	return time.Duration(sum)
+}
+
+// stop kills all candidates.
+func (s *set) stop() {
+	for _, c := range s.candidates {
+		if c == nil {
+			continue
+		}
+		s.mutex.Lock()
+		c.expected = true
+		s.mutex.Unlock()
+		_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL) // It may have ended.
+	}
+	_ = s.await(context.Background(), settleLimit, func() bool {
+		return !slices.ContainsFunc(s.candidates, func(c *candidate) bool { return c != nil && !c.ended })
+	})
+	_ = s.close() // The agents are children of candidates.
+}
