@@ -39,7 +39,7 @@ NAMESPACE := conclave-system
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/compare/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
@@ -198,9 +198,16 @@ bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: AR
 	@bin/bench-agent $(ARGS)
 
 .PHONY: bench-operator
-bench-operator: ## Measure the operator, compared with a Lease. Example: ARGS="--part scale --groups 100".
+bench-operator: ## Measure the operator with many groups. Example: ARGS="--groups 100".
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-operator
 	@bin/bench-operator $(ARGS)
+
+.PHONY: compare
+compare: ## As root: measure Conclave beside other elections, in docs/results/compare.*. Example: ARGS="--rounds 3 --only floor,raft".
+	@hack/compare/packages || true
+	@$(MAKE) build PROGRAM=agent
+	@CGO_ENABLED=0 $(GO) -C hack/compare build -trimpath -o $(CURDIR)/bin/compare .
+	@KUBEBUILDER_ASSETS=$$($(MAKE) -s envtest-assets) && export KUBEBUILDER_ASSETS && bin/compare $(ARGS)
 
 ##@ Build
 

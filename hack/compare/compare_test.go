@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // TestMain lets the test binary run candidates.
@@ -45,17 +43,15 @@ func start(t *testing.T, name, agent string) *set {
 	return s
 }
 
+// The other systems need a server.
 func TestEachSystemElectsAnotherLeader(t *testing.T) {
 	t.Chdir("../..")
 	agent, err := agentcluster.Build(t.Context(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"floor", "conclave-majority", "raft-tuned", "memberlist", "sentinel-tuned"} {
+	for _, name := range []string{"floor", "conclave-majority", "raft-tuned", "memberlist"} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath("redis-server"); err != nil && strings.HasPrefix(name, "sentinel") {
-				need.Skip(t, "redis-server: see hack/compare/packages")
-			}
 			s := start(t, name, agent)
 			for _, f := range faults[:2] {
 				if result, err := s.round(t.Context(), f); err != nil || result.late || result.took <= 0 {

@@ -335,8 +335,10 @@ func (s *set) round(ctx context.Context, f fault) (outcome, error) {
 		_, known, ok = s.agreed(0, leader)
 		return ok
 	})
-	result := outcome{took: time.Duration(known - began), late: errors.Is(err, errLate)}
-	if err != nil && !result.late {
+	result := outcome{took: time.Duration(known - began)}
+	if errors.Is(err, errLate) {
+		result = outcome{late: true}
+	} else if err != nil {
 		return result, err
 	}
 	frozen := claim{index: leader}
