@@ -15,24 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// TestMain lets the test binary run the hidden command that the benchmark starts as a
-// process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		main()
-		return
-	}
 	disableLogs()
 	os.Exit(m.Run())
 }
 
 // The test runs short measurements.
-func TestPartsReportAllResults(t *testing.T) {
+func TestAllResultsAreReported(t *testing.T) {
 	need.Complete(t)
 	need.APIServer(t)
 	t.Chdir("../..")
@@ -42,17 +35,13 @@ func TestPartsReportAllResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
-		parts: []string{leasePart, scalePart}, settle: 500 * time.Millisecond, leaseRounds: 1, leaseIdle: 5 * time.Second,
-		groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second,
+		settle: 500 * time.Millisecond, groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if failed := report.Failures(); failed > 0 {
-		t.Errorf("got %d failed rounds: %v, %v", failed, report.Lease.Failures, report.Scale.Failures)
-	}
-	if l := report.Lease; l.Kills == nil || l.Writes == 0 {
-		t.Errorf("got Lease results %+v, want kills and writes", l)
+		t.Errorf("got %d failed rounds: %v", failed, report.Scale.Failures)
 	}
 	s := report.Scale
 	if s.Empty == 0 || s.Resident == 0 || s.Peak == 0 || s.Start == 0 {
@@ -68,7 +57,7 @@ func TestPartsReportAllResults(t *testing.T) {
 	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"another candidate leads", "report until status visible", "3 groups of 3", "writes-pods", "status lag, p99"} {
+	for _, want := range []string{"report until status visible", "3 groups of 3", "writes-pods", "status lag, p99"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
 		}
@@ -77,11 +66,9 @@ func TestPartsReportAllResults(t *testing.T) {
 
 func TestInvalidFlagsAreRejected(t *testing.T) {
 	for flags, part := range map[string]string{
-		"--part everything":              "must be one of lease, scale",
-		"--part scale --groups 0":        "must be 1 or more",
-		"--part scale --groups 20000":    "at most 50000 members",
-		"--part scale --rate 0":          "must be above 0",
-		"--part lease --lease-rounds -1": "--lease-rounds",
+		"--groups 0":     "must be 1 or more",
+		"--groups 20000": "at most 50000 members",
+		"--rate 0":       "must be above 0",
 	} {
 		root := newRoot()
 		root.SetArgs(strings.Fields(flags))
@@ -192,24 +179,5 @@ func TestStatusObserverMeasuresElections(t *testing.T) {
 	o.expect(key, election{coordinator: "a", term: 3})
 	if _, missed := o.result(); len(missed) != 1 || !strings.Contains(missed[0], "a leads in term 3") {
 		t.Errorf("got missed elections %v, want term 3", missed)
-	}
-}
-
-func TestReportOmitsMissingParts(t *testing.T) {
-	report := &Report{Lease: &Lease{Candidates: 3, Kills: benchmark.NewSeries([]time.Duration{time.Second}), Failures: []string{"kill 2: late"}}}
-	var printed bytes.Buffer
-	if err := report.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"kill -9 until another candidate leads", "lease: FAILED: kill 2: late"} {
-		if !strings.Contains(printed.String(), want) {
-			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
-		}
-	}
-	if strings.Contains(printed.String(), "until status visible") {
-		t.Errorf("got results of a part that wasn't run:\n%s", printed.String())
-	}
-	if report.Failures() != 1 {
-		t.Errorf("got %d failures, want 1", report.Failures())
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // elections measures elections of random groups at a steady rate.
 func (e *scaleEnv) elections(ctx context.Context) error {
-	e.printf("scale: %g elections a second for %s", e.options.rate, e.options.elections)
+	e.printf("%g elections a second for %s", e.options.rate, e.options.elections)
 	requestsBefore, err := e.requests.count(ctx)
 	if err != nil {
 		return err

@@ -1,13 +1,11 @@
-// Command bench-operator measures the operator, and compares it with client-go's leader
-// election, which uses a Lease. Run it with `make bench-operator`. The comments of the
-// types Lease and Scale define the two moments between which each duration is measured.
+// Command bench-operator measures the operator with many groups. Run it with `make
+// bench-operator`. The comments of type Scale define the two moments between which each
+// duration is measured.
 package main
 
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,22 +28,10 @@ func disableLogs() {
 	klog.SetLogger(logr.Discard())
 }
 
-// The parts of the benchmark.
-const (
-	leasePart = "lease"
-	scalePart = "scale"
-)
-
-var allParts = []string{leasePart, scalePart}
-
 // options contains the values of the flags.
 type options struct {
-	parts []string
 	// settle is the pause before a measurement, in which earlier work finishes.
 	settle time.Duration
-
-	leaseRounds int
-	leaseIdle   time.Duration
 
 	groups, members int
 	rate            float64
@@ -67,41 +53,24 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.StringSliceVar(&o.parts, "part", allParts, "parts to run: lease, scale")
 	flags.DurationVar(&o.settle, "settle", 5*time.Second, "pause before each measurement, in which earlier work finishes")
-	flags.IntVar(&o.leaseRounds, "lease-rounds", 3, "lease: number of kills of the leader")
-	flags.DurationVar(&o.leaseIdle, "lease-idle", time.Minute, "lease: how long to count requests")
-	flags.IntVar(&o.groups, "groups", 1000, "scale: number of groups")
-	flags.IntVar(&o.members, "members", 5, "scale: number of members of each group")
-	flags.Float64Var(&o.rate, "rate", 50, "scale: elections per second")
-	flags.DurationVar(&o.elections, "elections", time.Minute, "scale: how long to run elections")
-	flags.DurationVar(&o.idle, "idle", time.Minute, "scale: how long to count the requests of an idle manager")
-	flags.StringVar(&o.memoryLimit, "memory-limit", "", "scale: GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
-	root.AddCommand(newCandidateCommand())
+	flags.IntVar(&o.groups, "groups", 1000, "number of groups")
+	flags.IntVar(&o.members, "members", 5, "number of members of each group")
+	flags.Float64Var(&o.rate, "rate", 50, "elections per second")
+	flags.DurationVar(&o.elections, "elections", time.Minute, "how long to run elections")
+	flags.DurationVar(&o.idle, "idle", time.Minute, "how long to count the requests of an idle manager")
+	flags.StringVar(&o.memoryLimit, "memory-limit", "", "GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
 	return root
 }
 
 func (o *options) check() error {
-	for _, part := range o.parts {
-		if !slices.Contains(allParts, part) {
-			return fmt.Errorf("--part must be one of %s, got %s", strings.Join(allParts, ", "), part)
-		}
-	}
 	if o.groups < 1 || o.members < 1 || o.groups*o.members > maxMembers {
 		return fmt.Errorf("--groups and --members must be 1 or more, with at most %d members in all, got --groups %d --members %d", maxMembers, o.groups, o.members)
-	}
-	if slices.Contains(o.parts, scalePart) {
-		if err := o.checkFileLimit(); err != nil {
-			return err
-		}
-	}
-	if o.leaseRounds < 0 {
-		return fmt.Errorf("--lease-rounds must be 0 or more, got %d", o.leaseRounds)
 	}
 	if o.rate <= 0 {
 		return fmt.Errorf("--rate must be above 0, got %g", o.rate)
 	}
-	return nil
+	return o.checkFileLimit()
 }
 
 // spareFiles is for what this program and the manager open beside the connections between them.
@@ -114,7 +83,7 @@ func (o *options) checkFileLimit() error {
 		return fmt.Errorf("cannot read the limit of open files: %w", err)
 	}
 	if needed := o.groups*o.members + spareFiles; uint64(needed) > limit.Max { //nolint:gosec // It is positive.
-		return fmt.Errorf("part scale with %d members needs %d open files, but the limit is %d: raise it by ulimit -n, or use fewer groups", o.groups*o.members, needed, limit.Max)
+		return fmt.Errorf("%d members need %d open files, but the limit is %d: raise it by ulimit -n, or use fewer groups", o.groups*o.members, needed, limit.Max)
 	}
 	return nil
 }

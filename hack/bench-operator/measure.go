@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 )
 
 // waitMax bounds waits that aren't measured. Only a failing benchmark reaches it.
 const waitMax = 2 * time.Minute
 
-// runner runs the parts of the benchmark.
+// runner runs the benchmark.
 type runner struct {
 	options  *options
 	progress io.Writer
@@ -38,17 +37,8 @@ func measure(ctx context.Context, o *options, progress io.Writer) (report *Repor
 		return report, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if slices.Contains(o.parts, leasePart) {
-		if report.Lease, err = r.lease(ctx, s); err != nil {
-			return report, fmt.Errorf("lease: %w", err)
-		}
-	}
-	if slices.Contains(o.parts, scalePart) {
-		if report.Scale, err = r.scale(ctx, s); err != nil {
-			return report, fmt.Errorf("scale: %w", err)
-		}
-	}
-	return report, nil
+	report.Scale, err = r.scale(ctx, s)
+	return report, err
 }
 
 // printf prints a line of progress.

@@ -66,7 +66,7 @@ func (e *scaleEnv) close(ctx context.Context) (err error) {
 // setUp builds the manager and creates its service account, with the permissions that it
 // has in a deployment.
 func (e *scaleEnv) setUp(ctx context.Context) error {
-	e.printf("scale: building the manager")
+	e.printf("building the manager")
 	var err error
 	if e.manifests, err = manifests.Build(ctx, ".", "config/default"); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (e *scaleEnv) deployment() (*appsv1.Deployment, error) {
 // measureEmpty measures the manager without groups. In this run the manager creates the
 // CA, which the fake agents need.
 func (e *scaleEnv) measureEmpty(ctx context.Context) error {
-	e.printf("scale: starting a manager without groups")
+	e.printf("starting a manager without groups")
 	if err := e.manager.start(); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (e *scaleEnv) measureEmpty(ctx context.Context) error {
 // createGroups creates groups and pods while no manager runs.
 func (e *scaleEnv) createGroups(ctx context.Context) (err error) {
 	o := e.options
-	e.printf("scale: creating %d groups of %d", o.groups, o.members)
+	e.printf("creating %d groups of %d", o.groups, o.members)
 	begun := time.Now()
 	if e.groups, err = e.newFakeGroups(ctx, e.client, e.certificates); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (e *scaleEnv) createGroups(ctx context.Context) (err error) {
 	if err := e.groups.createElectionGroups(ctx); err != nil {
 		return err
 	}
-	e.printf("scale: created the groups in %.0f s", time.Since(begun).Seconds())
+	e.printf("created the groups in %.0f s", time.Since(begun).Seconds())
 	if e.observer, err = observeStatuses(ctx, e.client); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (e *scaleEnv) start(ctx context.Context) error {
 		count, err := e.observer.completeGroups()
 		if time.Since(printed) > 10*time.Second {
 			printed = time.Now()
-			e.printf("scale: %d of %d agents are connected, %d of %d groups are complete", e.groups.connected(), size, count, e.options.groups)
+			e.printf("%d of %d agents are connected, %d of %d groups are complete", e.groups.connected(), size, count, e.options.groups)
 		}
 		return count == e.options.groups, err
 	})
@@ -200,7 +200,7 @@ func (e *scaleEnv) start(ctx context.Context) error {
 	}
 	e.result.Resident = benchmark.MiB(usage.Resident)
 	e.result.StreamMemory = (e.result.Resident - e.result.Empty) * 1024 / float64(size)
-	e.printf("scale: all groups have a status after %.1f s; %.0f MiB resident", e.result.Start, e.result.Resident)
+	e.printf("all groups have a status after %.1f s; %.0f MiB resident", e.result.Start, e.result.Resident)
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (e *scaleEnv) idle(ctx context.Context) error {
 	if err := benchmark.Wait(ctx, 2*e.options.settle); err != nil {
 		return err
 	}
-	e.printf("scale: counting requests for %s", e.options.idle)
+	e.printf("counting requests for %s", e.options.idle)
 	elapsed, requests, err := e.requests.during(ctx, e.options.idle)
 	e.result.Idle = &Idle{Seconds: elapsed.Seconds(), Requests: requests}
 	return err
@@ -225,7 +225,7 @@ func (e *scaleEnv) idle(ctx context.Context) error {
 
 // restart stops the manager and starts it again.
 func (e *scaleEnv) restart(ctx context.Context) error {
-	e.printf("scale: restarting the manager")
+	e.printf("restarting the manager")
 	if err := e.recordPeak(); err != nil {
 		return err
 	}
