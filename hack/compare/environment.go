@@ -77,13 +77,14 @@ func (e *environment) count(ctx context.Context, name string, hosts []string) er
 	}
 	name = strings.ReplaceAll(name, "-", "_")
 	all := strings.Join(hosts, ", ")
-	rules := fmt.Sprintf("add table ip compare\nadd chain ip compare sent { type filter hook output priority 0; }\nadd counter ip compare %s\n", name)
+	var rules strings.Builder
+	fmt.Fprintf(&rules, "add table ip compare\nadd chain ip compare sent { type filter hook output priority 0; }\nadd counter ip compare %s\n", name)
 	for _, host := range hosts {
-		rules += fmt.Sprintf("add rule ip compare sent ip saddr %s ip daddr %s accept\n", host, host)
+		fmt.Fprintf(&rules, "add rule ip compare sent ip saddr %s ip daddr %s accept\n", host, host)
 	}
-	rules += fmt.Sprintf("add rule ip compare sent ip saddr { %s } counter name %s accept\nadd rule ip compare sent ip daddr { %s } counter name %s accept\n", all, name, all, name)
+	fmt.Fprintf(&rules, "add rule ip compare sent ip saddr { %s } counter name %s accept\nadd rule ip compare sent ip daddr { %s } counter name %s accept\n", all, name, all, name)
 	command := exec.CommandContext(ctx, "nft", "-f", "-")
-	command.Stdin = strings.NewReader(rules)
+	command.Stdin = strings.NewReader(rules.String())
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("nft: %w\n%s", err, output)
 	}

@@ -59,7 +59,7 @@ func (f *floorElector) watch(ctx context.Context, peer int, to *reporter) {
 			f.set(peer, true, to)
 			_, _ = io.Copy(io.Discard, connection) // It ends when the peer ends.
 			f.set(peer, false, to)
-			connection.Close()
+			_ = connection.Close() // Nothing was written.
 		}
 		time.Sleep(10 * time.Millisecond) // The peer may be starting.
 	}

@@ -33,7 +33,8 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 		config := filepath.Join(s.Folder, "sentinel.conf")
 		_, err := os.Stat(config)
 		fresh := errors.Is(err, fs.ErrNotExist)
-		text := fmt.Sprintf("port %s\nbind %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n", sentinelPort, s.host(), s.Folder, s.host())
+		var text strings.Builder
+		text.WriteString(fmt.Sprintf("port %s\nbind %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n", sentinelPort, s.host(), s.Folder, s.host()))
 		var all []elector
 		for i := range s.Groups {
 			master := s.Hosts[0]
@@ -50,14 +51,14 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 			if err := s.daemon(arguments...); err != nil {
 				return nil, err
 			}
-			text += strings.NewReplacer("GROUP", groupName(i), "MASTER", master, "PORT", port, "DOWN", downAfter, "TIMEOUT", failoverTimeout).Replace(
-				"sentinel monitor GROUP MASTER PORT 2\nsentinel down-after-milliseconds GROUP DOWN\nsentinel failover-timeout GROUP TIMEOUT\n")
+			text.WriteString(strings.NewReplacer("GROUP", groupName(i), "MASTER", master, "PORT", port, "DOWN", downAfter, "TIMEOUT", failoverTimeout).Replace(
+				"sentinel monitor GROUP MASTER PORT 2\nsentinel down-after-milliseconds GROUP DOWN\nsentinel failover-timeout GROUP TIMEOUT\n"))
 			all = append(all, &sentinelElector{
 				s, i, redis.NewClient(s.redisOptions(s.host(), port)), redis.NewSentinelClient(s.redisOptions(s.host(), sentinelPort)),
 			})
 		}
 		if fresh {
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
 				return nil, err
 			}
 		}
