@@ -1,9 +1,6 @@
 package controllers_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -54,44 +50,6 @@ func (e *env) inGroup(pod, group string) bool {
 	e.mu.Unlock()
 	_, in := agent.Report(group)
 	return in
-}
-
-// document returns the published document, as an agent received it.
-func (e *env) document(group string) control.Document {
-	e.t.Helper()
-	var found *control.Document
-	e.eventually("an agent has received the published document of "+group, func() bool {
-		published := e.group(group).Status.Document
-		found = e.received(group, published)
-		return found != nil
-	})
-	return *found
-}
-
-// received returns a document that an agent received, or nil.
-func (e *env) received(group string, published *v1.PublishedDocument) *control.Document {
-	e.t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, agent := range e.agents {
-		for _, call := range agent.Calls() {
-			if published == nil || call.Method != http.MethodPut || call.Path != control.GroupPath(group) {
-				continue
-			}
-			document := &control.Document{}
-			if err := json.Unmarshal([]byte(call.Body), document); err != nil {
-				e.t.Error(err)
-			}
-			if document.Revision != published.Revision {
-				continue
-			}
-			if digest := sha256.Sum256([]byte(call.Body)); hex.EncodeToString(digest[:]) != published.Digest {
-				e.t.Errorf("got a document with another digest than the published revision %d:\n%s", published.Revision, call.Body)
-			}
-			return document
-		}
-	}
-	return nil
 }
 
 func withApp(app string) func(*corev1.Pod) {

@@ -17,7 +17,7 @@
 // For that, two days would be enough. But an agent learns of a CA only when it enrolls. If
 // its last enrollment was before B was announced, it no longer trusts the identity
 // service once B signs, so it never enrolls again, and its pod has to be replaced. With 14 days,
-// this takes an agent that was cut off for that long.
+// this happens only to an agent that can't reach the identity service for 14 days.
 //
 // A replica promotes a CA only after it has known that CA itself for 24 h. It may have been
 // disconnected, and the bundles that it wrote last, in the webhook configuration and the Secret of
