@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// Claim is the answer of a process whether it leads, or what an object says of it. It holds at some instant between Sent and Received.
+// Claim is the answer of a process whether it leads, or what an object says of it. It holds at some
+// instant between Sent and Received.
 type Claim struct {
 	From           Agent
 	Sent, Received time.Time
 	Leading        bool
-	// Instant is not 0 if it was read together with all other claims of the same number, so that these hold at the same instant.
+	// Instant isn't 0 if the claim was read together with all others of the same number: these hold at
+	// the same instant.
 	Instant int
 	// Detail is the answer in words.
 	Detail string
@@ -21,12 +23,13 @@ type Claim struct {
 // maxSilence is the longest time between two claims of a process to lead from which it follows that it led in between. A
 // process that loses the lead and regains it within this time, and says nothing of that, breaks this assumption.
 //
-// The two claims hold at some instants between Sent and Received. So the time between the first Sent and the last Received counts, or a claim
-// could hold long before it is received, and the next one long after it is sent.
+// Each of the two claims holds at some instant between Sent and Received. So the time from the first Sent
+// to the last Received counts: a claim may hold long before it is received, and the next one long after
+// it is sent.
 const maxSilence = 500 * time.Millisecond
 
-// maxAbsence is the longest silence after which a process that didn't deny to lead, while another one did lead, counts as the same leader still. It
-// may be longer than maxSilence, because no violation follows from it.
+// maxAbsence is the longest silence after which a process still counts as the same leader, if it didn't
+// deny that it leads. It may be longer than maxSilence, because no violation follows from it.
 const maxAbsence = 5 * time.Second
 
 // continuesTo reports whether a process led all the time between two of its claims.
@@ -166,18 +169,15 @@ func (r *Record) Successions() (all []Claim) {
 	return all
 }
 
-// lastClaims returns the last claim of each process: what the next record begins with.
-func lastClaims(claims []Claim) (all []Claim) {
-	for i, c := range claims {
-		if !slices.ContainsFunc(claims[i+1:], func(later Claim) bool { return later.From == c.From }) {
+// NextClaims returns the last claim of each process: what the next record begins with.
+func (r *Record) NextClaims() (all []Claim) {
+	for i, c := range r.Claims {
+		if !slices.ContainsFunc(r.Claims[i+1:], func(later Claim) bool { return later.From == c.From }) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
-
-// NextClaims returns the claims with which the next record begins, of processes that may still lead.
-func (r *Record) NextClaims() []Claim { return lastClaims(r.Claims) }
 
 // ledBy returns what is different from a state with one leader.
 func (s *State) ledBy() (all []Problem) {
