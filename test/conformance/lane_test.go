@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
@@ -77,7 +78,7 @@ func newLane(t *testing.T, cluster *agentcluster.Cluster, language, group string
 		changed: make(chan struct{}), read: map[string]int{}, leading: map[string]bool{},
 	}
 	from, to, err := os.Pipe()
-	must(t, err)
+	must.Succeed(t, err)
 	l.output = to
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -323,34 +324,27 @@ func (s *scene) each(step func(l *lane) error) {
 		})
 	}
 	steps.Wait()
-	must(s.t, errors.Join(failures...))
+	must.Succeed(s.t, errors.Join(failures...))
 }
 
 // do does something to the agents.
 func (s *scene) do(_ time.Time, err error) {
 	s.t.Helper()
-	must(s.t, err)
+	must.Succeed(s.t, err)
 }
 
 // repaired waits until all agents are connected again.
 func (s *scene) repaired(err error) {
 	s.t.Helper()
-	must(s.t, err)
-	must(s.t, s.AwaitConnected(testwait.Context(s.t)))
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
+	must.Succeed(s.t, s.AwaitConnected(testwait.Context(s.t)))
 }
 
 // languages returns the languages for which this machine has the interpreters, and leaves the others out.
 func languages(t *testing.T) (found []string) {
 	t.Helper()
-	must(t, program.DependOnFolder("../../clients"))
-	must(t, program.DependOnFolder("testdata"))
+	must.Succeed(t, program.DependOnFolder("../../clients"))
+	must.Succeed(t, program.DependOnFolder("testdata"))
 	for _, language := range []string{languageGo, languagePython, languageAsyncio, languageTS, languageExec} {
 		if interpreter := interpreters[language]; interpreter != "" {
 			if _, err := exec.LookPath(interpreter); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -65,27 +66,20 @@ func newEnv(t testing.TB, mode string) *env {
 		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"),
 		managers: map[string]*process{}, warm: map[int]bool{},
 	}
-	must(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
-	must(t, os.WriteFile(e.file, nil, 0o600))
+	must.Succeed(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
+	must.Succeed(t, os.WriteFile(e.file, nil, 0o600))
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
 		Safety:      &agentcluster.Safety{Mode: mode},
 		Preemption:  &agentcluster.Preemption{Policy: "Never"},
 		Application: &agentcluster.Application{Session: "Required"},
 	}})
-	must(t, e.Start())
-	must(t, e.AwaitConnected(testwait.Context(t)))
+	must.Succeed(t, e.Start())
+	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	clients := kubernetes.NewForConfigOrDie(e.api.Config)
 	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "work", Namespace: metav1.NamespaceDefault}}
 	_, err := clients.CoreV1().ConfigMaps(work.Namespace).Create(t.Context(), work, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return e
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // start starts the manager beside an agent.
@@ -96,7 +90,7 @@ func (e *env) start(member string, variables ...string) {
 	p.Env = append(p.Env, variables...)
 	p.Stdout, p.Stderr = p.log, p.log
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(e.t, p.Start())
+	must.Succeed(e.t, p.Start())
 	e.managers[member] = p
 	go func() {
 		defer close(p.ended)
@@ -115,19 +109,19 @@ func (e *env) start(member string, variables ...string) {
 func (e *env) read() {
 	e.t.Helper()
 	file, err := os.Open(e.file)
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	defer file.Close()
 	info, err := file.Stat()
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	text := make([]byte, info.Size()-e.offset)
 	_, err = file.ReadAt(text, e.offset)
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
 	e.offset += int64(len(text))
 	for text := range strings.Lines(string(text)) {
 		var l line
 		_, err := fmt.Sscan(text, &l.token, &l.pid, &l.what, &l.nanos)
-		must(e.t, err)
+		must.Succeed(e.t, err)
 		if l.what == warm {
 			e.warm[l.pid] = true
 			continue
@@ -224,15 +218,15 @@ func (e *env) stepDown(leader string) {
 func (e *env) killAPIServer() {
 	e.t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	for _, list := range lists {
 		children, _ := os.ReadFile(list) // The thread may have ended.
 		for child := range strings.FieldsSeq(string(children)) {
 			name, _ := os.ReadFile("/proc/" + child + "/comm")
 			if strings.TrimSpace(string(name)) == "kube-apiserver" {
 				pid, err := strconv.Atoi(child)
-				must(e.t, err)
-				must(e.t, syscall.Kill(pid, syscall.SIGKILL))
+				must.Succeed(e.t, err)
+				must.Succeed(e.t, syscall.Kill(pid, syscall.SIGKILL))
 				return
 			}
 		}

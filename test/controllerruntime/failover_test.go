@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -32,12 +33,12 @@ func TestOneManagerAtATime(t *testing.T) {
 	}{
 		{
 			name:   "the process is killed",
-			strike: func(leader string) { must(t, e.managers[leader].Process.Kill()) },
+			strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Kill()) },
 			status: -1,
 		},
 		{
 			name:   "the process is terminated",
-			strike: func(leader string) { must(t, e.managers[leader].Process.Signal(syscall.SIGTERM)) },
+			strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Signal(syscall.SIGTERM)) },
 		},
 		{
 			name:   "the office is handed over",
@@ -48,19 +49,19 @@ func TestOneManagerAtATime(t *testing.T) {
 			name: "the agent is killed",
 			strike: func(leader string) {
 				_, err := e.Agent(leader).Kill()
-				must(t, err)
+				must.Succeed(t, err)
 			},
 			status: 1,
-			mend:   func(leader string) { must(t, e.Restart(leader)) },
+			mend:   func(leader string) { must.Succeed(t, e.Restart(leader)) },
 		},
 		{
 			name: "the agent is stopped",
 			strike: func(leader string) {
 				_, err := e.Agent(leader).Stop()
-				must(t, err)
+				must.Succeed(t, err)
 			},
 			status: 1,
-			mend:   func(leader string) { must(t, e.Agent(leader).Continue()) },
+			mend:   func(leader string) { must.Succeed(t, e.Agent(leader).Continue()) },
 		},
 	} {
 		e.awaitReady(other(leader))
@@ -81,11 +82,11 @@ func TestOneManagerAtATime(t *testing.T) {
 			fault.mend(former)
 		}
 		e.start(former)
-		must(t, e.AwaitConnected(testwait.Context(t)))
+		must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	}
 
 	leases, err := kubernetes.NewForConfigOrDie(e.api.Config).CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	if len(leases.Items) > 0 {
 		t.Errorf("got leases %v, want none", leases.Items)
 	}
@@ -94,7 +95,7 @@ func TestOneManagerAtATime(t *testing.T) {
 	e.awaitReady(other(leader))
 	e.killAPIServer()
 	e.awaitWork(int(outage / workEvery))
-	must(t, e.managers[leader].Process.Kill())
+	must.Succeed(t, e.managers[leader].Process.Kill())
 	if _, got := e.await(first.token); got != other(leader) {
 		t.Errorf("got leader %q without the API server, want %q", got, other(leader))
 	}
@@ -129,12 +130,12 @@ func TestFrozenManagerEnds(t *testing.T) {
 	}
 	first, leader := e.await(0)
 	e.awaitReady(other(leader))
-	must(t, e.managers[leader].Process.Signal(syscall.SIGSTOP))
+	must.Succeed(t, e.managers[leader].Process.Signal(syscall.SIGSTOP))
 	e.await(first.token)
 	if len(e.overlaps) > 0 {
 		t.Errorf("safety violated: %s", e.overlaps[0])
 	}
-	must(t, e.managers[leader].Process.Signal(syscall.SIGCONT))
+	must.Succeed(t, e.managers[leader].Process.Signal(syscall.SIGCONT))
 	e.awaitEnd(leader, 1)
 	e.read()
 	t.Logf("%d lines with an older token after the process continued", len(e.overlaps))
@@ -154,7 +155,7 @@ func BenchmarkFailover(b *testing.B) {
 		time.Sleep(time.Second) // The standby looks every 100 ms whether its sources have synced, and doesn't tell.
 		b.StartTimer()
 		start := time.Now()
-		must(b, e.managers[leader].Process.Kill())
+		must.Succeed(b, e.managers[leader].Process.Kill())
 		former := leader
 		first, leader = e.await(first.token)
 		took = append(took, time.Unix(0, first.nanos).Sub(start))

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -46,27 +47,20 @@ func newEnv(t *testing.T, group agentcluster.Group) *env {
 		t: t, file: filepath.Join(t.TempDir(), "file"), wrappers: map[string]*exec.Cmd{}, ended: map[string]chan struct{}{},
 		seen: map[uint64]map[string]int{}, members: map[uint64]string{},
 	}
-	must(t, os.WriteFile(e.file, nil, 0o600))
+	must.Succeed(t, os.WriteFile(e.file, nil, 0o600))
 	group.Preemption = &agentcluster.Preemption{Policy: "Never"}
 	group.Application = &agentcluster.Application{Session: "Required"}
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: group})
-	must(t, e.Start())
-	must(t, e.AwaitConnected(testwait.Context(t)))
+	must.Succeed(t, e.Start())
+	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	return e
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // command returns the command for a program beside an agent.
 func (e *env) command(name string, arguments ...string) *exec.Cmd {
 	e.t.Helper()
 	log, err := os.OpenFile(e.file+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	e.t.Cleanup(func() { log.Close() })
 	arguments = append([]string{e.Agent(name).Binary(), "exec", "--group", "ledger"}, arguments...)
 	// If the test is killed, so is the wrapper; the guard kills the program.
@@ -90,10 +84,10 @@ func (e *env) startWrapper(name string) {
 	e.t.Helper()
 	c := e.command(name, "--restart", "--", "/proc/self/exe")
 	program, err := os.Executable()
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	c.Args[len(c.Args)-1] = program
 	c.Env = append(c.Env, roleVariable+"="+roleMain)
-	must(e.t, c.Start())
+	must.Succeed(e.t, c.Start())
 	ended := make(chan struct{})
 	e.wrappers[name], e.ended[name] = c, ended
 	go func() {
@@ -171,7 +165,7 @@ func (e *env) awaitProgram(above uint64) (token uint64) {
 // stepDown makes an agent hand over to any other one whose wrapper is ready.
 func (e *env) stepDown(name string) {
 	e.t.Helper()
-	must(e.t, agentcluster.Await(testwait.Context(e.t), func(ctx context.Context) error {
+	must.Succeed(e.t, agentcluster.Await(testwait.Context(e.t), func(ctx context.Context) error {
 		_, err := e.StepDown(ctx, name, "")
 		return err
 	}))
@@ -180,7 +174,7 @@ func (e *env) stepDown(name string) {
 // awaitWrites waits until a process has written again.
 func (e *env) awaitWrites() {
 	e.t.Helper()
-	must(e.t, e.read())
+	must.Succeed(e.t, e.read())
 	before := e.lines
 	testwait.NoError(e.t, func() error {
 		if err := e.read(); err != nil || e.lines < before+len(roles) {
@@ -213,7 +207,7 @@ func runsWith(pid int, token uint64) bool {
 func (e *env) guard(name string) int {
 	e.t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.wrappers[name].Process.Pid))
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // The thread may have ended.
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {

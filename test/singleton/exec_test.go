@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -36,8 +37,8 @@ func single(t *testing.T, timing agentcluster.Timing) *env {
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 1, Group: agentcluster.Group{
 		Timing: &timing, Application: &agentcluster.Application{Session: "Required"},
 	}})
-	must(t, e.Start())
-	must(t, e.AwaitConnected(testwait.Context(t)))
+	must.Succeed(t, e.Start())
+	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	return e
 }
 
@@ -46,14 +47,14 @@ func (e *env) run(prepare func(*exec.Cmd), arguments ...string) *running {
 	e.t.Helper()
 	r := &running{t: e.t, output: filepath.Join(e.t.TempDir(), "output"), ended: make(chan struct{})}
 	output, err := os.Create(r.output)
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	defer output.Close()
 	r.cmd = e.command("a", arguments...)
 	r.cmd.Stdout, r.cmd.Stderr = output, output
 	if prepare != nil {
 		prepare(r.cmd)
 	}
-	must(e.t, r.cmd.Start())
+	must.Succeed(e.t, r.cmd.Start())
 	go func() {
 		defer close(r.ended)
 		_ = r.cmd.Wait() // The status counts.
@@ -70,7 +71,7 @@ func (e *env) run(prepare func(*exec.Cmd), arguments ...string) *running {
 
 func (r *running) text() string {
 	text, err := os.ReadFile(r.output)
-	must(r.t, err)
+	must.Succeed(r.t, err)
 	return string(text)
 }
 
@@ -81,7 +82,7 @@ func (r *running) awaitOutput(want string) {
 
 func (r *running) signal(s syscall.Signal) {
 	r.t.Helper()
-	must(r.t, r.cmd.Process.Signal(s))
+	must.Succeed(r.t, r.cmd.Process.Signal(s))
 }
 
 // checkEnd waits for the end, and compares the exit status.
@@ -114,7 +115,7 @@ func TestEnvironmentAndSignals(t *testing.T) {
 		while :; do sleep 0.02; done`)
 	r.awaitOutput("started")
 	leader, err := e.Leader(testwait.Context(t), "a")
-	must(t, err)
+	must.Succeed(t, err)
 	r.awaitOutput(fmt.Sprintf("started as a of ledger with %d in %d\n", leader.Token, leader.Term))
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGINT, syscall.SIGTERM} {
 		r.signal(s)
@@ -127,15 +128,15 @@ func TestEnvironmentAndSignals(t *testing.T) {
 func TestWaitsForTheAgent(t *testing.T) {
 	e := single(t, agentcluster.Timing{})
 	_, err := e.Agent("a").Kill()
-	must(t, err)
-	must(t, e.Agent("a").AwaitEnd())
+	must.Succeed(t, err)
+	must.Succeed(t, e.Agent("a").AwaitEnd())
 	waits := e.run(nil, "--", "echo", "hello")
 	waits.awaitOutput("no session with agent")
 	ends := e.run(nil, "--", "echo", "hello")
 	ends.awaitOutput("no session with agent")
 	ends.signal(syscall.SIGTERM)
 	ends.checkEnd(0)
-	must(t, e.Agent("a").Start())
+	must.Succeed(t, e.Agent("a").Start())
 	waits.awaitOutput("hello")
 	waits.checkEnd(0)
 }
@@ -143,7 +144,7 @@ func TestWaitsForTheAgent(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	e := single(t, agentcluster.Timing{DrainMillis: 200})
 	notExecutable := filepath.Join(t.TempDir(), "program")
-	must(t, os.WriteFile(notExecutable, nil, 0o600))
+	must.Succeed(t, os.WriteFile(notExecutable, nil, 0o600))
 	for name, c := range map[string]struct {
 		arguments []string
 		status    int
@@ -212,7 +213,7 @@ func TestAgentHangsDuringHandOver(t *testing.T) {
 		return err
 	})
 	_, err := e.Agent(leader).Stop()
-	must(t, err)
+	must.Succeed(t, err)
 	e.awaitProgram(token)
 	if older := e.olderRun(); (older != "" || e.overlaps > 0) && len(e.lateKills()) == 0 {
 		t.Error(safety.Violated, older, e.firstOverlap)
@@ -247,7 +248,7 @@ func TestDaemonsThatMultiplyAreKilled(t *testing.T) {
 func processes(t *testing.T, text string) (found []string) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(t, err)
+	must.Succeed(t, err)
 	for _, path := range paths {
 		line, _ := os.ReadFile(path) // It may have ended.
 		if strings.Contains(string(line), text) {
@@ -265,7 +266,7 @@ func TestFirstProcessOfAContainer(t *testing.T) {
 		c.SysProcAttr.Cloneflags, c.SysProcAttr.Unshareflags = syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, 0
 		c.Args = append([]string{"sh", "-c", `mount -t proc none /proc && exec "$0" "$@"`}, c.Args...)
 		path, err := exec.LookPath("sh")
-		must(t, err)
+		must.Succeed(t, err)
 		c.Path = path
 	}, "--", "sh", "-c", `
 		for i in 1 2 3 4 5; do (setsid true &); done
@@ -283,19 +284,19 @@ func TestFirstProcessOfAContainer(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	e := single(t, agentcluster.Timing{})
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	must(t, err)
+	must.Succeed(t, err)
 	defer terminal.Close()
 	raw, err := terminal.SyscallConn()
-	must(t, err)
+	must.Succeed(t, err)
 	var number int
-	must(t, errors.Join(raw.Control(func(fd uintptr) {
+	must.Succeed(t, errors.Join(raw.Control(func(fd uintptr) {
 		err = errors.Join(unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0))
 		if err == nil {
 			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
 	}), err))
 	other, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	must(t, err)
+	must.Succeed(t, err)
 	defer other.Close()
 	r := e.run(func(c *exec.Cmd) {
 		c.Stdin = other
@@ -303,13 +304,13 @@ func TestTerminal(t *testing.T) {
 	}, "--", "sh", "-c", `trap 'echo got INT; count=$((count+1))' INT; echo ready; while read -r line; do echo "read $line"; done; echo "count $count"; exit 6`)
 	r.awaitOutput("ready")
 	_, err = terminal.WriteString("hello\n")
-	must(t, err)
+	must.Succeed(t, err)
 	r.awaitOutput("read hello")
 	_, err = terminal.WriteString("\x03")
-	must(t, err)
+	must.Succeed(t, err)
 	r.awaitOutput("got INT")
 	_, err = terminal.WriteString("\x04")
-	must(t, err)
+	must.Succeed(t, err)
 	r.awaitOutput("count 1")
 	r.checkEnd(6)
 }

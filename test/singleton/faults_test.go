@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -139,10 +140,10 @@ func (e *env) inject(f *fault) (took time.Duration) {
 			e.stepDown(victim)
 		case target == agent && f.signal == stop:
 			_, err := e.Agent(victim).Stop()
-			must(e.t, err)
+			must.Succeed(e.t, err)
 		case target == agent:
 			_, err := e.Agent(victim).Kill()
-			must(e.t, err)
+			must.Succeed(e.t, err)
 		default:
 			_ = syscall.Kill(pids[target], f.signal) // A fault before may have ended it.
 		}
@@ -168,9 +169,9 @@ func (e *env) repair(f *fault, victim string, pids map[string]int) {
 	for _, target := range f.targets {
 		switch {
 		case target == agent && f.signal == stop:
-			must(e.t, e.Agent(victim).Continue())
+			must.Succeed(e.t, e.Agent(victim).Continue())
 		case target == agent:
-			must(e.t, e.Agent(victim).Start())
+			must.Succeed(e.t, e.Agent(victim).Start())
 		case target == wrapper && f.signal != stop:
 			<-e.ended[victim]
 			e.startWrapper(victim)
@@ -178,7 +179,7 @@ func (e *env) repair(f *fault, victim string, pids map[string]int) {
 			_ = syscall.Kill(pids[target], syscall.SIGCONT) // It may have been killed.
 		}
 	}
-	must(e.t, e.AwaitConnected(testwait.Context(e.t)))
+	must.Succeed(e.t, e.AwaitConnected(testwait.Context(e.t)))
 	e.awaitProgram(e.highest - 1)
 	e.awaitWrites()
 }
@@ -189,7 +190,7 @@ var lateKill = regexp.MustCompile(`the program has ended too late.* late=(\S+)`)
 func (e *env) lateKills() (late []string) {
 	e.t.Helper()
 	text, err := os.ReadFile(e.file + ".log")
-	must(e.t, err)
+	must.Succeed(e.t, err)
 	for _, match := range lateKill.FindAllSubmatch(text, -1) {
 		late = append(late, string(match[1]))
 	}
