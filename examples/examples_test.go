@@ -20,19 +20,13 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestMain(m *testing.M) { agentcluster.Main(m) }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestExamples(t *testing.T) {
 	for name, example := range map[string]struct {
@@ -51,7 +45,7 @@ func TestExamples(t *testing.T) {
 				Preemption:  &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 				Application: &agentcluster.Application{Session: example.session},
 			}})
-			must(t, agents.Start())
+			must.Succeed(t, agents.Start())
 			workers := map[string]*worker{}
 			for _, name := range agents.Names() {
 				workers[name] = startWorker(t, command, agents.Agent(name))
@@ -64,15 +58,15 @@ func TestExamples(t *testing.T) {
 
 			// A stopped agent doesn't respond.
 			_, err := agents.Agent(second).Stop()
-			must(t, err)
+			must.Succeed(t, err)
 			third, token := awaitWorker(t, workers, token)
 			checkStopped(t, workers[second], example.session)
-			must(t, agents.Agent(second).Continue())
+			must.Succeed(t, agents.Agent(second).Continue())
 
 			if example.session != "Required" {
 				return
 			}
-			must(t, workers[third].command.Process.Signal(syscall.SIGTERM))
+			must.Succeed(t, workers[third].command.Process.Signal(syscall.SIGTERM))
 			select {
 			case <-workers[third].stopped:
 			case <-time.After(testwait.Limit):
@@ -106,8 +100,8 @@ func scriptCommand(requires, path string) func(*testing.T) string {
 		if _, err := exec.LookPath(requires); err != nil {
 			need.Skip(t, requires)
 		}
-		must(t, program.DependOnFolder(filepath.Dir(path)))
-		must(t, program.DependOnFolder("../clients/python"))
+		must.Succeed(t, program.DependOnFolder(filepath.Dir(path)))
+		must.Succeed(t, program.DependOnFolder("../clients/python"))
 		return path
 	}
 }
@@ -128,9 +122,9 @@ func startWorker(t *testing.T, command string, agent *agentcluster.Agent) *worke
 	// A process group, so that the cleanup kills its children, too, as in a container.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := w.command.StdoutPipe()
-	must(t, err)
+	must.Succeed(t, err)
 	w.command.Stderr = w.command.Stdout
-	must(t, w.command.Start())
+	must.Succeed(t, w.command.Start())
 	go func() {
 		defer close(w.stopped)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -164,7 +158,7 @@ func (w *worker) lastToken(t *testing.T) (last uint64) {
 	for _, line := range w.output() {
 		if match := workLine.FindStringSubmatch(line); match != nil {
 			token, err := strconv.ParseUint(match[1], 10, 64)
-			must(t, err)
+			must.Succeed(t, err)
 			last = token
 		}
 	}
@@ -175,7 +169,7 @@ func (w *worker) lastToken(t *testing.T) (last uint64) {
 func awaitWorker(t *testing.T, workers map[string]*worker, above uint64) (name string, token uint64) {
 	t.Helper()
 	ctx := testwait.Context(t)
-	must(t, agentcluster.Await(ctx, func(context.Context) error {
+	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error {
 		for name = range workers {
 			if token = workers[name].lastToken(t); token > above {
 				return nil
@@ -190,7 +184,7 @@ func awaitWorker(t *testing.T, workers map[string]*worker, above uint64) (name s
 func checkStopped(t *testing.T, w *worker, session string) {
 	t.Helper()
 	ctx := testwait.Context(t)
-	must(t, agentcluster.Await(ctx, func(context.Context) error {
+	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error {
 		if session == "Required" && !strings.Contains(strings.Join(w.output(), "\n"), "stops") {
 			return errors.New("the worker hasn't stopped")
 		}
@@ -206,7 +200,7 @@ func checkStopped(t *testing.T, w *worker, session string) {
 func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {
 	t.Helper()
 	ctx := testwait.Context(t)
-	must(t, agentcluster.Await(ctx, func(ctx context.Context) error {
+	must.Succeed(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		_, err := agents.StepDown(ctx, from, "")
 		return err
 	}))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var (
@@ -129,13 +130,13 @@ func (w *workload) injectFault(kind int, victim string) {
 		process.signal(fault.signal)
 	}
 	if fault.agent {
-		must(w.t, w.breakAgent(victim, fault.signal))
+		must.Succeed(w.t, w.breakAgent(victim, fault.signal))
 	}
 	if fault.agent || fault.worker {
 		w.awaitCoordinator(slices.DeleteFunc(w.Names(), func(name string) bool { return name == victim })...)
 	}
 	if fault.agent {
-		must(w.t, w.repairAgent(victim, fault.signal))
+		must.Succeed(w.t, w.repairAgent(victim, fault.signal))
 	}
 	if kill && (fault.worker || process == w.ledger) {
 		process.start()
@@ -207,18 +208,18 @@ func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	w := startWorkload(t, binary, serveInTest(t, l))
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
-	must(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
+	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
 	// Only another coordinator writes to the device. And another one must not grant the lock,
 	// which is still held.
-	must(t, w.Restart(w.awaitCoordinator()))
-	must(t, agentcluster.Await(ctx, func(context.Context) error {
+	must.Succeed(t, w.Restart(w.awaitCoordinator()))
+	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error {
 		if got := l.status(); got != want {
 			return fmt.Errorf("got status %d for the late write, want %d", got, want)
 		}
 		return nil
 	}))
 	v, err := w.verdict(w.t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	if v.OK != fenced {
 		t.Errorf("got %q, want the invariant to hold: %t", v.String(), fenced)
 	}

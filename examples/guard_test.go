@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestGuardWorksWithinThePromise: another process may become coordinator once the promise is
@@ -39,12 +41,12 @@ func TestGuardWorksWithinThePromise(t *testing.T) {
 			guard := exec.CommandContext(t.Context(), "sh", "shell/guard.sh", "ledger")
 			guard.Env = append(guard.Environ(), "CONCLAVE_AGENT="+agent.URL)
 			output, err := guard.StdoutPipe()
-			must(t, err)
-			must(t, guard.Start())
+			must.Succeed(t, err)
+			must.Succeed(t, guard.Start())
 			lines := bufio.NewReader(output)
 			if c.works {
 				line, err := lines.ReadString('\n') // It waits for a response in time.
-				must(t, err)
+				must.Succeed(t, err)
 				if line != "works with token 7340042\n" {
 					t.Errorf("got %q, want that the script works", line)
 				}
@@ -53,7 +55,7 @@ func TestGuardWorksWithinThePromise(t *testing.T) {
 					<-requests
 				}
 			}
-			must(t, guard.Process.Kill())
+			must.Succeed(t, guard.Process.Kill())
 			if rest, err := io.ReadAll(lines); !c.works && (err != nil || len(rest) > 0) {
 				t.Errorf("got %q, %v, want that the script doesn't work", rest, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -27,8 +28,8 @@ func TestLocal(t *testing.T) {
 	killed := regexp.MustCompile(`(?m)^c: process (\d+)$`)
 	testwait.Until(t, "the invariant holds", func() bool { return holds() > 0 })
 	pid, err := strconv.Atoi(killed.FindStringSubmatch(p.text())[1])
-	must(t, err)
-	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	must.Succeed(t, err)
+	must.Succeed(t, syscall.Kill(pid, syscall.SIGKILL))
 	testwait.Until(t, "the process was started again", func() bool { return len(killed.FindAllString(p.text(), -1)) == 2 })
 	before := holds()
 	testwait.Until(t, "the invariant still holds", func() bool { return holds() > before })
@@ -39,10 +40,10 @@ func TestLocal(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	done := make(chan error, 1)
 	go func() { done <- p.command.Wait() }()
-	must(t, testwait.Receive(t, "the end of the script", done))
+	must.Succeed(t, testwait.Receive(t, "the end of the script", done))
 	p.command = nil
 	left, err := filepath.Glob(filepath.Join(temporary, "*", "*"))
-	must(t, err)
+	must.Succeed(t, err)
 	for _, match := range killed.FindAllStringSubmatch(p.text(), -1) {
 		if pid, _ := strconv.Atoi(match[1]); syscall.Kill(pid, 0) == nil {
 			t.Errorf("process %d still runs", pid)
@@ -82,7 +83,7 @@ func TestManifestsDifferByNameOnly(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(name, "manifest.yaml"))
-		must(t, err)
+		must.Succeed(t, err)
 		_, manifest, _ := strings.Cut(string(text), "\n") // The first line is a comment.
 		return manifest
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/conclave-dev/conclave/examples/internal/ledger"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -61,7 +62,7 @@ func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 	for _, name := range w.Names() {
 		host := w.Agent(name).Host
 		peers = append(peers, name+"="+net.JoinHostPort(host, workloadPort))
-		must(t, w.WriteConfig(name, func(file *agentcluster.File) {
+		must.Succeed(t, w.WriteConfig(name, func(file *agentcluster.File) {
 			// The agent notices by the probe that the process is paused.
 			file.Groups[0].Application = &agentcluster.Application{Session: "Required", Probe: &agentcluster.Probe{
 				URL: "http://" + net.JoinHostPort(host, workloadPort) + "/healthz", PeriodMillis: 200, TimeoutMillis: 500, Failures: 2,
@@ -74,7 +75,7 @@ func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 		w.ledger = newProgram(t, "ledger", binary, "ledger", "--listen", address, "--file", filepath.Join(t.TempDir(), "ledger"))
 		w.ledger.start()
 	}
-	must(t, w.Start())
+	must.Succeed(t, w.Start())
 	for _, name := range w.Names() {
 		p := newProgram(t, name, binary, "--self", name, "--peers", strings.Join(peers, ","), "--ledger", w.ledgerURL,
 			"--listen", net.JoinHostPort(w.Agent(name).Host, workloadPort))
@@ -91,7 +92,7 @@ func buildWorkloads(t *testing.T) (folder string) {
 	folder = t.TempDir()
 	arguments := []string{"build", "-o", folder}
 	for name := range workloads {
-		must(t, program.DependOnProgram(t.Context(), "..", "./examples/"+name))
+		must.Succeed(t, program.DependOnProgram(t.Context(), "..", "./examples/"+name))
 		arguments = append(arguments, "./"+name)
 	}
 	if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
@@ -106,7 +107,7 @@ func (w *workload) awaitCoordinator(names ...string) string {
 	ctx, cancel := context.WithTimeout(w.t.Context(), waitMax)
 	defer cancel()
 	coordinator, err := w.AwaitCoordinator(ctx, names...)
-	must(w.t, err)
+	must.Succeed(w.t, err)
 	return coordinator
 }
 
@@ -152,7 +153,7 @@ func (w *workload) awaitWrites(more uint64, resources ...string) {
 	before := w.checkInvariant(w.t.Context())
 	ctx, cancel := context.WithTimeout(w.t.Context(), waitMax)
 	defer cancel()
-	must(w.t, agentcluster.Await(ctx, func(ctx context.Context) error {
+	must.Succeed(w.t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		now := w.checkInvariant(ctx)
 		for _, resource := range resources {
 			if now.Writes[resource] < before.Writes[resource]+more {
@@ -190,14 +191,14 @@ func newProgram(t *testing.T, name string, arguments ...string) *runningProgram 
 func (p *runningProgram) start() {
 	p.t.Helper()
 	output, err := os.OpenFile(p.output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	must(p.t, err)
+	must.Succeed(p.t, err)
 	defer output.Close()
 	p.command = exec.Command(p.arguments[0], p.arguments[1:]...)
 	p.command.Env = append(os.Environ(), p.environment...)
 	p.command.Stdout, p.command.Stderr = output, output
 	// If the test is killed, so is the program.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(p.t, p.command.Start())
+	must.Succeed(p.t, p.command.Start())
 }
 
 // kill kills the program, also while it is paused, and waits until it has ended.
@@ -215,13 +216,13 @@ func (p *runningProgram) kill() {
 
 func (p *runningProgram) signal(signal syscall.Signal) {
 	p.t.Helper()
-	must(p.t, p.command.Process.Signal(signal))
+	must.Succeed(p.t, p.command.Process.Signal(signal))
 }
 
 func (p *runningProgram) text() string {
 	p.t.Helper()
 	text, err := os.ReadFile(p.output)
-	must(p.t, err)
+	must.Succeed(p.t, err)
 	return string(text)
 }
 
@@ -313,8 +314,8 @@ func (l *lateWrites) status() int {
 func openLedger(t *testing.T, fenced bool) *ledger.Server {
 	t.Helper()
 	server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
-	must(t, err)
-	t.Cleanup(func() { must(t, server.Close()) })
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, server.Close()) })
 	server.Unfenced = !fenced
 	return server
 }
