@@ -36,7 +36,7 @@ func testExample(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:example"))
 	c.load(buildImage(c.t, "./examples/worker", "conclave/worker:example"))
 	c.t.Cleanup(func() { logDiagnostics(c) })
-	e := env{cluster: c, observer: observe(c.t, c.name, "ledger", leaderPollInterval)}
+	e := env{cluster: c, observer: observe(c.t, c.name, "ledger")}
 	runPrepare(c)
 	start := time.Now()
 	c.kubectl("apply", "--namespace", namespace, "-f", exampleFolder+"/ledger.yaml")
@@ -104,7 +104,7 @@ func logDiagnostics(c *cluster) {
 // awaitAgreement waits until all agents in the pods report the same coordinator.
 func (e env) awaitAgreement(start time.Time, coordinator string, pods ...string) {
 	e.t.Helper()
-	ticker := time.NewTicker(leaderPollInterval)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	limit := time.After(defaultTimeout)
 	for !e.agreeOn(coordinator, pods...) {

@@ -19,8 +19,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// leaderPollInterval is the interval at which the agent of a coordinator is queried.
-const leaderPollInterval = 5 * time.Millisecond
+// The intervals at which each agent is queried, and at which new agents are looked for. A response of a coordinator says how long it
+// leads, so queries at this interval find overlapping tenures of any length. More queries would take the processor time that the
+// cluster needs.
+const (
+	pollInterval     = 25 * time.Millisecond
+	discoverInterval = 250 * time.Millisecond
+)
 
 type process = program.Process
 
@@ -42,8 +47,6 @@ type leader struct {
 // application, so that network faults don't affect the queries. The pods must therefore be processes of this machine.
 type observer struct {
 	cluster, group string
-	// pollInterval is the interval at which other agents are queried. New agents are discovered at ten times that interval.
-	pollInterval time.Duration
 
 	mu      sync.Mutex
 	latest  map[process]response
@@ -51,9 +54,9 @@ type observer struct {
 }
 
 // observe starts an observer, which runs until the test ends. The names of the pods must start with the name of the group.
-func observe(t *testing.T, cluster, group string, pollInterval time.Duration) *observer {
+func observe(t *testing.T, cluster, group string) *observer {
 	t.Helper()
-	o := &observer{cluster: cluster, group: group, pollInterval: pollInterval, latest: map[process]response{}}
+	o := &observer{cluster: cluster, group: group, latest: map[process]response{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var pollers sync.WaitGroup
 	pollers.Go(func() { o.discoverAgents(ctx, &pollers) })
@@ -64,7 +67,7 @@ func observe(t *testing.T, cluster, group string, pollInterval time.Duration) *o
 // discoverAgents starts a poller for each new agent.
 func (o *observer) discoverAgents(ctx context.Context, pollers *sync.WaitGroup) {
 	known := map[process]bool{}
-	ticker := time.NewTicker(10 * o.pollInterval)
+	ticker := time.NewTicker(discoverInterval)
 	defer ticker.Stop()
 	for {
 		for _, found := range o.processes() {
@@ -112,12 +115,8 @@ func (o *observer) poll(ctx context.Context, agent process) {
 		if ended {
 			return
 		}
-		pause := o.pollInterval
-		if r.Leading {
-			pause = leaderPollInterval
-		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 		}
 	}

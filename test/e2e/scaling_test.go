@@ -9,7 +9,7 @@ import (
 // testScaling scales a Deployment up, to 0, and up again. There is at most one coordinator, and the version of the member list
 // never decreases.
 func testScaling(e env) {
-	observer := observe(e.t, e.name, "teller", 100*time.Millisecond)
+	observer := observe(e.t, e.name, "teller")
 	version := e.group("teller").Status.MemberList.Version
 	before := version
 	scaled := func(to int) func() bool {

@@ -18,7 +18,7 @@ func testStrict(e env) {
 		e.control("start", cut) // Otherwise the namespace cannot be deleted.
 		e.control("heal", cut)
 	})
-	observer := observe(e.t, e.name, "strict", 50*time.Millisecond)
+	observer := observe(e.t, e.name, "strict")
 	get := func(arguments ...string) string {
 		return e.kubectl(append([]string{"get", "--namespace", namespace, "--ignore-not-found"}, arguments...)...)
 	}

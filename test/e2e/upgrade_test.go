@@ -51,7 +51,7 @@ func TestReleaseUpgrade(t *testing.T) {
 	previous.source = *previousSource
 	c := newCluster(t, "hack")
 	c.buildPlugin()
-	e := env{c, observe(t, c.name, lockService, leaderPollInterval), map[string]electionGroup{}}
+	e := env{c, observe(t, c.name, lockService), map[string]electionGroup{}}
 	e.loadRelease(previous)
 	e.loadRelease(thisRelease)
 	c.load(buildImage(t, "./examples/lock-service", "conclave/lock-service:example"))
