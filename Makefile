@@ -17,9 +17,11 @@ DOCKER ?= docker
 # module could change the versions in another, so that the tests wouldn't use the versions that users get.
 export GOWORK := off
 
-# No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds have the same
-# flags (see also hack/cluster and hack/image), so that nothing is compiled twice. For a debugger, run go build without make.
-COMPILER_FLAGS := -gcflags=all=-dwarf=false
+# No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds, tests and linters
+# have the same flags (see also hack/cluster and hack/image), so that nothing is compiled twice, except with the race detector, which
+# needs cgo. For a debugger, run go build without make.
+COMPILER_FLAGS := -trimpath -gcflags=all=-dwarf=false
+export CGO_ENABLED := 0
 # Git refuses root the working copy of another user, and then go build fails unless it omits the commit.
 VCS_FLAGS := $(if $(shell git rev-parse HEAD 2>/dev/null),,-buildvcs=false)
 GOFLAGS := $(shell PATH='$(PATH)' $(GO) env GOFLAGS)
@@ -140,7 +142,7 @@ test-upgrade: ## As root: upgrade operator and agents from an earlier release on
 
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
-	@CGO_ENABLED=0 $(GO) -C test/dashboard test -trimpath -count 1 ./... -screenshots $(CURDIR)/docs/images
+	@$(GO) -C test/dashboard test -count 1 ./... -screenshots $(CURDIR)/docs/images
 
 .PHONY: model
 model: ## Search all states of the model of the grants within its bounds, with all rules and without each. As root on Debian, installs spin.
@@ -206,12 +208,12 @@ bench-operator: ## Measure the operator with many groups. Example: ARGS="--group
 compare: ## As root: measure Conclave beside other elections, in docs/results/compare.*. Example: ARGS="--rounds 3 --only floor,raft".
 	@hack/compare/packages || true
 	@$(MAKE) build PROGRAM=agent
-	@CGO_ENABLED=0 $(GO) -C hack/compare build -trimpath -o $(CURDIR)/bin/compare .
+	@$(GO) -C hack/compare build -o $(CURDIR)/bin/compare .
 	@KUBEBUILDER_ASSETS=$$($(MAKE) -s envtest-assets) && export KUBEBUILDER_ASSETS && bin/compare $(ARGS)
 
 ##@ Build
 
-STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
+STATIC = $(GO) build -ldflags "-X main.version=$(VERSION)"
 
 .PHONY: build
 build: ## Build the commands in bin/, or only PROGRAM.
@@ -240,7 +242,7 @@ tour: build ## Show elections in the simulator, then failovers of five real agen
 	@$(call show,5 recovers and has the highest priority: all messages,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
 	@$(call show,two processes of a ring start an election at the same time: a Mermaid diagram,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
 	@$(call show,20000 random schedules with all faults,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
-	@CGO_ENABLED=0 $(GO) run -trimpath ./hack/demo-agents bin/conclave-agent
+	@$(GO) run ./hack/demo-agents bin/conclave-agent
 
 comma := ,
 # show prints a title and the command of a simulation, and runs it.
@@ -403,7 +405,7 @@ endef
 define demo_programs
 if [ ! -e bin/demo ]; then echo "compiling the demo (about a minute the first time)"; fi; \
 	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && \
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/cluster
+	$(GO) build -o bin/ ./hack/cluster
 endef
 
 # previous_sources sets folder to a temporary folder, in which source has the sources of an earlier release.

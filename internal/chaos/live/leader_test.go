@@ -57,7 +57,7 @@ func startElectors(t *testing.T, stale bool) *electors {
 	}
 	binary := filepath.Join(t.TempDir(), "elector")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./test/chaos/elector") //nolint:gosec // a program of the repository
-	build.Dir = top
+	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")                                           // as all builds, also beside the race detector
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
