@@ -151,6 +151,7 @@ func TestDrainThatEvictsTheCoordinatorIsAFault(t *testing.T) {
 
 // A change of the template would restart no pods, or not all, which isn't a failure of the group.
 func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
+	t.Parallel()
 	for want, patch := range map[string]string{
 		"StatefulSet ledger has the update strategy OnDelete":   `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`,
 		"StatefulSet ledger only updates pods from partition 2": `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`,

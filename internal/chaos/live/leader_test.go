@@ -233,6 +233,7 @@ func (e *electors) exec(ctx context.Context, pod types.NamespacedName, _ string,
 
 // A process that was stopped for longer than its Lease, and works on when it continues, is what no look at the Lease can find.
 func TestFrozenProcessThatWorksOnIsFound(t *testing.T) {
+	t.Parallel()
 	e := startElectors(t, true)
 	r := e.run("http://8080/leader", "app=web")
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Freeze), 1, 15*time.Second
@@ -274,6 +275,7 @@ func TestSoundElectorsAreMeasuredByEachSource(t *testing.T) {
 
 // A label is what an object says. Two pods with it are reported, and are no violation.
 func TestLabelsOfTwoPodsAreMeasured(t *testing.T) {
+	t.Parallel()
 	e := startElectors(t, false)
 	label := func(name, value string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}

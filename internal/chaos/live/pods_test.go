@@ -194,6 +194,7 @@ func (n *nodes) counts() (injected, undone int) {
 // withPods returns a run that freezes pods by helpers.
 func withPods(t *testing.T, faults int) (*live.Run, *live.Pods, *nodes) {
 	t.Helper()
+	t.Parallel()
 	w := newWorld(t, bugs{})
 	n := newNodes(t, w)
 	r := w.run()

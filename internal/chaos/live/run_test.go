@@ -35,6 +35,7 @@ func do(t *testing.T, r *live.Run) *chaos.Result {
 }
 
 func TestEveryKindThatNeedsOnlyTheAPIIsMeasured(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, bugs{})
 	r := w.run()
 	names := []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.Evict}
@@ -79,6 +80,7 @@ func TestViolationsAreFound(t *testing.T) {
 
 // A group that settles after a fault can still break. The faults that follow can't show that: without a coordinator, they are refused.
 func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, bugs{})
 	r := w.run()
 	r.Kinds, r.Faults, r.Pause, r.Timeout = kinds(t, chaos.ForcePod), 3, 2*time.Second, 15*time.Second
@@ -95,6 +97,7 @@ func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
 }
 
 func TestViolatedWorkloadIsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, bugs{})
 	r := w.run()
 	r.Kinds, r.Faults = kinds(t, chaos.ForcePod), 2
@@ -146,6 +149,7 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 }
 
 func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, bugs{unlabeled: true})
 	r := w.run()
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 2*time.Second

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // Server is the API server of a package's tests. A test starts it, not TestMain: Go's
@@ -39,7 +40,7 @@ func New(crds ...string) *Server {
 // Main implements TestMain for a package: it runs the tests, stops the server if it was
 // started, and exits.
 func (s *Server) Main(m *testing.M) {
-	status := m.Run()
+	status := testwait.Main(m, 8) // most tests wait
 	if s.Environment.Config != nil {
 		if err := s.Environment.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot stop the API server:", err)
