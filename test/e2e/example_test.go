@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const exampleFolder = repositoryRoot + "/examples/kubernetes"
@@ -71,13 +73,18 @@ func (e env) withT(t *testing.T) env {
 	return e
 }
 
-// runPrepare creates certificates and configurations as users do.
+// runPrepare creates certificates and configurations as users do, with longer leases: on a machine that starts several nodes, tenures
+// with the default lease are short, and the highest pod is then held back for minutes.
 func runPrepare(c *cluster) {
 	c.t.Helper()
 	folder := c.t.TempDir()
+	example := filepath.Join(folder, "example")
+	must.Succeed(c.t, os.CopyFS(example, os.DirFS(exampleFolder)))
+	path := filepath.Join(example, "agent.yaml")
+	writeFile(c.t, path, readFile(c.t, path)+"  safety: {leaseMillis: 3000}\n  timing: {patienceMillis: 3000}\n")
 	agent := filepath.Join(folder, "conclave-agent")
 	run(c.t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", agent, repositoryRoot+"/cmd/agent")
-	command := exec.Command(exampleFolder+"/prepare", "--namespace", namespace)
+	command := exec.Command(example+"/prepare", "--namespace", namespace)
 	command.Env = append(os.Environ(), c.environment...)
 	command.Env = append(command.Env, "AGENT="+agent, "KUBECTL="+c.kubectlPath, "OUT="+filepath.Join(folder, "out"))
 	if output, err := runCommand(command); err != nil {
