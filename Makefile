@@ -170,7 +170,7 @@ soak: ## Simulate SCHEDULES random schedules of PROCESSES processes with all fau
 FAULTS ?= 100000
 .PHONY: soak-agent
 soak-agent: ## Inject FAULTS faults into applications with real agents, in Majority and Strict, from SEED. CONCLAVE_RACE=true detects races.
-	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
+	@CGO_ENABLED=1 $(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
 
 .PHONY: soak-examples
 soak-examples: ## Inject FAULTS faults into each workload of the examples, from SEED, such as FAULTS=200.
