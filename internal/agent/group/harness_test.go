@@ -31,6 +31,7 @@ type cluster struct {
 
 	mu     sync.Mutex
 	groups map[string]*Group
+	lives  map[string]uint32 // of the processes that run: others have ended, although they may still compute
 	cut    map[string]bool
 	// roundTrip is the measured round-trip time to report.
 	roundTrip time.Duration
@@ -40,19 +41,28 @@ type cluster struct {
 	tune func(*Config)
 }
 
-// link connects one member to the others.
+// link connects one process of a member to the others.
 type link struct {
 	cluster *cluster
 	name    string
+	life    uint32
+}
+
+// receiver returns the group that receives messages of this process to a member, or nil if it is unknown or one of the two is isolated.
+func (l link) receiver(to string) *Group {
+	c := l.cluster
+	if c.lives[l.name] != l.life || c.cut[l.name] || c.cut[to] {
+		return nil
+	}
+	return c.groups[to]
 }
 
 func (l link) Send(to string, out transport.Outgoing) bool {
 	l.cluster.mu.Lock()
-	g := l.cluster.groups[to]
-	cut := l.cluster.cut[l.name] || l.cluster.cut[to]
+	g := l.receiver(to)
 	l.cluster.mu.Unlock()
-	if cut || g == nil {
-		return !cut && g != nil
+	if g == nil {
+		return false
 	}
 	r := bytes.NewReader(out.Frame)
 	size, err := wire.ReadSize(r, wire.MaxFrame)
@@ -63,8 +73,18 @@ func (l link) Send(to string, out transport.Outgoing) bool {
 	if err != nil {
 		l.cluster.t.Error(err)
 	}
-	go g.ReceiveMessage(l.name, frame.Message) // Send must not block; messages may overtake each other.
+	go l.deliver(to, frame.Message) // Send must not block; messages may overtake each other.
 	return true
+}
+
+// deliver passes a message to a member unless one of the two is isolated by now: when a process is reported as ended, a member has
+// received all of its messages.
+func (l link) deliver(to string, message *wire.Message) {
+	l.cluster.mu.Lock()
+	defer l.cluster.mu.Unlock()
+	if g := l.receiver(to); g != nil {
+		g.ReceiveMessage(l.name, message)
+	}
 }
 
 func (l link) Connected(string) bool { return true }
@@ -97,7 +117,7 @@ func newCluster(t *testing.T, priorities map[string]int, change func(*config.Gro
 // newTunedCluster is like newCluster, and changes the configuration of each member, too.
 func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config), changes ...func(*config.Group)) *cluster {
 	t.Helper()
-	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}, tune: tune}
+	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, tune: tune}
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
 		settings.List.Members = append(settings.List.Members, control.Member{
@@ -118,7 +138,7 @@ func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config)
 // newLoneMember starts only one member of a list. The test sends the messages of the others.
 func newLoneMember(t *testing.T, name string, change func(*config.Group)) *Group {
 	t.Helper()
-	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
+	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}}
 	settings := testSettings()
 	change(&settings)
 	cluster.join(name, 1, settings)
@@ -149,12 +169,15 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	must.Succeed(c.t, err)
 	c.t.Cleanup(timers.Close)
 	cfg := Config{
-		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
+		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name, life}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	}
 	if c.tune != nil {
 		c.tune(&cfg)
 	}
+	c.mu.Lock()
+	c.lives[name] = life
+	c.mu.Unlock()
 	g, err := New(cfg)
 	must.Succeed(c.t, err)
 	c.t.Cleanup(func() {

@@ -135,7 +135,7 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 	settings.Safety = config.Safety{Mode: mode, Lease: time.Hour}
 	settings.List.Members = []control.Member{member("a", 10), member("b", 20), member("c", 30)}
 	m := &memories{t: t, state: map[string]string{}}
-	c := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}, outFor: time.Hour, tune: m.remember}
+	c := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: time.Hour, tune: m.remember}
 	for i, member := range settings.List.Members {
 		c.join(member.Name, uint32(i+1), settings)
 	}

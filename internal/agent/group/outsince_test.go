@@ -12,7 +12,7 @@ import (
 func TestMemberThatWasOutForLeaseGrantsAtOnce(t *testing.T) {
 	t.Parallel()
 	const lease = time.Hour
-	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}, outFor: lease}
+	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: lease}
 	settings := testSettings()
 	settings.Safety.Lease = lease
 	settings.List.Members = []control.Member{
