@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	faults = flag.Int("faults", 0, "number of faults for each safety mode (default 1000, or 50 with -short)")
+	faults = flag.Int("faults", 0, "number of faults for each safety mode (default 500, or 50 with -short)")
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "random seed of the faults")
 )
 
@@ -38,7 +38,7 @@ const tracedGroups = 2
 
 // extent returns how many faults are injected into each of how many groups.
 func extent() (count, groupCount int) {
-	count, groupCount = 1000, len(groups)
+	count, groupCount = 500, len(groups)
 	if testing.Short() {
 		count, groupCount = 50, tracedGroups+1 // These have all sizes and policies.
 	}
