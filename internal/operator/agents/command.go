@@ -123,7 +123,7 @@ func (s *Streams) sendUntilDone(ctx context.Context, stream *stream, c Command, 
 				return
 			}
 			stream.setOutdated(c.Subject, rejected)
-			wait = rejectedRetry
+			wait = s.rejectedRetry
 		}
 		select {
 		case <-ctx.Done():

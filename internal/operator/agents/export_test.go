@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -34,6 +35,9 @@ func (s *Streams) PutReport(pod types.NamespacedName, group string) {
 
 // SetMaxTablesOfNamespace sets how many bytes the tables of a namespace's agents may take.
 func (s *Streams) SetMaxTablesOfNamespace(bytes int) { s.maxTablesOfNamespace = bytes }
+
+// SetRejectedRetry sets the wait before a document that was rejected is sent again.
+func (s *Streams) SetRejectedRetry(wait time.Duration) { s.rejectedRetry = wait }
 
 // Tables returns how many bytes the tables of a namespace's agents take.
 func (s *Streams) Tables(namespace string) int {

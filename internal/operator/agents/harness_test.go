@@ -114,9 +114,13 @@ func (h *harness) newAgent(pod, ip string, groups ...string) *fakeagent.Agent {
 
 func (h *harness) newAgentIn(pod types.NamespacedName, ip string, groups ...string) *fakeagent.Agent {
 	h.t.Helper()
-	a, err := fakeagent.New(fakeagent.Identity{
-		Namespace: pod.Namespace, Pod: pod.Name, Groups: groups, Address: ip + ":7375", Network: &h.network,
-	}, h.certificates)
+	return h.newAgentOf(fakeagent.Identity{Namespace: pod.Namespace, Pod: pod.Name, Groups: groups, Address: ip + ":7375"})
+}
+
+func (h *harness) newAgentOf(of fakeagent.Identity) *fakeagent.Agent {
+	h.t.Helper()
+	of.Network = &h.network
+	a, err := fakeagent.New(of, h.certificates)
 	if err != nil {
 		h.t.Fatal(err)
 	}

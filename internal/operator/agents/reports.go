@@ -41,7 +41,7 @@ func (s *stream) setOutdated(group string, response *statusError) {
 	hub, now := s.streams, time.Now()
 	hub.mu.Lock()
 	last, known := s.outdated[group]
-	changed := !s.closed && response.revision > last.revision && (!known || now.Sub(last.at) >= rejectedRetry)
+	changed := !s.closed && response.revision > last.revision && (!known || now.Sub(last.at) >= hub.rejectedRetry)
 	if changed {
 		if s.outdated == nil {
 			s.outdated = map[string]outdated{}

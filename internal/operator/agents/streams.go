@@ -19,6 +19,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,6 +77,7 @@ type Streams struct {
 	// tables has how many bytes the tables of a namespace's agents take.
 	tables               map[string]int
 	maxTablesOfNamespace int
+	rejectedRetry        time.Duration
 }
 
 // maxHandshakes is more than enough to use all CPUs, and so is maxHandshakesPerNamespace. Whoever
@@ -100,7 +102,7 @@ func New(options Options) *Streams {
 		decoding:   fair.NewSemaphore[string](decoding, decodingOfTenant),
 		streams:    map[types.NamespacedName]*stream{},
 		reports:    map[types.NamespacedName]map[string]AgentReport{},
-		tables:     map[string]int{}, maxTablesOfNamespace: maxTablesOfNamespace,
+		tables:     map[string]int{}, maxTablesOfNamespace: maxTablesOfNamespace, rejectedRetry: rejectedRetry,
 	}
 }
 

@@ -161,3 +161,36 @@ func TestCommands(t *testing.T) {
 		t.Errorf("got %v, want the command to leave", got)
 	}
 }
+
+// An agent rejects a document, for example because the clock of its node is wrong. It gets the document again.
+func TestRejectedDocumentIsRepeated(t *testing.T) {
+	h := newHarness(t)
+	h.SetRejectedRetry(time.Millisecond)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	rejections := 2
+	a.Refuse(func(fakeagent.Call) int {
+		if rejections--; rejections >= 0 {
+			return http.StatusUnprocessableEntity
+		}
+		return http.StatusNoContent
+	})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.Send(key("ledger-0"), agents.PushDocument("ledger", "u", 4, []byte(`{"uid":"u"}`)))
+	h.eventually("the agent has accepted the document", func() bool { return len(a.Calls()) == 3 })
+}
+
+// A document goes to the pod for which it is: an address may by now be that of the next pod of the same name, which has no state.
+func TestAgentOfAnotherPodIsRefused(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgentOf(fakeagent.Identity{Namespace: "bank", Pod: "ledger-0", UID: "2", Groups: []string{"ledger"}, Address: "10.0.0.1:7375"})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("the operator says whose certificate it is", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return connection.Problem == "certificate must be for the pod with UID 1, got 2"
+	})
+	h.follow("ledger-0", "2", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+}

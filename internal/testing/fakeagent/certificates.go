@@ -1,7 +1,12 @@
 package fakeagent
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"time"
 
@@ -28,7 +33,7 @@ func NewCertificateFactory() (*CertificateFactory, error) {
 		return nil, fmt.Errorf("cannot create a CA: %w", err)
 	}
 	w := &CertificateFactory{Authority: authority, Authorities: root.Cert}
-	w.operator, err = w.hold(control.Operator)
+	w.operator, err = w.hold("", control.Operator)
 	return w, err
 }
 
@@ -37,10 +42,19 @@ func (w *CertificateFactory) Client(wanted ...identity.Name) *tls.Config {
 	return w.operator.Client(wanted...)
 }
 
-func (w *CertificateFactory) hold(names ...identity.Name) (*identity.InMemory, error) {
-	pair, err := w.Authority.Issue(names, validity)
+func (w *CertificateFactory) hold(uid string, names ...identity.Name) (*identity.InMemory, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
+	certificate, err := w.Authority.Sign(names, uid, key.Public(), validity)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	pair := identity.Pair{Cert: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 	return identity.NewInMemory(pair, w.Authorities)
 }

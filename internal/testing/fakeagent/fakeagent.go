@@ -27,6 +27,8 @@ import (
 // Identity is the agent that a fake agent replaces.
 type Identity struct {
 	Namespace, Pod string
+	// UID is that of the pod in its certificate, which has none if it is empty.
+	UID string
 	// Groups are the groups in its certificate.
 	Groups []string
 	// Address is the address that the operator dials, usually with control.OperatorPort.
@@ -75,7 +77,7 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	for _, group := range role.Groups {
 		names = append(names, identity.Name{Domain: role.Namespace, Group: group, Member: role.Pod})
 	}
-	held, err := w.hold(names...)
+	held, err := w.hold(role.UID, names...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", role.Pod, err)
 	}
