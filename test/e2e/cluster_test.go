@@ -61,6 +61,7 @@ func newCluster(t *testing.T, kind string) *cluster {
 	kubeconfig, _ := strings.CutPrefix(c.environment[0], "KUBECONFIG=")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must.Succeed(t, err)
+	config.QPS = -1 // Tests that wait read several objects at a time.
 	scheme := runtime.NewScheme()
 	must.Succeed(t, clientgoscheme.AddToScheme(scheme))
 	must.Succeed(t, v1.AddToScheme(scheme))
