@@ -81,7 +81,7 @@ func TestInvalidUsageIsReportedInOneLine(t *testing.T) {
 		"status":                            "--config must be a configuration, such as --config agent.yaml",
 		"check --config":                    "--config requires a value",
 		"check agent.yaml":                  `conclave-agent check accepts no arguments, got "agent.yaml"`,
-		"start":                             `unknown command "start" for conclave-agent; available commands: certificates, check, exec, floor, pod, status, version`,
+		"start":                             `unknown command "start" for conclave-agent; available commands: certificates, check, exec, fake, floor, pod, status, version`,
 		"--conf x":                          "unknown flag: --conf (did you mean --config?); for the flags, run: conclave-agent --help",
 		"version 1":                         `conclave-agent version accepts no arguments, got "1"`,
 		"certificates":                      "--group must be the name of a group, such as --group ledger",
