@@ -105,11 +105,16 @@ func (ca *CA) NotAfter() time.Time { return ca.cert.NotAfter }
 
 // Issue creates a key and a certificate for an agent with these names.
 func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
+	return ca.IssueToPod(names, "", valid)
+}
+
+// IssueToPod is like Issue, for an agent in the pod with this UID.
+func (ca *CA) IssueToPod(names Names, uid string, valid time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
 	}
-	der, err := ca.sign(names, "", key.Public(), valid)
+	der, err := ca.sign(names, uid, key.Public(), valid)
 	if err != nil {
 		return Pair{}, err
 	}

@@ -1,12 +1,7 @@
 package fakeagent
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"time"
 
@@ -43,18 +38,9 @@ func (w *CertificateFactory) Client(wanted ...identity.Name) *tls.Config {
 }
 
 func (w *CertificateFactory) hold(uid string, names ...identity.Name) (*identity.InMemory, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := w.Authority.IssueToPod(names, uid, validity)
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := w.Authority.Sign(names, uid, key.Public(), validity)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	pair := identity.Pair{Cert: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 	return identity.NewInMemory(pair, w.Authorities)
 }
