@@ -90,31 +90,30 @@ func (f *fake) run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var members [2]*agent.Agent
-	ended := make(chan error, len(members))
-	for i, self := range []string{fakeApplication, fakeOther} {
+	var other *agent.Agent
+	ended := make(chan error, len(peers))
+	for _, self := range []string{fakeApplication, fakeOther} {
 		store, err := state.Open(filepath.Join(folder, self))
 		if err != nil {
 			return err
 		}
-		process, err := f.newMember(ctx, self, store, peers)
+		member, process, err := f.newMember(ctx, self, store, peers)
 		if err != nil {
 			return err
 		}
-		started, _ := process.Start(ctx) // It never fails.
-		members[i] = started.Agent
+		other = member // the last one
 		go func() {
 			ended <- errors.Join(process.Run(ctx), store.Close())
 			stop()
 		}()
 	}
 	f.log.Info("started", "group", f.group, "api", f.api, "other", f.other)
-	leadOnce(ctx, members[1], f.group)
+	leadOnce(ctx, other, f.group)
 	return errors.Join(<-ended, <-ended)
 }
 
-// newMember returns the process of a member that isn't running yet.
-func (f *fake) newMember(ctx context.Context, self string, store *state.Store, peers [2]net.Listener) (*agent.Process, error) {
+// newMember returns a member, and its process, which isn't running yet.
+func (f *fake) newMember(ctx context.Context, self string, store *state.Store, peers [2]net.Listener) (*agent.Agent, *agent.Process, error) {
 	api, session, listener := f.api, "Required", peers[0]
 	if self == fakeOther {
 		api, session, listener = f.other, "Optional", peers[1]
@@ -136,11 +135,11 @@ groups:
 `, self, api, listener.Addr(), f.group, session, f.lease.Milliseconds(), max(f.lease.Milliseconds(), 5000),
 		fakeApplication, peers[0].Addr(), fakeOther, peers[1].Addr()))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	local, err := agent.ListenLocalAPI(ctx, c.API)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	registry := metrics.New()
 	registry.Version = version
@@ -149,12 +148,11 @@ groups:
 		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) },
 	})
 	if err != nil {
-		return nil, errors.Join(err, local.Close())
+		return nil, nil, errors.Join(err, local.Close())
 	}
-	started := &agent.Started{Agent: a}
-	return &agent.Process{
+	return a, &agent.Process{
 		LocalAPI: local, AllowUser: agent.AllowUsers(nil), Groups: a.Local(), Metrics: registry.Handler(a), Log: f.log,
-		Start: func(context.Context) (*agent.Started, error) { return started, nil },
+		Start: func(context.Context) (*agent.Started, error) { return &agent.Started{Agent: a}, nil },
 	}, nil
 }
 
