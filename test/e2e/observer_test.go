@@ -20,8 +20,8 @@ import (
 )
 
 // The intervals at which each agent is queried, and at which new agents are looked for. A response of a coordinator says how long it
-// leads, so queries at this interval find overlapping tenures of any length. More queries would take the processor time that the
-// cluster needs.
+// leads, so two coordinators are found unless one of them leads for less than an interval. More queries would take the processor time
+// that the cluster needs.
 const (
 	pollInterval     = 25 * time.Millisecond
 	discoverInterval = 250 * time.Millisecond

@@ -57,7 +57,8 @@ func startElectors(t *testing.T, stale bool) *electors {
 	}
 	binary := filepath.Join(t.TempDir(), "elector")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./test/chaos/elector") //nolint:gosec // a program of the repository
-	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")                                           // as all builds, also beside the race detector
+	// As in all other builds, so that packages are compiled once, also beside the race detector.
+	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
