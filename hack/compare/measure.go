@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
@@ -94,9 +97,16 @@ func (r *runner) newSet(ctx context.Context, s system, groups int, poll time.Dur
 	return newSet(ctx, s, name, r.folder, groups, poll, r.env)
 }
 
-// failovers measures the systems that need milliseconds one after the other, then all others at the same time.
+// maxSets is how many sets of candidates that wait for most of the time are measured at once. More of them delay each other.
+const maxSets = 10
+
+// slowPoll is how often candidates of these systems ask whether they lead.
+const slowPoll = 50 * time.Millisecond
+
+// failovers measures the systems that need milliseconds one after the other, then some sets of the others at a time.
 func (r *runner) failovers(ctx context.Context) error {
 	var slow []system
+	stop := watchDelays()
 	for _, s := range r.systems {
 		if s.copies > 0 {
 			slow = append(slow, s)
@@ -106,17 +116,30 @@ func (r *runner) failovers(ctx context.Context) error {
 			return err
 		}
 	}
+	r.report.DelaysAlone = stop()
+	// Those that take longest begin first.
+	slices.SortStableFunc(slow, func(a, b system) int { return cmp.Compare(b.copies, a.copies) })
 	var work sync.WaitGroup
 	failures := make(chan error, len(slow))
+	slots := semaphore.NewWeighted(maxSets)
+	stop = watchDelays()
 	for _, s := range slow {
 		copies := min(s.copies, r.options.rounds)
+		if err := slots.Acquire(ctx, int64(copies)); err != nil {
+			break // ctx has ended, and so do those that run.
+		}
 		work.Go(func() {
-			failures <- r.failoversOf(ctx, s, copies, (r.options.rounds+copies-1)/copies, 10*time.Millisecond)
+			defer slots.Release(int64(copies))
+			failures <- r.failoversOf(ctx, s, copies, (r.options.rounds+copies-1)/copies, slowPoll)
 		})
 	}
 	work.Wait()
+	r.report.DelaysTogether = stop()
 	close(failures)
-	var err error
+	if d := r.report.DelaysTogether; d.P99 > delayLimit {
+		r.printf("WARNING: the machine is too slow for this: a process that slept was woken %s late (p99): don't publish the report", duration(d.P99))
+	}
+	err := ctx.Err()
 	for failed := range failures {
 		err = errors.Join(err, failed)
 	}
@@ -187,7 +210,7 @@ var idleGroups = []int{1, 10}
 // idle measures all systems at the same time, once for each number of groups.
 func (r *runner) idle(ctx context.Context) error {
 	for _, groups := range idleGroups {
-		r.printf("idle: starting all systems with %d groups", groups)
+		r.printf("idle: starting each system with %d groups", groups)
 		sets := r.settledSets(ctx, groups)
 		// Those that have settled first have been idle for longer. Until the others are, too, some work of their start goes on.
 		err := benchmark.Wait(ctx, r.options.idle)
@@ -205,30 +228,27 @@ func (r *runner) idle(ctx context.Context) error {
 	return nil
 }
 
-// settledSets returns a set of each system that agrees on a leader in all groups. The report says which don't.
+// settledSets returns a set of each system that agrees on a leader in all groups. The report says which don't. The sets start one
+// after the other, since a machine that starts all of them at once is too slow for some.
 func (r *runner) settledSets(ctx context.Context, groups int) (sets []*set) {
-	var work sync.WaitGroup
 	for _, of := range r.systems {
 		if groups > 1 && of.single {
 			continue
 		}
-		work.Go(func() {
-			s, err := r.newSet(ctx, of, groups, 0)
-			if err == nil {
-				if _, err = s.settle(ctx); err != nil {
-					s.stop()
-				}
+		s, err := r.newSet(ctx, of, groups, 0)
+		if err == nil {
+			if _, err = s.settle(ctx); err != nil {
+				s.stop()
 			}
-			r.mutex.Lock()
-			defer r.mutex.Unlock()
-			if err == nil {
-				sets = append(sets, s)
-				return
-			}
-			r.fail("%s, idle with %d groups: %s", of.title, groups, err)
-		})
+		}
+		if err == nil {
+			sets = append(sets, s)
+			continue
+		}
+		r.mutex.Lock()
+		r.fail("%s, idle with %d groups: %s", of.title, groups, err)
+		r.mutex.Unlock()
 	}
-	work.Wait()
 	return sets
 }
 

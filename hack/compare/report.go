@@ -28,6 +28,9 @@ type Report struct {
 	LoadBefore, LoadAfter string
 	Busy                  float64
 	Rounds, Candidates    int
+	// DelaysAlone and DelaysTogether are how late a process was woken that slept, in milliseconds, while systems were measured
+	// alone and together.
+	DelaysAlone, DelaysTogether benchmark.Series
 	Failovers             []Failover
 	Idle                  []Idle
 	LeftOut, Failures     []string
@@ -97,6 +100,36 @@ func duration(ms float64) string {
 		return fmt.Sprintf("%.2g ms", ms)
 	default:
 		return fmt.Sprintf("%.2g µs", ms*1000)
+	}
+}
+
+// delayLimit is the longest delay in milliseconds, in 99 % of all cases, with which the systems that are measured together are measured
+// fairly. They have timeouts of at least a second.
+const delayLimit = 20
+
+// watchDelays measures how late a sleeping process is woken, until the function that it returns is called.
+func watchDelays() (stop func() benchmark.Series) {
+	const sleep = 10 * time.Millisecond
+	end, delays := make(chan struct{}), make(chan []time.Duration)
+	go func() {
+		var all []time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-time.After(sleep):
+				all = append(all, time.Since(began)-sleep)
+			case <-end:
+				delays <- all
+				return
+			}
+		}
+	}()
+	return func() benchmark.Series {
+		close(end)
+		if series := benchmark.NewSeries(<-delays); series != nil {
+			return *series
+		}
+		return benchmark.Series{}
 	}
 }
 

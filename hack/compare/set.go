@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -244,12 +242,28 @@ func (s *set) await(ctx context.Context, limit time.Duration, holds func() bool)
 	}
 }
 
+// describe names some groups in which the candidates don't agree.
 func (s *set) describe() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	const most = 3
 	var words []string
-	for i, c := range s.candidates {
-		words = append(words, fmt.Sprintf("%d knows %v and leads groups %v", i, c.knows, slices.Sorted(maps.Keys(c.leads))))
+	for group := range s.specs[0].Groups {
+		if _, _, ok := s.agreed(group, -1); ok || len(words) == most {
+			continue
+		}
+		var known []string
+		for i, c := range s.candidates {
+			text := "nobody"
+			if k, heard := c.knows[group]; heard && k.leader >= 0 {
+				text = strconv.Itoa(k.leader)
+			}
+			if _, leads := c.leads[group]; leads {
+				text += ", leads"
+			}
+			known = append(known, fmt.Sprintf("%d knows %s", i, text))
+		}
+		words = append(words, fmt.Sprintf("group %d: %s", group, strings.Join(known, "; ")))
 	}
 	return strings.Join(words, "; ")
 }
