@@ -43,6 +43,16 @@ var tenureMutants = []mutant{
 		check: "^TestHealthySuccessorDoesNotWait$", pkg: "election/office", wantOutput: "for a minute, want 3",
 	},
 	{
+		description: "lapses of a process that has just started count", file: "election/office/penalty.go",
+		old: "return m.now < m.peers[id].startedAt+m.longTenure()/2", new: "return false",
+		check: "^TestOverloadAtStartCostsNoPenalty$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	},
+	{
+		description: "lapses of a process never count", file: "election/office/penalty.go",
+		old: "return m.now < m.peers[id].startedAt+m.longTenure()/2", new: "return true",
+		check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
+	},
+	{
 		description: "a step-down counts as a short tenure", file: "election/office/follow.go",
 		old: "m.endTenure(msg.From, endingOf(msg))", new: "m.endTenure(msg.From, failed)",
 		check: "^TestOperatorsDecide$", pkg: "election/office", wantOutput: "for a minute, want 5",

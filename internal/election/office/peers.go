@@ -6,6 +6,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 type peer struct {
 	// life is the peer's incarnation, as of its last message.
 	life uint32
+	// startedAt is when this process first heard from the incarnation, or when it started itself: see forgives.
+	startedAt election.Tick
 	// resignedTerm is the last term that the incarnation resignedLife gave up.
 	resignedTerm election.Term
 	resignedLife uint32
@@ -76,7 +78,7 @@ func (m *Machine) growPeers() {
 	for election.ID(len(m.peers)) <= top {
 		m.peers = append(m.peers, peer{
 			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimedUntil: m.now,
-			raisesAgainAt: m.now, refusedUntil: m.now, record: m.newTenureRecord(),
+			raisesAgainAt: m.now, refusedUntil: m.now, startedAt: m.now, record: m.newTenureRecord(),
 		})
 	}
 	m.peers[m.cfg.Self].answersUntil = election.Never

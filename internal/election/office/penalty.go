@@ -14,6 +14,8 @@ import (
 //     operator requested that, or because the process has ended. A named successor that doesn't succeed counts as
 //     if its tenure had been short (judgeSuccessor). From the second short tenure in a row on, the process
 //     flaps. A tenure that isn't short ends the row, and so does a long time without any.
+//   - Lapses of a process that has just started don't count: many start together, on machines that have too little processor time
+//     for all of them meanwhile. That a successor doesn't succeed counts: it is the only one that fails then.
 //   - With each short tenure of the row, the process is held back for a penalty, which doubles,
 //     up to three times. Until it ends, and until the tenure of the coordinator isn't short
 //     itself, the coordinator doesn't hand over to that process: see considerHandOver.
@@ -120,12 +122,19 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	case long:
 		r.short, r.heldBackUntil = 0, m.now
 		m.lapses = noLapses
-	case how >= failed:
-		if how == lapsed {
-			m.recordLapse()
+	case how == lapsed:
+		m.recordLapse()
+		if !m.forgives(id) {
+			m.addShortTenure(r)
 		}
+	case how == failed:
 		m.addShortTenure(r)
 	}
+}
+
+// forgives reports whether a process has just started, as far as this one knows.
+func (m *Machine) forgives(id election.ID) bool {
+	return m.now < m.peers[id].startedAt+m.longTenure()/2
 }
 
 // addShortTenure counts a short tenure, and sets the penalty.

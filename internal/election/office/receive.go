@@ -21,7 +21,9 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	outdated := msg.Kind == election.Beat && m.isOutdated(msg)
 	m.welcome(msg, out)
 	if msg.From != m.cfg.Self {
-		m.peers[msg.From].life = msg.Hold.Life
+		if p := &m.peers[msg.From]; p.life != msg.Hold.Life {
+			p.life, p.startedAt = msg.Hold.Life, m.now
+		}
 		m.peers[msg.From].heardUntil = m.now + m.probeTimeout()
 		// Of the coordinator, only the BEAT of its tenure counts as a sign of life.
 		// For example, a coordinator that restarted without its memory is alive and

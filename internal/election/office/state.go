@@ -44,6 +44,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
 		b = m.peers[i].record.encode(b, m, now)
+		b = election.AppendNumber(b, uint64(min(now-m.peers[i].startedAt, m.longTenure()/2)))
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
