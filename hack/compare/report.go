@@ -31,9 +31,9 @@ type Report struct {
 	// DelaysAlone and DelaysTogether are how late a process was woken that slept, in milliseconds, while systems were measured
 	// alone and together.
 	DelaysAlone, DelaysTogether benchmark.Series
-	Failovers             []Failover
-	Idle                  []Idle
-	LeftOut, Failures     []string
+	Failovers                   []Failover
+	Idle                        []Idle
+	LeftOut, Failures           []string
 }
 
 // Failover contains the results of a fault for a system, in milliseconds.
