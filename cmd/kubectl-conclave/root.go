@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/plugin/evacuate"
 	"github.com/conclave-dev/conclave/internal/plugin/explain"
 	"github.com/conclave-dev/conclave/internal/plugin/nodes"
+	"github.com/conclave-dev/conclave/internal/plugin/report"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/plugin/status"
 	"github.com/conclave-dev/conclave/internal/plugin/stepdown"
@@ -68,7 +69,10 @@ to two coordinators.`,
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(status.New(), watch.New(), explain.New(), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), upgrade.New(), chaos.New(),
+	reporter := report.New(func() []*cobra.Command {
+		return []*cobra.Command{status.New(), explain.New(), check.New(), pluginversion.New(version)}
+	})
+	root.AddCommand(status.New(), watch.New(), explain.New(), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), reporter, upgrade.New(), chaos.New(),
 		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})

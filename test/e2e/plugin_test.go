@@ -54,4 +54,10 @@ func testPlugin(e env) {
 		e.t.Errorf("got transcript %+v, want that of the election of %s", last, highest)
 	}
 	e.t.Logf("%s", e.runPlugin("check", "ledger")) // fails if there is a problem
+
+	archive := filepath.Join(e.t.TempDir(), "report.tar.gz")
+	e.t.Logf("%s", e.runPlugin("report", "ledger", "--file", archive))
+	for _, name := range []string{"journals/" + highest + ".json", "logs/" + highest + ".log", "status.txt"} {
+		requireContains(e.t, run(e.t, "tar", "--extract", "--to-stdout", "--file", archive, "report/"+name), highest)
+	}
 }

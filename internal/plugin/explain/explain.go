@@ -78,7 +78,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	forward, err := o.cluster.Forwarder()
 	if err == nil {
-		err = o.mayReadJournals(ctx, group.Namespace)
+		err = MayReadJournals(ctx, &o.cluster, group.Namespace)
 	}
 	var e *transcript.Election
 	if err == nil {
@@ -96,9 +96,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	return o.write(out, group, e)
 }
 
-// mayReadJournals returns an error if the user may not read the journals of agents.
-func (o *options) mayReadJournals(ctx context.Context, namespace string) error {
-	connected, err := o.cluster.Connect()
+// MayReadJournals returns an error if the user may not read the journals of agents.
+func MayReadJournals(ctx context.Context, cluster *clusteraccess.Flags, namespace string) error {
+	connected, err := cluster.Connect()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (o *options) mayReadJournals(ctx context.Context, namespace string) error {
 
 // LastElection returns the transcript of the election in a term, or with term 0 of the last one.
 func LastElection(ctx context.Context, g *v1.ElectionGroup, term uint64, forward clusteraccess.PortForwarder) (*transcript.Election, error) {
-	journals, missing := readJournals(ctx, g, forward)
+	journals, missing := ReadJournals(ctx, g, forward)
 	if len(journals) == 0 {
 		return nil, noJournalError(missing)
 	}

@@ -18,9 +18,9 @@ import (
 // journalsTimeout limits the time for all journals of a group.
 const journalsTimeout = 10 * time.Second
 
-// readJournals reads the journals of all agents of a group. It also returns which are missing,
+// ReadJournals reads the journals of all agents of a group. It also returns which are missing,
 // in the order of the members.
-func readJournals(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) ([]journal.Journal, []transcript.Missing) {
+func ReadJournals(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) ([]journal.Journal, []transcript.Missing) {
 	ctx, cancel := context.WithTimeout(ctx, journalsTimeout)
 	defer cancel()
 	return gather.Journals(ctx, g.Name, memberPods(g), func(ctx context.Context, pod string) (*journal.Journal, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
-	journals, missing := readJournals(t.Context(), pluginenv.JournalGroup(), pluginenv.ForwardToAgents(t))
+	journals, missing := ReadJournals(t.Context(), pluginenv.JournalGroup(), pluginenv.ForwardToAgents(t))
 	if len(journals) != 1 || journals[0].Agent != "ledger-0" {
 		t.Errorf("got journals %+v, want that of ledger-0", journals)
 	}
