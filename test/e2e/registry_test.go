@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"archive/tar"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,4 +90,25 @@ func (r registry) serve(c *cluster) {
 		go func() { _ = server.Serve(listener) }() // Ends with the listener.
 		c.t.Cleanup(func() { _ = server.Close() })
 	}
+}
+
+// addPython adds an image with the Python of this machine, and returns its name. A throwaway cluster can't pull one.
+func (r registry) addPython(t *testing.T) string {
+	t.Helper()
+	put := func(content string) string {
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content)))
+		r[digest] = []byte(content)
+		return digest
+	}
+	python := strings.Fields(run(t, "python3", "-c", "import sys, sysconfig; print(sys.executable, sysconfig.get_path('stdlib'))"))
+	libraries := strings.Fields(run(t, "sh", "-c", "ldd "+python[0]+" "+python[1]+"/lib-dynload/*.so | grep -o '/[^ :]*' | sort -u"))
+	archive := filepath.Join(t.TempDir(), "python.tar")
+	run(t, "tar", slices.Concat([]string{"-cf", archive, "--dereference", "--hard-dereference", "--exclude=*-packages", "--exclude=test", "--exclude=config-*"}, python, libraries)...)
+	files := readFile(t, archive)
+	layer := put(files)
+	config := fmt.Sprintf(`{"os":"linux","architecture":%q,"config":{"Env":["PATH=%s"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`,
+		runtime.GOARCH, filepath.Dir(python[0]), layer)
+	return "localhost:5000/python@" + put(fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",
+		"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},
+		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`, put(config), len(config), layer, len(files)))
 }

@@ -4,11 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 const (
@@ -17,7 +21,8 @@ const (
 	otherVersion = "v0.1.0-rc.1"
 )
 
-// TestReleaseInstallation installs, upgrades and removes the operator on an empty cluster, with nothing but the files of a release.
+// TestReleaseInstallation installs the operator and an application on an empty cluster, upgrades and removes the operator, with nothing
+// but the files of a release and what the documents say.
 func TestReleaseInstallation(t *testing.T) {
 	if os.Getenv("CONCLAVE_E2E") != "hack" {
 		t.Skip("requires a throwaway cluster: run make test-e2e")
@@ -29,6 +34,7 @@ func TestReleaseInstallation(t *testing.T) {
 	images := registry{}
 	release := buildRelease(t, images, quickStartVersion, filepath.Join(folder, "dist", "release"))
 	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))
+	python := images.addPython(t)
 
 	c := newThrowawayCluster(t)
 	images.serve(c)
@@ -47,8 +53,8 @@ func TestReleaseInstallation(t *testing.T) {
 	}
 
 	start := time.Now()
-	for _, command := range quickStart(t) {
-		s.run(command)
+	for _, command := range commands(t, "README.md", "quick start") {
+		s.run(strings.TrimSuffix(command, " --watch")) // It watches without end.
 		t.Logf("after %s: %s", time.Since(start).Round(time.Second), command)
 	}
 	c.waitUntil(defaultTimeout, "the deleted pod is coordinator again", func() bool { return coordinator() == highest })
@@ -57,6 +63,7 @@ func TestReleaseInstallation(t *testing.T) {
 		return err == nil && strings.Contains(output, "ledger: works with token ")
 	})
 
+	cashier := s.runApplication(python)
 	s.run("helm upgrade conclave " + other + "/conclave-" + strings.TrimPrefix(otherVersion, "v") + ".tgz --namespace conclave-system --wait --timeout 5m")
 	c.waitUntil(defaultTimeout, "the operator is upgraded", func() bool {
 		return strings.Contains(c.kubectl("logs", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--tail", "-1"), `"version":"`+otherVersion+`"`)
@@ -65,6 +72,8 @@ func TestReleaseInstallation(t *testing.T) {
 	s.run("helm rollback conclave --namespace conclave-system --wait --timeout 5m")
 	c.kubectl("delete", "pod", highest)
 	c.waitUntil(defaultTimeout, "the group elects after the rollback", func() bool { return coordinator() == highest })
+	cashier.report("the operator was upgraded and rolled back")
+	cashier.stop()
 
 	// Strict groups need the operator to release their pods.
 	strict := strings.Replace(readFile(t, release+"/sample-deployment.yaml"), "spec:\n  selector:", "spec:\n  safety: {mode: Strict}\n  selector:", 1)
@@ -78,6 +87,7 @@ func TestReleaseInstallation(t *testing.T) {
 	requireContains(t, output, "3 pods of groups in Strict mode could not be deleted without the operator")
 	s.run("kubectl delete -f strict.yaml")
 	s.run("kubectl delete -f dist/release/sample-statefulset.yaml")
+	s.run("kubectl delete -f cashier.yaml")
 	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
 	s.run("helm uninstall conclave --namespace conclave-system --wait --timeout 5m")
 	s.run("kubectl delete crd electiongroups.conclave.dev && kubectl delete namespace conclave-system")
@@ -112,6 +122,49 @@ func buildRelease(t *testing.T, images registry, version, folder string) string 
 	return folder
 }
 
+// runApplication does what docs/application.md says, with Python from our own registry, and then kills the coordinator's agent. It returns
+// a client of the application.
+func (s shell) runApplication(python string) *traffic {
+	s.t.Helper()
+	const document = "docs/application.md"
+	text := readFile(s.t, filepath.Join(repositoryRoot, document))
+	for name, language := range map[string]string{"cashier.py": "python", "cashier.yaml": "yaml"} {
+		_, block, _ := strings.Cut(text, "\n```"+language+"\n")
+		block, _, _ = strings.Cut(block, "```\n")
+		writeFile(s.t, filepath.Join(s.folder, name), strings.ReplaceAll(block, "python:3-alpine", python))
+	}
+	start := time.Now()
+	do := func(mark string) {
+		s.t.Helper()
+		for _, command := range commands(s.t, document, mark) {
+			if strings.Contains(command, " exec ") { // A user who gets no answer asks again.
+				s.waitUntil(defaultTimeout, "the application answers", func() bool {
+					output, err := s.try(command)
+					return err == nil && strings.Contains(output, `"token"`)
+				})
+			} else {
+				s.run(command)
+			}
+			s.t.Logf("after %s: %s", time.Since(start).Round(100*time.Millisecond), command)
+		}
+	}
+	do("start")
+	client := s.sendRequests("default", "cashier", "/", "")
+	first := client.awaitReceipt("the application answers through its Service", receipt{})
+	do("failover")
+	second := client.awaitReceipt("another pod answers", first)
+	client.report("the pod was deleted")
+	agents := program.Agents(s.name)
+	killed := slices.IndexFunc(agents, func(p process) bool { return p.Pod == second.Pod })
+	if killed < 0 {
+		s.t.Fatalf("got agents %v, want one of %s", agents, second.Pod)
+	}
+	must.Succeed(s.t, syscall.Kill(agents[killed].PID, syscall.SIGKILL))
+	client.awaitReceipt("another pod answers", second)
+	client.report("the agent was killed")
+	return client
+}
+
 // shell runs commands as a user does, in a folder with the release, with helm and kubectl.
 type shell struct {
 	*cluster
@@ -132,22 +185,22 @@ func (s shell) run(command string) {
 	}
 }
 
-var quickStartBlock = regexp.MustCompile(`(?s)<!-- quick start -->\n\n(.*?)\n\n[^ ]`)
-
-// quickStart returns the commands of the quick start in the README. The last one watches without end.
-func quickStart(t *testing.T) []string {
+// commands returns the commands of helm and kubectl below a mark in a document.
+func commands(t *testing.T, document, mark string) (commands []string) {
 	t.Helper()
-	block := quickStartBlock.FindStringSubmatch(readFile(t, repositoryRoot+"/README.md"))
-	if block == nil {
-		t.Fatal("README.md must have commands after <!-- quick start -->")
-	}
-	var commands []string
-	for line := range strings.Lines(block[1]) {
+	_, text, _ := strings.Cut(readFile(t, filepath.Join(repositoryRoot, document)), "<!-- "+mark+" -->\n\n")
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "    ") {
+			break
+		}
 		command := strings.TrimSpace(line)
 		if !strings.HasPrefix(command, "helm ") && !strings.HasPrefix(command, "kubectl ") {
-			t.Fatalf("the quick start must have commands of helm and kubectl, got %q", command)
+			t.Fatalf("%s must have commands of helm and kubectl, got %q", document, command)
 		}
-		commands = append(commands, strings.TrimSuffix(command, " --watch"))
+		commands = append(commands, command)
+	}
+	if commands == nil {
+		t.Fatalf("%s must have commands after <!-- %s -->", document, mark)
 	}
 	return commands
 }
