@@ -27,8 +27,9 @@ var (
 )
 
 // upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must end by
-// a hand-over.
-const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableSeconds":2}}}`
+// a hand-over. A client acquires locks through the Service.
+const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableSeconds":2},
+	"service":{"name":"lock-service-coordinator","ports":[{"port":80,"targetPort":8080}]}}}`
 
 // lockService is the group of the application that runs during an upgrade.
 const lockService = "lock-service"
@@ -104,6 +105,9 @@ func (e env) awaitLockService(namespace string) {
 func (e env) upgrade(namespace string, from, to release) {
 	e.t.Helper()
 	start := time.Now()
+	client := e.sendRequests(namespace, "lock-service-coordinator", "/acquire", `{"lock":"of/client/NUMBER","holder":"client"}`)
+	defer client.stop()
+	before := client.awaitReceipt("the client has a lock", receipt{})
 	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
 	requireContains(e.t, string(e.runPluginIn(namespace, "upgrade", lockService, "--dry-run")),
@@ -113,6 +117,8 @@ func (e env) upgrade(namespace string, from, to release) {
 	requireContains(e.t, output, "lock-service-2 handed over lock-service: ")
 
 	e.awaitLockService(namespace)
+	client.awaitReceipt("the client has a lock of a later coordinator", before)
+	client.report("operator and agents were upgraded from " + from.tag + " to " + to.tag)
 	g := e.groupIn(namespace, lockService)
 	e.t.Logf("the tenures: %+v", g.Status.History)
 	for _, row := range g.Status.Processes {
