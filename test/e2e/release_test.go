@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
@@ -87,11 +92,17 @@ func TestReleaseInstallation(t *testing.T) {
 	requireContains(t, output, "3 pods of groups in Strict mode could not be deleted without the operator")
 	s.run("kubectl delete -f strict.yaml")
 	s.run("kubectl delete -f dist/release/sample-statefulset.yaml")
-	s.run("kubectl delete -f cashier.yaml")
-	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	c.kubectl("wait", "pod", "-l", "app!=cashier", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	// The other application runs on, without its group.
+	s.run("kubectl delete electiongroup cashier")
 	s.run("helm uninstall conclave --namespace conclave-system --wait --timeout 5m")
+	s.run("kubectl rollout restart deployment/cashier")
+	s.run("kubectl rollout status deployment/cashier --timeout 5m --request-timeout 0")
+	requireLeft(c, "APIService v1.conclave.dev", "CustomResourceDefinition electiongroups.conclave.dev",
+		"Lease conclave-manager", "Namespace conclave-system", "Secret conclave-ca", "Secret conclave-metrics")
 	s.run("kubectl delete crd electiongroups.conclave.dev && kubectl delete namespace conclave-system")
-	requireNothingLeft(c)
+	requireLeft(c)
+	s.run("kubectl delete deployment/cashier configmap/cashier")
 
 	s.run("kubectl apply --server-side -f dist/release/install.yaml")
 	s.run("kubectl wait deployment/conclave-manager --namespace conclave-system --for=condition=Available --timeout 5m --request-timeout 0")
@@ -102,7 +113,7 @@ func TestReleaseInstallation(t *testing.T) {
 	s.run("kubectl delete -f dist/release/sample-council.yaml")
 	c.kubectl("wait", "pod", "--all", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
 	s.run("kubectl delete -f dist/release/install.yaml --timeout 5m --request-timeout 0")
-	requireNothingLeft(c)
+	requireLeft(c)
 }
 
 // buildRelease builds the files of a release for this machine into a folder, and adds the images to a registry.
@@ -205,11 +216,32 @@ func commands(t *testing.T, document, mark string) (commands []string) {
 	return commands
 }
 
-// requireNothingLeft checks that the cluster has no objects of Conclave.
-func requireNothingLeft(c *cluster) {
+// requireLeft checks which objects of Conclave the cluster has: those whose kind, name, labels, annotations, owners or finalizers name it, and
+// those in its namespace. Not the label by which users opt in, and neither events nor what Kubernetes adds to each namespace.
+func requireLeft(c *cluster, want ...string) {
 	c.t.Helper()
-	c.waitUntil(defaultTimeout, "nothing of the operator is left", func() bool {
-		left := c.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions,validatingadmissionpolicies", "-o", "name")
-		return !strings.Contains(left, "conclave")
+	kinds := strings.Fields(c.kubectl("api-resources", "--verbs", "list", "-o", "name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return strings.HasPrefix(kind, "events") })
+	var left []string
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("left: %q", left)
+		}
+	}()
+	c.waitUntil(defaultTimeout, fmt.Sprintf("only %q are left", want), func() bool {
+		var list metav1.PartialObjectMetadataList
+		must.Succeed(c.t, json.Unmarshal([]byte(c.kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "-o", "json")), &list))
+		left = nil
+		for _, object := range list.Items {
+			delete(object.Annotations, corev1.LastAppliedConfigAnnotation)
+			delete(object.Labels, "conclave.dev/agent")
+			text, err := json.Marshal(object)
+			must.Succeed(c.t, err)
+			if strings.Contains(string(text), "conclave") && object.Name != "kube-root-ca.crt" && object.Kind+object.Name != "ServiceAccountdefault" {
+				left = append(left, object.Kind+" "+object.Name)
+			}
+		}
+		slices.Sort(left)
+		return slices.Equal(left, want)
 	})
 }
