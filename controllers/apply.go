@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,9 +114,14 @@ func sameStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
 	return bytes.Equal(first, second), err
 }
 
+// vacancyMax is how long a Service points at the former coordinator while there is none. Usually, the next one is elected sooner.
+// kube-proxy applies a change at once, but the next change a second later: that would be the next coordinator.
+const vacancyMax = 500 * time.Millisecond
+
 // applyTraffic writes everything that follows from the status. It returns the errors
 // of the objects that route traffic, and that of the events.
 func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membership.Plan, result *groupstatus.Result) (routingErrs []error, eventErr error) {
+	s.keepsEndpoint = result.Coordinator == "" && !s.deadline.reached(s.state.vacantSince.Add(vacancyMax), s.now)
 	parallel := newParallel()
 	parallel.run(func() error { return r.applyService(ctx, s, p, result.Coordinator) })
 	r.applyRoles(ctx, s, result.Roles, parallel)

@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -77,4 +78,11 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
 	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+
+	lost := time.Now()
+	e.elect("ledger", "", 9)
+	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
+	if after := time.Since(lost); after < 500*time.Millisecond {
+		t.Errorf("the Service changed %s after the coordinator was lost, want at least 500ms: the next one is usually elected sooner", after)
+	}
 }

@@ -124,6 +124,9 @@ func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, want *
 		}
 		have = nil
 	}
+	if have != nil && len(want.Endpoints) == 0 && s.keepsEndpoint {
+		return nil
+	}
 	if have != nil && sameMetadata(have, want) &&
 		equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(have.Ports, want.Ports) {
 		return nil

@@ -49,6 +49,8 @@ type snapshot struct {
 
 	service       *corev1.Service
 	endpointSlice *discoveryv1.EndpointSlice
+	// keepsEndpoint: the Service still points at the former coordinator.
+	keepsEndpoint bool
 }
 
 // gather takes a snapshot of a group.

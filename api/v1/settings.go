@@ -245,7 +245,7 @@ type Routing string
 
 // When a Service routes to the coordinator.
 const (
-	// RouteWhenReady: while the coordinator's pod is ready and not terminating.
+	// RouteWhenReady: while the coordinator's pod is ready.
 	RouteWhenReady Routing = "WhenReady"
 	// RouteAlways: whether or not the pod is ready.
 	RouteAlways Routing = "Always"

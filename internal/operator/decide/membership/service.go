@@ -88,14 +88,14 @@ func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv
 	return slice
 }
 
-// endpointConditions returns what Kubernetes itself reports about the pods of a Service.
+// endpointConditions returns what Kubernetes itself reports about the pods of a Service, but not that the pod is being deleted: it hands over soon,
+// and without another endpoint, kube-proxy routes to it meanwhile anyway. It would delay the next coordinator, see the reconciler's vacancyMax.
 func endpointConditions(service *v1.CoordinatorService, pod *corev1.Pod) discoveryv1.EndpointConditions {
 	serving := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	terminating := pod.DeletionTimestamp != nil
-	ready := service.Routing == v1.RouteAlways || serving && !terminating
-	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
+	ready := service.Routing == v1.RouteAlways || serving
+	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}
 }
 
 // portNumber returns the number of a port in a pod. A name may be that of no container's port.

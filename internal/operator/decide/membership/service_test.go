@@ -68,7 +68,6 @@ endpoints:
   conditions:
     ready: true
     serving: true
-    terminating: false
   nodeName: node-a
   targetRef:
     kind: Pod
@@ -107,19 +106,17 @@ func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 
 func TestEndpointFollowsPod(t *testing.T) {
 	for _, c := range []struct {
-		routing                     v1.Routing
-		podReady                    corev1.ConditionStatus
-		deleted                     bool
-		ready, serving, terminating bool
+		routing        v1.Routing
+		podReady       corev1.ConditionStatus
+		deleted        bool
+		ready, serving bool
 	}{
-		{"", corev1.ConditionTrue, false, true, true, false},
-		{v1.RouteWhenReady, corev1.ConditionTrue, false, true, true, false},
-		{v1.RouteWhenReady, corev1.ConditionFalse, false, false, false, false},
-		{v1.RouteWhenReady, corev1.ConditionUnknown, false, false, false, false},
-		{v1.RouteWhenReady, corev1.ConditionTrue, true, false, true, true},
-		{v1.RouteWhenReady, corev1.ConditionFalse, true, false, false, true},
-		{v1.RouteAlways, corev1.ConditionFalse, false, true, false, false},
-		{v1.RouteAlways, corev1.ConditionTrue, true, true, true, true},
+		{"", corev1.ConditionTrue, false, true, true},
+		{v1.RouteWhenReady, corev1.ConditionTrue, false, true, true},
+		{v1.RouteWhenReady, corev1.ConditionFalse, false, false, false},
+		{v1.RouteWhenReady, corev1.ConditionUnknown, false, false, false},
+		{v1.RouteWhenReady, corev1.ConditionTrue, true, true, true},
+		{v1.RouteAlways, corev1.ConditionFalse, false, true, false},
 	} {
 		f := newDeclaredFacts("a 10").addPods("a")
 		withService(f)
@@ -130,9 +127,9 @@ func TestEndpointFollowsPod(t *testing.T) {
 			pod.DeletionTimestamp = &metav1.Time{Time: f.Now}
 		}
 		got := EndpointSlice(f.Group, pod).Endpoints[0].Conditions
-		if *got.Ready != c.ready || *got.Serving != c.serving || *got.Terminating != c.terminating {
-			t.Errorf("routing %q to a pod with the condition Ready=%s, deleted: %t: got ready %t, serving %t, terminating %t",
-				c.routing, c.podReady, c.deleted, *got.Ready, *got.Serving, *got.Terminating)
+		if *got.Ready != c.ready || *got.Serving != c.serving || got.Terminating != nil {
+			t.Errorf("routing %q to a pod with the condition Ready=%s, deleted: %t: got ready %t, serving %t, terminating %v",
+				c.routing, c.podReady, c.deleted, *got.Ready, *got.Serving, got.Terminating)
 		}
 	}
 }
