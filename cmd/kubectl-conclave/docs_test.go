@@ -8,7 +8,23 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/documents"
 )
+
+func TestDocumentedCommandsExist(t *testing.T) {
+	documents.CheckProgram(t, newRoot, []string{"docs/kubectl.md", "docs/chaos.md", "docs/simulation.md"}, "kubectl-conclave")
+}
+
+func TestDocumentedSimulationsRun(t *testing.T) {
+	for _, c := range documents.Commands(t) {
+		line := strings.ReplaceAll(strings.Join(c.Words, " "), " 1000000", " 10") // schedules
+		if _, flags, found := strings.Cut(line, "conclave simulate "); found {
+			if got := runCommand(t, nil, append([]string{"simulate"}, strings.Fields(flags)...)...); got.status != 0 {
+				t.Errorf("%s: exit status %d: %s", c, got.status, got.stderr)
+			}
+		}
+	}
+}
 
 // generatedDiagram matches a diagram in docs/algorithms and the command that
 // generates it.

@@ -1,5 +1,5 @@
-// Package docs checks the documents: each relative link leads to a file and a heading
-// that exist, and the README is short.
+// Package docs checks the documents: each relative link leads to a file and a heading that exist, commands and samples name what
+// exists, and the README is short.
 package docs
 
 import (
@@ -15,12 +15,12 @@ import (
 
 const root = "../.."
 
-// files returns the files below the repository's root whose names have one of these
-// endings, without those that aren't sources.
-func files(t *testing.T, endings ...string) []string {
+// files returns the files below a folder of the repository whose names have one of
+// these endings, without those that aren't sources.
+func files(t *testing.T, folder string, endings ...string) []string {
 	t.Helper()
 	var found []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
@@ -101,7 +101,7 @@ func problem(t *testing.T, path, target string) string {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	links := 0
-	for _, path := range files(t, ".md") {
+	for _, path := range files(t, "", ".md") {
 		text := code.ReplaceAllString(fence.ReplaceAllString(read(t, path), ""), "")
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			links++
@@ -129,7 +129,7 @@ func TestBrokenLinksAreDetected(t *testing.T) {
 // about the documents.
 func TestCodeNamesDocumentsThatExist(t *testing.T) {
 	document := regexp.MustCompile(`docs/[\w/-]+\.md`)
-	for _, path := range append(files(t, ".go", ".yaml", ".sh"), filepath.Join(root, "Makefile")) {
+	for _, path := range append(files(t, "", ".go", ".yaml", ".sh"), filepath.Join(root, "Makefile")) {
 		for _, name := range document.FindAllString(read(t, path), -1) {
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 				t.Errorf("%s names %s: there is no such file", path, name)

@@ -1,0 +1,11 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/documents"
+)
+
+func TestDocumentedCommandsExist(t *testing.T) {
+	documents.CheckProgram(t, newRoot, []string{"docs/dashboard.md"})
+}
