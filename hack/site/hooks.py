@@ -1,4 +1,4 @@
-"""Makes links that work on GitHub work on the site, too, completes the navigation, and adds the module for diagrams."""
+"""Makes links that work on GitHub work on the site, too, completes the navigation, adds the module for diagrams, and checks anchors."""
 
 import posixpath
 import re
@@ -57,4 +57,13 @@ def on_page_markdown(markdown, page, config, files):
 
 def on_post_build(config):
     module = Path(config["config_file_path"]).parent / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
-    shutil.copy(module, Path(config["site_dir"]) / "assets")
+    site = Path(config["site_dir"]).resolve()
+    shutil.copy(module, site / "assets")
+
+    # Headings with marks or with the same text have other anchors here than on GitHub. mkdocs checks anchors only from 1.6.
+    pages = {page.parent: page.read_text() for page in site.rglob("index.html")}
+    anchors = {folder: re.findall(r'\bid="([^"]+)"', text) for folder, text in pages.items()}
+    for folder, text in pages.items():
+        for link, anchor in re.findall(r'href="([^":#]*)#([^"]+)"', text):
+            if anchor not in anchors.get((folder / link).resolve(), []):
+                raise PluginError(f"{folder.relative_to(site)} links to {link}#{anchor}, which doesn't exist on the site")
