@@ -94,7 +94,7 @@ func (u *upgrader) run(ctx context.Context) error {
 }
 
 func (u *upgrader) printf(format string, args ...any) {
-	fmt.Fprintf(u.out, u.namespace+"/"+format+"\n", args...)
+	fmt.Fprintf(u.out, u.namespace+": "+format+"\n", args...)
 }
 
 func describeStep(s *plan.Step) string {

@@ -184,7 +184,7 @@ func TestUpgradeReplacesTheCoordinatorLast(t *testing.T) {
 	e.recreate(t)
 	e.options.dryRun = true
 	got, err := e.upgrade(t)
-	if want := "bank/would replace ledger-0 (agent:1)\nbank/would replace ledger-1 (agent:1)\nbank/would replace ledger-2 (agent:1), after it has handed over ledger\n"; err != nil || got != want {
+	if want := "bank: would replace ledger-0 (agent:1)\nbank: would replace ledger-1 (agent:1)\nbank: would replace ledger-2 (agent:1), after it has handed over ledger\n"; err != nil || got != want {
 		t.Errorf("dry run: got %v and\n%s\nwant\n%s", err, got, want)
 	}
 	e.expectOrder(t)
@@ -193,7 +193,7 @@ func TestUpgradeReplacesTheCoordinatorLast(t *testing.T) {
 		t.Fatalf("got %v after\n%s", err, got)
 	}
 	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "delete ledger-2")
-	if !strings.Contains(got, "bank/ledger-2 handed over ledger: ledger-1 leads in term 101") {
+	if !strings.Contains(got, "bank: ledger-2 handed over ledger: ledger-1 leads in term 101") {
 		t.Errorf("got\n%s\nwant the hand-over", got)
 	}
 	if got, err = e.upgrade(t); err != nil || got != "all agents are agent:2\n" {
@@ -219,7 +219,7 @@ func TestUpgradeSaysWhatNeedsNoHandOver(t *testing.T) {
 	e.recreate(t)
 	e.refusals, e.loses = 1, true
 	got, err := e.upgrade(t)
-	if err != nil || !strings.Contains(got, "bank/ledger-2 doesn't lead ledger any more: ledger-1 does\n") {
+	if err != nil || !strings.Contains(got, "bank: ledger-2 doesn't lead ledger any more: ledger-1 does\n") {
 		t.Errorf("got %v and\n%s\nwant that ledger-2 doesn't lead any more", err, got)
 	}
 	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "delete ledger-2")
