@@ -163,8 +163,11 @@ func (s shell) runApplication(python string) *traffic {
 	client := s.sendRequests("default", "cashier", "/", "")
 	first := client.awaitReceipt("the application answers through its Service", receipt{})
 	do("failover")
-	second := client.awaitReceipt("another pod answers", first)
+	client.awaitReceipt("another pod answers", first)
 	client.report("the pod was deleted")
+	s.run("kubectl rollout status deployment/cashier --timeout 5m --request-timeout 0")
+	s.run("kubectl wait --for=condition=Degraded=false electiongroup/cashier --timeout 5m --request-timeout 0")
+	second := client.awaitReceipt("all pods are back", receipt{})
 	agents := program.Agents(s.name)
 	killed := slices.IndexFunc(agents, func(p process) bool { return p.Pod == second.Pod })
 	if killed < 0 {
