@@ -1,13 +1,18 @@
 // Command worker takes part in the elections of groups, works while it is coordinator, and prints who is. It is the application of
 // the samples in config/samples. Usage: go run ./examples/worker GROUP...
+//
+// If the environment variable LISTEN has an address, such as :8080, it answers requests there, with 503 while it doesn't lead: a Service
+// of a group leads to the coordinator.
 package main
 
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,12 +27,40 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if address := os.Getenv("LISTEN"); address != "" {
+		server := &http.Server{Addr: address, Handler: http.HandlerFunc(answer), ReadHeaderTimeout: 5 * time.Second}
+		go func() {
+			fmt.Fprintln(os.Stderr, server.ListenAndServe())
+			os.Exit(1)
+		}()
+	}
 	var running sync.WaitGroup
 	for _, group := range groups {
 		running.Go(func() { repeat(ctx, group, func() error { return client.Run(ctx, group, lead(group)) }) })
 		running.Go(func() { repeat(ctx, group, func() error { return report(ctx, group) }) })
 	}
 	running.Wait()
+}
+
+// tenure is a time in which this process leads a group.
+type tenure struct {
+	ctx      context.Context
+	group    string
+	token    uint64
+	requests atomic.Int64
+}
+
+// latest is the latest tenure of this process.
+var latest atomic.Pointer[tenure]
+
+func answer(w http.ResponseWriter, _ *http.Request) {
+	t := latest.Load()
+	if t == nil || t.ctx.Err() != nil {
+		http.Error(w, "this pod is not the coordinator", http.StatusServiceUnavailable)
+		return
+	}
+	pod, _ := os.Hostname() // Without a name, the answer is still useful.
+	fmt.Fprintf(w, `{"pod": %q, "group": %q, "token": %d, "number": %d}`+"\n", pod, t.group, t.token, t.requests.Add(1))
 }
 
 // repeat calls f until ctx ends. Run and Watch fail while the agent doesn't have the group: the operator may not have published it yet.
@@ -48,6 +81,7 @@ func repeat(ctx context.Context, group string, f func() error) {
 func lead(group string) func(ctx context.Context, token uint64) error {
 	return func(ctx context.Context, token uint64) error {
 		fmt.Printf("%s: leads with token %d\n", group, token)
+		latest.Store(&tenure{ctx: ctx, group: group, token: token})
 		defer func() { fmt.Printf("%s: stops: %v\n", group, context.Cause(ctx)) }()
 		for {
 			select {

@@ -67,6 +67,10 @@ func TestReleaseInstallation(t *testing.T) {
 		output, err := c.tryKubectl("logs", highest, "-c", "application")
 		return err == nil && strings.Contains(output, "ledger: works with token ")
 	})
+	sample := c.sendRequests("default", "ledger-coordinator", ":8080/", "")
+	sample.awaitReceipt("the sample answers through its Service", receipt{})
+	sample.stop()
+	sample.report("the sample ran")
 
 	cashier := s.runApplication(python)
 	s.run("helm upgrade conclave " + other + "/conclave-" + strings.TrimPrefix(otherVersion, "v") + ".tgz --namespace conclave-system --wait --timeout 5m")
