@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (o *options) run(cmd *cobra.Command, args []string) (err error) {
 			err = errors.Join(err, os.Remove(o.file))
 		}
 	}()
-	a := newArchive(file, strings.TrimSuffix(strings.TrimSuffix(o.file[strings.LastIndex(o.file, "/")+1:], ".gz"), ".tar"), now)
+	a := newArchive(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(o.file), ".gz"), ".tar"), now)
 	if err := o.collect(cmd, group, a); err != nil {
 		return err
 	}
