@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -10,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/plugin/report"
 )
 
 // readArchive returns the files of an archive.
@@ -112,5 +115,26 @@ func TestReportKeepsFiles(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Clean(file)); err != nil || string(text) != "mine" {
 		t.Errorf("got file %q, %v, want it unchanged", text, err)
+	}
+}
+
+// TestInterruptedReportLeavesNoFile: half an archive would look like a whole one.
+func TestInterruptedReportLeavesNoFile(t *testing.T) {
+	e := newEnv(t)
+	e.CreateGroup(t, "ledger")
+	ctx, interrupt := context.WithCancel(t.Context())
+	root := report.New(func() []*cobra.Command {
+		interrupt()
+		return nil
+	})
+	file := filepath.Join(t.TempDir(), "report.tar.gz")
+	root.SetArgs([]string{"ledger", "--file", file, "--kubeconfig", e.Kubeconfig, "-n", e.Namespace})
+	root.SetOut(t.Output())
+	root.SetErr(t.Output())
+	if status := run(ctx, root); status != exitInterrupted {
+		t.Errorf("got exit status %d, want %d", status, exitInterrupted)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v for the archive, want that it doesn't exist", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -58,8 +58,8 @@ func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder stri
 		err  error
 	}
 	var results []*result
-	var work sync.WaitGroup
-	slots := make(chan struct{}, logsAtOnce)
+	var work errgroup.Group
+	work.SetLimit(logsAtOnce)
 	for i := range pods {
 		p := &pods[i]
 		for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -69,18 +69,17 @@ func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder stri
 			for _, previous := range []bool{false, true}[:1+min(1, status.RestartCount)] {
 				r := &result{name: folder + p.Name + map[bool]string{false: ".log", true: ".previous.log"}[previous]}
 				results = append(results, r)
-				work.Go(func() {
-					slots <- struct{}{}
-					defer func() { <-slots }()
+				work.Go(func() error {
 					ctx, cancel := context.WithTimeout(ctx, logTimeout)
 					defer cancel()
 					options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true}
 					r.text, r.err = core.Pods(p.Namespace).GetLogs(p.Name, options).DoRaw(ctx)
+					return nil
 				})
 			}
 		}
 	}
-	work.Wait()
+	_ = work.Wait() // Each result has its error.
 	for _, r := range results {
 		a.add(r.name, func() ([]byte, error) { return r.text, r.err })
 	}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // removed replaces credentials.
@@ -50,6 +52,17 @@ func (a *archive) add(name string, get func() ([]byte, error)) {
 		_, a.failed = a.tar.Write(content)
 	}
 	a.files++
+}
+
+// addObject adds a file in YAML.
+func (a *archive) addObject(name string, get func() (any, error)) {
+	a.add(name, func() ([]byte, error) {
+		object, err := get()
+		if err != nil {
+			return nil, err
+		}
+		return yaml.Marshal(object)
+	})
 }
 
 func (a *archive) miss(name string, err error) {

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
@@ -56,7 +55,9 @@ What you may not read is missing, and README.txt in the archive says why.`,
 }
 
 func (o *options) run(cmd *cobra.Command, args []string) (err error) {
-	group, err := o.cluster.Group(cmd.Context(), args[0])
+	ctx, stop := command.UntilInterrupted(cmd.Context())
+	defer stop()
+	group, err := o.cluster.Group(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,11 @@ func (o *options) run(cmd *cobra.Command, args []string) (err error) {
 		}
 	}()
 	a := newArchive(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(o.file), ".gz"), ".tar"), now)
-	if err := o.collect(cmd, group, a); err != nil {
+	if err := o.collect(ctx, cmd, group, a); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return command.ErrInterrupted
 	}
 	if err := a.close(about(group)); err != nil {
 		return fmt.Errorf("cannot write %s: %w", o.file, err)
@@ -98,8 +102,7 @@ replaced by %q. Names of pods, nodes and images and addresses weren't: look at t
 }
 
 // collect fills the archive. An error ends the command; what can't be read is missing in the archive.
-func (o *options) collect(cmd *cobra.Command, group *v1.ElectionGroup, a *archive) error {
-	ctx := cmd.Context()
+func (o *options) collect(ctx context.Context, cmd *cobra.Command, group *v1.ElectionGroup, a *archive) error {
 	config, err := o.cluster.RestConfig()
 	if err != nil {
 		return err
@@ -113,7 +116,7 @@ func (o *options) collect(cmd *cobra.Command, group *v1.ElectionGroup, a *archiv
 		return err
 	}
 	for _, c := range o.commands() {
-		a.add(c.Name()+".txt", func() ([]byte, error) { return output(cmd, c, group.Name) })
+		a.add(c.Name()+".txt", func() ([]byte, error) { return output(ctx, cmd, c, group.Name) })
 	}
 	group.ManagedFields = nil
 	a.addObject("group.yaml", func() (any, error) { return group, nil })
@@ -127,11 +130,11 @@ func (o *options) collect(cmd *cobra.Command, group *v1.ElectionGroup, a *archiv
 		a.miss("logs/operator", err)
 	}
 	addLogs(ctx, core, "logs/operator/", operators, "manager", a)
-	return ctx.Err()
+	return nil
 }
 
 // output runs another command of the plugin with the flags of this one, and returns what it prints.
-func output(cmd, other *cobra.Command, group string) ([]byte, error) {
+func output(ctx context.Context, cmd, other *cobra.Command, group string) ([]byte, error) {
 	var args []string
 	if strings.Contains(other.Use, "GROUP") {
 		args = append(args, group)
@@ -152,7 +155,7 @@ func output(cmd, other *cobra.Command, group string) ([]byte, error) {
 	other.SetOut(&text)
 	other.SetErr(&text)
 	other.SilenceErrors, other.SilenceUsage = true, true
-	if err := other.ExecuteContext(cmd.Context()); err != nil { // check fails if it finds a problem
+	if err := other.ExecuteContext(ctx); err != nil { // check fails if it finds a problem
 		fmt.Fprintln(&text, "error:", err)
 	}
 	return []byte(text.String()), nil
@@ -216,15 +219,4 @@ func shortened(pods []corev1.Pod) []shortPod {
 		}
 	}
 	return short
-}
-
-// addObject adds a file in YAML.
-func (a *archive) addObject(name string, get func() (any, error)) {
-	a.add(name, func() ([]byte, error) {
-		object, err := get()
-		if err != nil {
-			return nil, err
-		}
-		return yaml.Marshal(object)
-	})
 }
