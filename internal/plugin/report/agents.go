@@ -50,14 +50,9 @@ const (
 	logsAtOnce = 8
 )
 
-// addLogs adds the logs of a container of each pod, and of the container before it, if it has restarted.
+// addLogs adds the logs of a container of each pod, and of the container before it, if it has restarted. Each is written as soon as it
+// has been read, so that only a few are in memory.
 func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder string, pods []corev1.Pod, container string, a *archive) {
-	type result struct {
-		name string
-		text []byte
-		err  error
-	}
-	var results []*result
 	var work errgroup.Group
 	work.SetLimit(logsAtOnce)
 	for i := range pods {
@@ -67,22 +62,18 @@ func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder stri
 				continue
 			}
 			for _, previous := range []bool{false, true}[:1+min(1, status.RestartCount)] {
-				r := &result{name: folder + p.Name + map[bool]string{false: ".log", true: ".previous.log"}[previous]}
-				results = append(results, r)
+				name := folder + p.Name + map[bool]string{false: ".log", true: ".previous.log"}[previous]
+				options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true}
 				work.Go(func() error {
 					ctx, cancel := context.WithTimeout(ctx, logTimeout)
 					defer cancel()
-					options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true}
-					r.text, r.err = core.Pods(p.Namespace).GetLogs(p.Name, options).DoRaw(ctx)
+					a.add(name, func() ([]byte, error) { return core.Pods(p.Namespace).GetLogs(p.Name, options).DoRaw(ctx) })
 					return nil
 				})
 			}
 		}
 	}
-	_ = work.Wait() // Each result has its error.
-	for _, r := range results {
-		a.add(r.name, func() ([]byte, error) { return r.text, r.err })
-	}
+	_ = work.Wait() // The archive says what is missing.
 }
 
 // events lists the Events of the group and of its pods, the latest one last.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -22,9 +23,11 @@ var credentials = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-
 
 // archive is a compressed tar file that is written as its files are found.
 type archive struct {
-	folder  string
-	now     time.Time
-	zip     *gzip.Writer
+	folder string
+	now    time.Time
+	zip    *gzip.Writer
+
+	mutex   sync.Mutex // guards what follows
 	tar     *tar.Writer
 	files   int
 	missing []string
@@ -44,6 +47,8 @@ func (a *archive) add(name string, get func() ([]byte, error)) {
 		return
 	}
 	content = credentials.ReplaceAllLiteral(content, []byte(removed))
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	header := &tar.Header{Name: a.folder + "/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: a.now}
 	if a.failed == nil {
 		a.failed = a.tar.WriteHeader(header)
@@ -66,6 +71,8 @@ func (a *archive) addObject(name string, get func() (any, error)) {
 }
 
 func (a *archive) miss(name string, err error) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	a.missing = append(a.missing, fmt.Sprintf("%s: %s", name, strings.TrimSpace(err.Error())))
 }
 
