@@ -27,9 +27,11 @@ var (
 )
 
 // upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must end by
-// a hand-over. A client acquires locks through the Service.
-const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableSeconds":2},
-	"service":{"name":"lock-service-coordinator","ports":[{"port":80,"targetPort":8080}]}}}`
+// a hand-over.
+const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableSeconds":2}}}`
+
+// servicePatch gives the lock service a Service, through which a client acquires locks meanwhile.
+const servicePatch = `{"spec":{"service":{"name":"lock-service-coordinator","ports":[{"port":80,"targetPort":8080}]}}}`
 
 // lockService is the group of the application that runs during an upgrade.
 const lockService = "lock-service"
@@ -88,7 +90,9 @@ func (e env) startLockService(namespace string) {
 	e.kubectl("create", "namespace", namespace)
 	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	e.kubectl("apply", "--namespace", namespace, "-f", workloadManifest)
-	e.kubectl("patch", "electiongroup", lockService, "--namespace", namespace, "--type", "merge", "-p", upgradePatch)
+	for _, patch := range []string{upgradePatch, servicePatch} {
+		e.kubectl("patch", "electiongroup", lockService, "--namespace", namespace, "--type", "merge", "-p", patch)
+	}
 	e.awaitLockService(namespace)
 }
 
