@@ -21,7 +21,11 @@ func (s *snapshot) membershipFacts() membership.Facts {
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
-		f.Connected[pod.UID] = s.connections[name].Accepts(s.key.Name)
+		connection := s.connections[name]
+		f.Connected[pod.UID] = connection.Accepts(s.key.Name)
+		if !connection.Connected && connection.Problem == "" && isFollowed(pod) {
+			f.ContactPending = true
+		}
 	}
 	for name, report := range s.reports {
 		if report.Report.UID == string(s.group.UID) {

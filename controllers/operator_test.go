@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -37,6 +38,8 @@ type operator struct {
 	done    chan struct{}
 	elected <-chan struct{}
 	metrics *prometheus.Registry
+	// dial connects to agents.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	writes []string
@@ -239,7 +242,7 @@ func (o *operator) stop() {
 // machine can change several agents' reports at once.
 func (e *env) startOperator(changes ...func(*operator)) *operator {
 	e.t.Helper()
-	o := &operator{env: e, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
+	o := &operator{env: e, done: make(chan struct{}), metrics: prometheus.NewRegistry(), dial: e.network.Dial}
 	for _, change := range changes {
 		change(o)
 	}
@@ -275,7 +278,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
 	err = controllers.Setup(mgr, controllers.Options{
-		Credentials: e.certificates, Dial: e.network.Dial,
+		Credentials: e.certificates, Dial: o.dial,
 		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
 	})
 	if err != nil {

@@ -1,6 +1,8 @@
 package controllers_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"testing"
 
@@ -39,12 +41,29 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	if err := e.client.Status().Update(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	second := e.startOperator()
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonEarlierGroup)
-	e.awaitQuiet(second)
-	if e.inGroup("x-1", "ledger") {
-		t.Error("got the restored list published while the earlier group may have a coordinator, want it to wait")
+	contact := make(chan struct{})
+	second := e.startOperator(func(o *operator) {
+		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			select {
+			case <-contact:
+				return e.network.Dial(ctx, network, address)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	})
+	wantNothingPublished := func(while string) {
+		t.Helper()
+		e.awaitQuiet(second)
+		if got := e.group("ledger").Status.Document; got != nil || e.inGroup("x-1", "ledger") {
+			t.Errorf("got the restored list published as %+v while %s, want it to wait", got, while)
+		}
 	}
+	e.awaitCondition("ledger", v1.ConditionProgressing, v1.ReasonSettled)
+	wantNothingPublished("no agent has been contacted")
+	close(contact)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonEarlierGroup)
+	wantNothingPublished("the earlier group may have a coordinator")
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.agents[pod].Refuse(nil)
 	}

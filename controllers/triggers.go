@@ -72,7 +72,7 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
-	case apierrors.IsNotFound(err), !membership.HasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
+	case apierrors.IsNotFound(err), !isFollowed(&pod):
 		r.agents.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -81,6 +81,11 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
 	}, agentIncarnation(&pod))
 	return reconcile.Result{}, nil
+}
+
+// isFollowed reports whether a stream to the pod's agent is kept open.
+func isFollowed(pod *corev1.Pod) bool {
+	return membership.HasAgent(pod) && pod.Status.PodIP != "" && !membership.Finished(pod)
 }
 
 // agentIncarnation returns a number that changes whenever the pod's agent restarts.

@@ -20,6 +20,9 @@ func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
 	}
 	wanted, problem := f.wantedMembers(current)
 	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
+		if len(f.InEarlierGroup) == 0 {
+			return current, problem
+		}
 		return current, f.earlierGroupProblem()
 	}
 	next := f.next(current, wanted)
@@ -32,10 +35,10 @@ func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
 }
 
 // waitsForEarlierGroup reports whether no list may be published yet, because agents are in an
-// earlier group of the name. A group has begun when an agent reports it. The status may have a
-// list and a document all the same, from a backup.
+// earlier group of the name, or may be: an operator that starts is connected to none. A group has
+// begun when an agent reports it. The status may have a list and a document all the same, from a backup.
 func (f *Facts) waitsForEarlierGroup() bool {
-	return len(f.Versions) == 0 && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available
+	return len(f.Versions) == 0 && (len(f.InEarlierGroup) > 0 || f.ContactPending) && f.Group.Spec.Safety.Mode != v1.Available
 }
 
 // next returns the next step after a list: see package memberlist.

@@ -208,7 +208,13 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		if begins := p.List != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: got list %s", mode, formatList(p.List))
 		}
-		f.InEarlierGroup = nil
+		f.InEarlierGroup, f.ContactPending = nil, true
+		p = f.step()
+		expect(t, string(mode)+", an agent hasn't been contacted", formatProblem(p.Problem), "")
+		if begins := p.Document != nil; begins != (mode == v1.Available) {
+			t.Errorf("%s: an agent hasn't been contacted: got list %s", mode, formatList(p.List))
+		}
+		f.ContactPending = false
 		f.step()
 		f.InEarlierGroup, f.Versions = []string{"a"}, map[string]int64{"x": 1} // It does not block a group that has begun.
 		f.Group.Spec.Members = parseMembers("x 10, y 30")

@@ -27,6 +27,8 @@ type Facts struct {
 	// InEarlierGroup lists the pods whose agents are connected, and participate in an
 	// earlier group of this name.
 	InEarlierGroup []string
+	// ContactPending: the operator doesn't know yet whether an agent can be reached, so that may be in an earlier group.
+	ContactPending bool
 	// Versions has the versions of the lists that agents of this group last reported, by
 	// pod.
 	Versions map[string]int64
