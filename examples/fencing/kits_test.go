@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// kit is a storage that several processes write.
+type kit struct {
+	// connect returns the connection of a process.
+	connect func() client
+	// load returns the value.
+	load func() string
+}
+
+type client struct {
+	// write presents the token, and writes in the same transaction. It returns whether the write was rejected.
+	write func(token uint64, value string) (rejected bool)
+	// unfenced writes without a token.
+	unfenced func(value string)
+}
+
+// TestFormerCoordinatorsAreRejected lets a former coordinator write at the same time as the next one, and again afterwards, as a process
+// does that was paused between its check and its write. Without the fence, the same writes do damage.
+func TestFormerCoordinatorsAreRejected(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) kit{"HTTP": startHTTP, "PostgreSQL": startPostgres, "Redis": startRedis} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := start(t)
+			former, next := k.connect(), k.connect()
+			rounds, late, damaged := uint64(1000), 0, 0
+			if testing.Short() {
+				rounds = 100
+			}
+			for i := range rounds {
+				old, wanted := fmt.Sprint("former", i), fmt.Sprint("next", i)
+				done := make(chan struct{})
+				go func() {
+					former.write(2*i+1, old) // Before the other one, or rejected.
+					close(done)
+				}()
+				if next.write(2*i+2, wanted) {
+					t.Fatalf("round %d: got the write of the coordinator rejected", i)
+				}
+				<-done
+				if got := k.load(); got != wanted {
+					t.Fatalf("round %d: got value %q after writes at the same time, want %q", i, got, wanted)
+				}
+				if former.write(2*i+1, old) {
+					late++
+				}
+				if got := k.load(); got != wanted {
+					t.Fatalf("round %d: got value %q after a late write, want %q", i, got, wanted)
+				}
+				if next.write(2*i+2, wanted) {
+					t.Fatalf("round %d: got the next write of the coordinator rejected", i)
+				}
+				former.unfenced(old)
+				if k.load() != wanted {
+					damaged++
+				}
+			}
+			if late != int(rounds) || damaged != int(rounds) {
+				t.Errorf("got %d late writes rejected and %d values damaged without the fence, want %d each", late, damaged, rounds)
+			}
+		})
+	}
+}
+
+func startHTTP(t *testing.T) kit {
+	r := &register{}
+	f, err := open(filepath.Join(t.TempDir(), "highest"), r)
+	must.Succeed(t, err)
+	load := func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return string(r.value)
+	}
+	return kit{load: load, connect: func() client {
+		return client{
+			write: func(token uint64, value string) bool {
+				code := put(f, strconv.FormatUint(token, 10), value)
+				if code != http.StatusOK && code != http.StatusConflict {
+					t.Errorf("got status %d", code)
+				}
+				return code == http.StatusConflict
+			},
+			unfenced: func(value string) { put(r, "", value) },
+		}
+	}}
+}
+
+func startPostgres(t *testing.T) kit {
+	bin := postgresPrograms(t)
+	data, credential := folderOfServer(t)
+	server := func(program string, arguments ...string) *exec.Cmd {
+		command := exec.Command(filepath.Join(bin, program), arguments...)
+		command.Dir, command.SysProcAttr = data, &syscall.SysProcAttr{Credential: credential}
+		return command
+	}
+	if output, err := server("initdb", "--no-sync", "--auth", "trust", "--username", "postgres", "--pgdata", data+"/db").CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, output)
+	}
+	// Without TCP. What this test is about doesn't depend on the disk.
+	run(t, server("postgres", "-D", data+"/db", "-k", data, "-c", "listen_addresses=", "-c", "fsync=off"))
+	connect := []string{"--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host", data, "--username", "postgres", "--set", "VERBOSITY=sqlstate"}
+	testwait.Until(t, "PostgreSQL accepts connections", func() bool {
+		return exec.CommandContext(t.Context(), "psql", append(connect, "--command", "SELECT 1")...).Run() == nil
+	})
+	admin := connectTo(t, `\echo`, "psql", connect...)
+	kit, err := os.ReadFile("postgres.sql")
+	must.Succeed(t, err)
+	admin.want("", string(kit))
+	admin.want("", "CREATE TABLE ledger (value text); INSERT INTO ledger VALUES ('')")
+	return newKit(
+		func() string { return admin.ask("SELECT value FROM ledger") },
+		func() client {
+			s := connectTo(t, `\echo`, "psql", connect...)
+			return client{
+				write: func(token uint64, value string) bool {
+					answer := s.ask(fmt.Sprintf("BEGIN; SELECT conclave_fence('ledger', %d)", token))
+					if answer == "" {
+						s.want("", fmt.Sprintf("UPDATE ledger SET value = '%s'", value))
+					} else if answer != "ERROR:  CFENC" {
+						t.Errorf("got %q", answer)
+					}
+					s.want("", "COMMIT")
+					return answer != ""
+				},
+				unfenced: func(value string) { s.want("", fmt.Sprintf("UPDATE ledger SET value = '%s'", value)) },
+			}
+		})
+}
+
+// postgresPrograms returns the folder of the server's programs.
+func postgresPrograms(t *testing.T) string {
+	t.Helper()
+	all, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	must.Succeed(t, err)
+	if _, err := exec.LookPath("psql"); err != nil || len(all) == 0 {
+		need.Skip(t, "PostgreSQL: see examples/fencing/packages")
+	}
+	return all[len(all)-1]
+}
+
+// folderOfServer returns a folder, and as root another user: PostgreSQL refuses to run as root.
+func folderOfServer(t *testing.T) (string, *syscall.Credential) {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "fencing") // The path of a socket in it must be short.
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, os.RemoveAll(folder)) })
+	if os.Geteuid() != 0 {
+		return folder, nil
+	}
+	const nobody = 65534
+	must.Succeed(t, os.Chown(folder, nobody, nobody))
+	return folder, &syscall.Credential{Uid: nobody, Gid: nobody}
+}
+
+func startRedis(t *testing.T) kit {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		need.Skip(t, "Redis: see examples/fencing/packages")
+	}
+	folder, _ := folderOfServer(t)
+	socket := folder + "/socket"
+	run(t, exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", ""))
+	testwait.Until(t, "Redis accepts connections", func() bool {
+		return exec.CommandContext(t.Context(), "redis-cli", "-s", socket, "PING").Run() == nil
+	})
+	script, err := os.ReadFile("redis.lua")
+	must.Succeed(t, err)
+	load := exec.CommandContext(t.Context(), "redis-cli", "-s", socket, "-x", "SCRIPT", "LOAD")
+	load.Stdin = strings.NewReader(string(script))
+	hash, err := load.Output()
+	must.Succeed(t, err)
+	admin := connectTo(t, "ECHO", "redis-cli", "-s", socket)
+	return newKit(
+		func() string { return admin.ask("GET ledger") },
+		func() client {
+			s := connectTo(t, "ECHO", "redis-cli", "-s", socket)
+			return client{
+				write: func(token uint64, value string) bool {
+					answer := s.ask(fmt.Sprintf("EVALSHA %s 2 ledger:fence ledger %d SET ledger %s", strings.TrimSpace(string(hash)), token, value))
+					if answer != "OK" && !strings.HasPrefix(answer, "FENCE token ") {
+						t.Errorf("got %q", answer)
+					}
+					return answer != "OK"
+				},
+				unfenced: func(value string) { s.want("OK", "SET ledger "+value) },
+			}
+		})
+}
+
+func newKit(load func() string, connect func() client) kit { return kit{load: load, connect: connect} }
+
+// run starts a server, and ends it with the test.
+func run(t *testing.T, server *exec.Cmd) {
+	t.Helper()
+	must.Succeed(t, server.Start())
+	t.Cleanup(func() {
+		must.Succeed(t, server.Process.Signal(syscall.SIGINT))
+		must.Succeed(t, server.Wait())
+	})
+}
+
+// session is a command line client that stays connected.
+type session struct {
+	t      *testing.T
+	echo   string
+	stdin  io.Writer
+	output *bufio.Reader
+}
+
+// connectTo starts a client, whose command echo prints its argument.
+func connectTo(t *testing.T, echo, program string, arguments ...string) *session {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	stdin, err := command.StdinPipe()
+	must.Succeed(t, err)
+	reader, writer, err := os.Pipe()
+	must.Succeed(t, err)
+	command.Stdout, command.Stderr = writer, writer
+	must.Succeed(t, command.Start())
+	must.Succeed(t, writer.Close())
+	t.Cleanup(func() {
+		must.Succeed(t, stdin.Close())
+		_ = command.Wait() // psql ends with the status of the last command.
+		must.Succeed(t, reader.Close())
+	})
+	return &session{t, echo, stdin, bufio.NewReader(reader)}
+}
+
+// ask runs a command, and returns what is printed.
+func (s *session) ask(command string) string {
+	s.t.Helper()
+	const end = "end-of-answer"
+	separator := ""
+	if s.echo == `\echo` {
+		separator = ";"
+	}
+	if _, err := fmt.Fprintf(s.stdin, "%s%s\n%s %s\n", command, separator, s.echo, end); err != nil {
+		s.t.Error(err)
+	}
+	var lines []string
+	for {
+		line, err := s.output.ReadString('\n')
+		if err != nil {
+			s.t.Errorf("%s: %v after %q", command, err, lines)
+			return ""
+		}
+		if line = strings.TrimSpace(line); line == end {
+			return strings.Join(lines, "\n")
+		} else if line != "" {
+			lines = append(lines, line)
+		}
+	}
+}
+
+func (s *session) want(answer, command string) {
+	s.t.Helper()
+	if got := s.ask(command); got != answer {
+		s.t.Errorf("%s: got %q, want %q", command, got, answer)
+	}
+}
