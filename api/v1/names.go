@@ -24,6 +24,9 @@ const (
 	// AnnotationProbe is the URL of the application's health check in the pod, such as
 	// http://127.0.0.1:8080/healthz.
 	AnnotationProbe = "conclave.dev/probe"
+	// AnnotationExec is a group, or a group and a container (ledger/app): the command of that container, or of the only one, runs
+	// only while the pod is coordinator of the group.
+	AnnotationExec = "conclave.dev/exec"
 	// AnnotationAgentPrefix begins the annotations that configure the container of the
 	// agent, such as conclave.dev/agent-cpu-limit.
 	AnnotationAgentPrefix = "conclave.dev/agent-"

@@ -122,6 +122,27 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestInstallReplacesFile: the file may be the binary of an earlier agent, which runs.
+func TestInstallReplacesFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "conclave-agent")
+	must.Succeed(t, os.WriteFile(path, []byte("earlier"), 0o600))
+	if got := execute(t, "install", path); got != (result{}) {
+		t.Fatalf("got %+v", got)
+	}
+	own, err := os.ReadFile("/proc/self/exe")
+	must.Succeed(t, err)
+	installed, err := os.ReadFile(path)
+	must.Succeed(t, err)
+	info, err := os.Stat(path)
+	must.Succeed(t, err)
+	if !bytes.Equal(installed, own) || info.Mode() != 0o755 {
+		t.Errorf("got %d bytes with mode %v, want the %d of this binary with mode 0755", len(installed), info.Mode(), len(own))
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("got files %v, %v, want one", files, err)
+	}
+}
+
 // TestFloorIsAheadOfClocks: the floor is the current term, ahead by the accepted skew.
 func TestFloorIsAheadOfClocks(t *testing.T) {
 	before := control.TermAt(time.Now().Add(control.AcceptedSkew))

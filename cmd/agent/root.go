@@ -36,6 +36,6 @@ address.`,
 	}
 	addRun(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(newPod(), newCheck(), newExec(), newGuard(), newFake(), newCertificates(), newFloor(), newStatus(), command.Version(version))
+	root.AddCommand(newPod(), newCheck(), newExec(), newGuard(), newInstall(), newFake(), newCertificates(), newFloor(), newStatus(), command.Version(version))
 	return root
 }

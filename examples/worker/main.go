@@ -1,6 +1,9 @@
 // Command worker takes part in the elections of groups, works while it is coordinator, and prints who is. It is the application of
 // the samples in config/samples. Usage: go run ./examples/worker GROUP...
 //
+// Without a group, it knows nothing of elections, and works until it is told to end: conclave-agent exec runs it only while its pod is
+// coordinator.
+//
 // If the environment variable LISTEN has an address, such as :8080, it answers requests there, with 503 while it doesn't lead: a Service
 // of a group leads to the coordinator.
 package main
@@ -11,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,8 +25,9 @@ import (
 
 func main() {
 	groups := os.Args[1:]
-	if len(groups) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: worker GROUP...")
+	token, err := strconv.ParseUint(os.Getenv("CONCLAVE_TOKEN"), 10, 64)
+	if len(groups) == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "usage: worker GROUP..., or conclave-agent exec --group GROUP -- worker")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -33,6 +38,10 @@ func main() {
 			fmt.Fprintln(os.Stderr, server.ListenAndServe())
 			os.Exit(1)
 		}()
+	}
+	if len(groups) == 0 {
+		_ = lead(os.Getenv("CONCLAVE_GROUP"))(ctx, token) // It returns nil.
+		return
 	}
 	var running sync.WaitGroup
 	for _, group := range groups {

@@ -52,6 +52,7 @@ func testOperator(c *cluster) {
 		{"one label is enough, and running agents join a new group", testSelection},
 		{"the status explains how to add agents to pods without them", testPodsWithoutAgents},
 		{"pods with hostNetwork have a coordinator", testHostNetwork},
+		{"a program that knows nothing of elections runs in one pod, and then in another", testProgram},
 		{"the processes of an example get locks from the coordinator", testWorkload},
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
 		{"a group without one of its pods is available and ready", testMemberDown},

@@ -61,6 +61,10 @@ spec:
     securityContext: &restricted {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
   containers: [{name: application, image: ledger:1, securityContext: *restricted, volumeMounts: [{name: data, mountPath: /data}]}]
   volumes: [{name: data, emptyDir: {}}]`},
+		"program": {"bank", `
+metadata: {name: program, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger, conclave.dev/exec: ledger}}
+spec: {containers: [{name: application, image: ledger:1, command: [settle], securityContext: {allowPrivilegeEscalation: false,
+  runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}}]}`},
 		"host-network": {"open", `
 metadata: {name: host-network, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger}}
 spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},

@@ -2,7 +2,7 @@
 // and the package adds it by a JSON patch, with which the webhook responds to admission
 // requests.
 //
-// A patch only adds, and extends lists in annotations. The package doesn't decode a pod into Go types and encode it
+// A patch only adds, extends lists in annotations, and puts conclave-agent exec before the command of a container that asks for it. The package doesn't decode a pod into Go types and encode it
 // again, because that would drop every field that these types don't have. For example,
 // clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
 //
@@ -36,7 +36,7 @@ type Settings struct {
 	PullSecrets []string
 }
 
-// Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only.
+// Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only, which replaces the value of a key that exists.
 type Operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -70,10 +70,20 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 		return nil, err
 	}
 	added := volumes(part, p.Spec.HostNetwork)
+	runs := 0
+	if part.exec != nil {
+		if runs, err = part.exec.find(&p); err != nil {
+			return nil, err
+		}
+		added = append(added, corev1.Volume{Name: execVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
 	if err := patch.addEvictable(&meta, added); err != nil {
 		return nil, err
 	}
 	patch.addAgent(&p, agent, added, s.PullSecrets)
+	if part.exec != nil {
+		patch.addExec(&p, part.exec, runs, agent)
+	}
 	return patch.operations, patch.err
 }
 
@@ -136,6 +146,16 @@ func (p *patch) add(path string, value any) {
 		p.err = fmt.Errorf("cannot encode the value for %s: %w", path, err)
 	}
 	p.operations = append(p.operations, Operation{Op: "add", Path: path, Value: raw})
+}
+
+// addMount mounts a volume in a container.
+func (p *patch) addMount(container string, c *existingContainer, mount corev1.VolumeMount) {
+	if c.VolumeMounts == nil {
+		p.add(container+"/volumeMounts", []corev1.VolumeMount{mount})
+	} else {
+		p.add(container+"/volumeMounts/-", mount)
+	}
+	c.VolumeMounts = append(c.VolumeMounts, existingMount{mount.MountPath})
 }
 
 // addMetadata adds a label or an annotation.

@@ -44,6 +44,8 @@ func TestPods(t *testing.T) {
 				return renderExclusions(t, patched)
 			case d.HasArg("evictable"):
 				return podOf(t, patched).Metadata.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
+			case d.HasArg("exec"):
+				return renderExec(t, patched)
 			case d.HasArg("secrets"):
 				return strings.Join(podOf(t, patched).pullSecrets(), ",")
 			}
@@ -67,6 +69,22 @@ func render(t *testing.T, operations []inject.Operation, whole bool) string {
 		}
 	}
 	return text.String()
+}
+
+// renderExec returns the init containers and containers of a pod, without the agent.
+func renderExec(t *testing.T, pod []byte) string {
+	t.Helper()
+	var p struct {
+		Spec struct{ InitContainers, Containers []any }
+	}
+	if err := json.Unmarshal(pod, &p); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(append(p.Spec.InitContainers[1:], p.Spec.Containers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // apply applies a patch as the API server does.

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -50,6 +51,8 @@ type participation struct {
 	selected bool
 	probe    string
 	options  Options
+	// exec is nil unless a program runs only while the pod leads.
+	exec *execution
 }
 
 // participation parses the annotations of a pod that opted in.
@@ -72,6 +75,12 @@ func (m *podMetadata) participation() (p participation, err error) {
 	}
 	if err == nil {
 		p.options, err = m.options()
+	}
+	if err == nil {
+		p.exec, err = m.execution()
+	}
+	if err == nil {
+		err = p.exec.check(&p)
 	}
 	return p, err
 }
@@ -107,15 +116,21 @@ type existingContainer struct {
 		ContainerPort int64  `json:"containerPort"`
 		Protocol      string `json:"protocol"`
 	} `json:"ports"`
-	Env          []namedObject `json:"env"`
-	VolumeMounts []struct {
-		MountPath string `json:"mountPath"`
-	} `json:"volumeMounts"`
-	Resources struct {
+	Command        []string        `json:"command"`
+	LivenessProbe  json.RawMessage `json:"livenessProbe"`
+	ReadinessProbe json.RawMessage `json:"readinessProbe"`
+	StartupProbe   json.RawMessage `json:"startupProbe"`
+	Env            []namedObject   `json:"env"`
+	VolumeMounts   []existingMount `json:"volumeMounts"`
+	Resources      struct {
 		Limits   corev1.ResourceList `json:"limits"`
 		Requests corev1.ResourceList `json:"requests"`
 	} `json:"resources"`
 	SecurityContext securityContext `json:"securityContext"`
+}
+
+type existingMount struct {
+	MountPath string `json:"mountPath"`
 }
 
 func (p *podSpec) injected() bool {

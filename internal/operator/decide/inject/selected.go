@@ -15,7 +15,7 @@ type Choice uint8
 const (
 	// NoAgent means that the pod didn't opt in.
 	NoAgent Choice = iota
-	// NamedGroups means that the pod takes part in the groups that its annotation names.
+	// NamedGroups means that the pod takes part in the groups that its annotations name.
 	NamedGroups
 	// SelectedGroups means that it takes part in the groups that select it.
 	SelectedGroups
@@ -30,17 +30,30 @@ func ChoiceOf(pod []byte, namespaceOptedIn bool) (Choice, error) {
 	}
 	_, labeled := meta.Metadata.Labels[v1.LabelAgent]
 	_, named := meta.Metadata.Annotations[v1.AnnotationGroups]
+	_, executes := meta.Metadata.Annotations[v1.AnnotationExec]
 	switch {
 	case !meta.optedIn() && (labeled || !namespaceOptedIn || meta.isMirror()):
 		return NoAgent, nil
-	case named:
+	case named || executes:
 		return NamedGroups, nil
 	}
 	return SelectedGroups, nil
 }
 
-// PatchNamed returns the operations for a pod with NamedGroups.
+// PatchNamed returns the operations for a pod with NamedGroups. If only the annotation conclave.dev/exec names a group, the pod gets
+// the annotation conclave.dev/groups, by which the operator and the identity service know it.
 func PatchNamed(pod []byte, s Settings) ([]Operation, error) {
+	var meta podMetadata
+	if err := read(pod, &meta); err != nil {
+		return nil, err
+	}
+	e, err := meta.execution()
+	if err != nil {
+		return nil, err
+	}
+	if _, named := meta.Metadata.Annotations[v1.AnnotationGroups]; e != nil && !named {
+		return patchOptedIn(pod, s, entry{"annotations", v1.AnnotationGroups, e.group})
+	}
 	return patchOptedIn(pod, s)
 }
 

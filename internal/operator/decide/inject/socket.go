@@ -43,21 +43,16 @@ func (p *podSpec) socketEnvironment() []corev1.EnvVar {
 // addSocket mounts the volume of the socket in all other containers, and tells them the
 // agent's address. The mount is read-only, so that no container can replace the socket.
 func (p *patch) addSocket(pod *podSpec) {
-	for i, c := range pod.Spec.InitContainers {
-		p.addSocketTo(fmt.Sprintf("/spec/initContainers/%d", i+1), c) // The agent is the first one.
+	for i := range pod.Spec.InitContainers {
+		p.addSocketTo(fmt.Sprintf("/spec/initContainers/%d", i+1), &pod.Spec.InitContainers[i]) // The agent is the first one.
 	}
-	for i, c := range pod.Spec.Containers {
-		p.addSocketTo(fmt.Sprintf("/spec/containers/%d", i), c)
+	for i := range pod.Spec.Containers {
+		p.addSocketTo(fmt.Sprintf("/spec/containers/%d", i), &pod.Spec.Containers[i])
 	}
 }
 
-func (p *patch) addSocketTo(container string, c existingContainer) {
-	mount := corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder, ReadOnly: true}
-	if c.VolumeMounts == nil {
-		p.add(container+"/volumeMounts", []corev1.VolumeMount{mount})
-	} else {
-		p.add(container+"/volumeMounts/-", mount)
-	}
+func (p *patch) addSocketTo(container string, c *existingContainer) {
+	p.addMount(container, c, corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder, ReadOnly: true})
 	variable := corev1.EnvVar{Name: agentVariable, Value: socketURL}
 	for _, existing := range c.Env {
 		if existing.Name == agentVariable {

@@ -287,6 +287,16 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.Pods[1].Spec.InitContainers = nil; delete(f.Pods[1].Labels, v1.LabelAgent) },
 			"problem pod bank/ledger-1: It has the annotation conclave.dev/groups, and has not opted in.",
 		},
+		"a program, and a group that elects pods without it": {
+			func(f *Facts) { f.Pods[1].Annotations[v1.AnnotationExec] = "ledger/settle" },
+			"warning pod bank/ledger-1: The group ledger may elect it before it can run its program (annotation conclave.dev/exec), or while it can't.",
+		},
+		"a program, and a group that doesn't": {
+			func(f *Facts) {
+				f.Pods[1].Annotations[v1.AnnotationExec] = "ledger"
+				f.Groups[0].Spec.Application.Session = v1.SessionRequired
+			}, "",
+		},
 		"keys with typing errors": {
 			func(f *Facts) {
 				f.Pods[0].Labels["conclave.dev/agnet"] = "enabled"

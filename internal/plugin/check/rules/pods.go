@@ -17,7 +17,7 @@ import (
 // The keys that mean something on a pod.
 var (
 	podLabels      = []string{v1.LabelAgent}
-	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe)
+	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe, v1.AnnotationExec)
 )
 
 func checkPods(f *Facts) []Finding {
@@ -69,6 +69,12 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 			all = append(all, Finding{Problem, object, "The " + err.Error() + ".", "Correct it in the pod template: the webhook refuses new pods with this value."})
 		}
 	}
+	if g := f.groupOfProgram(p); g != nil && g.Spec.Application.Session != v1.SessionRequired {
+		all = append(all, Finding{
+			Warning, object, fmt.Sprintf("The group %s may elect it before it can run its program (annotation %s), or while it can't.", g.Name, v1.AnnotationExec),
+			"Set spec.application.session: Required in the ElectionGroup.",
+		})
+	}
 	if proxy := inject.Interception(p); proxy != "" && membership.HasAgent(p) {
 		all = append(all, Finding{
 			Warning, object, fmt.Sprintf("A proxy intercepts connections with its agent (%s): a crashed process is noticed by its silence only.", proxy),
@@ -76,6 +82,17 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 		})
 	}
 	return all
+}
+
+// groupOfProgram returns the group whose coordinator runs the program of a pod, or nil.
+func (f *Facts) groupOfProgram(p *corev1.Pod) *v1.ElectionGroup {
+	name, _, _ := strings.Cut(p.Annotations[v1.AnnotationExec], "/")
+	for i := range f.Groups {
+		if g := &f.Groups[i]; g.Namespace == p.Namespace && g.Name == name {
+			return g
+		}
+	}
+	return nil
 }
 
 // unknownKeys finds labels or annotations of Conclave that mean nothing on a pod.

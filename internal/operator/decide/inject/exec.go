@@ -1,0 +1,110 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// An init container copies the agent's binary to a volume, from which another container runs it. The mount in that container is
+// read-only.
+const (
+	execVolume    = "conclave-exec"
+	execContainer = "conclave-exec"
+	execFolder    = "/run/conclave-exec"
+	execBinary    = execFolder + "/conclave-agent"
+)
+
+// execution is what the annotation conclave.dev/exec says: the command of a container runs only while the pod leads a group. The
+// container is "" if it is the only one.
+type execution struct{ group, container string }
+
+// execution parses the annotation, and returns nil if there is none.
+func (m *podMetadata) execution() (*execution, error) {
+	value, err := m.annotation(v1.AnnotationExec)
+	if _, ok := m.Metadata.Annotations[v1.AnnotationExec]; !ok || err != nil {
+		return nil, err
+	}
+	group, container, named := strings.Cut(value, "/")
+	if !groupName.MatchString(group) || named && container == "" {
+		return nil, fmt.Errorf("annotation %s must be the name of a group, such as ledger, or of a group and a container, such as ledger/app, got %q",
+			v1.AnnotationExec, truncate(value))
+	}
+	return &execution{group, container}, nil
+}
+
+// check checks the other annotations of the pod.
+func (e *execution) check(p *participation) error {
+	switch {
+	case e == nil:
+	case !slices.Contains(p.groups, e.group):
+		return fmt.Errorf("annotation %s must name one of the groups of the annotation %s, got %q", v1.AnnotationExec, v1.AnnotationGroups, truncate(e.group))
+	case p.probe != "":
+		return fmt.Errorf("annotation %s must not be set together with %s: a program that waits for its election doesn't answer", v1.AnnotationProbe, v1.AnnotationExec)
+	}
+	return nil
+}
+
+// find returns the index of the container. The error is about what wouldn't work in it.
+func (e *execution) find(p *podSpec) (int, error) {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	found := slices.Index(names, e.container)
+	if e.container == "" && len(names) == 1 {
+		found = 0
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec, strings.Join(names, ", "), e.group, names[0])
+	}
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == execContainer {
+			return 0, fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", c.Name)
+		}
+	}
+	if slices.Contains(p.Spec.Volumes, namedObject{execVolume}) {
+		return 0, fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", execVolume)
+	}
+	return found, p.Spec.Containers[found].checkExec()
+}
+
+func (c *existingContainer) checkExec() error {
+	if len(c.Command) == 0 {
+		return fmt.Errorf("container %s must have a command, because of the annotation %s: the one in the image is unknown here", c.Name, v1.AnnotationExec)
+	}
+	for _, probe := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"livenessProbe", c.LivenessProbe}, {"readinessProbe", c.ReadinessProbe}, {"startupProbe", c.StartupProbe}} {
+		if len(probe.value) > 0 && string(probe.value) != "null" {
+			return fmt.Errorf("container %s must have no %s, because of the annotation %s: it would fail while another pod leads", c.Name, probe.name, v1.AnnotationExec)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if path.Clean(m.MountPath) == execFolder {
+			return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's binary is there", c.Name, execFolder)
+		}
+	}
+	return nil
+}
+
+// addExec makes a container run its command by conclave-agent exec. It follows addAgent.
+func (p *patch) addExec(pod *podSpec, e *execution, container int, agent *corev1.Container) {
+	mount := corev1.VolumeMount{Name: execVolume, MountPath: execFolder}
+	p.add("/spec/initContainers/1", &corev1.Container{
+		Name: execContainer, Image: agent.Image, Args: []string{"install", execBinary},
+		Resources: agent.Resources, SecurityContext: agent.SecurityContext, VolumeMounts: []corev1.VolumeMount{mount},
+	})
+	c := &pod.Spec.Containers[container]
+	at := fmt.Sprintf("/spec/containers/%d", container)
+	p.add(at+"/command", append([]string{execBinary, "exec", "--group", e.group, "--"}, c.Command...))
+	mount.ReadOnly = true
+	p.addMount(at, c, mount)
+}
