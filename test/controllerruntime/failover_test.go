@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,7 +95,9 @@ func TestOneManagerAtATime(t *testing.T) {
 	// Without the API server, the leader goes on, longer than it would with a Lease, and the standby takes over, from its cache.
 	e.awaitReady(other(leader))
 	e.killAPIServer()
-	e.awaitWork(int(outage / workEvery))
+	for left := *outage; left > 0; left -= time.Second {
+		e.awaitWork(int(time.Second / workEvery))
+	}
 	must.Succeed(t, e.managers[leader].Process.Kill())
 	if _, got := e.await(first.token); got != other(leader) {
 		t.Errorf("got leader %q without the API server, want %q", got, other(leader))
@@ -102,8 +105,7 @@ func TestOneManagerAtATime(t *testing.T) {
 	e.awaitWork(100)
 }
 
-// outage is longer than the time for which a Lease is valid.
-const outage = 16 * time.Second
+var outage = flag.Duration("outage", 16*time.Second, "how long the API server is away, by default longer than a Lease is valid")
 
 // TestManagerThatDoesNotStopEnds: the process ends before the drain timeout does.
 func TestManagerThatDoesNotStopEnds(t *testing.T) {
