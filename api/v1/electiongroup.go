@@ -80,7 +80,7 @@ type ElectionGroupSpec struct {
 	// +listType=map
 	// +listMapKey=pod
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:XValidation:rule="self.exists(m, m.priority > 0)",message="every member has priority 0: at least one member must have a priority above 0"
 	// +kubebuilder:validation:XValidation:rule="self.transformMapEntry(i, m, m.priority > 0, {m.priority: i}).size() >= 0",message="two members have the same priority: priorities above 0 must be unique"
 	Members []Member `json:"members,omitempty"`

@@ -39,7 +39,7 @@ type MemberList struct {
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=100
 	Members []Member `json:"members"`
 
 	// previous is the list before this one. It remains after this one has settled,
@@ -61,7 +61,7 @@ type MemberList struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Departed []string `json:"departed,omitempty"`
@@ -101,7 +101,7 @@ type PreviousList struct {
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=100
 	Members []Member `json:"members"`
 
 	// leaseMillis is the lease of the members that have not adopted a newer list. Without

@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Limits of a group.
 const (
 	// MaxMembers is the maximum number of members.
-	MaxMembers = 1000
+	MaxMembers = 100
 	// MaxPriority is the highest priority. It leaves room for the term in a fencing
 	// token.
 	MaxPriority = 1<<14 - 1

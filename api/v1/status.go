@@ -64,7 +64,7 @@ type ElectionGroupStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=pod
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=100
 	Processes []Process `json:"processes,omitempty"`
 
 	// memberList is the newest member list that the operator has published.

@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 300; 300 agents need about 8 GB of memory, and more than two cores: there, they didn't connect within 5 minutes")
+	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 100")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
 	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")

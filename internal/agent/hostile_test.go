@@ -202,7 +202,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		"no kind":              {func(m *wire.Message) { m.Kind = 0 }, refused},
 		"an unknown subject":   {func(m *wire.Message) { m.Subject = "x" }, refused},
 		"an unknown origin":    {func(m *wire.Message) { m.Origin = "x" }, refused},
-		"too many suspects":    {func(m *wire.Message) { m.List = slices.Repeat([]string{"b"}, 1000) }, refused},
+		"too many suspects":    {func(m *wire.Message) { m.List = slices.Repeat([]string{"b"}, wire.MaxMembers) }, refused},
 		"another list":         {func(m *wire.Message) { m.Digest++ }, refused},
 		"another clock":        {func(m *wire.Message) { m.Lamport = 1<<64 - 1 }, refused},
 	} {

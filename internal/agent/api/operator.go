@@ -65,8 +65,8 @@ const (
 	// streamsMax limits the streams of reports. There is one for each replica of the
 	// operator, and for those that have just been replaced.
 	streamsMax = 8
-	// documentMax has room for a thousand members with the longest names.
-	documentMax = 1 << 20
+	// documentMax has room for a hundred members with the longest names.
+	documentMax = 256 << 10
 )
 
 type operatorAPI struct {

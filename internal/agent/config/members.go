@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxMembers = 1000
+	maxMembers = 100
 	maxVersion = math.MaxUint32
 	maxFloor   = uint64(election.MaxTerm)
 	// invalidPriority is the priority of a member whose own priority is invalid.

@@ -88,8 +88,8 @@ func TestCountsAndLengthsAreBounded(t *testing.T) {
 	}
 	long := strings.Repeat("a", 63)
 	for _, c := range []struct{ name, text, want string }{
-		{"1000 members", list(999), ""},
-		{"1001 members", list(1000), "f.yaml:7: members must have at most 1000 entries, got 1001"},
+		{"100 members", list(99), ""},
+		{"101 members", list(100), "f.yaml:7: members must have at most 100 entries, got 101"},
 		{"100 groups", groups(100), ""},
 		{"101 groups", groups(101), "f.yaml:5: groups must have at most 100 entries, got 101"},
 		{"a long file", strings.Repeat("#", 1<<20+1), "f.yaml: must have at most 1048576 bytes"},

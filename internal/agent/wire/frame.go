@@ -25,7 +25,7 @@ const (
 // Limits for received frames. The largest message has the name of every member of a
 // list.
 const (
-	MaxMembers = 1000
+	MaxMembers = 100
 	MaxName    = 253
 	MaxHello   = 1 << 10
 	MaxFrame   = MaxMembers*(MaxName+3) + 1<<10

@@ -11,8 +11,8 @@ const (
 	// lineBuffer is small, since a session can be idle for hours. lineReader assembles a
 	// longer line from several reads.
 	lineBuffer = 512
-	// maxLine is more than a report on a thousand members with the longest names.
-	maxLine = 512 << 10
+	// maxLine is more than a report on a hundred members with the longest names.
+	maxLine = 64 << 10
 )
 
 // lineReader reads lines from a connection that returns errNoData.

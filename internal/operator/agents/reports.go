@@ -126,8 +126,8 @@ func (s *stream) putReport(name string, report *control.Report) bool {
 // all agents of a namespace, whose users can write agents of their own. Reports of honest agents
 // leave out the rows of members that are up.
 const (
-	maxTables            = 4 << 20
-	maxTablesOfNamespace = 64 << 20
+	maxTables            = 1 << 20
+	maxTablesOfNamespace = 16 << 20
 )
 
 // setTable sets how many bytes the table of a group takes. The caller holds the lock.

@@ -195,7 +195,7 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 	}
 }
 
-// The API server accepts at most 1.5 MiB, which a group of a thousand members nearly has.
+// All names have the maximum length.
 func TestMemoryOfTheLargestGroup(t *testing.T) {
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	list := &v1.MemberList{Previous: &v1.PreviousList{}}
@@ -211,8 +211,8 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.
 	}
 	t.Logf("%d bytes", size)
-	if size > 3<<20 {
-		t.Errorf("got %d bytes of the largest group, want at most 3 MiB", size)
+	if size > 300<<10 {
+		t.Errorf("got %d bytes of the largest group, want at most 300 KiB", size)
 	}
 }
 

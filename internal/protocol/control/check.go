@@ -10,7 +10,7 @@ import (
 // a status.
 const (
 	// maxRows is the number of members that a group can have.
-	maxRows = 1000
+	maxRows = 100
 	// maxText is the length of the longest name.
 	maxText = 253
 	// maxIneligible is the length of the longest reason. It is part of a message in the status.

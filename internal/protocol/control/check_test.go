@@ -36,8 +36,8 @@ func TestCheckReport(t *testing.T) {
 		"a longer reason":     {control.Report{Ineligible: text[:129]}, tooLongReason},
 		"changed too late":    {control.Report{ChangedAt: late}, tooLate},
 		"ended too late":      {control.Report{Ended: &control.Ending{At: late}}, tooLate},
-		"too many members":    {control.Report{Processes: make([]control.Row, 1001)}, "report must have at most 1000 rows, got 1001"},
-		"a thousand members":  {control.Report{Processes: make([]control.Row, 1000)}, ""},
+		"too many members":    {control.Report{Processes: make([]control.Row, 101)}, "report must have at most 100 rows, got 101"},
+		"a hundred members":   {control.Report{Processes: make([]control.Row, 100)}, ""},
 	} {
 		got := ""
 		if err := test.report.Check(); err != nil {

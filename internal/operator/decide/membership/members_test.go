@@ -312,20 +312,20 @@ func TestTooManyMembers(t *testing.T) {
 		f.addPod(fmt.Sprint("ledger-", i))
 	}
 	if p := f.settle(); p.Problem != nil || len(p.List.Members) != v1.MaxMembers {
-		t.Fatalf("1000 members: got problem %v", p.Problem)
+		t.Fatalf("%d members: got problem %v", v1.MaxMembers, p.Problem)
 	}
-	f.addPods("ledger-1000")
+	f.addPods("ledger-100")
 	p := f.settle()
 	expect(t, "problem", formatProblem(p.Problem),
-		"TooManyMembers: The selector matches 1001 pods with agents, but a group has at most 1000 members: narrow the selector")
+		"TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector")
 	if p.List.Version != 1 {
 		t.Errorf("got list %s", formatList(p.List)[:60])
 	}
-	f.deletePod("ledger-500")
+	f.deletePod("ledger-50")
 	if p := f.settle(); p.Problem != nil && p.List.Version != 1 {
 		t.Error("got a new list before the member has departed")
 	}
-	f.Missing["ledger-500"] = true
+	f.Missing["ledger-50"] = true
 	if p := f.settle(); p.Problem != nil || p.List.Version != 2 || len(p.List.Members) != v1.MaxMembers {
 		t.Errorf("a pod replaces a departed member: got problem %v", p.Problem)
 	}
