@@ -2,9 +2,13 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
@@ -25,6 +29,35 @@ func testChaos(e env) {
 	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
 		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""
 	})
+	e.testChaosJob()
+}
+
+// testChaosJob runs the Job of the example, with the permissions that it has there.
+func (e env) testChaosJob() {
+	e.t.Helper()
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "chaos", "job.yaml"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	const image = "registry.invalid/kubectl-conclave:v0.1.0"
+	requireContains(e.t, string(text), image)
+	path := filepath.Join(e.t.TempDir(), "job.yaml")
+	adapted := strings.NewReplacer(image, "conclave/kubectl-conclave:e2e", `--faults, "4"`, `--faults, "2"`).Replace(string(text))
+	if err := os.WriteFile(path, []byte(adapted), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.kubectl("apply", "--namespace", samplesNamespace, "-f", path)
+	defer e.kubectl("delete", "--namespace", samplesNamespace, "-f", path)
+	var job batchv1.Job
+	e.waitUntil(defaultTimeout, "the Job has ended", func() bool {
+		e.get(samplesNamespace, "chaos", &job)
+		return job.Status.Succeeded+job.Status.Failed > 0
+	})
+	log := e.kubectl("logs", "--namespace", samplesNamespace, "job/chaos")
+	if job.Status.Succeeded != 1 {
+		e.t.Errorf("got a Job that failed, with the log:\n%s", log)
+	}
+	requireContains(e.t, log, `failures="0"`)
 }
 
 // injectFaults injects one fault of each kind.
