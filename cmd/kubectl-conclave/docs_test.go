@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
@@ -13,6 +16,49 @@ import (
 
 func TestDocumentedCommandsExist(t *testing.T) {
 	documents.CheckProgram(t, newRoot, []string{"docs/kubectl.md", "docs/chaos.md", "docs/simulation.md"}, "kubectl-conclave")
+}
+
+func TestShortcutsOfK9sAreAccepted(t *testing.T) {
+	content, err := os.ReadFile("../../clients/k9s/plugins.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Plugins map[string]struct {
+			ShortCut, Description, Command string
+			Scopes, Args                   []string
+			Confirm, Dangerous             bool
+		}
+	}
+	if err := yaml.UnmarshalStrict(content, &file); err != nil {
+		t.Fatal(err)
+	}
+	keys, commands := map[string]bool{}, map[string]bool{}
+	for name, p := range file.Plugins {
+		line := p.Command + " " + strings.Join(p.Args, " ")
+		if p.Command == "sh" {
+			line = strings.Replace(p.Args[1], " 2>&1 | less -K", "", 1)
+		}
+		words := documents.Parse("    " + line)[0].Words
+		if words[0] != "kubectl" || words[1] != "conclave" {
+			t.Fatalf("%s: got command %q, want kubectl conclave", name, line)
+		}
+		if err := documents.Check(newRoot(), words[2:], true); err != nil {
+			t.Errorf("%s: %s: %s", name, line, err)
+		}
+		if p.Description == "" || !slices.Equal(p.Scopes, []string{"electiongroups"}) || keys[p.ShortCut] {
+			t.Errorf("%s: got %+v, want a description, the scope electiongroups, and a shortcut that no other plugin has", name, p)
+		}
+		if changes := words[2] == "step-down"; p.Confirm != changes || p.Dangerous != changes {
+			t.Errorf("%s: confirm and dangerous must be %t", name, changes)
+		}
+		keys[p.ShortCut], commands[words[2]] = true, true
+	}
+	for _, command := range []string{"explain", "status", "watch", "check", "step-down"} {
+		if !commands[command] {
+			t.Errorf("there is no shortcut for %s", command)
+		}
+	}
 }
 
 func TestDocumentedSimulationsRun(t *testing.T) {

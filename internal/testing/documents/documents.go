@@ -131,7 +131,7 @@ func CheckProgram(t *testing.T, newCommand func() *cobra.Command, pages []string
 			if !strings.HasPrefix(line, name+" ") {
 				continue
 			}
-			if err := check(newCommand(), c.Words[len(strings.Fields(name)):], c.Complete); err != nil {
+			if err := Check(newCommand(), c.Words[len(strings.Fields(name)):], c.Complete); err != nil {
 				t.Errorf("%s: %s", c, err)
 			}
 		}
@@ -144,8 +144,8 @@ func CheckProgram(t *testing.T, newCommand func() *cobra.Command, pages []string
 	}
 }
 
-// check returns why a program would refuse its arguments.
-func check(root *cobra.Command, arguments []string, complete bool) error {
+// Check returns why a program would refuse its arguments. Those of an incomplete command may lack some.
+func Check(root *cobra.Command, arguments []string, complete bool) error {
 	command, rest, err := root.Find(arguments)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func TestBrokenCommandsAreDetected(t *testing.T) {
 			line = "    " + line
 		}
 		c := Parse(line)[0]
-		if err := check(root, c.Words[1:], c.Complete); (err != nil) != broken {
+		if err := Check(root, c.Words[1:], c.Complete); (err != nil) != broken {
 			t.Errorf("%s: got %v, want an error: %t", line, err, broken)
 		}
 	}
