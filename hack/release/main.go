@@ -1,6 +1,6 @@
 // Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the chart and the
 // samples with the digests of these images, archives of the programs, Debian packages of the agent, the manifest for krew, the formula
-// for Homebrew, the clients for Python and TypeScript, release notes, the provenance of all these files, and checksums.
+// for Homebrew, the clients for Python and TypeScript, the plugin for Headlamp, release notes, the provenance of all these files, and checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -154,6 +154,9 @@ func (r *release) write(ctx context.Context) error {
 		return err
 	}
 	if err := r.writeClients(); err != nil {
+		return err
+	}
+	if err := r.writeHeadlamp(ctx); err != nil {
 		return err
 	}
 	if err := r.writeNotes(changes, digests); err != nil {

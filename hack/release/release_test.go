@@ -49,8 +49,8 @@ func build(t *testing.T, r *release) {
 	t.Helper()
 	for _, err := range []error{
 		r.writeInstaller(t.Context(), digests), r.writeChart(digests), r.writeProgram(t.Context(), hello, hello.platforms[0]),
-		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"), r.writeClients(), r.writeNotes("changes", digests),
-		r.writeProvenance(), r.writeChecksums(),
+		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"), r.writeClients(), r.writeHeadlamp(t.Context()),
+		r.writeNotes("changes", digests), r.writeProvenance(), r.writeChecksums(),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -66,6 +66,7 @@ func copySources(t *testing.T) string {
 		"Makefile", "LICENSE", "go.mod", "go.sum", "api/go.mod", "client/go.mod", "config", "charts", "hack/overlay", "hack/tools",
 		"hack/image/testdata/hello", "hack/release/debian", "cmd/kubectl-conclave/kubectl_complete-conclave",
 		"clients/python", "clients/typescript/package.json", "clients/typescript/index.js", "clients/typescript/index.d.ts",
+		"clients/headlamp/build", "clients/headlamp/package.json", "clients/headlamp/src", "clients/headlamp/tsconfig.json",
 	} {
 		to := filepath.Join(folder, filepath.Dir(path))
 		if err := os.MkdirAll(to, 0o755); err != nil {
@@ -133,7 +134,7 @@ func TestSecondBuildIsIdentical(t *testing.T) {
 	build(t, first)
 	build(t, second)
 	want := []string{
-		"SHA256SUMS", "conclave-0.1.0-py3-none-any.whl", "conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
+		"SHA256SUMS", "artifacthub-pkg.yml", "conclave-0.1.0-py3-none-any.whl", "conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz", "conclave-headlamp-0.1.0.tar.gz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
 		"provenance.json",
 	}
 	if got := names(t, first.output); !slices.Equal(got, want) {
