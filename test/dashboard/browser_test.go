@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -125,7 +126,10 @@ func (b *browser) observe(event any) {
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning || e.Type == runtime.APITypeAssert {
-			text = fmt.Sprint("console: ", e.Args)
+			text = "console:"
+			for _, argument := range e.Args {
+				text += " " + cmp.Or(argument.Description, string(argument.Value))
+			}
 		}
 	}
 	if text != "" {
@@ -229,6 +233,15 @@ func (b *browser) screenshot(name string) {
 	if err := os.WriteFile(filepath.Join(*screenshots, name), image, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// ignoreErrors forgets the errors on the console that have one of these texts.
+func (b *browser) ignoreErrors(texts ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.errors = slices.DeleteFunc(b.errors, func(text string) bool {
+		return slices.ContainsFunc(texts, func(known string) bool { return strings.Contains(text, known) })
+	})
 }
 
 // expectNoErrors fails the test if there are errors on the console.

@@ -111,22 +111,25 @@ function Commands({ group }: { group: Group }) {
   return <>{commands.map(command => <Command key={command} text={`kubectl conclave ${command} -n ${namespace}`} />)}</>;
 }
 
-// Command can be copied. Browsers permit that only to pages that were sent by TLS or this machine; elsewhere a click on the text
-// selects it.
+// Command can be copied. Where a browser doesn't permit that, the button selects the text.
 function Command({ text }: { text: string }) {
-  const [copied, setCopied] = React.useState(false);
+  const [done, setDone] = React.useState("");
+  const code = React.useRef<HTMLElement>(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
+    try {
+      await navigator.clipboard.writeText(text);
+      setDone("Copied");
+    } catch {
+      getSelection()?.selectAllChildren(code.current!);
+      setDone("Selected");
+    }
   };
   return (
     <MuiMaterial.Box sx={{ display: "flex", alignItems: "center", gap: 1 }}>
-      <code style={{ userSelect: "all" }}>{text}</code>
-      {window.isSecureContext && (
-        <MuiMaterial.Button size="small" aria-label={`Copy ${text}`} onClick={() => void copy()}>
-          {copied ? "Copied" : "Copy"}
-        </MuiMaterial.Button>
-      )}
+      <code ref={code}>{text}</code>
+      <MuiMaterial.Button size="small" aria-label={`Copy ${text}`} onClick={() => void copy()}>
+        {done || "Copy"}
+      </MuiMaterial.Button>
     </MuiMaterial.Box>
   );
 }

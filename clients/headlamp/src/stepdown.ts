@@ -13,7 +13,7 @@ export async function stepDown(cluster: string, namespace: string, pod: string, 
   const body = JSON.stringify({ to });
   // In HTTP/1.0, the body of the response isn't divided into chunks.
   const request = `POST /v1/groups/${group}/step-down HTTP/1.0\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  const { status, text } = parse(await exchange(cluster, namespace, pod, request, timeoutMillis));
+  const { status, text } = parse(await exchange(cluster, namespace, pod, group, request, timeoutMillis));
   let answer: { coordinator?: string; error?: string } = {};
   try {
     answer = JSON.parse(text);
@@ -33,7 +33,7 @@ function parse(response: string) {
 }
 
 // exchange sends a request to the agent in a pod and returns the whole response.
-function exchange(cluster: string, namespace: string, pod: string, request: string, timeoutMillis: number): Promise<string> {
+function exchange(cluster: string, namespace: string, pod: string, group: string, request: string, timeoutMillis: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const decoder = new TextDecoder();
     let response = "";
@@ -43,7 +43,7 @@ function exchange(cluster: string, namespace: string, pod: string, request: stri
       clearTimeout(timer);
       connection.cancel();
       if (response) resolve(response);
-      else reject(new Error(`cannot reach the agent in pod ${pod}: ${failure || because}`));
+      else reject(new Error(`cannot reach the agent in pod ${pod}: ${failure || because}. Try: kubectl conclave step-down ${group} -n ${namespace}`));
     };
     const timer = setTimeout(() => end(`no answer within ${timeoutMillis / 1000} s`), timeoutMillis);
     const receive = (message: ArrayBuffer) => {
@@ -64,7 +64,7 @@ function exchange(cluster: string, namespace: string, pod: string, request: stri
       isJson: false,
       additionalProtocols: ["v4.channel.k8s.io"],
       reconnectOnFailure: false,
-      failCb: () => end("the connection was closed"),
+      failCb: () => end("the API server or the node refused or closed the connection"),
     });
   });
 }

@@ -16,6 +16,7 @@ import RouteSwitcher from "@kinvolk/headlamp-plugin/lib/components/App/RouteSwit
 import { useCurrentAppTheme } from "@kinvolk/headlamp-plugin/lib/components/App/themeSlice";
 import Sidebar from "@kinvolk/headlamp-plugin/lib/components/Sidebar/index";
 import { queryClient } from "@kinvolk/headlamp-plugin/lib/lib/queryClient";
+import { setStore } from "@kinvolk/headlamp-plugin/lib/lib/router/createRouteURL";
 import { createMuiTheme } from "@kinvolk/headlamp-plugin/lib/lib/themes";
 import Plugins from "@kinvolk/headlamp-plugin/lib/plugin/Plugins";
 import { setConfig } from "@kinvolk/headlamp-plugin/lib/redux/configSlice";
@@ -24,6 +25,7 @@ import store from "@kinvolk/headlamp-plugin/lib/redux/stores/store";
 
 _api.setFetch(async () => new Response("{}")); // no icons from the internet
 
+setStore(store);
 store.dispatch(setConfig({ clusters: { main: { name: "main", auth_type: "", useToken: false } } }));
 
 function Page() {
