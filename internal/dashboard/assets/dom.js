@@ -32,7 +32,7 @@ export function formatDuration(ms) {
 
 // formatClock and formatDate format a time like logs do: with 24 hours, and with the zone, which is that of this machine.
 export const formatClock = at => new Date(at).toLocaleTimeString(undefined, { hourCycle: "h23", timeZoneName: "short" });
-export const formatDate = at => new Date(at).toLocaleString(undefined, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+export const formatDate = at => new Date(at).toLocaleString(undefined, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 
 // age returns an element with the time since a moment, which refreshAges updates.
 export function age(at, suffix = " ago") {

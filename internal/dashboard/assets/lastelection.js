@@ -1,7 +1,7 @@
 // The last election, which the agents keep in memory. It is read only when the user asks for it.
 import { request } from "./actions.js";
-import { el, formatDate } from "./dom.js";
-import { sequence } from "./sequence.js";
+import { el } from "./dom.js";
+import { describe, sequence } from "./sequence.js";
 
 // lastElection returns the content of the card, and a function for the present state of the group.
 export function lastElection(path, namespace, name, permission) {
@@ -44,13 +44,4 @@ export function lastElection(path, namespace, name, permission) {
       button, changed, answer), details);
   });
   return { content, update: (now) => { detail = now; compare(); } };
-}
-
-function describe(election) {
-  return [
-    el("p", {}, el("strong", {}, `${election.text}, at ${formatDate(election.began)}.`)),
-    el("ol", { class: "milestones" }, election.milestones.map((m) => el("li", {}, el("span", { class: "after" }, `${(m.micros / 1000).toFixed(2)} ms`), m.text))),
-    el("p", { class: "muted" }, `Messages: ${election.cost}.`),
-    ...election.missing.map((m) => el("p", { class: "muted" }, `Missing: ${m.agent} (${m.reason}).`)),
-  ];
 }

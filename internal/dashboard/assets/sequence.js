@@ -1,8 +1,18 @@
-// A sequence diagram that can be stepped through: a lifeline for each member, an arrow for each message, and a mark for each note
+// An election in words, and as a sequence diagram that can be stepped through: a lifeline for each member, an arrow for each message, and a mark for each note
 // on what a member found out.
-import { el, svg } from "./dom.js";
+import { el, formatDate, svg } from "./dom.js";
 
 const top = 40, rowHeight = 30;
+
+// describe returns the result of an election that agents recorded, its phases, and what is missing.
+export function describe(election) {
+  return [
+    el("p", {}, el("strong", {}, `${election.text}, at `, el("time", { datetime: election.began, title: election.began }, formatDate(election.began)), ".")),
+    el("ol", { class: "milestones" }, election.milestones.map((m) => el("li", {}, el("span", { class: "after" }, `${(m.micros / 1000).toFixed(2)} ms`), m.text))),
+    el("p", { class: "muted" }, `Messages: ${election.cost}.`),
+    ...election.missing.map((m) => el("p", { class: "muted" }, `Missing: ${m.agent} (${m.reason}).`)),
+  ];
+}
 
 // sequence returns the diagram, with a choice to show the probes, too: they say who is alive, and most of them change nothing.
 export function sequence(election) {
@@ -29,7 +39,8 @@ function diagram({ members, steps, omitted }) {
   const back = el("button", { class: "button", type: "button", onclick: () => show(at - 1) }, "Back");
   const next = el("button", { class: "button", type: "button", onclick: () => show(at + 1) }, "Next");
   const all = el("button", { class: "button", type: "button", onclick: () => show(steps.length) }, "All");
-  let at;
+  const play = el("button", { class: "button", type: "button", onclick: () => (timer ? pause() : start()) }, "Play");
+  let at, timer = null;
 
   // show shows the steps up to one, or all of them.
   function show(index) {
@@ -55,6 +66,22 @@ function diagram({ members, steps, omitted }) {
     }
   }
 
+  // start shows one step after the other, from the first one if all are shown, and pause stops that.
+  function start() {
+    play.textContent = "Pause";
+    if (at >= steps.length - 1) show(0);
+    timer = setInterval(() => {
+      show(at + 1);
+      if (at === steps.length || !picture.isConnected) pause();
+    }, 700);
+  }
+
+  function pause() {
+    clearInterval(timer);
+    timer = null;
+    play.textContent = "Play";
+  }
+
   // keys are an alternative to the buttons while one of them has the focus.
   function keys(event) {
     const index = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: steps.length }[event.key];
@@ -64,7 +91,7 @@ function diagram({ members, steps, omitted }) {
   }
 
   show(steps.length);
-  const buttons = el("div", { class: "steps", role: "group", "aria-label": "Step through the election, also by the arrow keys", onkeydown: keys }, back, next, all);
+  const buttons = el("div", { class: "steps", role: "group", "aria-label": "Step through the election, also by the arrow keys", onkeydown: keys }, back, next, all, play);
   return el("div", {}, buttons, caption, scroll);
 }
 
