@@ -3,9 +3,12 @@
 package output
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -57,4 +60,29 @@ func Write(w io.Writer, value any, format string) error {
 	}
 	_, err = fmt.Fprintf(w, "---\n%s", text)
 	return err
+}
+
+// CreateFile creates the file that a flag names, and writes it. Whatever goes wrong, and if the user interrupts the command, it
+// removes the file: half of it would look like a whole one.
+func CreateFile(ctx context.Context, flag, path string, write func(context.Context, io.Writer) error) (err error) {
+	ctx, stop := command.UntilInterrupted(ctx)
+	defer stop()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return command.UsageErrorf("%s exists already: remove it, or name another file with --%s", path, flag)
+	} else if err != nil {
+		return fmt.Errorf("cannot create the file: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	if err := write(ctx, file); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return command.ErrInterrupted
+	}
+	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
-	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/plugin/output"
 )
 
 type options struct {
@@ -54,10 +54,8 @@ What you may not read is missing, and README.txt in the archive says why.`,
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command, args []string) (err error) {
-	ctx, stop := command.UntilInterrupted(cmd.Context())
-	defer stop()
-	group, err := o.cluster.Group(ctx, args[0])
+func (o *options) run(cmd *cobra.Command, args []string) error {
+	group, err := o.cluster.Group(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -65,26 +63,12 @@ func (o *options) run(cmd *cobra.Command, args []string) (err error) {
 	if o.file == "" {
 		o.file = fmt.Sprintf("conclave-%s-%s-%s.tar.gz", group.Namespace, group.Name, now.Format("20060102-150405"))
 	}
-	file, err := os.OpenFile(o.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return command.UsageErrorf("%s exists already: remove it, or name another file with --file", o.file)
-	} else if err != nil {
-		return fmt.Errorf("cannot create the archive: %w", err)
-	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(o.file))
-		}
-	}()
-	a := newArchive(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(o.file), ".gz"), ".tar"), now)
-	if err := o.collect(ctx, cmd, group, a); err != nil {
+	var a *archive
+	if err := output.CreateFile(cmd.Context(), "file", o.file, func(ctx context.Context, file io.Writer) error {
+		a = newArchive(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(o.file), ".gz"), ".tar"), now)
+		return errors.Join(o.collect(ctx, cmd, group, a), a.close(about(group)))
+	}); err != nil {
 		return err
-	}
-	if ctx.Err() != nil {
-		return command.ErrInterrupted
-	}
-	if err := a.close(about(group)); err != nil {
-		return fmt.Errorf("cannot write %s: %w", o.file, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files\n", o.file, a.files)
 	for _, m := range a.missing {
@@ -116,7 +100,7 @@ func (o *options) collect(ctx context.Context, cmd *cobra.Command, group *v1.Ele
 		return err
 	}
 	for _, c := range o.commands() {
-		a.add(c.Name()+".txt", func() ([]byte, error) { return output(ctx, cmd, c, group.Name) })
+		a.add(c.Name()+".txt", func() ([]byte, error) { return outputOf(ctx, cmd, c, group.Name) })
 	}
 	group.ManagedFields = nil
 	a.addObject("group.yaml", func() (any, error) { return group, nil })
@@ -133,8 +117,8 @@ func (o *options) collect(ctx context.Context, cmd *cobra.Command, group *v1.Ele
 	return nil
 }
 
-// output runs another command of the plugin with the flags of this one, and returns what it prints.
-func output(ctx context.Context, cmd, other *cobra.Command, group string) ([]byte, error) {
+// outputOf runs another command of the plugin with the flags of this one, and returns what it prints.
+func outputOf(ctx context.Context, cmd, other *cobra.Command, group string) ([]byte, error) {
 	var args []string
 	if strings.Contains(other.Use, "GROUP") {
 		args = append(args, group)
