@@ -38,7 +38,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 
 // Shells complete the values of each flag in a help text: they propose the valid ones, or no files. The exceptions are names of files.
 func TestEachFlagIsCompleted(t *testing.T) {
-	files := []string{"kubeconfig", "file"}
+	files := []string{"kubeconfig", "file", "html"}
 	commands := 0
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {

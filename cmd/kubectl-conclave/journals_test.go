@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,6 +38,25 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 	got = e.runCommand(t, "explain", "ledger", "-o", "json", "--as", user)
 	if want := "the transcript of the last election is missing: " + reason + "\n"; got.status != 0 || got.stderr != want || !strings.Contains(got.stdout, `"coordinator":{`) {
 		t.Errorf("got %+v, want the facts and on stderr %s", got, want)
+	}
+	file := filepath.Join(t.TempDir(), "ledger.html")
+	for _, want := range []result{{file + ": 0 elections\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
+		if got := e.runCommand(t, "explain", "ledger", "--html", file, "--as", user); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	page, err := os.ReadFile(filepath.Clean(file))
+	for _, want := range []string{"Coordinator\n  ledger-2 has been", "Last election\n  Not shown: " + strings.ReplaceAll(reason, "'", "&#39;"), "plugin  ", `"missing":"` + reason} {
+		if err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("got %v, %s, want a page with %s", err, page, want)
+		}
+	}
+	file += "7"
+	if got := e.runCommand(t, "explain", "ledger", "--html", file, "--term=7", "--as", user); got.stderr != "error: "+reason+"\n" {
+		t.Errorf("got %+v, want only the error %s", got, reason)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v for a page without the election, want that it doesn't exist", err)
 	}
 	for _, flag := range []string{"--term=7", "--output=mermaid"} {
 		if got := e.runCommand(t, "explain", "ledger", flag, "--as", user); got.status != 1 || got.stdout != "" || got.stderr != "error: "+reason+"\n" {

@@ -70,9 +70,9 @@ to two coordinators.`,
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
 	reporter := report.New(func() []*cobra.Command {
-		return []*cobra.Command{status.New(), explain.New(), check.New(), pluginversion.New(version)}
+		return []*cobra.Command{status.New(), explain.New(version), check.New(), pluginversion.New(version)}
 	})
-	root.AddCommand(status.New(), watch.New(), explain.New(), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), reporter, upgrade.New(), chaos.New(),
+	root.AddCommand(status.New(), watch.New(), explain.New(version), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), reporter, upgrade.New(), chaos.New(),
 		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})

@@ -95,6 +95,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --faults loss":                       `--faults applies to random schedules only: add --schedules`,
 		"watch ledger -o table":                        `unknown output "table": choose one of json, yaml`,
 		"explain ledger -o table":                      `unknown output "table": choose one of text, mermaid, json, yaml`,
+		"explain ledger --html a -o json":              `--html and --output exclude each other: omit one of them`,
 		"explain ledger --term last":                   `--term must be a whole number, 0 or above, got "last"`,
 		"simulate --schedules 0":                       `--schedules must be 1 or more, got 0`,
 		"simulate --schedules -1":                      `--schedules must be 1 or more, got -1`,

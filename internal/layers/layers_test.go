@@ -48,6 +48,8 @@ cmd/agent                       : open !apart !internal/chaos/... : -apart # an 
 cmd/...                         : open
 
 internal/plugin/dashboard       : open
+internal/plugin/report          : open -elects -controllers/... -internal/dashboard/...
+internal/plugin/explain         : open -elects -controllers/... # writes the dashboard's page of a group to a file
 internal/dashboard/...          : open
 internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...

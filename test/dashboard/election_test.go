@@ -2,10 +2,15 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +18,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -26,15 +32,7 @@ func lastElection(b *browser) {
 		MayReachAgents: func(context.Context, *v1.ElectionGroup) (bool, error) { return true, nil },
 		LastElection: func(ctx context.Context, _ *v1.ElectionGroup) (*transcript.Election, error) {
 			reads.Add(1)
-			var journals []journal.Journal
-			for _, name := range survivors {
-				j, err := cluster.Journal(ctx, name)
-				if err != nil {
-					return nil, err
-				}
-				journals = append(journals, j)
-			}
-			return transcript.Merge(journals, 0, transcript.Missing{Agent: former, Reason: "not found"}), nil
+			return transcript.Merge(journals(ctx, b, cluster, survivors), 0, transcript.Missing{Agent: former, Reason: "not found"}), nil
 		},
 	}
 	b.stop()
@@ -119,4 +117,51 @@ func lastElection(b *browser) {
 	if n := reads.Load(); n != 1 {
 		b.t.Errorf("got %d reads of the journals, want 1", n)
 	}
+	electionsInFile(b, vacant, journals(b.t.Context(), b, cluster, survivors))
+}
+
+func journals(ctx context.Context, b *browser, cluster *agentcluster.Cluster, names []string) (all []journal.Journal) {
+	for _, name := range names {
+		j, err := cluster.Journal(ctx, name)
+		if err != nil {
+			b.t.Error(err)
+		}
+		all = append(all, j)
+	}
+	return all
+}
+
+// electionsInFile opens the file of explain --html, in which a hostile pod has written wherever it can.
+func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
+	b.t.Log("the elections in a file")
+	const hostile = `</script></pre><script>window.intruder = true</script><img src=x onerror="window.intruder = true"><!--`
+	g.Status.Processes[0].Message, g.Status.Processes[0].Node, all[0].Algorithm = hostile, hostile, hostile
+	all[0].Members = append(all[0].Members, journal.Member{Name: hostile})
+	f := served.File{Group: g, At: time.Now().Add(-time.Hour), Versions: "plugin " + hostile, Text: hostile + "\nfrom the text of explain"}
+	for _, term := range slices.Backward(transcript.Terms(all)) {
+		f.Elections = append(f.Elections, transcript.Merge(all, term, transcript.Missing{Agent: hostile, Reason: hostile}))
+	}
+	path := filepath.Join(b.t.TempDir(), "real.html")
+	file, err := os.Create(filepath.Clean(path))
+	if err == nil {
+		err = errors.Join(f.Write(file), file.Close())
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.run("open the file", chromedp.Navigate("file://"+path))
+	b.await(fmt.Sprintf(`document.querySelectorAll('[data-section="election"] .sequence').length === %d && !window.intruder`, len(f.Elections)))
+	b.await(`document.querySelector("h1").innerText === "bank/real" && document.querySelectorAll(".processes tbody th").length === 3`)
+	b.await(`document.querySelector("details pre").textContent.startsWith("</script>") && document.querySelector("#versions").innerText.startsWith("plugin </script>")`)
+	b.await(`!document.querySelector("script[src], link, img") && performance.getEntriesByType("resource").length === 0`)
+	b.click(".steps button:last-child")
+	b.await(`document.querySelector(".caption").innerText.startsWith("2 of ")`)
+	b.click(".steps button:last-child")
+	b.await(`document.querySelector(".steps button:last-child").innerText === "Play"`)
+	b.device(1180, 860, true)
+	b.accessible()
+	b.run("print", emulation.SetEmulatedMedia().WithMedia("print").WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	b.await(`getComputedStyle(document.documentElement).getPropertyValue("--card") === "#fff"`) // Paper is white.
+	b.await(`!document.querySelector(".steps").checkVisibility() && [...document.querySelectorAll(".sequence")].every((e) => e.scrollHeight <= e.clientHeight)`)
+	b.device(1180, 860, false)
 }

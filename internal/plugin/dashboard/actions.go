@@ -36,7 +36,11 @@ func NewActions(out io.Writer, c client.Client, forward clusteraccess.PortForwar
 			return message, nil
 		},
 		LastElection: func(ctx context.Context, g *v1.ElectionGroup) (*transcript.Election, error) {
-			return explain.LastElection(ctx, g, 0, forward)
+			found, err := explain.Elections(ctx, g, 0, 1, forward)
+			if err != nil {
+				return nil, err
+			}
+			return found[0], nil
 		},
 	}
 }

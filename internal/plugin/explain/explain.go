@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,10 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
+	"github.com/conclave-dev/conclave/internal/plugin/version"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -25,6 +28,8 @@ type options struct {
 	cluster clusteraccess.Flags
 	format  string
 	term    uint64
+	// file is that of --html, and plugin the version that make build has set.
+	file, plugin string
 }
 
 // explanation is the output for programs.
@@ -34,9 +39,9 @@ type explanation struct {
 	Election *transcript.Election `json:"election,omitempty"`
 }
 
-// New returns the command.
-func New() *cobra.Command {
-	var o options
+// New returns the command of the plugin in a version.
+func New(plugin string) *cobra.Command {
+	o := options{plugin: plugin}
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
 		Short: "Explain why this coordinator was elected, and which is next",
@@ -46,9 +51,13 @@ many failures the group tolerates, and which problems it has.
 The last part is the transcript of the last election, or with --term of an
 earlier one: who noticed the failure, which messages the agents exchanged, and
 how long each step took. The agents keep it in memory. It is read through
-forwarded ports, which needs the same permissions as kubectl port-forward.`,
+forwarded ports, which needs the same permissions as kubectl port-forward.
+
+With --html, all this is written to one HTML file, with the last elections as
+diagrams that can be replayed. It needs no network: attach it to a ticket.`,
 		Example: `  kubectl conclave explain ledger
   kubectl conclave explain ledger --term 279502082
+  kubectl conclave explain ledger --html ledger.html
   kubectl conclave explain ledger -o mermaid > election.mmd`,
 		Args:              clusteraccess.RequireGroup,
 		ValidArgsFunction: o.cluster.CompleteGroup,
@@ -57,6 +66,7 @@ forwarded ports, which needs the same permissions as kubectl port-forward.`,
 	o.cluster.AddTo(cmd)
 	cmd.Flags().Uint64Var(&o.term, "term", 0, "print only the transcript of the election in this term")
 	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text, "text, json or yaml; or mermaid, a sequence diagram of the election")
+	cmd.Flags().StringVar(&o.file, "html", "", "write the explanation and the last elections to this file, which any browser replays")
 	command.CompleteFrom(cmd, "output", explainOutputs)
 	command.CompleteWith(cmd, "term", o.cluster.CompleteTerm)
 	return cmd
@@ -66,27 +76,31 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	if err := output.Choose(&o.format, explainOutputs); err != nil {
 		return err
 	}
+	html := cmd.Flags().Changed("html")
+	if html && cmd.Flags().Changed("output") {
+		return command.UsageErrorf("--html and --output exclude each other: omit one of them")
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	group, err := o.cluster.Group(ctx, args[0])
 	if err != nil {
 		return err
+	}
+	if html {
+		return o.writeFile(cmd, group)
 	}
 	everything := o.term == 0 && o.format == output.Text
 	if everything {
 		o.cluster.WarnOfSilentOperator(cmd)
 		describe.Explain(out, group, o.cluster.Now())
 	}
-	forward, err := o.cluster.Forwarder()
-	if err == nil {
-		err = MayReadJournals(ctx, &o.cluster, group.Namespace)
-	}
+	elections, err := o.elections(ctx, group, 1)
 	var e *transcript.Election
 	if err == nil {
-		e, err = LastElection(ctx, group, o.term, forward)
+		e = elections[0]
 	}
 	switch {
 	case everything:
-		writeLastElection(out, e, err)
+		writeElection(out, "Last election", e, err)
 		return nil
 	case err != nil && (o.term != 0 || o.format == output.Mermaid):
 		return err
@@ -94,6 +108,60 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the transcript of the last election is missing: %v\n", err)
 	}
 	return o.write(out, group, e)
+}
+
+// writeFile writes the page of a group.
+func (o *options) writeFile(cmd *cobra.Command, group *v1.ElectionGroup) error {
+	o.cluster.WarnOfSilentOperator(cmd)
+	const shown = 10
+	f := dashboard.File{Group: group, At: o.cluster.Now()}
+	err := output.CreateFile(cmd.Context(), "html", o.file, func(ctx context.Context, file io.Writer) (err error) {
+		var text, versions strings.Builder
+		describe.Explain(&text, group, f.At)
+		switch f.Elections, err = o.elections(ctx, group, shown); {
+		case err != nil && o.term != 0:
+			return err
+		case err != nil:
+			f.Missing = err.Error()
+			writeElection(&text, "Last election", nil, err)
+		}
+		for i, e := range f.Elections {
+			title := "Last election"
+			if i > 0 {
+				title = fmt.Sprintf("Election in term %d", e.Term)
+			}
+			writeElection(&text, title, e, nil)
+		}
+		if err := version.Write(ctx, &versions, &versions, &o.cluster, o.plugin); err != nil {
+			return err
+		}
+		f.Text, f.Versions = output.WithoutControls(text.String()), output.WithoutControls(versions.String())
+		return f.Write(file)
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.Missing != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "the elections are missing: %s\n", f.Missing)
+	}
+	noun := "elections"
+	if len(f.Elections) == 1 {
+		noun = "election"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s\n", o.file, len(f.Elections), noun)
+	return nil
+}
+
+// elections returns the last elections, the newest first, or that of the term that the user has chosen.
+func (o *options) elections(ctx context.Context, group *v1.ElectionGroup, most int) ([]*transcript.Election, error) {
+	forward, err := o.cluster.Forwarder()
+	if err == nil {
+		err = MayReadJournals(ctx, &o.cluster, group.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Elections(ctx, group, o.term, most, forward)
 }
 
 // MayReadJournals returns an error if the user may not read the journals of agents.
@@ -105,16 +173,22 @@ func MayReadJournals(ctx context.Context, cluster *clusteraccess.Flags, namespac
 	return clusteraccess.CheckForwarding(ctx, connected, namespace, "reading the agents' journals")
 }
 
-// LastElection returns the transcript of the election in a term, or with term 0 of the last one.
-func LastElection(ctx context.Context, g *v1.ElectionGroup, term uint64, forward clusteraccess.PortForwarder) (*transcript.Election, error) {
+// Elections returns the transcript of the election in a term, or with term 0 of the last elections, the newest first.
+func Elections(ctx context.Context, g *v1.ElectionGroup, term uint64, most int, forward clusteraccess.PortForwarder) ([]*transcript.Election, error) {
 	journals, missing := ReadJournals(ctx, g, forward)
 	if len(journals) == 0 {
 		return nil, noJournalError(missing)
 	}
-	if e := transcript.Merge(journals, term, missing...); e != nil {
-		return e, nil
-	}
 	terms := transcript.Terms(journals)
+	if e := transcript.Merge(journals, term, missing...); e != nil {
+		found := []*transcript.Election{e}
+		for _, earlier := range slices.Backward(terms) {
+			if term == 0 && earlier != e.Term && len(found) < most {
+				found = append(found, transcript.Merge(journals, earlier, missing...))
+			}
+		}
+		return found, nil
+	}
 	if len(terms) == 0 {
 		return nil, errors.New("the agents' journals have no election")
 	}
@@ -151,9 +225,9 @@ func (o *options) write(out io.Writer, g *v1.ElectionGroup, e *transcript.Electi
 	return output.Write(out, explanation{describe.ExplanationOf(g, o.cluster.Now()), e}, o.format)
 }
 
-// writeLastElection writes the last section of the explanation.
-func writeLastElection(out io.Writer, e *transcript.Election, err error) {
-	fmt.Fprint(out, "\nLast election\n")
+// writeElection writes a section of the explanation, or why it is missing.
+func writeElection(out io.Writer, title string, e *transcript.Election, err error) {
+	fmt.Fprintf(out, "\n%s\n", title)
 	if err != nil {
 		fmt.Fprintf(out, "  Not shown: %v.\n", err)
 		return

@@ -25,11 +25,17 @@ func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
 }
 
 func TestExplainNamesTheTermsOfTheJournals(t *testing.T) {
-	_, err := LastElection(t.Context(), pluginenv.JournalGroup(), 8, pluginenv.ForwardToAgents(t))
-	if want := "the agents' journals have no election in term 8; the latest terms are 7"; err == nil || err.Error() != want {
+	_, err := Elections(t.Context(), pluginenv.JournalGroup(), 8, 1, pluginenv.ForwardToAgents(t))
+	if want := "the agents' journals have no election in term 8; the latest terms are 6, 7"; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
-	if e, err := LastElection(t.Context(), pluginenv.JournalGroup(), 7, pluginenv.ForwardToAgents(t)); err != nil || e.Coordinator != "ledger-0" || len(e.Missing) != 4 {
-		t.Errorf("got %+v, %v, want the election in term 7", e, err)
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 7, 10, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 1 || e[0].Term != 7 || len(e[0].Missing) != 4 {
+		t.Errorf("got %+v, %v, want only the election in term 7", e, err)
+	}
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 10, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 2 || e[0].Term != 7 || e[1].Term != 6 {
+		t.Errorf("got %+v, %v, want both elections, the newest first", e, err)
+	}
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 1, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 1 || e[0].Term != 7 {
+		t.Errorf("got %+v, %v, want only the last election", e, err)
 	}
 }

@@ -54,24 +54,28 @@ func (o *Options) AddTo(cmd *cobra.Command) { o.cluster.AddTo(cmd) }
 
 // Run prints the versions.
 func (o *Options) Run(cmd *cobra.Command) error {
-	own := command.BuildVersion(o.plugin)
 	if o.own {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), own)
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), command.BuildVersion(o.plugin))
 		return err
 	}
-	rows := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(rows, "plugin\t%s\n", own)
-	ctx, cancel := context.WithTimeout(cmd.Context(), clusteraccess.ClusterTimeout)
+	return Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &o.cluster, o.plugin)
+}
+
+// Write writes the versions, and to missing why some aren't known.
+func Write(ctx context.Context, w, missing io.Writer, cluster *clusteraccess.Flags, plugin string) error {
+	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(rows, "plugin\t%s\n", command.BuildVersion(plugin))
+	ctx, cancel := context.WithTimeout(ctx, clusteraccess.ClusterTimeout)
 	defer cancel()
-	if err := o.writeInstalled(ctx, rows); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the versions of operator and agents are unknown: %s\n", err)
+	if err := writeInstalled(ctx, rows, cluster); err != nil {
+		fmt.Fprintf(missing, "the versions of operator and agents are unknown: %s\n", err)
 	}
 	return rows.Flush()
 }
 
 // writeInstalled writes the images of the operator and of the agents.
-func (o *Options) writeInstalled(ctx context.Context, w io.Writer) error {
-	connected, err := o.cluster.Connect()
+func writeInstalled(ctx context.Context, w io.Writer, cluster *clusteraccess.Flags) error {
+	connected, err := cluster.Connect()
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,7 @@ func (o *Options) writeInstalled(ctx context.Context, w io.Writer) error {
 	if problem == nil {
 		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.Image, found.Namespace, found.Available, found.Replicas)
 	}
-	images, err := o.agentImages(ctx, connected)
+	images, err := agentImages(ctx, connected, cluster)
 	for _, image := range slices.Sorted(maps.Keys(images)) {
 		fmt.Fprintf(w, "agents\t%s in %s\n", image, countPods(images[image]))
 	}
@@ -101,13 +105,13 @@ func countPods(n int) string {
 
 // agentImages counts the pods with an agent by its image, in all namespaces or, if the
 // user may not list those, in the selected one.
-func (o *Options) agentImages(ctx context.Context, c client.Client) (map[string]int, error) {
+func agentImages(ctx context.Context, c client.Client, cluster *clusteraccess.Flags) (map[string]int, error) {
 	injected := client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}
 	var pods corev1.PodList
 	err := c.List(ctx, &pods, injected)
 	if apierrors.IsForbidden(err) {
 		var namespace string
-		if namespace, err = o.cluster.Namespace(); err == nil {
+		if namespace, err = cluster.Namespace(); err == nil {
 			err = c.List(ctx, &pods, injected, client.InNamespace(namespace))
 		}
 	}

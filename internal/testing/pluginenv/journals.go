@@ -33,6 +33,7 @@ func JournalGroup() *v1.ElectionGroup {
 func ForwardToAgents(t *testing.T) clusteraccess.PortForwarder {
 	t.Helper()
 	found := journal.Journal{Group: "ledger", Agent: "ledger-0", Steps: []journal.Step{
+		{At: time.Now(), Input: "tick", Events: []journal.Event{{Kind: "tenure", Peer: "ledger-0", Term: 6}}},
 		{At: time.Now(), Input: "tick", Events: []journal.Event{{Kind: "tenure", Peer: "ledger-0", Term: 7}}},
 	}}
 	newer := journal.Journal{Group: "ledger", Agent: "ledger-2", Steps: []journal.Step{{Input: "surprise"}}}
