@@ -15,7 +15,7 @@ import (
 var simulating sync.Mutex
 
 // ServeWhatIf responds to a request such as ?down=ledger-4&down=ledger-3&micros=1000 with
-// what happens if these members of a group crash and messages take this time.
+// what happens if these members of a group crash and messages take this time. With &silent, their node fails.
 func ServeWhatIf(w http.ResponseWriter, r *http.Request, g *v1.ElectionGroup) {
 	if g == nil {
 		respond(w, http.StatusNotFound, result{Error: "there is no such group"})
@@ -29,7 +29,7 @@ func ServeWhatIf(w http.ResponseWriter, r *http.Request, g *v1.ElectionGroup) {
 	}
 	simulating.Lock()
 	defer simulating.Unlock()
-	answer, err := whatif.Ask(g, whatif.Question{Down: query["down"], Latency: time.Duration(micros) * time.Microsecond})
+	answer, err := whatif.Ask(g, whatif.Question{Down: query["down"], Silent: query.Has("silent"), Latency: time.Duration(micros) * time.Microsecond})
 	if err != nil {
 		respond(w, http.StatusBadRequest, result{Error: err.Error()})
 		return

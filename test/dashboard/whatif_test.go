@@ -48,4 +48,13 @@ func whatIf(b *browser) {
 	b.click(box("ledger-2"))
 	b.click(`[data-section="whatif"] .ask button`)
 	b.await(`document.querySelector(".answer")?.innerText.includes("a coordinator needs a majority, 3 of 5 members, and only 2 are up") && !document.querySelector(".sequence")`)
+
+	b.t.Log("a node fails, with all members on it")
+	b.store.Set(placed(g, "node-3", "node-3", "node-2", "node-1", "node-1"))
+	const choose = `(() => { const s = document.querySelector("#place"); s.value = "node/%s"; s.dispatchEvent(new Event("change")); })()`
+	b.await(`document.querySelector("#place")?.innerText.includes("node-3: ledger-4, ledger-3")`)
+	b.run("choose a node", chromedp.Evaluate(fmt.Sprintf(choose, "node-3"), nil))
+	b.await(`document.querySelector(".answer")?.innerText.includes("ledger-2 becomes the coordinator") && document.querySelector(".answer").innerText.includes("up to 500 ms later")`)
+	b.await(`[...document.querySelectorAll("` + card + ` input:checked")].length === 2`)
+	b.accessible()
 }

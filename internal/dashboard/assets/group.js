@@ -22,7 +22,7 @@ export function show(main, page, namespace, name) {
     el("div", { class: "title" }, heading, health, stepDown.button), notice, content);
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
-  let last, sections = {};
+  let last, simulation, sections = {};
 
   function section(id, data, draw) {
     const text = JSON.stringify(data);
@@ -54,7 +54,11 @@ export function show(main, page, namespace, name) {
       section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", gaps(detail), drawGaps),
-      section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail)))]);
+      section("whatif", members.length ? members : null, (nodes) => {
+        simulation = whatIf(path, nodes, detail);
+        return card("What if?", ...simulation.content);
+      })]);
+    simulation?.update(detail.processes);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
   }
 

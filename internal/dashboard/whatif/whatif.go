@@ -6,9 +6,8 @@
 //
 // The simulation begins while all members are up and the one of the highest priority leads.
 // The members crash at the same moment, their connections are closed, and each message takes
-// the same time. An agent that disappears without closing its connections is noticed later,
-// after the group's suspicion timeout. The time includes neither the stop of an application
-// nor processing.
+// the same time. The time includes neither the stop of an application nor processing, and
+// neither that until a node that fails is noticed, which the text has.
 package whatif
 
 import (
@@ -37,6 +36,8 @@ const (
 type Question struct {
 	// Down are the pods of the members that crash.
 	Down []string
+	// Silent: their node fails, which nobody notices by closed connections.
+	Silent bool
 	// Latency is the time that a message takes.
 	Latency time.Duration
 }
@@ -77,7 +78,18 @@ func Ask(g *v1.ElectionGroup, q Question) (*Answer, error) {
 	if a := withoutElection(g, members, down); a != nil {
 		return a, nil
 	}
-	return simulate(g, members, down, q.Latency)
+	a, err := simulate(g, members, down, q.Latency)
+	if err == nil && q.Silent && a.Coordinator != "" {
+		silent := 4 * g.Spec.Timing.HeartbeatMillis
+		if patience := g.Spec.Timing.PatienceMillis; patience != nil {
+			silent = *patience
+		}
+		if g.Spec.Safety.Mode == v1.Majority {
+			silent = max(silent, g.Spec.Safety.LeaseMillis)
+		}
+		a.Text += fmt.Sprintf(" Nobody closes the connections of a node that fails: the others notice it up to %d ms later.", silent)
+	}
+	return a, err
 }
 
 // slowest returns the shortest interval of heartbeats with which an election ends between

@@ -66,6 +66,16 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestNodeFails: it is noticed after the suspicion timeout, and in Majority mode when the lease has ended, too.
+func TestNodeFails(t *testing.T) {
+	for mode, want := range map[v1.SafetyMode]string{v1.Majority: "up to 500 ms later", v1.Available: "up to 400 ms later"} {
+		got, err := whatif.Ask(group("Bully", mode, 10, 20, 30), whatif.Question{Down: []string{"ledger-2"}, Silent: true, Latency: time.Millisecond})
+		if err != nil || !strings.Contains(got.Text, want) {
+			t.Errorf("%s: got %+v, %v, want %s", mode, got, err, want)
+		}
+	}
+}
+
 // TestSlowerMessages: the time of a message determines the duration.
 func TestSlowerMessages(t *testing.T) {
 	g := group("Bully", v1.Majority, 10, 20, 30, 40, 50)
