@@ -100,7 +100,7 @@ func (e *env) dumpGroups(add func(string, any)) {
 		}
 		if status.Gaps != nil { // Each gap counts once.
 			status.Gaps.Since.Reset()
-			status.Gaps.Longest = nil
+			status.Gaps.Longest, status.Gaps.FailureMicros, status.Gaps.OtherMicros = nil, 0, 0
 			for i := range status.Gaps.Days {
 				status.Gaps.Days[i].Date, status.Gaps.Days[i].Micros = "", 0
 			}

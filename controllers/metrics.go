@@ -39,10 +39,13 @@ type groupGauges struct {
 	disagreeing, divided bool
 	behind               bool
 	connected, expected  int
+	// gaps are those in the status, so that they survive a restart.
+	gaps v1.Gaps
 }
 
 var (
 	groupLabels = []string{"namespace", "group"}
+	gapLabels   = []string{"namespace", "group", "end"}
 
 	groupsMetric      = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
 	vacantMetric      = prometheus.NewDesc("conclave_operator_groups_without_coordinator", "Number of groups without a coordinator.", nil, nil)
@@ -57,6 +60,8 @@ var (
 	droppedMetric     = prometheus.NewDesc("conclave_operator_events_dropped_total", "Events of the group that were not written, because of the limit of events.", groupLabels, nil)
 	versionsMetric    = prometheus.NewDesc("conclave_operator_agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
 	connectedMetric   = prometheus.NewDesc("conclave_operator_agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
+	gapsMetric        = prometheus.NewDesc("conclave_operator_group_gaps_total", "Times without a coordinator that have ended, after a failure or another end of a tenure.", gapLabels, nil)
+	gapTimeMetric     = prometheus.NewDesc("conclave_operator_group_gap_seconds_total", "Their length, after a failure or another end of a tenure.", gapLabels, nil)
 	expectedMetric    = prometheus.NewDesc("conclave_operator_agents_expected", "Members of the group.", groupLabels, nil)
 )
 
@@ -88,6 +93,7 @@ const (
 	endFailure = "failure"
 	endPlanned = "planned"
 	endUnknown = "unknown"
+	endOther   = "other" // planned or unknown
 )
 
 // endOfTenureBefore returns which kind of end the tenure before the newest one had.
@@ -114,7 +120,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric, versionsMetric,
-		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric, connectedMetric, expectedMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric, connectedMetric, expectedMetric, gapsMetric, gapTimeMetric,
 	} {
 		descriptions <- d
 	}
@@ -125,8 +131,8 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
-	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	counter := func(d *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
 	}
 	m.collectVersions(gauge)
 	m.mu.Lock()
@@ -142,9 +148,13 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		gauge(behindMetric, number(g.behind), labels...)
 		gauge(connectedMetric, g.connected, labels...)
 		gauge(expectedMetric, g.expected, labels...)
-		counter(electionsMetric, g.elections, labels...)
-		counter(deferredMetric, g.deferred, labels...)
-		counter(droppedMetric, g.droppedEvents, labels...)
+		counter(electionsMetric, float64(g.elections), labels...)
+		counter(deferredMetric, float64(g.deferred), labels...)
+		counter(droppedMetric, float64(g.droppedEvents), labels...)
+		counter(gapsMetric, float64(g.gaps.Failures), key.Namespace, key.Name, endFailure)
+		counter(gapsMetric, float64(g.gaps.Others), key.Namespace, key.Name, endOther)
+		counter(gapTimeMetric, float64(g.gaps.FailureMicros)/1e6, key.Namespace, key.Name, endFailure)
+		counter(gapTimeMetric, float64(g.gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
 	}
 	gauge(groupsMetric, len(m.groups))
 	gauge(vacantMetric, vacant)

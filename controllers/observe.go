@@ -27,6 +27,9 @@ func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
 			now.connected += number(s.connections[m.Pod].Connected)
 		}
 	}
+	if gaps := result.Status.Gaps; gaps != nil {
+		now.gaps = *gaps
+	}
 	return now
 }
 

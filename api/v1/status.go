@@ -192,6 +192,26 @@ type Gaps struct {
 	// +required
 	Since metav1.Time `json:"since"`
 
+	// failures is the number of gaps since then after a failure.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Failures int64 `json:"failures,omitempty"`
+
+	// failureMicros is the length of these gaps together, in microseconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FailureMicros int64 `json:"failureMicros,omitempty"`
+
+	// others is the number of all other gaps since then.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Others int64 `json:"others,omitempty"`
+
+	// otherMicros is the length of these gaps together, in microseconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	OtherMicros int64 `json:"otherMicros,omitempty"`
+
 	// days has the days, in UTC, on which a gap ended, with the newest first.
 	// +optional
 	// +listType=map

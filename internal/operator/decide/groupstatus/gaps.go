@@ -17,14 +17,15 @@ const (
 	maxCount = 1_000_000
 )
 
-// countGap returns the counts with the gap before the newest tenure, which has just begun. What is
-// older than v1.GapDays is forgotten.
+// countGap returns the counts with the gap before the newest tenure, which has just begun. Days and gaps
+// older than v1.GapDays are forgotten.
 func countGap(before *v1.Gaps, history []v1.Tenure) *v1.Gaps {
 	tenure := &history[0]
 	if before == nil {
 		before = &v1.Gaps{Since: metav1.NewTime(tenure.From.Truncate(time.Second))} // as in the API server
 	}
-	next := &v1.Gaps{Since: before.Since}
+	next := new(*before)
+	next.Days, next.Longest = nil, nil
 	oldest := tenure.From.AddDate(0, 0, -v1.GapDays)
 	for _, day := range before.Days {
 		if day.Date > oldest.UTC().Format(time.DateOnly) {
@@ -51,6 +52,11 @@ func addGap(gaps *v1.Gaps, tenure, before *v1.Tenure) {
 	}
 	length = min(length, maxGap)
 	gap := v1.Gap{Until: tenure.From, Micros: length.Microseconds(), Pod: before.Pod, EndReason: before.EndReason}
+	count, micros := &gaps.Others, &gaps.OtherMicros
+	if before.EndedByFailure() {
+		count, micros = &gaps.Failures, &gaps.FailureMicros
+	}
+	*count, *micros = *count+1, min(*micros+gap.Micros, maxGap.Microseconds())
 	gaps.Longest = append(gaps.Longest, gap)
 	slices.SortStableFunc(gaps.Longest, func(a, b v1.Gap) int { return cmp.Compare(b.Micros, a.Micros) })
 	gaps.Longest = gaps.Longest[:min(len(gaps.Longest), maxLongest)]

@@ -58,6 +58,9 @@ func TestGapsAreCounted(t *testing.T) {
 		if got := formatGaps(gaps); got != step.want {
 			t.Errorf("after %s: got %s, want %s", step.at, got, step.want)
 		}
+		if others := min(gaps.Others, 1); gaps.Failures+gaps.Others != int64(len(history)-1) || gaps.Others != others || gaps.OtherMicros != 1000*others {
+			t.Errorf("after %s: got %+v, want the sums of all gaps, one of 1 ms after a hand-over", step.at, gaps)
+		}
 	}
 	if !gaps.Since.Time.Equal(noon) {
 		t.Errorf("got gaps since %s, want the first tenure", gaps.Since)
