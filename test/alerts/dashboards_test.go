@@ -2,6 +2,8 @@ package alerts_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,6 +30,7 @@ type panel struct {
 	ID      int
 	Title   string
 	Panels  []panel // of a row
+	Links   []struct{ URL string }
 	Targets []struct{ RefID, Expr string }
 }
 
@@ -65,7 +68,7 @@ func (d *dashboard) expressions() map[string][]string {
 }
 
 // choices replaces the variables by what a user has selected.
-var choices = strings.NewReplacer("$__rate_interval", "1m", "$namespace", "default", "$group", "ledger")
+var choices = strings.NewReplacer("$__range_s", "300", "$__range", "5m", "$__rate_interval", "1m", "$namespace", "default", "$group", "ledger")
 
 // labelValues is the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
@@ -143,6 +146,27 @@ func (d database) problem(t *testing.T, text string, now time.Time) string {
 	return ""
 }
 
+// TestAvailability: what happens while another replica becomes the leader counts, too.
+func TestAvailability(t *testing.T) {
+	now := time.Now()
+	var d database
+	for i, c := range []struct{ failures, others float64 }{{10, 7}, {12, 7}, {13, 7.5}, {14, 7.5}} {
+		from := now.Add(time.Duration(i-4) * time.Minute)
+		d.add(t, fmt.Sprintf("conclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[3]q} %[5]g\nconclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[4]q} %[6]g\n"+
+			"conclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[3]q} %[5]g\nconclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[4]q} 2\n",
+			"default", "ledger", "failure", "other", c.failures, c.others),
+			map[string]string{"instance": fmt.Sprint(i)}, from, from.Add(time.Minute))
+	}
+	board := dashboards(t)["conclave-groups.json"]
+	want := []float64{1 - 4.5/300, -math.Log10(4.5 / 300), 4, 0.5, 4, 0}
+	for i, expr := range board.expressions()["Availability"] {
+		got := d.query(t, choices.Replace(expr), now)
+		if len(got) != 1 || got[0].Metric.Get("group") != "ledger" || math.Abs(got[0].F-want[i]) > 1e-9 {
+			t.Errorf("%s: got %v, want %g", expr, got, want[i])
+		}
+	}
+}
+
 // TestDashboardsCanBeLinked: the uid of a dashboard is part of its address.
 func TestDashboardsCanBeLinked(t *testing.T) {
 	var uids []string
@@ -156,6 +180,11 @@ func TestDashboardsCanBeLinked(t *testing.T) {
 			refs := map[string]bool{}
 			for _, target := range p.Targets {
 				refs[target.RefID] = true
+			}
+			for _, link := range p.Links {
+				if book, ok := strings.CutPrefix(link.URL, "https://github.com/conclave-dev/conclave/blob/main/"); !ok || read(t, book) == "" {
+					t.Errorf("%s: panel %q: got link %s, want one to a runbook", file, p.Title, link.URL)
+				}
 			}
 			if p.ID == 0 || ids[p.ID] || refs[""] || len(refs) != len(p.Targets) {
 				t.Errorf("%s: panel %q: got id %d and queries %v, want ids of their own", file, p.Title, p.ID, p.Targets)
