@@ -59,9 +59,6 @@ status is 409, because the former coordinator isn't ready yet: repeat it.`,
 		Example: `  conclave-agent fake --group ledger`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.group == "" {
-				return command.UsageErrorf("fake requires --group, the name of the group that the application uses")
-			}
 			f.log = logger(cmd.ErrOrStderr(), slog.LevelInfo)
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -77,6 +74,12 @@ status is 409, because the former coordinator isn't ready yet: repeat it.`,
 
 // run runs both members until ctx ends or one of them fails.
 func (f *fake) run(ctx context.Context) error {
+	if err := config.CheckGroupName(f.group); err != nil {
+		return command.UsageErrorf("--group %v", err)
+	}
+	if twoHeartbeats, most := 200*time.Millisecond, 10*time.Minute; f.lease.Truncate(time.Millisecond) <= twoHeartbeats || f.lease > most {
+		return command.UsageErrorf("--lease must be longer than %s and at most %s, such as 500ms, got %s", twoHeartbeats, most, f.lease)
+	}
 	folder, err := os.MkdirTemp("", "conclave-fake-")
 	if err != nil {
 		return fmt.Errorf("cannot create a directory for the state: %w", err)

@@ -82,7 +82,8 @@ func TestFakeGroupLeadsOnRequest(t *testing.T) {
 
 func TestFakeGroupReportsInvalidFlags(t *testing.T) {
 	for want, f := range map[string]fake{
-		"lower-case letters": {group: "Ledger!", lease: time.Second}, "leaseMillis": {group: "ledger", lease: time.Millisecond},
+		"--group must consist of lower-case letters": {group: "Ledger!", lease: time.Second}, "--group must be a name": {lease: time.Second},
+		"--lease must be longer than 200ms": {group: "ledger", lease: 200 * time.Millisecond}, "at most 10m0s, such as 500ms, got 1h0m0s": {group: "ledger", lease: time.Hour},
 		"HOST:PORT": {group: "ledger", lease: time.Second, api: "localhost"},
 	} {
 		f.other, f.log = "127.0.0.1:2", slog.New(slog.DiscardHandler)
