@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/plugin/chaos"
 	"github.com/conclave-dev/conclave/internal/plugin/check"
@@ -30,7 +31,7 @@ var version string
 func newRoot() *cobra.Command {
 	var (
 		printVersion bool
-		versions     = pluginversion.NewOptions(version)
+		cluster      clusteraccess.Flags
 	)
 	root := &cobra.Command{
 		Use:         "kubectl-conclave",
@@ -56,7 +57,7 @@ to two coordinators.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printVersion {
-				return versions.Run(cmd)
+				return pluginversion.Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &cluster, version)
 			}
 			return cmd.Help()
 		},
@@ -65,7 +66,7 @@ to two coordinators.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.Flags().BoolVar(&printVersion, "version", false, "print the versions of the plugin, the operator and the agents")
-	versions.AddTo(root)
+	cluster.AddTo(root)
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))

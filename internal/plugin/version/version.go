@@ -20,18 +20,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// Options are the flags of version.
-type Options struct {
-	cluster clusteraccess.Flags
-	// plugin is the version that make build has set.
-	plugin string
-	// own: print only the version of the plugin.
-	own bool
-}
-
 // New returns the command.
 func New(plugin string) *cobra.Command {
-	o := NewOptions(plugin)
+	var (
+		cluster clusteraccess.Flags
+		own     bool
+	)
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the plugin, the operator and the agents",
@@ -42,23 +36,17 @@ Without a cluster, it prints only the version of the plugin, and why.`,
 		Example: `  kubectl conclave version
   kubectl conclave version --client`,
 		Args: command.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.Run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if own {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), command.BuildVersion(plugin))
+				return err
+			}
+			return Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &cluster, plugin)
+		},
 	}
-	o.AddTo(cmd)
-	cmd.Flags().BoolVar(&o.own, "client", false, "print only the version of the plugin, without a label")
+	cluster.AddTo(cmd)
+	cmd.Flags().BoolVar(&own, "client", false, "print only the version of the plugin, without a label")
 	return cmd
-}
-
-// AddTo adds the flags that select a cluster to those of a command.
-func (o *Options) AddTo(cmd *cobra.Command) { o.cluster.AddTo(cmd) }
-
-// Run prints the versions.
-func (o *Options) Run(cmd *cobra.Command) error {
-	if o.own {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), command.BuildVersion(o.plugin))
-		return err
-	}
-	return Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &o.cluster, o.plugin)
 }
 
 // Write writes the versions, and to missing why some aren't known.
@@ -126,6 +114,3 @@ func agentImages(ctx context.Context, c client.Client, cluster *clusteraccess.Fl
 	}
 	return images, nil
 }
-
-// NewOptions returns the options without flags. The version of the plugin is the one that make build has set.
-func NewOptions(plugin string) *Options { return &Options{plugin: plugin} }
