@@ -151,16 +151,6 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-func TestDetailSaysWhichNodeIsLost(t *testing.T) {
-	g := &v1.ElectionGroup{}
-	for _, pod := range []string{"a", "b"} {
-		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: pod, Status: v1.ProcessCrashed, Node: "node-2"})
-	}
-	if got, want := dashboard.NewDetail(g, time.Now()).DownTogether, "Both members that are down are on node-2."; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // TestGroupsThatWereNeverRead: until the groups have been read, nobody may conclude that there
 // are none. The dashboard isn't ready before that.
 func TestGroupsThatWereNeverRead(t *testing.T) {
