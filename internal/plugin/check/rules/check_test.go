@@ -317,6 +317,15 @@ func TestFindings(t *testing.T) {
 			},
 			"warning pod bank/ledger-2: It names the group ledger, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.",
 		},
+		"a pod in no group": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Spec.Safety.Mode = v1.Available
+				delete(f.Pods[2].Annotations, v1.AnnotationGroups)
+			},
+			"warning pod bank/ledger-2: It has an agent, but no group lists or selects it: it takes part in no election.",
+		},
 		"a group that the pod's annotation doesn't name": {
 			func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "leger" },
 			"warning pod bank/ledger-0: The group ledger lists or selects it, but its annotation conclave.dev/groups doesn't name the group, so it isn't a member.\n" +

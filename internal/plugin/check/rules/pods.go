@@ -117,13 +117,16 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 		return nil
 	}
 	var existing []string
+	member := false
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		if g.Namespace != p.Namespace {
 			continue
 		}
 		existing = append(existing, g.Name)
-		switch names, takesPart := membership.NamesGroup(p, g.Name), membership.TakesPart(g)(p); {
+		names, takesPart := membership.NamesGroup(p, g.Name), membership.TakesPart(g)(p)
+		member = member || takesPart
+		switch {
 		case names && !takesPart:
 			all = append(all, Finding{
 				Warning, object, fmt.Sprintf("It names the group %s, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.", g.Name),
@@ -138,6 +141,12 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	}
 	if f.OnlyGroup {
 		return all
+	}
+	if !member && membership.HasAgent(p) && v1.GroupsAnnotation(p.Annotations) == "" {
+		all = append(all, Finding{
+			Warning, object, "It has an agent, but no group lists or selects it: it takes part in no election.",
+			"Add the pod to spec.members of an ElectionGroup, or use spec.selector.",
+		})
 	}
 	for name := range v1.GroupNames(p.Annotations[v1.AnnotationGroups]) {
 		if name != "" && !slices.Contains(existing, name) {
