@@ -40,7 +40,7 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 		t.Errorf("got %+v, want the facts and on stderr %s", got, want)
 	}
 	file := filepath.Join(t.TempDir(), "ledger.html")
-	for _, want := range []result{{file + ": 0 elections\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
+	for _, want := range []result{{file + ": the last elections: 0\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
 		if got := e.runCommand(t, "explain", "ledger", "--html", file, "--as", user); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

@@ -118,10 +118,10 @@ func (o *options) writeFile(cmd *cobra.Command, group *v1.ElectionGroup) error {
 	err := output.CreateFile(cmd.Context(), "html", o.file, func(ctx context.Context, file io.Writer) (err error) {
 		var text, versions strings.Builder
 		describe.Explain(&text, group, f.At)
-		switch f.Elections, err = o.elections(ctx, group, shown); {
-		case err != nil && o.term != 0:
-			return err
-		case err != nil:
+		if f.Elections, err = o.elections(ctx, group, shown); err != nil {
+			if o.term != 0 {
+				return err
+			}
 			f.Missing = err.Error()
 			writeElection(&text, "Last election", nil, err)
 		}
@@ -138,18 +138,14 @@ func (o *options) writeFile(cmd *cobra.Command, group *v1.ElectionGroup) error {
 		f.Text, f.Versions = output.WithoutControls(text.String()), output.WithoutControls(versions.String())
 		return f.Write(file)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case f.Missing != "":
+	}
+	if f.Missing != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the elections are missing: %s\n", f.Missing)
 	}
-	noun := "elections"
-	if len(f.Elections) == 1 {
-		noun = "election"
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s\n", o.file, len(f.Elections), noun)
-	return nil
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: the last elections: %d\n", o.file, len(f.Elections))
+	return err
 }
 
 // elections returns the last elections, the newest first, or that of the term that the user has chosen.
