@@ -150,7 +150,7 @@ func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
 		b.t.Fatal(err)
 	}
 	b.run("open the file", chromedp.Navigate("file://"+path))
-	b.await(fmt.Sprintf(`document.querySelectorAll('[data-section="election"] .sequence').length === %d && !window.intruder`, len(f.Elections)))
+	b.await(fmt.Sprintf(`document.querySelectorAll(".election .sequence").length === %d && !window.intruder`, len(f.Elections)))
 	b.await(`document.querySelector("h1").innerText === "bank/real" && document.querySelectorAll(".processes tbody th").length === 3`)
 	b.await(`document.querySelector("details pre").textContent.startsWith("</script>") && document.querySelector("#versions").innerText.startsWith("plugin </script>")`)
 	b.await(`!document.querySelector("script[src], link, img") && performance.getEntriesByType("resource").length === 0`)

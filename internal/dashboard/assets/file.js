@@ -8,10 +8,9 @@ const main = document.getElementById("main"), versions = document.getElementById
 
 function drawElection(election, i) {
   const gap = detail.tenures.find((t) => t.term === election.term)?.gap;
-  const drawn = card(i === 0 ? "Last election" : `Election in term ${election.term}`, el("div", { class: "election" },
-    el("div", { class: "answer" }, describe(election), gap ? el("p", {}, el("strong", {}, gap), " without a coordinator") : null),
-    election.steps?.length ? sequence(election) : null));
-  drawn.dataset.section = "election";
+  const title = `${i === 0 ? "Last election" : `Election in term ${election.term}`}${gap ? `: ${gap} without a coordinator` : ""}`;
+  const drawn = card(title, el("div", { class: "election" }, el("div", { class: "answer" }, describe(election)), election.steps?.length ? sequence(election) : null));
+  drawn.classList.add("wide");
   return drawn;
 }
 
