@@ -18,7 +18,7 @@ func (r *release) writeHeadlamp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(folder)
 	if err := r.execute(ctx, filepath.Join(r.source, "clients/headlamp/build"), filepath.Join(folder, "conclave")); err != nil {
 		return err
 	}

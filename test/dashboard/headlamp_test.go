@@ -130,8 +130,17 @@ func startHeadlamp(t *testing.T) *headlamp {
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	h.port = server.Listener.Addr().(*net.TCPAddr).Port
+	h.port = portOf(t, server)
 	return h
+}
+
+func portOf(t *testing.T, server *httptest.Server) int {
+	t.Helper()
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("got address %s, want one of TCP", server.Listener.Addr())
+	}
+	return address.Port
 }
 
 func must(t *testing.T, err error) {
@@ -182,7 +191,7 @@ func (h *headlamp) fill(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	must(t, h.Create(t.Context(), node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(portOf(t, kubelet))
 	must(t, h.Status().Update(t.Context(), node))
 	for _, name := range h.agents.Names() {
 		must(t, h.Create(t.Context(), &corev1.Pod{
@@ -363,13 +372,12 @@ func headlampStepDown(b *browser, h *headlamp) {
 	b.run("count the reviews", chromedp.Evaluate(reviewsAnswered, &answered))
 
 	b.t.Log("the coordinator hands over")
-	want := ""
 	for ctx, deadline := b.t.Context(), time.Now().Add(patience); ; { // On a busy machine, the agents may elect another coordinator meanwhile.
 		former, err = h.agents.AwaitCoordinator(ctx)
 		must(b.t, err)
 		h.set(b.t, named("shop", "ledger", groupOf(h.agents.Names(), former)))
 		names := slices.DeleteFunc(h.agents.Names(), func(name string) bool { return name == former })
-		want = names[0] + " leads"
+		want := names[0] + " leads"
 		b.open("c/main/conclave/groups/shop/ledger")
 		press(b, "Step down")
 		b.run("open the list of members", chromedp.Focus("[role=dialog] [role=combobox]"), chromedp.KeyEvent(kb.Enter))
