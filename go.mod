@@ -2,6 +2,9 @@ module github.com/conclave-dev/conclave
 
 go 1.26.0
 
+// Packages of npm have Go files, too.
+ignore node_modules
+
 replace (
 	github.com/conclave-dev/conclave/api => ./api
 	github.com/conclave-dev/conclave/client => ./client
