@@ -73,8 +73,8 @@ func lastElection(b *browser) {
 	b.await(fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("Missing: %s (not found).")`, card, former))
 
 	b.t.Log("step through it by the keyboard")
-	for range 2 {
-		b.run("press Tab", chromedp.KeyEvent(kb.Tab)) // to Back and Next
+	for focused, i := "", 0; focused != "Next" && i < 3; i++ { // to Back and Next, after the choice to show probes if there are any
+		b.run("press Tab", chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(`document.activeElement.innerText`, &focused))
 	}
 	b.await(`document.activeElement.innerText === "Next"`)
 	caption := func(begins string) string {
