@@ -73,7 +73,7 @@ func TestClientsBehaveAlike(t *testing.T) {
 			groups = append(groups, groupOf(language, kind))
 		}
 	}
-	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: groups[0], Further: groups[1:]})
+	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: groups[0], Further: groups[1:]})
 	must.Succeed(t, cluster.Start())
 	must.Succeed(t, cluster.AwaitConnected(testwait.Context(t)))
 	for _, c := range slices.Concat(scenarios, proxyScenarios) {

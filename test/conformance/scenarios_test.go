@@ -174,6 +174,15 @@ var scenarios = []scenario{
 		s.each(func(l *lane) error { return errors.Join(l.awaitAll("c", "told", "done"), l.awaitAll("b", "lead")) })
 		s.repaired(s.Heal())
 	}},
+	{name: "certificate of the agent expires", only: libraries, run: func(s *scene) {
+		must.Succeed(s.t, s.Certify("c", 20*time.Second))
+		s.do(s.Agent("c").Kill())
+		must.Succeed(s.t, s.Agent("c").AwaitEnd())
+		s.repaired(s.Agent("c").Start())
+		s.each(leadThenWait)
+		s.each(func(l *lane) error { return errors.Join(l.awaitAll("c", "told", "done"), l.awaitAll("b", "lead")) })
+		s.repaired(s.Certify("c", time.Hour))
+	}},
 	{name: "wall clock of the agent changes", run: func(s *scene) {
 		s.each(func(l *lane) error { return errors.Join(l.start("c"), l.awaitAll("c", "lead")) })
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {

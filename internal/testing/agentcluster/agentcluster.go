@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // Options configure a Cluster.
@@ -49,6 +51,7 @@ type Cluster struct {
 	// agents are in the order of their priorities, lowest first.
 	agents []*Agent
 	client *apiClient
+	ca     *identity.CA
 	// ctx lasts until Close.
 	ctx context.Context
 	end context.CancelFunc
@@ -95,7 +98,7 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 func (t *Cluster) writeFiles(options Options) error {
 	tls := TLS{Insecure: true}
 	if options.TLS {
-		if err := writeCertificates(options.Folder, t.Groups(), t.Names()); err != nil {
+		if err := t.writeCertificates(); err != nil {
 			return err
 		}
 	}

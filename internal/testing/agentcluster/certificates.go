@@ -1,6 +1,7 @@
 package agentcluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,32 +12,38 @@ import (
 // caFile is the CA certificate. No agent has this name.
 const caFile = "ca-certificate.pem"
 
-// writeCertificates creates a CA, and for each name a certificate NAME.pem for all groups,
-// with its key NAME-key.pem.
-func writeCertificates(folder string, groups, names []string) error {
-	const valid = 24 * time.Hour
-	ca, own, err := identity.NewCA("agentcluster", valid)
+// longValidity is that of the CA, and of certificates that don't expire during a test.
+const longValidity = 24 * time.Hour
+
+// writeCertificates creates a CA, and a certificate for each agent.
+func (t *Cluster) writeCertificates() error {
+	ca, own, err := identity.NewCA("agentcluster", longValidity)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, caFile), own.Cert, 0o600); err != nil {
+	t.ca = ca
+	if err := os.WriteFile(filepath.Join(t.options.Folder, caFile), own.Cert, 0o600); err != nil {
 		return err
 	}
-	for _, name := range names {
-		var subjects identity.Names
-		for _, group := range groups {
-			subjects = append(subjects, identity.Name{Domain: "default", Group: group, Member: name})
-		}
-		pair, err := ca.Issue(subjects, valid)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(folder, name+".pem"), pair.Cert, 0o600); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(folder, name+"-key.pem"), pair.Key, 0o600); err != nil {
+	for _, name := range t.Names() {
+		if err := t.Certify(name, longValidity); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Certify replaces the certificate of an agent, NAME.pem for all groups with its key NAME-key.pem. Connections keep the one with which they
+// began.
+func (t *Cluster) Certify(name string, validity time.Duration) error {
+	var subjects identity.Names
+	for _, group := range t.Groups() {
+		subjects = append(subjects, identity.Name{Domain: "default", Group: group, Member: name})
+	}
+	pair, err := t.ca.Issue(subjects, validity)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(t.options.Folder, name)
+	return errors.Join(os.WriteFile(path+"-key.pem", pair.Key, 0o600), os.WriteFile(path+".pem", pair.Cert, 0o600))
 }
