@@ -37,7 +37,7 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 		{http.MethodPut, group, "{", 422, "invalid YAML"},
 		{http.MethodPut, group, "\x00", 422, "must be UTF-8 text"},
 		{http.MethodPut, group, `{"group":{}}`, 422, "the document lacks uid"},
-		{http.MethodPut, group, strings.Repeat("x", 1<<20+1), 413, "the document must have at most 1048576 bytes"},
+		{http.MethodPut, group, strings.Repeat("x", 256<<10+1), 413, "the document must have at most 262144 bytes"},
 		{http.MethodPut, group, string(documentYAML(t, other)), 422, "it must be of group ledger, got audit"},
 		{http.MethodPut, group, string(documentYAML(t, unfit)), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
 		{http.MethodPut, control.GroupPath("nowhere"), string(documentYAML(t, unknown)), 404, "the pod is not in the group: it names [audit ledger], not nowhere"},

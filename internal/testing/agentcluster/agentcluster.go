@@ -225,7 +225,7 @@ func (t *Cluster) Logs(lines int) string {
 }
 
 const (
-	maxAgents = 500
+	maxAgents = 100
 	// subnetSize is the number of agents with addresses in the same 127.x.y.0/24.
 	subnetSize = 250
 	peerPort   = "7401"
