@@ -183,7 +183,7 @@ class Agent:
         if last_id:
             headers["Last-Event-ID"] = last_id
         try:
-            response = self._open("GET", path, **headers)
+            response = self._open("GET", path, None, **headers)
             if response.status != 200 or response.getheader("Content-Type", "").partition(";")[0] != "text/event-stream":
                 raise _status_error(response.status, response.read(_RESPONSE_MAX))
             yield "", "", None

@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, List, Optional, TypeVar
 
 from ._agent import Agent, AgentError, State, backoff, now
 
@@ -374,7 +374,8 @@ def run(
     agent's first response is that the group doesn't exist, it raises AgentError. When stop is set, run waits for lead and returns None.
     """
     agent = Agent(group, address)
-    finished, sessions = threading.Event(), []
+    finished = threading.Event()
+    sessions: List[_Session] = []
     if stop is not None:
         threading.Thread(target=_forward, args=(stop, finished, sessions), name="conclave", daemon=True).start()
     delays, exists, logged = backoff(), False, False
