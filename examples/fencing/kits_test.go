@@ -120,15 +120,15 @@ func startPostgres(t *testing.T) kit {
 	testwait.Until(t, "PostgreSQL accepts connections", func() bool {
 		return exec.CommandContext(t.Context(), "psql", append(connect, "--command", "SELECT 1")...).Run() == nil
 	})
-	admin := connectTo(t, `\echo`, "psql", connect...)
-	kit, err := os.ReadFile("postgres.sql")
+	admin := connectTo(t, "%s;\n\\echo %s\n", "psql", connect...)
+	functions, err := os.ReadFile("postgres.sql")
 	must.Succeed(t, err)
-	admin.want("", string(kit))
+	admin.want("", string(functions))
 	admin.want("", "CREATE TABLE ledger (value text); INSERT INTO ledger VALUES ('')")
-	return newKit(
-		func() string { return admin.ask("SELECT value FROM ledger") },
-		func() client {
-			s := connectTo(t, `\echo`, "psql", connect...)
+	return kit{
+		load: func() string { return admin.ask("SELECT value FROM ledger") },
+		connect: func() client {
+			s := connectTo(t, "%s;\n\\echo %s\n", "psql", connect...)
 			return client{
 				write: func(token uint64, value string) bool {
 					answer := s.ask(fmt.Sprintf("BEGIN; SELECT conclave_fence('ledger', %d)", token))
@@ -142,7 +142,8 @@ func startPostgres(t *testing.T) kit {
 				},
 				unfenced: func(value string) { s.want("", fmt.Sprintf("UPDATE ledger SET value = '%s'", value)) },
 			}
-		})
+		},
+	}
 }
 
 // postgresPrograms returns the folder of the server's programs.
@@ -186,11 +187,11 @@ func startRedis(t *testing.T) kit {
 	load.Stdin = strings.NewReader(string(script))
 	hash, err := load.Output()
 	must.Succeed(t, err)
-	admin := connectTo(t, "ECHO", "redis-cli", "-s", socket)
-	return newKit(
-		func() string { return admin.ask("GET ledger") },
-		func() client {
-			s := connectTo(t, "ECHO", "redis-cli", "-s", socket)
+	admin := connectTo(t, "%s\nECHO %s\n", "redis-cli", "-s", socket)
+	return kit{
+		load: func() string { return admin.ask("GET ledger") },
+		connect: func() client {
+			s := connectTo(t, "%s\nECHO %s\n", "redis-cli", "-s", socket)
 			return client{
 				write: func(token uint64, value string) bool {
 					answer := s.ask(fmt.Sprintf("EVALSHA %s 2 ledger:fence ledger %d SET ledger %s", strings.TrimSpace(string(hash)), token, value))
@@ -201,10 +202,9 @@ func startRedis(t *testing.T) kit {
 				},
 				unfenced: func(value string) { s.want("OK", "SET ledger "+value) },
 			}
-		})
+		},
+	}
 }
-
-func newKit(load func() string, connect func() client) kit { return kit{load: load, connect: connect} }
 
 // run starts a server, and ends it with the test.
 func run(t *testing.T, server *exec.Cmd) {
@@ -218,14 +218,14 @@ func run(t *testing.T, server *exec.Cmd) {
 
 // session is a command line client that stays connected.
 type session struct {
-	t      *testing.T
-	echo   string
+	t *testing.T
+	// format makes the client run a command, and then print a text.
+	format string
 	stdin  io.Writer
 	output *bufio.Reader
 }
 
-// connectTo starts a client, whose command echo prints its argument.
-func connectTo(t *testing.T, echo, program string, arguments ...string) *session {
+func connectTo(t *testing.T, format, program string, arguments ...string) *session {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, arguments...)
 	stdin, err := command.StdinPipe()
@@ -240,18 +240,14 @@ func connectTo(t *testing.T, echo, program string, arguments ...string) *session
 		_ = command.Wait() // psql ends with the status of the last command.
 		must.Succeed(t, reader.Close())
 	})
-	return &session{t, echo, stdin, bufio.NewReader(reader)}
+	return &session{t, format, stdin, bufio.NewReader(reader)}
 }
 
 // ask runs a command, and returns what is printed.
 func (s *session) ask(command string) string {
 	s.t.Helper()
 	const end = "end-of-answer"
-	separator := ""
-	if s.echo == `\echo` {
-		separator = ";"
-	}
-	if _, err := fmt.Fprintf(s.stdin, "%s%s\n%s %s\n", command, separator, s.echo, end); err != nil {
+	if _, err := fmt.Fprintf(s.stdin, s.format, command, end); err != nil {
 		s.t.Error(err)
 	}
 	var lines []string
