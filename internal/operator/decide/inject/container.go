@@ -123,5 +123,8 @@ func volumes(part participation, hostNetwork bool) []corev1.Volume {
 	if hostNetwork {
 		all = append(all, corev1.Volume{Name: socketVolume, VolumeSource: emptyDir})
 	}
+	if part.exec != nil {
+		all = append(all, corev1.Volume{Name: execVolume, VolumeSource: emptyDir})
+	}
 	return all
 }

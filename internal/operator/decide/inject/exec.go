@@ -22,8 +22,11 @@ const (
 )
 
 // execution is what the annotation conclave.dev/exec says: the command of a container runs only while the pod leads a group. The
-// container is "" if it is the only one.
-type execution struct{ group, container string }
+// container is "" if it is the only one. index is its place in the pod, after find.
+type execution struct {
+	group, container string
+	index            int
+}
 
 // execution parses the annotation, and returns nil if there is none.
 func (m *podMetadata) execution() (*execution, error) {
@@ -36,7 +39,7 @@ func (m *podMetadata) execution() (*execution, error) {
 		return nil, fmt.Errorf("annotation %s must be the name of a group, such as ledger, or of a group and a container, such as ledger/app, got %q",
 			v1.AnnotationExec, truncate(value))
 	}
-	return &execution{group, container}, nil
+	return &execution{group: group, container: container}, nil
 }
 
 // check checks the other annotations of the pod.
@@ -51,28 +54,28 @@ func (e *execution) check(p *participation) error {
 	return nil
 }
 
-// find returns the index of the container. The error is about what wouldn't work in it.
-func (e *execution) find(p *podSpec) (int, error) {
+// find finds the container. The error is about what wouldn't work in it.
+func (e *execution) find(p *podSpec) error {
 	var names []string
 	for _, c := range p.Spec.Containers {
 		names = append(names, c.Name)
 	}
-	found := slices.Index(names, e.container)
+	e.index = slices.Index(names, e.container)
 	if e.container == "" && len(names) == 1 {
-		found = 0
+		e.index = 0
 	}
-	if found < 0 {
-		return 0, fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec, strings.Join(names, ", "), e.group, names[0])
+	if e.index < 0 {
+		return fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec, strings.Join(names, ", "), e.group, names[0])
 	}
 	for _, c := range p.Spec.InitContainers {
 		if c.Name == execContainer {
-			return 0, fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", c.Name)
+			return fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", c.Name)
 		}
 	}
 	if slices.Contains(p.Spec.Volumes, namedObject{execVolume}) {
-		return 0, fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", execVolume)
+		return fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", execVolume)
 	}
-	return found, p.Spec.Containers[found].checkExec()
+	return p.Spec.Containers[e.index].checkExec()
 }
 
 func (c *existingContainer) checkExec() error {
@@ -96,14 +99,14 @@ func (c *existingContainer) checkExec() error {
 }
 
 // addExec makes a container run its command by conclave-agent exec. It follows addAgent.
-func (p *patch) addExec(pod *podSpec, e *execution, container int, agent *corev1.Container) {
+func (p *patch) addExec(pod *podSpec, e *execution, agent *corev1.Container) {
 	mount := corev1.VolumeMount{Name: execVolume, MountPath: execFolder}
 	p.add("/spec/initContainers/1", &corev1.Container{
 		Name: execContainer, Image: agent.Image, Args: []string{"install", execBinary},
 		Resources: agent.Resources, SecurityContext: agent.SecurityContext, VolumeMounts: []corev1.VolumeMount{mount},
 	})
-	c := &pod.Spec.Containers[container]
-	at := fmt.Sprintf("/spec/containers/%d", container)
+	c := &pod.Spec.Containers[e.index]
+	at := fmt.Sprintf("/spec/containers/%d", e.index)
 	p.add(at+"/command", append([]string{execBinary, "exec", "--group", e.group, "--"}, c.Command...))
 	mount.ReadOnly = true
 	p.addMount(at, c, mount)

@@ -69,20 +69,18 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := patch.addExclusions(&meta); err != nil {
 		return nil, err
 	}
-	added := volumes(part, p.Spec.HostNetwork)
-	runs := 0
 	if part.exec != nil {
-		if runs, err = part.exec.find(&p); err != nil {
+		if err := part.exec.find(&p); err != nil {
 			return nil, err
 		}
-		added = append(added, corev1.Volume{Name: execVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
+	added := volumes(part, p.Spec.HostNetwork)
 	if err := patch.addEvictable(&meta, added); err != nil {
 		return nil, err
 	}
 	patch.addAgent(&p, agent, added, s.PullSecrets)
 	if part.exec != nil {
-		patch.addExec(&p, part.exec, runs, agent)
+		patch.addExec(&p, part.exec, agent)
 	}
 	return patch.operations, patch.err
 }
