@@ -1,39 +1,19 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/cri-streaming/pkg/streaming/portforward"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
-	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
-	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -72,200 +52,6 @@ func TestHeadlampPlugin(t *testing.T) {
 			break // The next part would fail for the same reason.
 		}
 	}
-}
-
-// headlamp is a server with the frontend of Headlamp, the plugin, and an API server as the cluster "main".
-type headlamp struct {
-	client.Client
-
-	port   int
-	agents *agentcluster.Cluster
-	leader string
-	// user forwards requests to the API server, as the user who is logged in.
-	user          atomic.Pointer[httputil.ReverseProxy]
-	admin, viewer *httputil.ReverseProxy
-}
-
-func startHeadlamp(t *testing.T) *headlamp {
-	t.Helper()
-	environment := apiserver.Start(t)
-	folder := t.TempDir()
-	build(t, headlampSource+"/build", folder+"/plugin")
-	arguments := []string{
-		"esbuild", headlampSource + "/test/host.jsx", "--bundle", "--outfile=" + folder + "/host.js", "--define:process.env.NODE_ENV=\"production\"",
-		"--define:import.meta.env={}", "--define:global=globalThis", "--loader:.svg=dataurl", "--log-level=error",
-	}
-	for _, module := range absent {
-		arguments = append(arguments, "--alias:"+module+"="+headlampSource+"/test/absent.js")
-	}
-	build(t, "../../hack/tools/tool", arguments...)
-
-	h := &headlamp{}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		must(t, add(scheme))
-	}
-	_, err := envtest.InstallCRDs(environment.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}})
-	must(t, err)
-	h.Client, err = client.New(environment.Config, client.Options{Scheme: scheme})
-	must(t, err)
-	h.admin = forward(t, environment.Config)
-	viewer, err := environment.AddUser(envtest.User{Name: "viewer"}, nil)
-	must(t, err)
-	h.viewer = forward(t, viewer.Config())
-	h.user.Store(h.admin)
-	h.fill(t)
-
-	mux := http.NewServeMux()
-	mux.HandleFunc("/clusters/main/", func(w http.ResponseWriter, r *http.Request) {
-		http.StripPrefix("/clusters/main", h.user.Load()).ServeHTTP(w, r)
-	})
-	mux.HandleFunc("/plugins", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `[{"path":"plugins/conclave","type":"user","name":"conclave"}]`)
-	})
-	mux.Handle("/plugins/conclave/", http.StripPrefix("/plugins/conclave/", http.FileServer(http.Dir(folder+"/plugin"))))
-	mux.Handle("/host.js", http.FileServer(http.Dir(folder)))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><title>Headlamp</title><link rel="icon" href="data:,"><div id="root"></div><script src="/host.js"></script></html>`)
-	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	h.port = portOf(t, server)
-	return h
-}
-
-func portOf(t *testing.T, server *httptest.Server) int {
-	t.Helper()
-	address, ok := server.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("got address %s, want one of TCP", server.Listener.Addr())
-	}
-	return address.Port
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// build runs a command that builds something.
-func build(t *testing.T, program string, arguments ...string) {
-	t.Helper()
-	if output, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", program, err, output)
-	}
-}
-
-// forward returns a proxy that sends requests to the API server with the credentials of a user.
-func forward(t *testing.T, config *rest.Config) *httputil.ReverseProxy {
-	t.Helper()
-	target, err := url.Parse(config.Host)
-	must(t, err)
-	tls, err := rest.TLSConfigFor(config)
-	must(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = &http.Transport{TLSClientConfig: tls}
-	return proxy
-}
-
-// fill creates groups, and a node with the pods of real agents.
-func (h *headlamp) fill(t *testing.T) {
-	t.Helper()
-	b := &browser{t: t}
-	h.agents, h.leader = startAgents(b)
-	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		options, err := portforward.NewV4Options(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		// The path is /portForward/NAMESPACE/POD.
-		portforward.ServePortForward(w, r, h, filepath.Base(r.URL.Path), "", options, time.Minute, time.Minute, portforward.SupportedProtocols)
-	}))
-	t.Cleanup(kubelet.Close)
-	for _, namespace := range []string{"bank", "shop"} {
-		must(t, h.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
-	must(t, h.Create(t.Context(), node))
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(portOf(t, kubelet))
-	must(t, h.Status().Update(t.Context(), node))
-	for _, name := range h.agents.Names() {
-		must(t, h.Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-		}))
-	}
-	for _, g := range []*v1.ElectionGroup{
-		adopting(), named("bank", "broken", ledger("Bully", -1)), named("bank", "ledger", ledger("StatusTable", 3)), named("bank", "ring", ledger("RingSkip", 4)),
-		named("shop", "ledger", groupOf(h.agents.Names(), h.leader)),
-	} {
-		h.set(t, g)
-	}
-	must(t, h.Create(t.Context(), &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: "bank", Name: "ledger.1"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "conclave.dev/v1", Kind: "ElectionGroup", Namespace: "bank", Name: "ledger"},
-		Reason:         "CoordinatorChanged", Message: "ledger-3 leads", Type: corev1.EventTypeNormal,
-		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
-	}))
-	must(t, h.Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "viewer"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"conclave.dev"}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"get"}},
-		},
-	}))
-	must(t, h.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "viewer"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
-	}))
-}
-
-// set creates a group with its status, or changes the status.
-func (h *headlamp) set(t *testing.T, g *v1.ElectionGroup) {
-	t.Helper()
-	status := g.Status
-	if list := status.MemberList; list != nil && list.Previous == nil {
-		list.Version = 1
-	}
-	for i := range status.Processes {
-		if p := &status.Processes[i]; g.Namespace == "shop" {
-			p.Node, p.Zone = "node-1", "west"
-		}
-	}
-	existing := &v1.ElectionGroup{}
-	if err := h.Get(t.Context(), client.ObjectKeyFromObject(g), existing); err == nil {
-		g = existing
-	} else {
-		if len(g.Spec.Members) == 0 {
-			for _, p := range status.Processes {
-				g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: p.Pod, Priority: p.Priority})
-			}
-		}
-		must(t, h.Create(t.Context(), g))
-	}
-	g.Status = status
-	must(t, h.Status().Update(t.Context(), g))
-}
-
-// PortForward connects to the local API of an agent.
-func (h *headlamp) PortForward(ctx context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
-	if port != 7374 || !slices.Contains(h.agents.Names(), pod) {
-		return fmt.Errorf("nothing listens on port %d of %s", port, pod)
-	}
-	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.agents.Agent(pod).API)
-	if err != nil {
-		return err
-	}
-	defer connection.Close()
-	go func() {
-		_, _ = io.Copy(connection, stream)
-	}()
-	_, err = io.Copy(stream, connection)
-	return err
 }
 
 // rows returns the rows of a table on the page, whose cells are separated by |.
@@ -337,7 +123,7 @@ func headlampGroup(b *browser, h *headlamp) {
 // headlampNodes compares the page with what kubectl conclave nodes prints.
 func headlampNodes(b *browser, h *headlamp) {
 	var groups v1.ElectionGroupList
-	must(b.t, h.List(b.t.Context(), &groups))
+	must.Succeed(b.t, h.List(b.t.Context(), &groups))
 	var want []string
 	for _, row := range describe.NodeTable(groups.Items) {
 		slices.Sort(row.Coordinators)
@@ -358,7 +144,7 @@ func headlampStepDown(b *browser, h *headlamp) {
 	const outcome = "[role=dialog] [role=alert]"
 	b.t.Log("the agent refuses, because another one leads")
 	former, err := h.agents.AwaitCoordinator(b.t.Context())
-	must(b.t, err)
+	must.Succeed(b.t, err)
 	other := h.agents.Names()[0]
 	if other == former {
 		other = h.agents.Names()[1]
@@ -374,7 +160,7 @@ func headlampStepDown(b *browser, h *headlamp) {
 	b.t.Log("the coordinator hands over")
 	for ctx, deadline := b.t.Context(), time.Now().Add(patience); ; { // On a busy machine, the agents may elect another coordinator meanwhile.
 		former, err = h.agents.AwaitCoordinator(ctx)
-		must(b.t, err)
+		must.Succeed(b.t, err)
 		h.set(b.t, named("shop", "ledger", groupOf(h.agents.Names(), former)))
 		names := slices.DeleteFunc(h.agents.Names(), func(name string) bool { return name == former })
 		want := names[0] + " leads"
