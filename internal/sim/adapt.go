@@ -9,6 +9,9 @@ import (
 // 0 and 5 stand for one that doesn't adapt.
 var minHeartbeats = [...]election.Tick{0, 2, 2, 3, 4, 5}
 
+// usualLeases are the leases that processes request while nothing is late, in quarters of the longest one.
+var usualLeases = [...]election.Tick{1, 2, 2, 4}
+
 // drawAdaptation draws within which bounds and how soon the timing of an incarnation
 // adapts. So a coordinator and its members may have different bounds, as while a group
 // changes its settings. The calm periods are short, so that the timing changes often.
@@ -16,5 +19,8 @@ func (sch *schedule) drawAdaptation(s *simulation, c *office.Config) {
 	if sch.faults&Adapt != 0 {
 		c.MinHeartbeat = minHeartbeats[s.more.below(len(minHeartbeats))] * sch.timing.heartbeat / 5
 		c.CalmPeriod = election.Tick(s.more.between(1, int(3*heartbeat)))
+		if usual := usualLeases[s.more.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
+			c.UsualLease = usual
+		}
 	}
 }

@@ -13,9 +13,10 @@ import (
 func officeSettings(group *config.Group) office.Settings {
 	ticks := func(d time.Duration) election.Tick { return election.Tick(d) }
 	timing := &group.Timing
+	lease, heartbeat := ticks(group.Safety.Lease), ticks(timing.Heartbeat)
 	return office.Settings{
-		Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
+		Mode: group.Safety.Mode, Lease: lease, UsualLease: office.UsualLease(lease, heartbeat),
+		Heartbeat: heartbeat, MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		LongTenure: ticks(longTenure(group.Preemption.Stable)),

@@ -6,8 +6,11 @@ import (
 )
 
 // claimTimeout is how long a claim may take. Grants of an earlier holder have to
-// expire first.
-func (m *Machine) claimTimeout() election.Tick { return m.cfg.Lease + m.cfg.SuspicionTimeout }
+// expire first, which were for the lease in force. A process that has just started may not know that
+// it was a longer one. Then it has to claim again.
+func (m *Machine) claimTimeout() election.Tick {
+	return max(min(m.scaled(m.cfg.usualLease()), m.cfg.Lease), m.cfg.usualLease()) + m.cfg.SuspicionTimeout
+}
 
 func (m *Machine) claimUntil() election.Tick { return m.candidacy.since + m.claimTimeout() }
 

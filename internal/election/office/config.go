@@ -28,6 +28,12 @@ var modeNames = [...]string{"Available", "Majority", "Strict"}
 
 func (m Mode) String() string { return modeNames[m%3] }
 
+// UsualLease returns the lease that suits a quiet machine, if a lease may be this long at most: a quarter of that, but at least
+// five heartbeats. The rest is for renewals that are late.
+func UsualLease(longest, heartbeat election.Tick) election.Tick {
+	return min(longest, max(longest/4, 5*heartbeat))
+}
+
 // ModeNames returns the names of the modes.
 func ModeNames() []string { return slices.Clone(modeNames[:]) }
 
@@ -62,8 +68,10 @@ type Config struct {
 	// NewElection creates the inner election.
 	NewElection func(election.Config) (election.Machine, error)
 
-	Mode  Mode
-	Lease election.Tick
+	Mode Mode
+	// Lease is the longest one. The coordinator requests UsualLease, or Lease if that is 0, and a longer
+	// one only if renewals are late: see pace.go.
+	Lease, UsualLease election.Tick
 	// Heartbeat is the longest time between two BEATs.
 	Heartbeat election.Tick
 	// MinHeartbeat is the shortest time between two BEATs. If it is 0 or equal to
@@ -151,12 +159,14 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("the heartbeat (%d ticks) must be positive", c.Heartbeat)
 	case c.MinHeartbeat < 0 || c.MinHeartbeat > c.Heartbeat:
 		return fmt.Errorf("the shortest heartbeat (%d ticks) must be between 0 and the longest one (%d)", c.MinHeartbeat, c.Heartbeat)
-	case c.adaptive() && c.CalmPeriod <= 0:
+	case (c.adaptive() || c.longestPace() > fullPace) && c.CalmPeriod <= 0:
 		return fmt.Errorf("the calm period (%d ticks) must be positive if the timing adapts", c.CalmPeriod)
 	case c.SuspicionTimeout <= c.Heartbeat:
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:
 		return fmt.Errorf("the lease (%d ticks) must be longer than two heartbeats (%d)", c.Lease, 2*c.Heartbeat)
+	case c.UsualLease != 0 && (c.Mode != Available && c.UsualLease <= 2*c.Heartbeat || c.UsualLease > c.Lease):
+		return fmt.Errorf("the usual lease (%d ticks) must be longer than two heartbeats (%d), and at most the longest one (%d)", c.UsualLease, 2*c.Heartbeat, c.Lease)
 	case c.Mode == Available && c.Memory != nil:
 		return errors.New("there is no memory of grants in Available mode")
 	case c.EarlierEnded < 0:

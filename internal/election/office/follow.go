@@ -83,7 +83,7 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
 		m.beginTenure(id, term, since)
-		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, fullPace, sentBeat{}
+		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, m.nextPace(false), sentBeat{}
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)
@@ -140,7 +140,7 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 // wait for their campaign delay. The vacancy is proven if the coordinator has ended
 // or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, fullPace
+	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, m.nextPace(!proven)
 	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()
@@ -178,7 +178,9 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 	if msg.Subject != election.None && msg.Subject != m.contender.id {
 		m.contender = contender{} // the successor comes first
 	}
-	m.endTenure(msg.From, endingOf(msg))
+	how := endingOf(msg)
+	m.endTenure(msg.From, how)
+	m.pace = m.nextPace(how == lapsed)
 	m.coordinatorLost(election.None, true, out)
 	if m.isMember(msg.Subject) && m.coordinator == election.None {
 		m.vacancy.successor = msg.Subject

@@ -73,7 +73,7 @@ func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
 
 func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []election.ID, out *election.Output) {
 	beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent}
-	beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease, Heartbeat: interval}
+	beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease, Heartbeat: m.announced(interval)}
 	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {
 		beat.Hold.RequesterLife = p.life // see acknowledged
 	}
@@ -118,7 +118,7 @@ func (m *Machine) expireTenure(out *election.Output) {
 // another coordinator by now. There are no grants that would have expired meanwhile. Without this rule the
 // process would take the office back by its rank, after each pause, whatever the policy and the penalties are.
 func (m *Machine) stoodStill() bool {
-	return m.cfg.Mode == Available && m.now >= m.request.sent+m.cfg.SuspicionTimeout+m.cfg.Heartbeat && m.otherSeemsAlive()
+	return m.cfg.Mode == Available && m.now >= m.request.sent+m.scaled(m.cfg.SuspicionTimeout)+m.cfg.Heartbeat && m.otherSeemsAlive()
 }
 
 func (m *Machine) otherSeemsAlive() bool {
@@ -140,9 +140,10 @@ func (m *Machine) loseTenure(out *election.Output) {
 // leaveOffice makes a process that held the office a follower that knows no
 // coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
-	m.endTenure(m.cfg.Self, m.ownEnding())
+	how := m.ownEnding()
+	m.endTenure(m.cfg.Self, how)
 	m.support.Clear()
-	m.coordinator, m.pace = election.None, fullPace
+	m.coordinator, m.pace = election.None, m.nextPace(how == lapsed)
 	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent
 	m.becomeFollower()
 	m.skipIneligible(out)

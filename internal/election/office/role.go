@@ -94,10 +94,10 @@ func (m *Machine) becomeCandidate(term election.Term) {
 func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
 	m.tenure = tenure{
-		token:  election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
-		delays: delays{periodEnd: m.now + m.cfg.CalmPeriod},
+		token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
 	}
-	m.beatAt, m.pace = m.now, fullPace
+	m.beatAt, m.pace = m.now, m.nextPace(false)
+	m.tenure.delays = m.newDelays()
 	m.judgeSuccessor(m.cfg.Self)
 	m.vacancy = m.noVacancy()
 	m.recordSuccession(m.cfg.Self, out)

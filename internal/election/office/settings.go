@@ -16,7 +16,8 @@ import (
 type Settings struct {
 	// Mode can change between Majority and Strict only.
 	Mode                       Mode
-	Lease, Heartbeat           election.Tick
+	Lease, UsualLease          election.Tick
+	Heartbeat                  election.Tick
 	MinHeartbeat, CalmPeriod   election.Tick
 	SuspicionTimeout, Stagger  election.Tick
 	Policy                     Policy
@@ -26,7 +27,8 @@ type Settings struct {
 
 // Apply replaces the settings of a configuration.
 func (c *Config) Apply(s Settings) {
-	c.Mode, c.Lease, c.Heartbeat, c.MinHeartbeat, c.CalmPeriod = s.Mode, s.Lease, s.Heartbeat, s.MinHeartbeat, s.CalmPeriod
+	c.Mode, c.Lease, c.UsualLease = s.Mode, s.Lease, s.UsualLease
+	c.Heartbeat, c.MinHeartbeat, c.CalmPeriod = s.Heartbeat, s.MinHeartbeat, s.CalmPeriod
 	c.SuspicionTimeout, c.Stagger, c.Policy = s.SuspicionTimeout, s.Stagger, s.Policy
 	c.StablePeriod, c.DrainTimeout, c.LongTenure = s.StablePeriod, s.DrainTimeout, s.LongTenure
 }
@@ -50,7 +52,7 @@ func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	m.pace = fullPace
 	m.rewatch()
 	if m.role == Holder {
-		m.tenure.delays = delays{periodEnd: m.now + s.CalmPeriod}
+		m.tenure.delays = m.newDelays()
 	}
 	m.due = m.nextDeadline()
 	return nil
@@ -91,14 +93,14 @@ func (r *request) encode(b []byte, now election.Tick) []byte {
 	return election.AppendNumber(b, uint64(r.granted))
 }
 
-// beatInterval returns the time until the next BEATs. While a member grants for a shorter
-// lease than requested, because it has other settings, the interval is shorter in
+// beatInterval returns the time until the next BEATs. While a member grants for a lease that is shorter
+// than requested, and than the usual one, because it has other settings, the interval is shorter in
 // proportion, down to an eighth.
 func (m *Machine) beatInterval() election.Tick {
-	interval := m.HeartbeatInForce()
-	if m.request.granted >= m.request.lease {
+	interval, wanted := m.HeartbeatInForce(), min(m.request.lease, m.cfg.usualLease())
+	if m.request.granted >= wanted {
 		return interval
 	}
-	share := m.request.granted * fullPace / m.request.lease
+	share := m.request.granted * fullPace / wanted
 	return max(interval*share/fullPace, interval/8, 1)
 }
