@@ -35,10 +35,10 @@ func (d *Deadline) Renew(r Renewal) {
 	case !d.leased:
 		until = r.Sent + silenceMax
 	}
-	if d.margin == 0 {
-		d.margin = min((until-r.Sent)/marginShare, maxMargin)
+	if until > d.leaseEnd { // leases become longer and shorter
+		d.leaseEnd, d.margin = until, min((until-r.Sent)/marginShare, maxMargin)
 	}
-	d.leaseEnd, d.drain = max(d.leaseEnd, until), r.DrainTimeout
+	d.drain = r.DrainTimeout
 	if !r.Stopping {
 		d.led = max(d.led, r.Sent)
 	}

@@ -29,6 +29,8 @@ func TestDeadline(t *testing.T) {
 		"no lease":                           {renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, want: second + silenceMax - silenceMax/marginShare},
 		"no lease, stopping":                 {renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, drains: true, want: second + drain - silenceMax/marginShare},
 		"an answer without the lease's end":  {renewals: []Renewal{leased(second), {Sent: 2 * second, Stopping: true, DrainTimeout: drain}}, want: second + lease - margin},
+		"leases become longer":               {renewals: []Renewal{leased(second), {Sent: 2 * second, Until: 6 * second}}, want: 6*second - 4*second/marginShare},
+		"leases become shorter":              {renewals: []Renewal{{Sent: second, Until: 5 * second}, leased(4 * second), leased(5 * second)}, want: 5*second + lease - margin},
 		"a long lease has a bounded margin":  {renewals: []Renewal{{Sent: second, Until: 61 * second, Lease: 60 * second}}, want: 59 * second},
 		"the drain timeout starts only once": {renewals: []Renewal{leased(second), stopping(leased(2 * second)), stopping(leased(5 * second))}, drains: true, want: second + drain - margin},
 	} {

@@ -59,14 +59,17 @@ func startTenure(
 	return t
 }
 
-// renew extends the lease. It never shortens it: a later response that took longer may
-// have an earlier end, but the former response remains true.
+// renew extends the lease. It never shortens it: a later response that took longer, or came
+// when leases had become shorter, may have an earlier end, but the former response remains true.
 func (t *tenure) renew(until time.Duration) {
+	if until == 0 { // there is no lease
+		return
+	}
+	t.renewInterval = max(time.Millisecond, (until-t.clock.now())/4)
 	if until <= t.until {
 		return
 	}
 	t.until = until
-	t.renewInterval = max(time.Millisecond, (until-t.clock.now())/4)
 	if t.leaseTimer == nil {
 		t.leaseTimer = t.clock.newTimer(func() { t.end(ErrNotRenewed) })
 	}

@@ -254,12 +254,13 @@ class Tenure {
     this.controller.abort(new TenureEnded(cause));
   }
 
-  /** Extends the lease. A response that took longer may have an earlier end, but the former one remains true. @param {number} sent @param {number | undefined} until */
+  /** Extends the lease. A response that took longer, or a lease that has become shorter, may have an earlier end, but the former one remains true. @param {number} sent @param {number | undefined} until */
   renew(sent, until) {
-    if (until === undefined || (this.until !== Infinity && until <= this.until)) return;
-    this.margin ||= Math.min((until - sent) / marginShare, marginMax);
-    this.until = until;
+    if (until === undefined) return;
     this.interval = Math.max(1, (until - now()) / 4);
+    if (this.until !== Infinity && until <= this.until) return;
+    this.until = until;
+    this.margin = Math.min((until - sent) / marginShare, marginMax);
   }
 
   tellAt() {

@@ -10,6 +10,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -73,6 +75,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // handle sets the hook.
 func (p *proxy) handle(hook func(w http.ResponseWriter, r *http.Request) bool) { p.hook.Store(&hook) }
 
+var remainingMillis = regexp.MustCompile(`"remainingMillis":\d+`)
+
 const slow = 300 * time.Millisecond
 
 var proxyScenarios = []scenario{
@@ -123,6 +127,40 @@ var proxyScenarios = []scenario{
 				return fmt.Errorf("%d ms are left, %w, want at most %s", left, err, lease-slow)
 			}
 			return nil
+		})
+	}},
+	{name: "leases become shorter: the function goes on", only: libraries, run: func(s *scene) {
+		s.each(func(l *lane) error {
+			var renewals atomic.Int32
+			p := &proxy{}
+			p.handle(func(w http.ResponseWriter, r *http.Request) bool {
+				if isRenewal(r) {
+					recorder := httptest.NewRecorder()
+					p.agent.ServeHTTP(recorder, r)
+					body := recorder.Body.Bytes()
+					if renewals.Add(1)%15 > 2 { // again and again
+						body = remainingMillis.ReplaceAllFunc(body, func(key []byte) []byte {
+							millis, _ := strconv.Atoi(string(key[len(`"remainingMillis":`):]))
+							return fmt.Appendf(nil, `"remainingMillis":%d`, millis*2/5)
+						})
+					}
+					w.WriteHeader(recorder.Code)
+					_, _ = w.Write(body)
+				}
+				return isRenewal(r)
+			})
+			if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
+				return err
+			}
+			first, _, err := l.acts("c")
+			for err == nil && renewals.Load() < 60 {
+				time.Sleep(lease / 100)
+				var token uint64
+				if token, _, err = l.acts("c"); err == nil && token != first {
+					err = fmt.Errorf("acts with token %d after %d renewals, want %d still", token, renewals.Load(), first)
+				}
+			}
+			return err
 		})
 	}},
 	{name: "agent doesn't know the session any more", only: libraries, overlap: true, run: func(s *scene) {

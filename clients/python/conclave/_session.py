@@ -89,12 +89,13 @@ class Tenure:
             listener()
 
     def _renew(self, sent: float, until: Optional[float]) -> None:
-        """Extends the lease. A response that took longer may have an earlier end, but the former one remains true."""
-        if until is None or math.isfinite(self._until) and until <= self._until:
+        """Extends the lease. A response that took longer, or a lease that has become shorter, may have an earlier end, but the former
+        one remains true."""
+        if until is None:
             return
-        if not self._margin:
-            self._margin = min((until - sent) / _MARGIN_SHARE, _MARGIN_MAX)
-        self._until, self._interval = until, max(0.001, (until - now()) / 4)
+        self._interval = max(0.001, (until - now()) / 4)
+        if not math.isfinite(self._until) or until > self._until:
+            self._until, self._margin = until, min((until - sent) / _MARGIN_SHARE, _MARGIN_MAX)
 
     def _tell_at(self) -> float:
         return self._until - 2 * self._margin
