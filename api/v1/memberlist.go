@@ -47,8 +47,8 @@ type MemberList struct {
 	// +optional
 	Previous *PreviousList `json:"previous,omitempty"`
 
-	// leaseMillis is the lease of the members that have adopted this list. Without it,
-	// that is spec.safety.leaseMillis.
+	// leaseMillis is the longest lease of the members that have adopted this list. Without
+	// it, that follows from spec.safety.leaseMillis.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600000
@@ -104,7 +104,7 @@ type PreviousList struct {
 	// +kubebuilder:validation:MaxItems=100
 	Members []Member `json:"members"`
 
-	// leaseMillis is the lease of the members that have not adopted a newer list. Without
+	// leaseMillis is the longest lease of the members that have not adopted a newer list. Without
 	// it, that is at most the lease of the newer one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -26,9 +26,11 @@ type Safety struct {
 	Mode SafetyMode `json:"mode,omitempty"`
 
 	// leaseMillis is the time after which a grant expires unless it is renewed. It
-	// must be greater than two heartbeats, except in Available mode, which does not
-	// use it. A change begins a new version of the member list, and while members have
-	// different leases, the shorter one counts between two of them.
+	// must be greater than two heartbeats, except in Available mode, which has no
+	// grants. While renewals are late, leases and the suspicion timeout grow up to four
+	// times, but leases not beyond 2000. A change of this longest lease begins a new
+	// version of the member list, and while members have different leases, the shorter
+	// one counts between two of them.
 	// +optional
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=1

@@ -124,7 +124,7 @@ func (a *Agent) store(position string, g *config.Group) error {
 	}
 	stored, unreadable := a.options.Store.Load(g.Name)
 	*g = wanted
-	g.Safety.Lease = min(g.Safety.Lease, stored.Lease)
+	g.Safety.LimitLease(stored.Lease)
 	if unreadable != nil || stored.UID != g.UID || stored.List == nil || longestLease(g) > stored.Lease || !g.LeaseSuitsTiming() {
 		return err
 	}

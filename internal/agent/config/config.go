@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -65,7 +66,12 @@ type Group struct {
 
 // LeaseSuitsTiming reports whether a holder has time to renew its grants before they expire.
 func (g *Group) LeaseSuitsTiming() bool {
-	return g.Safety.Mode == office.Available || g.Safety.Lease > 2*g.Timing.Heartbeat
+	return g.Safety.Mode == office.Available || g.Safety.Usual() > 2*g.Timing.Heartbeat
+}
+
+// LongestPatience returns the suspicion timeout while leases are the longest ones.
+func (g *Group) LongestPatience() time.Duration {
+	return time.Duration(float64(g.Timing.SuspicionTimeout) * float64(g.Safety.Lease) / float64(g.Safety.Usual()))
 }
 
 // Provenance identifies the operator's document that a group comes from.
@@ -79,8 +85,19 @@ type Provenance struct {
 
 // Safety has the conditions for holding the office.
 type Safety struct {
-	Mode  office.Mode
-	Lease time.Duration
+	Mode office.Mode
+	// Lease is the longest one, for which this process may grant. UsualLease is what the coordinator requests while no renewal
+	// is late; if it is 0, leases don't grow.
+	Lease, UsualLease time.Duration
+}
+
+// Usual returns the lease while no renewal is late.
+func (s *Safety) Usual() time.Duration { return cmp.Or(s.UsualLease, s.Lease) }
+
+// LimitLease makes a lease the longest one.
+func (s *Safety) LimitLease(longest time.Duration) {
+	s.Lease = min(s.Lease, longest)
+	s.UsualLease = min(s.UsualLease, s.Lease)
 }
 
 // Preemption determines when a process with a higher priority takes over from a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -42,6 +43,28 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
+// TestLongestLease: an operator waits for the longest lease that its documents name, and an older one for the only lease of them. An
+// agent with a file derives the longest one.
+func TestLongestLease(t *testing.T) {
+	for leases, want := range map[string]config.Safety{
+		"leaseMillis: 800":                           {Lease: 800 * time.Millisecond, UsualLease: 800 * time.Millisecond},
+		"leaseMillis: 800, longestLeaseMillis: 2500": {Lease: 2500 * time.Millisecond, UsualLease: 800 * time.Millisecond},
+	} {
+		g, err := config.ParseDocument("pushed", []byte(strings.Replace(document, "leaseMillis: 800", leases, 1)))
+		must.Succeed(t, err)
+		if want.Mode = office.Strict; g.Safety != want || g.PreviousLease != 900*time.Millisecond {
+			t.Errorf("%s: got %+v and %s, want %+v", leases, g.Safety, g.PreviousLease, want)
+		}
+	}
+	for usual, want := range map[time.Duration]time.Duration{
+		150 * time.Millisecond: 600 * time.Millisecond, 500 * time.Millisecond: 2 * time.Second, time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second,
+	} {
+		if got := control.LongestLease(usual); got != want {
+			t.Errorf("usually %s: got a longest lease of %s, want %s", usual, got, want)
+		}
+	}
+}
+
 func TestParseDocumentReportsErrors(t *testing.T) {
 	for _, c := range []struct{ old, changed, want string }{
 		{"uid: 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b\n", "", "pushed:1: the document lacks uid"},
@@ -53,6 +76,7 @@ func TestParseDocumentReportsErrors(t *testing.T) {
 		{"priority: 20", "priority: 10", "pushed:14: priority 10 is already used in line 13: priorities above 0 must be unique; a member with priority 0 is never elected"},
 		{"departed: [c]", "departed: [x]", "pushed:16: departed must name members of previous, got x"},
 		{"{mode: Strict, leaseMillis: 800}", "{mode: Strict, leaseMillis: 300}", "pushed:7: leaseMillis (300) must be greater than two heartbeats (400): use 1000, for example"},
+		{"leaseMillis: 800}", "leaseMillis: 800, longestLeaseMillis: 799}", "pushed:7: longestLeaseMillis (799) must be at least leaseMillis (800)"},
 		{document, "", "pushed:1: the document must have uid, generation, revision and group, got an empty file"},
 		{document, "- a", "pushed:1: the document must be a mapping, got a list"},
 	} {

@@ -29,7 +29,7 @@ const defaultAlgorithm = "StatusTable"
 func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 	g := Group{
 		Algorithm:  defaultAlgorithm,
-		Safety:     Safety{Mode: office.Majority, Lease: 500 * time.Millisecond},
+		Safety:     Safety{Mode: office.Majority, UsualLease: 500 * time.Millisecond},
 		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
 		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
 		List:       control.List{Version: 1},
@@ -52,6 +52,7 @@ func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 		field{key: "departed", read: p.departed(&g.List.Departed, &lines.departed)},
 		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
 	)
+	p.completeLease(&g, safety)
 	p.completeTiming(&g, at, timing, safety)
 	if n.Kind != yaml.MappingNode {
 		return
@@ -72,10 +73,14 @@ func (p *parser) readSafety(s *Safety, key string, n *yaml.Node) keyLines {
 	for _, mode := range modes {
 		names = append(names, mode.String())
 	}
-	return p.mapping(key, n,
-		field{key: "mode", read: enum(p, &s.Mode, names, modes)},
-		field{key: "leaseMillis", read: p.duration(&s.Lease, time.Millisecond, 1, maxWaitMillis)},
-	)
+	fields := []field{
+		{key: "mode", read: enum(p, &s.Mode, names, modes)},
+		{key: "leaseMillis", read: p.duration(&s.UsualLease, time.Millisecond, 1, maxWaitMillis)},
+	}
+	if p.fromOperator {
+		fields = append(fields, field{key: "longestLeaseMillis", read: p.duration(&s.Lease, time.Millisecond, 1, maxWaitMillis)})
+	}
+	return p.mapping(key, n, fields...)
 }
 
 func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
@@ -95,6 +100,20 @@ func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
 		field{key: "replyMillis", read: p.duration(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
 		field{key: "drainMillis", read: p.duration(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
 	)
+}
+
+// completeLease derives the longest lease. The operator of documents without it waits for the usual one only.
+func (p *parser) completeLease(g *Group, safety keyLines) {
+	s := &g.Safety
+	switch {
+	case !p.fromOperator:
+		s.Lease, g.PreviousLease = control.LongestLease(s.UsualLease), control.LongestLease(g.PreviousLease)
+	case !safety.has("longestLeaseMillis"):
+		s.Lease = s.UsualLease
+	case s.Lease < s.UsualLease:
+		p.errorf(safety.at("longestLeaseMillis"), "longestLeaseMillis (%d) must be at least leaseMillis (%d)",
+			s.Lease.Milliseconds(), s.UsualLease.Milliseconds())
+	}
 }
 
 // completeTiming derives missing values from the heartbeat interval and checks that the
@@ -134,7 +153,7 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 			line = timing.at("heartbeatMillis")
 		}
 		p.errorf(line, "leaseMillis (%d) must be greater than two heartbeats (%d): use %d, for example",
-			g.Safety.Lease.Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
+			g.Safety.Usual().Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
 	}
 }
 

@@ -44,8 +44,8 @@ func describeConfig(c *config.Config) string {
 	fmt.Fprintf(&b, "self %s of %s, listen %s, api %s (expose %v), state %s, tls %+v\n",
 		c.Self, c.Domain, c.Listen, c.API, c.ExposeAPI, c.State, c.TLS)
 	for _, g := range c.Groups {
-		fmt.Fprintf(&b, "\n%s: %s, %s with a lease of %v, preemption %d after %v\n",
-			g.Name, g.Algorithm, g.Safety.Mode, g.Safety.Lease, g.Preemption.Policy, g.Preemption.Stable)
+		fmt.Fprintf(&b, "\n%s: %s, %s with a lease of %v, %v at most, preemption %d after %v\n",
+			g.Name, g.Algorithm, g.Safety.Mode, g.Safety.Usual(), g.Safety.Lease, g.Preemption.Policy, g.Preemption.Stable)
 		fmt.Fprintf(&b, "  %+v\n  session %v", g.Timing, g.Session)
 		if g.Probe != nil {
 			fmt.Fprintf(&b, ", probe %+v", *g.Probe)

@@ -32,9 +32,9 @@ func (c *Config) Warnings() []string {
 		case candidates == 1:
 			warn(g.Name, "members", "group %s has one member with a priority above 0: if it fails, no other process takes over", g.Name)
 		}
-		if drain := g.Timing.DrainTimeout; g.Safety.Mode != office.Available && drain < g.Safety.Lease {
+		if drain := g.Timing.DrainTimeout; g.Safety.Mode != office.Available && drain < g.Safety.Usual() {
 			warn(g.Name, "timing", "drainMillis (%d) of group %s is shorter than leaseMillis (%d): a handover waits for an application for no longer than that, "+
-				"so the agent promises it no more; increase drainMillis", drain.Milliseconds(), g.Name, g.Safety.Lease.Milliseconds())
+				"so the agent promises it no more; increase drainMillis", drain.Milliseconds(), g.Name, g.Safety.Usual().Milliseconds())
 		}
 	}
 	return warnings

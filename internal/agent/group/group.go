@@ -187,7 +187,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.app.excluded = cfg.Excluded
 	g.timing.Store(&cfg.Group.Timing)
-	g.lease.Store(int64(cfg.Group.Safety.Lease))
+	g.lease.Store(int64(cfg.Group.Safety.Usual()))
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)

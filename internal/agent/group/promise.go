@@ -43,11 +43,11 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 		if leader = g.Leader(); s != g.app.acting {
 			leader = leader.following()
 		}
-		if leader.Leading {
-			g.renewed(s)
-		}
 		if leader.RemainingMillis != nil {
 			s.promisedUntil = max(s.promisedUntil, g.limitPromise(&leader, math.MaxInt64))
+		}
+		if leader.Leading {
+			g.renewed(s)
 		}
 		if s == g.app.acting && g.app.stopping {
 			leader.RemainingMillis = g.remainingLease()

@@ -56,8 +56,8 @@ func (g *Group) renewed(s *Session) {
 		return
 	}
 	watched := !r.due.IsZero()
-	// It isn't due before the end of what it is promised, which is a lease at most.
-	r.due = now.Add(max(g.shortestRenewal(), wait))
+	// It isn't due before the end of what it is promised.
+	r.due = now.Add(max(g.shortestRenewal(), wait, g.cfg.Clock.Until(s.promisedUntil)))
 	if !watched {
 		g.watchRenewals(s, r.term)
 	}
@@ -68,7 +68,7 @@ func (g *Group) shortestRenewal() time.Duration {
 	if g.cfg.Group.Safety.Mode == office.Available { // It has no lease.
 		return g.cfg.Group.Timing.SuspicionTimeout
 	}
-	return g.cfg.Group.Safety.Lease
+	return g.cfg.Group.Safety.Usual()
 }
 
 // watchRenewals closes a session that isn't renewed in time while it acts. If it was asked

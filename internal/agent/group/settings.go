@@ -13,10 +13,9 @@ import (
 func officeSettings(group *config.Group) office.Settings {
 	ticks := func(d time.Duration) election.Tick { return election.Tick(d) }
 	timing := &group.Timing
-	lease, heartbeat := ticks(group.Safety.Lease), ticks(timing.Heartbeat)
 	return office.Settings{
-		Mode: group.Safety.Mode, Lease: lease, UsualLease: office.UsualLease(lease, heartbeat),
-		Heartbeat: heartbeat, MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
+		Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease), UsualLease: ticks(group.Safety.UsualLease),
+		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		LongTenure: ticks(longTenure(group.Preemption.Stable)),
@@ -58,8 +57,9 @@ func (g *Group) reconfigure(next config.Group) error {
 	g.recordSettings(settings, now)
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
-	leaseBefore := time.Duration(g.lease.Swap(int64(next.Safety.Lease)))
-	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout || leaseBefore != next.Safety.Lease {
+	lease := next.Safety.Usual()
+	leaseBefore := time.Duration(g.lease.Swap(int64(lease)))
+	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout || leaseBefore != lease {
 		// An application that assumes a shorter one would give up before it has stopped.
 		for _, s := range g.app.sessions {
 			s.push(SessionEvent{Kind: SettingsChanged})

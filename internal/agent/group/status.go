@@ -129,7 +129,7 @@ func (g *Group) timingInForce() *control.TimingInForce {
 	timing := &g.cfg.Group.Timing
 	t := &control.TimingInForce{
 		HeartbeatMillis: timing.Heartbeat.Milliseconds(), MinHeartbeatMillis: timing.MinHeartbeat.Milliseconds(),
-		IntervalMillis: time.Duration(g.machine.HeartbeatInForce()).Milliseconds(), PatienceMillis: timing.SuspicionTimeout.Milliseconds(),
+		IntervalMillis: time.Duration(g.machine.HeartbeatInForce()).Milliseconds(), PatienceMillis: g.cfg.Group.LongestPatience().Milliseconds(),
 	}
 	if g.cfg.Group.Safety.Mode != office.Available {
 		t.LeaseMillis = g.cfg.Group.Safety.Lease.Milliseconds()

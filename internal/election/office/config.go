@@ -28,12 +28,6 @@ var modeNames = [...]string{"Available", "Majority", "Strict"}
 
 func (m Mode) String() string { return modeNames[m%3] }
 
-// UsualLease returns the lease that suits a quiet machine, if a lease may be this long at most: a quarter of that, but at least
-// five heartbeats. The rest is for renewals that are late.
-func UsualLease(longest, heartbeat election.Tick) election.Tick {
-	return min(longest, max(longest/4, 5*heartbeat))
-}
-
 // ModeNames returns the names of the modes.
 func ModeNames() []string { return slices.Clone(modeNames[:]) }
 

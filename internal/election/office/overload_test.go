@@ -68,3 +68,93 @@ func TestOverloadedGroupKeepsCoordinator(t *testing.T) {
 		}
 	})
 }
+
+// newStretchingHolder returns process 3 of 1 to 5, which holds the office in term 20, and whose lease grows up to 4 times.
+func newStretchingHolder(t *testing.T, mode office.Mode) *harness {
+	t.Helper()
+	g := &group{t: t, mode: mode, configure: func(c *office.Config) {
+		c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, calmPeriod
+	}}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+	g.advance(1)
+	h := &harness{g}
+	h.grant(0, 0)
+	h.wantHolder(self)
+	return h
+}
+
+// TestLateRenewalMakesLeaseLonger at once, up to the longest one, but not the interval of heartbeats. It is announced to followers.
+func TestLateRenewalMakesLeaseLonger(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newStretchingHolder(t, mode)
+		first := h.renew()
+		if first.Lease != lease || first.Heartbeat != heartbeat {
+			t.Errorf("at the start got a lease of %d and an interval of %d, want the usual ones", first.Lease, first.Heartbeat)
+		}
+		h.grant(0, lease)
+		for missed := election.Tick(1); missed <= 2; missed++ { // Nobody answers.
+			if got := h.renew(); missed == 2 && (got.Lease != lease*6/5 || got.Heartbeat != heartbeat*6/5) {
+				t.Errorf("without answers for two heartbeats got a lease of %d and an announced interval of %d, want three times two heartbeats", got.Lease, got.Heartbeat)
+			}
+		}
+		if got := h.machines[self].HeartbeatInForce(); got != heartbeat {
+			t.Errorf("got an interval of %d, want %d", got, heartbeat)
+		}
+		h.grant(0, lease*6/5)
+		h.now = h.machines[self].Status().Until - 1
+		if got := h.renew(); got.Lease <= lease*6/5 || got.Lease > 4*lease {
+			t.Errorf("just before the grants expired got a request for %d, want more than before, and at most %d", got.Lease, 4*lease)
+		}
+		h.grant(0, 0)
+		calm := first
+		for range 60 * calmPeriod / heartbeat {
+			calm = h.renew()
+			h.grant(0, calm.Lease)
+		}
+		if calm.Lease != lease || calm.Heartbeat != heartbeat {
+			t.Errorf("after calm periods got a lease of %d and an interval of %d, want the usual ones", calm.Lease, calm.Heartbeat)
+		}
+	})
+}
+
+// TestTenureAfterLapseBeginsWithLongerLease, because what ended one tenure would end the next one.
+func TestTenureAfterLapseBeginsWithLongerLease(t *testing.T) {
+	for how, want := range map[string]election.Tick{"silent": 2 * lease, "ended": lease} {
+		g := newGroup(t, office.Majority, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
+			c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, 100*lease
+		})
+		g.advance(4 * heartbeat)
+		g.crash(5, how == "ended")
+		requested := election.Tick(0)
+		g.capture = func(m *election.Message) bool {
+			if m.Kind == election.Beat && m.From == 4 {
+				requested = m.Hold.Lease
+			}
+			return false
+		}
+		g.advance(4 * lease)
+		g.wantHolder(4)
+		if requested != want {
+			t.Errorf("after a coordinator that %s: got a lease of %d, want %d", how, requested, want)
+		}
+	}
+}
+
+// TestMemberWithShorterLeaseDoesntMultiplyHeartbeats: it grants for the usual lease at most, because it is older.
+func TestMemberWithShorterLeaseDoesntMultiplyHeartbeats(t *testing.T) {
+	h := newStretchingHolder(t, office.Majority)
+	h.grant(0, lease)
+	h.renew()
+	h.renew()
+	if got := h.renew(); got.Lease <= lease {
+		t.Fatalf("got a request for %d, want more than %d", got.Lease, lease)
+	}
+	h.grant(0, lease)
+	h.renew()
+	h.grant(0, lease)
+	before := h.now
+	if h.renew(); h.now != before+heartbeat {
+		t.Errorf("got BEATs after %d, want a whole heartbeat, %d", h.now-before, heartbeat)
+	}
+}

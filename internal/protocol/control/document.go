@@ -1,6 +1,9 @@
 package control
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Document configures a group, in JSON. An agent uses the document with the highest
 // revision that it has ever seen of a group.
@@ -34,8 +37,20 @@ type Group struct {
 
 // Safety is the group's safety.
 type Safety struct {
-	Mode        string `json:"mode"`
-	LeaseMillis int32  `json:"leaseMillis"`
+	Mode string `json:"mode"`
+	// LeaseMillis is the lease while no renewal is late, and LongestLeaseMillis the longest one, for which members may have
+	// granted: see LongestLease. It is that of the list.
+	LeaseMillis        int32 `json:"leaseMillis"`
+	LongestLeaseMillis int32 `json:"longestLeaseMillis,omitempty"`
+}
+
+// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one: up to four times
+// that, but not beyond two seconds. A new pod waits that long before it votes.
+func LongestLease(usual time.Duration) time.Duration { return max(usual, min(4*usual, 2*time.Second)) }
+
+// LongestLeaseMillis is LongestLease in milliseconds, as in the API.
+func LongestLeaseMillis(usual int32) int32 {
+	return int32(LongestLease(time.Duration(usual)*time.Millisecond) / time.Millisecond) //nolint:gosec // it is usual, or at most 2,000
 }
 
 // Preemption is the group's preemption.

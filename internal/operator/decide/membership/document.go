@@ -47,7 +47,7 @@ func (p *Plan) encode() {
 // revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
 	peers := peerPods(pods)
-	g := groupSettings(group, cmp.Or(list.LeaseMillis, specLease(group)))
+	g := groupSettings(group, cmp.Or(list.LeaseMillis, longestLease(group)))
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
@@ -64,15 +64,16 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
 }
 
-// groupSettings returns the settings of a group with the lease of its list. They have the
+// groupSettings returns the settings of a group with the longest lease of its list. They have the
 // defaults of the schema even if the API server has not set them.
 //
-// The spec may have another lease than the list. For example, a user changes the lease
-// from 500 to 5000 ms, and the heartbeat to 1000 ms. The list with 5000 ms begins only
-// when the list before it has settled. Until then, the heartbeat is 249 ms, so that the
-// coordinator renews grants of 500 ms in time.
-func groupSettings(group *v1.ElectionGroup, leaseMillis int32) control.Group {
+// The spec may have a longer lease than the list. For example, a user changes the lease
+// from 500 to 5000 ms, and the heartbeat to 2000 ms. The list with 5000 ms begins only
+// when the list before it has settled. Until then, the lease is 2000 ms, the longest of the list
+// before, and the heartbeat is 999 ms, so that the coordinator renews its grants in time.
+func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 	spec := &group.Spec
+	leaseMillis := min(usualLease(group), longestLease)
 	heartbeat := cmp.Or(spec.Timing.HeartbeatMillis, 100)
 	shortest, patience := spec.Timing.MinHeartbeatMillis, spec.Timing.PatienceMillis
 	if longest := max((leaseMillis-1)/2, 1); heartbeat > longest && spec.Safety.Mode != v1.Available {
@@ -86,7 +87,7 @@ func groupSettings(group *v1.ElectionGroup, leaseMillis int32) control.Group {
 		Name:      group.Name,
 		Algorithm: string(cmp.Or(spec.Algorithm, v1.StatusTable)),
 		Safety: control.Safety{
-			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis,
+			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis, LongestLeaseMillis: longestLease,
 		},
 		Preemption: control.Preemption{
 			Policy:        string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
@@ -104,8 +105,14 @@ func groupSettings(group *v1.ElectionGroup, leaseMillis int32) control.Group {
 	}
 }
 
-// specLease returns the lease that members should have, in milliseconds.
-func specLease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+// usualLease returns the lease that the group has while no renewal is late, in milliseconds.
+func usualLease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+
+// longestLease returns the longest lease for which members may grant, in milliseconds. It belongs to the member list, because the
+// operator waits for it.
+func longestLease(group *v1.ElectionGroup) int32 {
+	return control.LongestLeaseMillis(usualLease(group))
+}
 
 func documentMembers(members []v1.Member, peers map[string]*corev1.Pod) []control.Member {
 	list := make([]control.Member, len(members))

@@ -105,7 +105,7 @@ func TestDigest(t *testing.T) {
 	full := control.Document{
 		UID: "6f0c", Generation: 3, Revision: 1 << 60,
 		Group: control.Group{
-			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5},
+			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5, LongestLeaseMillis: 6},
 			Preemption: control.Preemption{Policy: "Never", StableSeconds: 6},
 			Timing: control.Timing{
 				HeartbeatMillis: 1, MinHeartbeatMillis: millis, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
@@ -122,7 +122,7 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "f284478383d75c7d629b2b287fddec17cd170a49b9106bc107709d0825f675e5" {
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "7de829a10353e12fe6695a0a732a434c79057b12eef13edcc9e576dcc8ebc3f1" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +

@@ -47,7 +47,7 @@ func violation(was, is *v1.MemberList) string {
 // majority can still elect by an earlier list, it must not grant before the grants of the
 // earlier agents of its name have expired. It remembers nothing of them.
 func (s *simulation) checkSilence(name string, d *control.Document) {
-	silent := d.Group.Safety.LeaseMillis
+	silent := d.Group.Safety.LongestLeaseMillis
 	if d.Group.Previous != nil {
 		silent = max(silent, d.Group.Previous.LeaseMillis)
 	}
@@ -71,9 +71,9 @@ func (s *simulation) checkSilence(name string, d *control.Document) {
 // checkLease checks that a list doesn't get another lease after it was published: agents may have granted
 // for the first one.
 func (s *simulation) checkLease(before, document *control.Document) {
-	lease, version := document.Group.Safety.LeaseMillis, document.Group.Version
-	if before != nil && before.Group.Version == version && before.Group.Safety.LeaseMillis != lease {
-		s.t.Errorf("version %d: got leases of %d and %d ms", version, before.Group.Safety.LeaseMillis, lease)
+	lease, version := document.Group.Safety.LongestLeaseMillis, document.Group.Version
+	if before != nil && before.Group.Version == version && before.Group.Safety.LongestLeaseMillis != lease {
+		s.t.Errorf("version %d: got leases of %d and %d ms", version, before.Group.Safety.LongestLeaseMillis, lease)
 	}
 }
 

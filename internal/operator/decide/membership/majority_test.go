@@ -44,7 +44,7 @@ func TestListWaitsForMajority(t *testing.T) {
 		"Available":                 {three, six, "a b c", func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, ""},
 		"other priorities":          {three, "a 3, b 2, c 1", "", nil, ""},
 		"another order":             {three, "c 3, a 1, b 2", "", nil, ""},
-		"another lease":             {three, three, "", func(f *Facts) { f.Group.Spec.Safety.LeaseMillis = 900 }, ""},
+		"another longest lease":     {three, three, "", func(f *Facts) { f.Group.Spec.Safety.LeaseMillis = 3000 }, ""},
 		"others that are connected": {three, "x 1, y 2", "x y", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,13 +115,13 @@ func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
 func TestOtherSettingsDoNotWaitForMajority(t *testing.T) {
 	f := newMajorityFacts("a 1, b 2, c 3", "a b c")
 	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
-	f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.DrainMillis = 900, new(int32(7000))
+	f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.DrainMillis = 3000, new(int32(7000))
 	p := f.step()
-	if g := p.Document.Group; p.Problem == nil || g.Version != 1 || g.Safety.LeaseMillis != 500 || *g.Timing.DrainMillis != 7000 {
+	if g := p.Document.Group; p.Problem == nil || g.Version != 1 || g.Safety.LongestLeaseMillis != 2000 || *g.Timing.DrainMillis != 7000 {
 		t.Errorf("got %+v, want version 1 with its lease and the other settings of the spec", g)
 	}
 	f.addPod("d")
-	if g := f.step().Document.Group; g.Version != 2 || g.Safety.LeaseMillis != 900 {
+	if g := f.step().Document.Group; g.Version != 2 || g.Safety.LeaseMillis != 3000 {
 		t.Errorf("got %+v, want version 2 with the lease of the spec", g)
 	}
 }

@@ -45,7 +45,7 @@ func (f *Facts) waitsForEarlierGroup() bool {
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	facts := memberlist.Facts[string]{
 		Wanted:    toMembers(wanted),
-		Lease:     int64(specLease(f.Group)),
+		Lease:     int64(longestLease(f.Group)),
 		Draining:  f.coordinatorDrains(current),
 		Published: f.Published != nil,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestVersions is the history of one group: each step begins with the list of the one
@@ -112,10 +113,10 @@ func TestLeaseChangesWithList(t *testing.T) {
 		heartbeat        int32
 		pendingHeartbeat int32
 	}{
-		"longer":                        {500, 1600, 1800 * time.Millisecond, 100, 100},
-		"shorter":                       {1600, 500, 1800 * time.Millisecond, 100, 100},
-		"longer, with rarer heartbeats": {500, 1600, 1800 * time.Millisecond, 700, 249},
-		"shorter, with more heartbeats": {1600, 500, 1800 * time.Millisecond, 50, 50},
+		"longer":                        {500, 4000, 4500 * time.Millisecond, 100, 100},
+		"shorter":                       {4000, 500, 4500 * time.Millisecond, 100, 100},
+		"longer, with rarer heartbeats": {500, 4000, 4500 * time.Millisecond, 1100, 999},
+		"shorter, with more heartbeats": {4000, 500, 4500 * time.Millisecond, 50, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newDeclaredFacts("a 10, b 20")
@@ -128,15 +129,15 @@ func TestLeaseChangesWithList(t *testing.T) {
 			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
 
 			p := MakePlan(*f)
-			if got, want := p.Document.Group.Safety.LeaseMillis, before.LeaseMillis; got != want || p.List.Version != 2 {
+			if got, want := p.Document.Group.Safety.LongestLeaseMillis, before.LeaseMillis; got != want || p.List.Version != 2 {
 				t.Errorf("while version 2 is being adopted: got a lease of %d, want %d", got, want)
 			}
 			if got := p.Document.Group.Timing.HeartbeatMillis; got != c.pendingHeartbeat {
 				t.Errorf("while version 2 is being adopted: got a heartbeat of %d, want %d", got, c.pendingHeartbeat)
 			}
 			f.settle()
-			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != c.to || got.Previous.LeaseMillis != before.LeaseMillis {
-				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, c.to, before.LeaseMillis)
+			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
+				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, control.LongestLeaseMillis(c.to), before.LeaseMillis)
 			}
 			if got := AdoptionWait(f.Group); got != c.wantWait {
 				t.Errorf("got a wait of %s, want %s", got, c.wantWait)
@@ -154,8 +155,8 @@ func TestLeaseChangesWithList(t *testing.T) {
 
 func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
-	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
-		t.Errorf("by default: got %v, want 562.5ms", got)
+	if got := AdoptionWait(f.Group); got != 2250*time.Millisecond {
+		t.Errorf("by default: got %v, want 2.25s", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
 	if got := AdoptionWait(f.Group); got != 9*time.Second {

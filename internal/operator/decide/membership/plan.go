@@ -123,7 +123,7 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
-	lease := int64(specLease(group))
+	lease := int64(longestLease(group))
 	if list := group.Status.MemberList; list != nil {
 		lease = cmp.Or(toMemberList(list).LongestLease(), lease) // The schema permits a list without a lease.
 	}

@@ -168,7 +168,7 @@ func (s *simulation) randomName() string { return earlyNames[s.rng.IntN(len(earl
 func (s *simulation) editMembers() {
 	s.group.Generation++
 	s.bumpResourceVersion()
-	s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
+	s.group.Spec.Safety.LeaseMillis = []int32{100, 300, 500, 3000}[s.rng.IntN(4)]
 	if s.group.Spec.Selector != nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // withoutVote returns which member of a group can't grant the office yet, or "". It ignores one
@@ -50,7 +51,7 @@ func (s *State) agentStarted(pod string) time.Time {
 
 // longestLease returns the longest lease that is in force.
 func longestLease(g *v1.ElectionGroup) time.Duration {
-	millis := g.Spec.Safety.LeaseMillis
+	millis := control.LongestLeaseMillis(g.Spec.Safety.LeaseMillis)
 	if list := g.Status.MemberList; list != nil {
 		millis = max(millis, list.LeaseMillis)
 		if list.Previous != nil {
