@@ -285,12 +285,14 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 
 // gauges writes the current state of the groups.
 func (p *page) gauges(groups Groups) {
-	leaders, heartbeats, heldBack := map[string]group.Leader{}, map[string]time.Duration{}, map[string]int{}
+	leaders, heldBack := map[string]group.Leader{}, map[string]int{}
+	heartbeats, patiences := map[string]time.Duration{}, map[string]time.Duration{}
 	ineligible := map[string]group.Ineligibility{}
 	names := groups.Names()
 	for _, name := range names {
 		if g, ok := groups.Find(name); ok {
-			leaders[name], heartbeats[name], heldBack[name] = g.Leader(), g.Heartbeat(), g.HeldBack()
+			leaders[name], heldBack[name] = g.Leader(), g.HeldBack()
+			heartbeats[name], patiences[name] = g.Heartbeat(), g.SuspicionTimeout()
 			ineligible[name] = g.Ineligible()
 		}
 	}
@@ -309,6 +311,8 @@ func (p *page) gauges(groups Groups) {
 	gauge("conclave_term", "Term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
 	gauge("conclave_heartbeat_seconds", "Interval of the coordinator's heartbeats, which may adapt to measured delays.",
 		func(l group.Leader) float64 { return heartbeats[l.Group].Seconds() })
+	gauge("conclave_suspicion_timeout_seconds", "Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
+		func(l group.Leader) float64 { return patiences[l.Group].Seconds() })
 	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",
 		func(l group.Leader) float64 { return float64(heldBack[l.Group]) })
 	p.header("conclave_ineligible", "Whether this process may not be elected for this reason: 1 or 0.", "gauge")

@@ -100,6 +100,9 @@ func (m *Machine) HeartbeatInForce() election.Tick {
 	return min(m.scaled(m.cfg.Heartbeat), m.cfg.Heartbeat)
 }
 
+// SuspicionTimeoutInForce returns after which silence the coordinator is suspected now, as far as this process knows.
+func (m *Machine) SuspicionTimeoutInForce() election.Tick { return m.scaled(m.cfg.SuspicionTimeout) }
+
 // announced returns the interval of heartbeats for which followers set their suspicion timeout. It is longer than the
 // real one if renewals have been late.
 func (m *Machine) announced(interval election.Tick) election.Tick {

@@ -10,6 +10,10 @@ type TimingInForce struct {
 	PatienceMillis int64 `json:"patienceMillis"`
 	// LeaseMillis is 0 in Available mode, which has no lease.
 	LeaseMillis int64 `json:"leaseMillis,omitempty"`
+	// LongestPatienceMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too
+	// old for that report neither.
+	LongestPatienceMillis int64 `json:"longestPatienceMillis,omitempty"`
+	LongestLeaseMillis    int64 `json:"longestLeaseMillis,omitempty"`
 }
 
 // Answers is what an agent reports of the answers of a member to its heartbeats as coordinator,
