@@ -69,16 +69,22 @@ func (m *Machine) grantsLast() election.Tick {
 
 // awaitRenewable makes a candidate wait until its grants last longer. Members may have deferred
 // these grants until an earlier one expired. So the candidate requests new ones, at once unless
-// later requests are on their way. If their answers arrive no sooner, it reports that the members
-// are too far away, once in a vacancy.
+// later requests are on their way. If their answers arrive no sooner, it requests a longer lease. If that is the
+// longest one already, it reports that the members are too far away, once in a vacancy.
 func (m *Machine) awaitRenewable(out *election.Output) {
 	lasts := m.grantsLast()
 	if m.until() >= m.request.sent+lasts && m.now > m.request.sent {
 		m.beatAt = m.now
 	}
 	m.candidacy.slowAt = min(m.candidacy.slowAt, m.now+m.cfg.Heartbeat/2)
-	if m.vacancy.roundTrip == 0 && m.now >= m.candidacy.slowAt {
-		m.vacancy.roundTrip = max(lasts-(m.until()-m.now), 1)
+	if m.now < m.candidacy.slowAt {
+		return
+	}
+	roundTrip := max(lasts-(m.until()-m.now), 1)
+	if longer := m.paceForLease(leasePerAge * (roundTrip + m.cfg.Heartbeat)); longer > m.pace {
+		m.pace, m.beatAt, m.candidacy.slowAt = longer, m.now, election.Never
+	} else if m.vacancy.roundTrip == 0 {
+		m.vacancy.roundTrip = roundTrip
 		out.Emit(election.TooSlow, m.term, m.cfg.Self)
 	}
 }
@@ -104,7 +110,9 @@ func (m *Machine) countGrant(msg *election.Message, out *election.Output) {
 		m.peers[msg.From].refusedClaim = false
 		granted := m.commonLease(msg.Hold.Lease)
 		m.request.record(msg.Hold.Sent, granted)
-		m.support.Add(msg.From, min(msg.Hold.Sent, m.now), granted) // no request was sent later than now
+		sent := min(msg.Hold.Sent, m.now) // no request was sent later than now
+		m.support.Add(msg.From, sent, granted)
+		m.recordGrant(msg.From, sent, granted)
 		m.acquireIfGranted(out)
 	}
 	m.measure(m.now - msg.Hold.Sent)

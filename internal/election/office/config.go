@@ -153,7 +153,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("the heartbeat (%d ticks) must be positive", c.Heartbeat)
 	case c.MinHeartbeat < 0 || c.MinHeartbeat > c.Heartbeat:
 		return fmt.Errorf("the shortest heartbeat (%d ticks) must be between 0 and the longest one (%d)", c.MinHeartbeat, c.Heartbeat)
-	case (c.adaptive() || c.longestPace() > fullPace) && c.CalmPeriod <= 0:
+	case (c.adaptive() || c.stretches()) && c.CalmPeriod <= 0:
 		return fmt.Errorf("the calm period (%d ticks) must be positive if the timing adapts", c.CalmPeriod)
 	case c.SuspicionTimeout <= c.Heartbeat:
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)

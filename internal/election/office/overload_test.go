@@ -158,3 +158,22 @@ func TestMemberWithShorterLeaseDoesntMultiplyHeartbeats(t *testing.T) {
 		t.Errorf("got BEATs after %d, want a whole heartbeat, %d", h.now-before, heartbeat)
 	}
 }
+
+// TestSlowNetworkGetsLongerLease: messages take so long that grants for the usual lease couldn't be renewed. The coordinator
+// requests longer ones, and keeps the office.
+func TestSlowNetworkGetsLongerLease(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, oneWay := range []election.Tick{60, 190} {
+			d := newDelayed(t, mode, 5, oneWay, stretches)
+			d.run(minute / 2)
+			if n := len(d.starts); n == 0 || n > 3 {
+				t.Errorf("one way in %d ms: got %d tenures in half a minute, want 1 to 3", oneWay, n)
+			}
+			before := len(d.starts)
+			d.run(5 * minute)
+			if n := len(d.starts) - before; n > 0 || len(d.holders()) != 1 {
+				t.Errorf("one way in %d ms: got %d further tenures and holders %v, want the same one", oneWay, n, d.holders())
+			}
+		}
+	})
+}

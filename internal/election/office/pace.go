@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
 // The coordinator adapts the timing of the group to the delays that it measures. The pace
@@ -13,7 +14,8 @@ import (
 // Under load, when renewals are late, the pace grows, up to the longest lease. So a group on
 // an overloaded machine keeps its coordinator, and notices later that one has fallen silent.
 //
-//   - The lease is at least leasePerGap times as long as the longest time between two renewals.
+//   - The lease is at least leasePerAge times as long as the longest time after which a majority has answered a BEAT,
+//     and the next one has been sent.
 //   - If a coordinator loses its grants or falls silent nevertheless, the next tenure begins
 //     with twice the pace. Otherwise it would end in the same way.
 //
@@ -44,19 +46,19 @@ const fullPace election.Tick = 1000
 // is twelve times as long as any other one of the last calm periods.
 const delaysPerHeartbeat = 4
 
-// leasePerGap is how many times as long as the longest time between two renewals a lease is, at least.
-const leasePerGap = 3
+// leasePerAge is how many times as long as the age of the last renewal, just before the next one, a lease is, at least.
+const leasePerAge = 3
 
 // delays are those that a holder has measured.
 type delays struct {
 	// longest is the longest one of this calm period, which ends at periodEnd, and
 	// before that of the period before.
 	longest, before election.Tick
-	// longestGap is the longest time between two renewals of this calm period, and gapBefore
-	// what the earlier periods still count for: an eighth less with each one.
-	longestGap, gapBefore election.Tick
-	periodEnd             election.Tick
-	// renewedAt is when the last BEATs were sent after which a majority has answered.
+	// oldest is the greatest age of a renewal in this calm period, and oldestBefore what the earlier
+	// periods still count for: an eighth less with each one.
+	oldest, oldestBefore election.Tick
+	periodEnd            election.Tick
+	// renewedAt is when the last BEATs were sent that a majority has granted.
 	renewedAt election.Tick
 }
 
@@ -64,13 +66,13 @@ type delays struct {
 func (m *Machine) newDelays() delays {
 	d := delays{periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: m.now}
 	if m.pace > fullPace {
-		d.gapBefore = m.scaled(m.cfg.usualLease()) / leasePerGap
+		d.oldestBefore = m.scaled(m.cfg.usualLease()) / leasePerAge
 	}
 	return d
 }
 
 func (d *delays) encode(b []byte, now election.Tick) []byte {
-	for _, delay := range [...]election.Tick{d.longest, d.before, d.longestGap, d.gapBefore} {
+	for _, delay := range [...]election.Tick{d.longest, d.before, d.oldest, d.oldestBefore} {
 		b = election.AppendNumber(b, uint64(delay))
 	}
 	b = election.AppendMoment(b, d.renewedAt, now)
@@ -82,6 +84,9 @@ func (c *Config) adaptive() bool { return 0 < c.MinHeartbeat && c.MinHeartbeat <
 
 // usualLease is the lease while nothing is late.
 func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Lease) }
+
+// stretches reports whether leases grow while renewals are late.
+func (c *Config) stretches() bool { return c.longestPace() > fullPace }
 
 // longestPace is the pace at which the lease is the longest one.
 func (c *Config) longestPace() election.Tick {
@@ -147,28 +152,46 @@ func (m *Machine) measure(delay election.Tick) {
 // false.
 func (m *Machine) measureLoss() { m.measure(m.cfg.Heartbeat) }
 
-// measureGap records the time since BEATs were sent after which a majority has answered, just before the next ones. If it
-// is long, these request a longer lease.
-func (m *Machine) measureGap() {
+// measureAge records how long ago the last BEATs were sent that a majority has granted, just before the next ones. If that is
+// long, these request a longer lease.
+func (m *Machine) measureAge() {
 	d := &m.tenure.delays
-	answered := func(id election.ID) bool {
-		return id == m.cfg.Self || m.peers[id].answersUntil >= m.request.sent+m.probeTimeout()
+	if !m.cfg.stretches() {
+		return
 	}
-	if m.cfg.Mode == Available || m.majority(answered) {
+	if m.cfg.Mode == Available { // The process knows only how late it is itself.
 		d.renewedAt = m.request.sent
 	}
-	gap := m.now - d.renewedAt
-	d.longestGap = max(d.longestGap, gap)
-	m.pace = max(m.pace, m.paceForGap(gap))
+	for id := range m.peers {
+		sent := m.peers[id].granted
+		granted := func(other election.ID) bool { return other == m.cfg.Self || m.peers[other].granted >= sent }
+		if sent > d.renewedAt && m.majority(granted) {
+			d.renewedAt = sent
+		}
+	}
+	age := min(m.now-d.renewedAt, m.cfg.Lease)
+	d.oldest = max(d.oldest, age)
+	m.pace = max(m.pace, m.paceForLease(leasePerAge*age))
 }
 
-// paceForGap returns the pace that a time between two renewals requires, 0 if that isn't longer than the usual one.
-func (m *Machine) paceForGap(gap election.Tick) election.Tick {
-	usual, needed := m.cfg.usualLease(), leasePerGap*min(gap, m.cfg.Lease)
-	if needed <= usual {
+// paceForLease returns the pace at which the lease has at least this length, 0 if that isn't longer than the usual one.
+func (m *Machine) paceForLease(lease election.Tick) election.Tick {
+	usual := m.cfg.usualLease()
+	if lease <= usual {
 		return 0
 	}
-	return min(needed*fullPace/max(usual, 1), m.cfg.longestPace())
+	return min((lease*fullPace+usual-1)/max(usual, 1), m.cfg.longestPace())
+}
+
+// recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer ones.
+func (m *Machine) recordGrant(from election.ID, sent, lease election.Tick) {
+	if !m.cfg.stretches() {
+		return
+	}
+	m.peers[from].granted = max(m.peers[from].granted, sent)
+	if m.role == Candidate && m.now >= sent+lease-grants.Margin(lease) {
+		m.pace = max(m.pace, m.paceForLease(leasePerAge*(m.now-sent)))
+	}
 }
 
 // shorten makes the timing of a holder shorter at the end of a calm period.
@@ -181,9 +204,9 @@ func (m *Machine) shorten() {
 	if m.cfg.adaptive() {
 		shortest = m.paceFor(delaysPerHeartbeat * max(d.longest, d.before))
 	}
-	gap := max(d.longestGap, d.gapBefore-d.gapBefore/8)
-	m.pace = min(m.pace, max(m.pace/2, shortest, m.paceForGap(gap)))
-	*d = delays{before: d.longest, gapBefore: gap, periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: d.renewedAt}
+	oldest := max(d.oldest, d.oldestBefore-d.oldestBefore/8)
+	m.pace = min(m.pace, max(m.pace/2, shortest, m.paceForLease(leasePerAge*oldest)))
+	*d = delays{before: d.longest, oldestBefore: oldest, periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: d.renewedAt}
 }
 
 // nextPace returns the pace until the next tenure begins, and with which it does.

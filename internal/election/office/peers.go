@@ -39,6 +39,8 @@ type peer struct {
 	// ceiling is the highest term that the peer's clock allowed when it last answered a probe, 0 if
 	// it didn't tell. Later it allows more: how fast depends on its list, too.
 	ceiling election.Term
+	// granted is when the last BEAT was sent that the peer has granted, if leases can grow: see pace.go.
+	granted election.Tick
 	// claimedUntil is the end of the lease after the last claim of the peer.
 	claimedUntil election.Tick
 	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see insists.

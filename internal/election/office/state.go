@@ -139,6 +139,9 @@ func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendFlag(b, p.refusedClaim)
 	b = election.AppendFlag(b, p.ineligible)
 	b = election.AppendFlag(b, p.skipped)
+	if p.granted > 0 {
+		b = election.AppendMoment(b, p.granted, now)
+	}
 	if p.ready {
 		b = election.AppendNumber(b, uint64(min(now-p.readySince, stablePeriod)))
 	}

@@ -143,7 +143,7 @@ func (m *Machine) tickTenure(out *election.Output) {
 	if m.now >= m.beatAt {
 		m.cause = "heartbeat"
 		m.measure(m.now - m.beatAt)
-		m.measureGap()
+		m.measureAge()
 		m.heartbeat(out)
 	}
 }
