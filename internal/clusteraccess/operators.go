@@ -102,10 +102,7 @@ func operatorNamespace(ctx context.Context, c client.Client) string {
 	return DefaultOperatorNamespace
 }
 
-// noticeableAge is the age of the Lease's renewal from which users are told. The operator renews it every two seconds.
-const noticeableAge = 5 * time.Second
-
-// WarnOfSilentOperator prints a line if the operator hasn't just renewed its Lease, so that a status
+// WarnOfSilentOperator prints a line if the operator hasn't renewed its Lease in time, so that a status
 // may be outdated. It prints nothing if that is unknown, for example without the permission to read
 // the Lease.
 func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
@@ -120,11 +117,9 @@ func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 	if err != nil {
 		return
 	}
-	now, operator := c.Now(), "The operator in namespace "+namespace
+	now := c.Now()
 	if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
-		fmt.Fprintln(cmd.ErrOrStderr(), SilenceText(operator, now.Sub(since)))
-	} else if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > noticeableAge {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s last showed %s ago that it runs, and this status may be that old.\n", operator, duration.HumanDuration(now.Sub(renewed.Time)))
+		fmt.Fprintln(cmd.ErrOrStderr(), SilenceText("The operator in namespace "+namespace, now.Sub(since)))
 	}
 }
 

@@ -10,14 +10,16 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
 //go:embed assets
 var embedded embed.FS
 
-// keepAlive is the interval of comments on idle streams. The page considers the server
-// lost after a few of them.
-const keepAlive = 5 * time.Second
+// keepAlive is the interval of events on idle streams. Without any, the page considers the server
+// lost when what it shows is stale.
+const keepAlive = operatorlease.StaleAfter / 3
 
 // writeTimeout bounds how long a page may take to read an event.
 const writeTimeout = 30 * time.Second
@@ -89,11 +91,12 @@ func (s *stream) add(event string, data any) {
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// addAlive adds the time: the clock of the page may be wrong.
+// addAlive adds the time, because the clock of the page may be wrong, and after which silence the page is stale.
 func (s *stream) addAlive() {
 	s.add("alive", struct {
-		Now int64 `json:"now"`
-	}{s.now().UnixMilli()})
+		Now         int64 `json:"now"`
+		StaleMillis int64 `json:"staleMillis"`
+	}{s.now().UnixMilli(), operatorlease.StaleAfter.Milliseconds()})
 }
 
 func (s *stream) send() error {

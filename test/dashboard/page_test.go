@@ -173,6 +173,7 @@ func silentOperator(b *browser) {
 	b.store.SetSilentSince(time.Now().Add(-time.Minute))
 	b.open("#/bank/ledger")
 	b.await(`document.querySelector("#banner").innerText.startsWith("The operator has not shown that it runs since ")`)
+	b.await(`/ Age: (\d+s|1m\d+s)\.$/.test(document.querySelector("#banner").innerText)`)
 	b.await(`document.querySelector("#connection").innerText === "No operator"`)
 	b.accessible()
 	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})

@@ -19,9 +19,9 @@ import (
 // Name is the name of the Lease, in the namespace of the operator.
 const Name = "conclave-manager"
 
-// unrenewedMax is how long a Lease may remain the same. It is more than it takes another
-// replica to lead after one has crashed: 15 s for the Lease to expire, and 2 s to notice that.
-const unrenewedMax = 20 * time.Second
+// StaleAfter is the age from which a status counts as stale, wherever it is shown: nothing has
+// confirmed for this time that it is current. The leader renews its Lease more than twice meanwhile.
+const StaleAfter = 5 * time.Second
 
 // Read reads the Lease of the operator in a namespace.
 func Read(ctx context.Context, c client.Reader, namespace string) (*coordinationv1.Lease, error) {
@@ -44,12 +44,17 @@ func (o *Observer) Observe(lease *coordinationv1.Lease, now time.Time) time.Time
 	first := o.last == nil
 	if first || !reflect.DeepEqual(o.last, &lease.Spec) {
 		o.last, o.since = lease.Spec.DeepCopy(), now
-		if renewed := lease.Spec.RenewTime; first && renewed != nil && now.Sub(renewed.Time) > unrenewedMax {
+		if renewed := lease.Spec.RenewTime; first && renewed != nil && now.Sub(renewed.Time) > StaleAfter {
 			o.since = renewed.Time
 		}
 	}
-	if now.Sub(o.since) > unrenewedMax {
-		return o.since
+	return o.silentSince(now)
+}
+
+// silentSince returns the same without a new reading.
+func (o *Observer) silentSince(now time.Time) time.Time {
+	if o.last == nil || now.Sub(o.since) <= StaleAfter {
+		return time.Time{}
 	}
-	return time.Time{}
+	return o.since
 }

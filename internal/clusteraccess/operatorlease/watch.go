@@ -5,28 +5,39 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // interval is the time between two readings of the Lease.
-const interval = 5 * time.Second
+const interval = StaleAfter / 2
 
 // Watch reads the Lease until the context ends. After each reading, it calls observed with since
-// when the operator has not shown that it runs, or zero. It isn't known if the Lease couldn't be
-// read: the operator couldn't renew it, either, so silence counts from the next reading.
+// when the operator has not shown that it runs, or zero. It isn't known if the API server refuses to
+// show the Lease. If it doesn't answer, nothing shows that the operator runs, either.
 func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error), now func() time.Time, observed func(since time.Time, known bool)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var lease Observer
 	for ctx.Err() == nil {
-		if found, err := read(ctx); err != nil {
+		found, err := readInTime(ctx, read)
+		switch {
+		case err == nil:
+			observed(lease.Observe(found, now()), true)
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err):
 			lease = Observer{}
 			observed(time.Time{}, false)
-		} else {
-			observed(lease.Observe(found, now()), true)
+		default:
+			observed(lease.silentSince(now()), lease.last != nil)
 		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 		}
 	}
+}
+
+func readInTime(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, StaleAfter)
+	defer cancel()
+	return read(ctx)
 }

@@ -1,6 +1,6 @@
 // The page: which view is shown, and the state of the connections.
 import { takeKey } from "./actions.js";
-import { el, formatClock, now, refreshAges } from "./dom.js";
+import { age, el, formatClock, now, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
@@ -66,7 +66,11 @@ function showConnection() {
     : silent ? `The operator has not shown that it runs since ${formatClock(current.silentSince)}. Elections continue without it, but this may be an earlier state.`
     : !lost ? "" : current.own ? `Not connected since ${formatClock(lostAt)}: ${current.error}`
     : `No connection to the API server since ${formatClock(lostAt)}. This is the last known state. Trying again: ${current.error}`;
-  if (banner.textContent !== text) banner.textContent = text;
+  if (banner.dataset.text !== text) {
+    banner.dataset.text = text;
+    // Screen readers would announce the age each second.
+    banner.replaceChildren(text, lost || silent ? el("span", { "aria-hidden": "true" }, " Age: ", age(lost ? lostAt.toISOString() : current.silentSince, ".")) : "");
+  }
   banner.hidden = !lost && !silent && !failing;
 }
 

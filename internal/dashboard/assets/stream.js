@@ -1,9 +1,14 @@
 // A stream of server-sent events that reconnects by itself.
 import { setClock } from "./dom.js";
 
-// silenceMax is longer than a few of the server's keep-alive events.
-const silenceMax = 20000;
+// staleAfter is the silence of the server after which what the page shows is stale. The server says how long that is.
+let staleAfter = Infinity;
 const retryAfter = 1000;
+
+function alive(event) {
+  setClock(event.now);
+  staleAfter = event.staleMillis;
+}
 
 // open receives events until the returned function is called. onLost is called when the
 // server of this page doesn't answer; the first event after that shows that it does again.
@@ -13,7 +18,7 @@ export function open(path, handlers, onLost) {
     source?.close();
     lastEvent = Date.now();
     source = new EventSource(path);
-    for (const [name, handle] of Object.entries({ alive: (event) => setClock(event.now), ...handlers })) {
+    for (const [name, handle] of Object.entries({ alive, ...handlers })) {
       source.addEventListener(name, (event) => {
         lastEvent = Date.now();
         handle(JSON.parse(event.data));
@@ -30,7 +35,7 @@ export function open(path, handlers, onLost) {
     clearTimeout(retry);
     if (!closed) retry = setTimeout(connect, retryAfter);
   };
-  const watchdog = setInterval(() => { if (Date.now() - lastEvent > silenceMax) lost(); }, retryAfter);
+  const watchdog = setInterval(() => { if (Date.now() - lastEvent > staleAfter) lost(); }, retryAfter);
   connect();
   return () => {
     closed = true;

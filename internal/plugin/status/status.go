@@ -72,12 +72,13 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
+		if len(groups) > 0 {
+			o.cluster.WarnOfSilentOperator(cmd)
+		}
 		if err := showGroups(cmd.OutOrStdout(), groups, o.output, o.cluster.Now()); err != nil {
 			return err
 		}
-		if len(groups) > 0 {
-			o.cluster.WarnOfSilentOperator(cmd)
-		} else if o.output == "" {
+		if len(groups) == 0 && o.output == "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.where())
 		}
 		return o.findProblems(groups)
@@ -89,12 +90,12 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.cluster.WarnOfSilentOperator(cmd)
 	if o.output == "" {
 		describe.Status(cmd.OutOrStdout(), group, o.cluster.Now())
 	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
 		return err
 	}
-	o.cluster.WarnOfSilentOperator(cmd)
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 
