@@ -42,8 +42,9 @@ func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
 		t.term, t.life = m.Term, m.Hold.Life
 		return
 	}
-	t.add(took, in.Now)
-	a.metrics.Answered(time.Duration(took))
+	if t.add(took, in.Now) {
+		a.metrics.Answered(time.Duration(took))
+	}
 }
 
 // use switches to the members of a list.
@@ -69,6 +70,8 @@ type answerTimes struct {
 	// term and life are those of the last grant.
 	term election.Term
 	life uint32
+	// sent and received are those of the last answer.
+	sent, received election.Tick
 	// period is the number of the current period. That and the one before have a window each.
 	// They are allocated for the first renewal, so that an election allocates nothing.
 	period  election.Tick
@@ -76,8 +79,9 @@ type answerTimes struct {
 }
 
 type answerWindow struct {
-	counts  [answerBuckets]uint32
-	longest election.Tick
+	counts [answerBuckets]uint32
+	// longest arrived at longestAt. second is the longest of the others.
+	longest, longestAt, second election.Tick
 }
 
 // advance clears the windows of periods that are over.
@@ -91,21 +95,42 @@ func (t *answerTimes) advance(now election.Tick) {
 	t.period = max(t.period, period)
 }
 
-func (t *answerTimes) add(took, now election.Tick) {
+// add adds an answer, and reports whether it counts.
+//
+// For example, an agent that was paused for 4 s answers 40 heartbeats at once, after 4 s, 3.9 s and so on.
+// Only the first of these measures something: the others waited for the same pause. Such an answer is to
+// a heartbeat that was sent before the last answer arrived, and follows that one sooner than their
+// heartbeats were sent. On a slow link, answers have the same distance as heartbeats.
+func (t *answerTimes) add(took, now election.Tick) bool {
+	sent := now - took
+	queued := sent < t.received && now-t.received < (sent-t.sent)/2
+	t.sent, t.received = sent, now
+	if queued {
+		return false
+	}
 	if t.windows == nil {
 		t.windows = &[2]answerWindow{}
 	}
 	t.advance(now)
 	w := &t.windows[t.period%2]
 	w.counts[answerBucket(took)]++
-	w.longest = max(w.longest, took)
+	if took > w.longest {
+		w.second, w.longest, w.longestAt = w.longest, took, now
+	} else {
+		w.second = max(w.second, took)
+	}
+	return true
 }
 
 func (t *answerTimes) summary(now election.Tick) *control.Answers {
 	t.advance(now)
 	var counts [answerBuckets]uint64
 	var all control.Answers
-	longest := max(t.windows[0].longest, t.windows[1].longest)
+	w, other := &t.windows[0], &t.windows[1]
+	if other.longest > w.longest {
+		w, other = other, w
+	}
+	longest := w.longest
 	for i := range counts {
 		counts[i] = uint64(t.windows[0].counts[i]) + uint64(t.windows[1].counts[i])
 		all.Count += counts[i]
@@ -121,6 +146,8 @@ func (t *answerTimes) summary(now election.Tick) *control.Answers {
 		}
 	}
 	all.P99Micros, all.LongestMicros = time.Duration(p99).Microseconds(), time.Duration(longest).Microseconds()
+	all.SecondMicros = time.Duration(max(w.second, other.longest)).Microseconds()
+	all.LongestAt = time.Now().Add(-time.Duration(now - w.longestAt)).UTC().Truncate(time.Millisecond)
 	return &all
 }
 

@@ -62,6 +62,7 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 			}
 			return
 		}
+		got.LongestAt = time.Time{}
 		if *got != *want || a.counted.count != int(want.Count) {
 			t.Errorf("%s: got %+v and %d in the metrics, want %+v", what, *got, a.counted.count, *want)
 		}
@@ -71,11 +72,11 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 	for range 99 {
 		next(3*ms, nil)
 	}
-	expect("99 fast answers", &control.Answers{Count: 99, P99Micros: 3000, LongestMicros: 3000})
+	expect("99 fast answers", &control.Answers{Count: 99, P99Micros: 3000, LongestMicros: 3000, SecondMicros: 3000})
 	next(70*ms, nil)
-	expect("one slow answer in 100", &control.Answers{Count: 100, P99Micros: 3500, LongestMicros: 70_000})
+	expect("one slow answer in 100", &control.Answers{Count: 100, P99Micros: 3500, LongestMicros: 70_000, SecondMicros: 3000})
 	next(60*ms, nil)
-	expect("two slow answers in 101", &control.Answers{Count: 101, P99Micros: 64_000, LongestMicros: 70_000})
+	expect("two slow answers in 101", &control.Answers{Count: 101, P99Micros: 64_000, LongestMicros: 70_000, SecondMicros: 60_000})
 	for name, change := range map[string]func(*election.Message){
 		"a denial":                       func(m *election.Message) { m.Kind = election.Deny },
 		"an answer to an earlier life":   func(m *election.Message) { m.Hold.RequesterLife = 6 },
@@ -86,7 +87,9 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 	} {
 		before := *a.of(2, election.Tick(at))
 		next(300*ms, change)
-		if after := *a.of(2, election.Tick(at)); after != before {
+		after := *a.of(2, election.Tick(at))
+		after.LongestAt = before.LongestAt // The time of the test isn't that of the agent.
+		if after != before {
 			t.Errorf("%s: got %+v after %+v", name, after, before)
 		}
 		if next(300*ms, change); a.of(1, election.Tick(at)) != nil {
@@ -95,6 +98,31 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 		a = newAnswerTest()
 		next(0, nil)
 		next(ms, nil)
+	}
+}
+
+// TestOnePauseIsOneSample: the heartbeats during a pause of a member are all answered at its end.
+func TestOnePauseIsOneSample(t *testing.T) {
+	const interval, pause, trip = 100 * time.Millisecond, 4 * time.Second, 5 * time.Millisecond
+	for _, roundTrip := range []time.Duration{trip, 3 * interval} {
+		a := newAnswerTest()
+		sent, received, pauseAt := time.Minute, time.Duration(0), time.Minute+40*time.Second
+		var resumedAt time.Time
+		for ; sent < pauseAt+time.Minute; sent += interval {
+			arrived := sent + roundTrip
+			if sent >= pauseAt && arrived < pauseAt+pause {
+				arrived, resumedAt = pauseAt+pause, time.Now()
+			}
+			received = max(received+time.Microsecond, arrived)
+			a.grant(received, received-sent, nil)
+		}
+		got := a.of(2, election.Tick(received))
+		if got == nil || got.Count < 900 || got.Count > 970 || got.LongestMicros != pause.Microseconds() || got.SecondMicros > (roundTrip+interval).Microseconds() {
+			t.Fatalf("round trip %s: got %+v, want one answer of the pause", roundTrip, got)
+		}
+		if at := resumedAt.Add(-(received - pauseAt - pause)); got.LongestAt.Sub(at).Abs() > time.Second {
+			t.Errorf("round trip %s: got a pause until %s, want %s", roundTrip, got.LongestAt, at)
+		}
 	}
 }
 

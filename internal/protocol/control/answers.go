@@ -1,5 +1,7 @@
 package control
 
+import "time"
+
 // TimingInForce is what an agent reports of the timing that is in force in a group.
 type TimingInForce struct {
 	HeartbeatMillis int64 `json:"heartbeatMillis"`
@@ -25,4 +27,8 @@ type Answers struct {
 	// quarter.
 	P99Micros     int64 `json:"p99Micros"`
 	LongestMicros int64 `json:"longestMicros"`
+	// SecondMicros is the longest of the others, and LongestAt when the longest one arrived. Agents that
+	// are too old for them report neither.
+	SecondMicros int64     `json:"secondMicros,omitempty"`
+	LongestAt    time.Time `json:"longestAt,omitzero"`
 }

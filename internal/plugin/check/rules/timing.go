@@ -58,7 +58,11 @@ func Timings(f *Facts) []Timing {
 }
 
 func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
-	return &delays{timing: m.Timing, size: m.Size, members: m.Members, strict: g.Spec.Safety.Mode == v1.Strict}
+	d := &delays{timing: m.Timing, size: m.Size, members: m.Members, strict: g.Spec.Safety.Mode == v1.Strict}
+	if g.Status.Coordinator != nil {
+		d.coordinator = g.Status.Coordinator.Pod
+	}
+	return d
 }
 
 const (
@@ -90,8 +94,15 @@ func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 	if m.Unknown != "" {
 		return []Finding{{Level: Unknown, Object: object, Message: "It is unknown how long answers to heartbeats take: " + m.Unknown + "."}}
 	}
-	result := delaysOf(g, &m).check()
+	d := delaysOf(g, &m)
+	result := d.check()
 	result.Object = object
+	if pause := d.pause(); pause != "" {
+		return []Finding{result, {
+			Warning, object, pause + " It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one.",
+			"Find out what paused it, such as a CPU limit, a busy or frozen node, or the network.",
+		}}
+	}
 	return []Finding{result}
 }
 
@@ -102,6 +113,8 @@ type delays struct {
 	members []MemberAnswers
 	// strict: the lease doesn't adapt.
 	strict bool
+	// coordinator is the pod whose agent has measured.
+	coordinator string
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -126,9 +139,52 @@ func (d *delays) figures() Timing {
 	return f
 }
 
+// tolerated returns the longest delay without an effect.
+func (d *delays) tolerated() time.Duration {
+	heartbeat, patience, lease := millis(d.timing.HeartbeatMillis), millis(d.timing.PatienceMillis), millis(d.timing.LeaseMillis)
+	if lease > 0 {
+		patience = min(patience, lease-lease/leaseMargin)
+	}
+	return patience - heartbeat
+}
+
+// paused reports whether a single answer of a member took longer than what is tolerated.
+func (d *delays) paused(a *MemberAnswers) bool {
+	return !a.LongestAt.IsZero() && micros(a.LongestMicros) > d.tolerated() && micros(a.SecondMicros) <= d.tolerated()
+}
+
+// samePause is how much later than the first answers the last ones may arrive if the coordinator was paused.
+const samePause = time.Second
+
+// pause describes the longest pause, or returns "". If the answers of several members were late at the same time, it was
+// rather the coordinator that paused.
+func (d *delays) pause() string {
+	paused := slices.DeleteFunc(slices.Clone(d.members), func(a MemberAnswers) bool { return !d.paused(&a) })
+	if len(paused) == 0 {
+		return ""
+	}
+	longest := (&delays{members: paused}).slowest()
+	who := "The agent of " + longest.Pod
+	if slices.ContainsFunc(paused, func(a MemberAnswers) bool {
+		return a.Pod != longest.Pod && a.LongestAt.Sub(longest.LongestAt).Abs() < samePause
+	}) {
+		who = "The coordinator's agent (" + d.coordinator + ")"
+	}
+	return fmt.Sprintf("%s, or the network to it, paused for %.1f s at %s.", who, micros(longest.LongestMicros).Seconds(),
+		longest.LongestAt.UTC().Format("15:04:05 MST"))
+}
+
+// longest returns the longest delay of a member, except one pause.
+func (d *delays) longest(a *MemberAnswers) time.Duration {
+	if d.paused(a) {
+		return micros(a.SecondMicros)
+	}
+	return micros(a.LongestMicros)
+}
+
 // margin returns the delay that is to be expected of a member.
-func (a *MemberAnswers) margin() time.Duration {
-	longest := micros(a.LongestMicros)
+func (d *delays) margin(a *MemberAnswers) time.Duration {
+	longest := d.longest(a)
 	if a.Count < answersMin {
 		return longest
 	}
@@ -153,14 +209,14 @@ func (d *delays) check() Finding {
 	}
 	t, advised := d.timing, *d.timing
 	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
-	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(a.margin(), b.margin()) })
+	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.margin(&a), d.margin(&b)) })
 	var short, advice string
-	if needed := heartbeat + worst.margin(); needed > patience {
+	if needed := heartbeat + d.margin(&worst); needed > patience {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
 		advised.PatienceMillis = roundUp(needed)
 		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", advised.PatienceMillis)
 	}
-	if needed := heartbeat + d.ofMajority((*MemberAnswers).margin); lease > 0 && needed > lease-lease/leaseMargin {
+	if needed := heartbeat + d.ofMajority(d.margin); lease > 0 && needed > lease-lease/leaseMargin {
 		advised.LeaseMillis = roundUp(needed * leaseMargin / (leaseMargin - 1))
 		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", advised.LeaseMillis)
 		if short == "" {
@@ -193,16 +249,15 @@ func (d *delays) shortestHeartbeat(t *control.TimingInForce) int64 {
 	if t.MinHeartbeatMillis == 0 || t.MinHeartbeatMillis >= t.HeartbeatMillis {
 		return 0
 	}
-	longest := func(a *MemberAnswers) time.Duration { return micros(a.LongestMicros) }
-	slowest := d.slowest()
+	slowest := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.longest(&a), d.longest(&b)) })
 	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
 	// With an interval of h, everything has the share h/heartbeat of what is configured.
 	interval := func(delay, tolerated time.Duration) time.Duration {
 		return micros(delay.Microseconds() * heartbeat.Microseconds() / tolerated.Microseconds())
 	}
-	needed := interval(longest(&slowest), patience-heartbeat)
+	needed := interval(d.longest(&slowest), patience-heartbeat)
 	if tolerated := lease - lease/leaseMargin - heartbeat; tolerated > 0 && !d.strict {
-		needed = max(needed, interval(d.ofMajority(longest), tolerated))
+		needed = max(needed, interval(d.ofMajority(d.longest), tolerated))
 	}
 	if needed <= millis(t.MinHeartbeatMillis) {
 		return 0

@@ -2,7 +2,9 @@ package rules
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -10,9 +12,76 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// answersIn returns a thousand answers in milliseconds.
+// answersIn returns a thousand answers in milliseconds, of which two took the longest.
 func answersIn(p99, longest float64) control.Answers {
-	return control.Answers{Count: 1000, P99Micros: int64(1000 * p99), LongestMicros: int64(1000 * longest)}
+	return control.Answers{
+		Count: 1000, P99Micros: int64(1000 * p99), LongestMicros: int64(1000 * longest), SecondMicros: int64(1000 * longest),
+		LongestAt: time.Date(2026, time.November, 20, 14, 3, 7, 0, time.UTC),
+	}
+}
+
+// pausedOnce returns answers of which one took much longer than the others.
+func pausedOnce(longest, second float64) control.Answers {
+	a := answersIn(3, longest)
+	a.SecondMicros = int64(1000 * second)
+	return a
+}
+
+// TestOnePause is named, and is no reason for another timing.
+func TestOnePause(t *testing.T) {
+	const (
+		usual   = "99 % of the answers took up to 3.0 ms, the longest "
+		timing  = " Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
+		network = ", or the network to it, paused for 4.1 s at 14:03:07 UTC. It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one."
+	)
+	later := pausedOnce(4050, 5)
+	later.LongestAt = later.LongestAt.Add(time.Minute)
+	old := control.Answers{Count: 1000, P99Micros: 3000, LongestMicros: 4_100_000}
+	few := pausedOnce(4100, 5)
+	few.Count = 20
+	for name, c := range map[string]struct {
+		answers []control.Answers
+		want    string
+	}{
+		"a member": {
+			[]control.Answers{answersIn(3, 5), pausedOnce(4100, 300)},
+			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
+		},
+		"a member with few answers": {
+			[]control.Answers{answersIn(3, 5), few},
+			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
+		},
+		"the coordinator": {
+			[]control.Answers{pausedOnce(4050, 5), pausedOnce(4100, 5)},
+			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The coordinator's agent (ledger-2)" + network,
+		},
+		"members at different times": {
+			[]control.Answers{later, pausedOnce(4100, 5)},
+			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
+		},
+		"two pauses": {
+			[]control.Answers{answersIn(3, 5), pausedOnce(4100, 301)},
+			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-1. " + usual + "4100 ms (ledger-1)." + timing,
+		},
+		"an old agent": {
+			[]control.Answers{answersIn(3, 5), old},
+			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-1. " + usual + "4100 ms (ledger-1)." + timing,
+		},
+	} {
+		f := healthy(t)
+		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3}
+		for i, a := range c.answers {
+			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
+		}
+		f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: m}
+		var got []string
+		for _, finding := range checkTiming(f, &f.Groups[0]) {
+			got = append(got, fmt.Sprintf("%s %s: %s", finding.Level, finding.Object, finding.Message))
+		}
+		if text := strings.Join(got, "\n"); text != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, text, c.want)
+		}
+	}
 }
 
 // TestTimingTooShort compares suspicion timeout and lease with measured delays.
