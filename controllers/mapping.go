@@ -23,13 +23,12 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 	groups := cache.GroupsInPod(object)
 	key := client.ObjectKeyFromObject(object)
 	groups = append(groups, r.agents.Groups(key)...)
-	var withMember v1.ElectionGroupList
-	err := r.cached.List(ctx, &withMember, client.InNamespace(key.Namespace), client.MatchingFields{cache.GroupsByMember: key.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		r.log.Error(err, "cannot list groups of pod", "pod", key)
-	}
-	for i := range withMember.Items {
-		groups = append(groups, withMember.Items[i].Name)
+	groups = append(groups, r.groupsWithMember(ctx, key)...)
+	for _, before := range membership.Before(key.Name) {
+		if found := r.groupsWithMember(ctx, types.NamespacedName{Namespace: key.Namespace, Name: before}); found != nil {
+			groups = append(groups, found...) // The pod may be one of their Unlisted.
+			break
+		}
 	}
 	slices.Sort(groups)
 	var requests []reconcile.Request
@@ -37,6 +36,19 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: group}})
 	}
 	return requests
+}
+
+// groupsWithMember returns the groups that have a pod in a member list or in the spec.
+func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedName) (names []string) {
+	var groups v1.ElectionGroupList
+	err := r.cached.List(ctx, &groups, client.InNamespace(pod.Namespace), client.MatchingFields{cache.GroupsByMember: pod.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		r.log.Error(err, "cannot list groups of pod", "pod", pod)
+	}
+	for i := range groups.Items {
+		names = append(names, groups.Items[i].Name)
+	}
+	return names
 }
 
 // groupsOfNode maps a node to the groups of its pods.

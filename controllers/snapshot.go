@@ -37,6 +37,8 @@ type snapshot struct {
 	// agents without a pod are left out.
 	pods  map[string]*corev1.Pod
 	nodes map[string]*corev1.Node
+	// unlisted are pods that membership.Unlisted has found.
+	unlisted []string
 	// explaining has the names of pods that have no agent, and may be gone by now: see addExplainingPods.
 	explaining map[string]bool
 	// preferred is the member that the list is to prefer, if the coordinator has to move.
@@ -121,6 +123,16 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 		if pod != nil {
 			s.pods[name] = pod
 		}
+	}
+	s.unlisted = membership.Unlisted(s.group, func(name string) *corev1.Pod {
+		pod, failed := r.cachedPod(ctx, s.key.Namespace, name)
+		if failed != nil {
+			err = failed
+		}
+		return pod
+	})
+	if err != nil {
+		return err
 	}
 	s.nodes, err = r.nodesOf(ctx, s.pods)
 	return err

@@ -77,7 +77,7 @@ type ElectionGroupStatus struct {
 	Document *PublishedDocument `json:"document,omitempty"`
 
 	// conditions has the types Ready, Available, Progressing, Degraded, CoordinatorElected,
-	// Agreed and AgentsConnected, and while it is True, Stalled.
+	// Agreed and AgentsConnected, and while they are True, Stalled and Unlisted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

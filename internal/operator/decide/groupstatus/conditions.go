@@ -1,6 +1,8 @@
 package groupstatus
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,12 +59,28 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	} {
 		e.setCondition(conditions, c.of, c.finding)
 	}
-	if stalled := e.stalled(); stalled.reason == "" {
-		meta.RemoveStatusCondition(conditions, string(v1.ConditionStalled))
-	} else {
-		e.setCondition(conditions, v1.ConditionStalled, stalled)
-	}
+	e.setIfFound(conditions, v1.ConditionStalled, e.stalled())
+	e.setIfFound(conditions, v1.ConditionUnlisted, e.unlisted())
 	return requeueAt
+}
+
+func (e *evaluation) unlisted() finding {
+	switch len(e.Unlisted) {
+	case 0:
+		return finding{}
+	case 1:
+		return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf("Pod %s has an agent, but no group lists it: it takes part in no election", e.Unlisted[0]))
+	}
+	return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf("Pods %s have an agent, but no group lists them: they take part in no election", strings.Join(e.Unlisted, ", ")))
+}
+
+// setIfFound sets a condition that a group has only while it is True.
+func (e *evaluation) setIfFound(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {
+	if found.reason == "" {
+		meta.RemoveStatusCondition(conditions, string(of))
+		return
+	}
+	e.setCondition(conditions, of, found)
 }
 
 func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.ConditionType, found finding) {

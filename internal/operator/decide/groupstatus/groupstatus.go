@@ -56,6 +56,8 @@ type Facts struct {
 	// label. Nodes has their nodes by name.
 	Pods  map[string]*corev1.Pod
 	Nodes map[string]*corev1.Node
+	// Unlisted are the pods that membership.Unlisted has found.
+	Unlisted []string
 	// Agents has the agents by the names of their pods: those of members, of selected
 	// pods, and of all other pods that report the group.
 	Agents map[string]AgentState

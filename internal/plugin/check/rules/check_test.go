@@ -326,6 +326,18 @@ func TestFindings(t *testing.T) {
 			},
 			"warning pod bank/ledger-2: It has an agent, but no group lists or selects it: it takes part in no election.",
 		},
+		"a pod of which the group warns": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Spec.Safety.Mode = v1.Available
+				f.Groups[0].Status.Conditions = append(f.Groups[0].Status.Conditions, metav1.Condition{
+					Type: string(v1.ConditionUnlisted), Status: metav1.ConditionTrue, Reason: string(v1.ReasonPodsUnlisted), Message: "Pod ledger-2 has an agent",
+				})
+				delete(f.Pods[2].Annotations, v1.AnnotationGroups)
+			},
+			"warning group bank/ledger: Pod ledger-2 has an agent.",
+		},
 		"a group that the pod's annotation doesn't name": {
 			func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "leger" },
 			"warning pod bank/ledger-0: The group ledger lists or selects it, but its annotation conclave.dev/groups doesn't name the group, so it isn't a member.\n" +
