@@ -32,6 +32,10 @@ const (
 	AnnotationAgentPrefix = "conclave.dev/agent-"
 )
 
+// AnnotationStepDownBy names, on the pod of a coordinator, the user who asked it to step down: GROUP/TERM USER. An
+// admission policy sees to it that users write only their own name.
+const AnnotationStepDownBy = "conclave.dev/step-down-by"
+
 // The label that the operator sets on a pod, once for each group: the pod's role.
 const (
 	RoleLabelPrefix = "role.conclave.dev/"

@@ -178,6 +178,12 @@ type Tenure struct {
 	// +kubebuilder:validation:MaxLength=64
 	EndReason EndReason `json:"endReason,omitempty"`
 
+	// endedBy is the user who requested the step-down that ended the tenure. It is not set if the
+	// API server doesn't know them: the application requested it, or they may not change the pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	EndedBy string `json:"endedBy,omitempty"`
+
 	// gapMicros is the time without a coordinator before this tenure, in microseconds, as
 	// an agent measured it. If the last coordinator was silent, it includes the time
 	// since its last message. It is not set if no agent knows.

@@ -35,7 +35,10 @@ func (t *Tenure) DescribeEnd() string {
 	if !known {
 		return ""
 	}
-	return fmt.Sprintf(text, t.Pod)
+	if text = fmt.Sprintf(text, t.Pod); t.EndedBy != "" {
+		text += ", as " + t.EndedBy + " requested"
+	}
+	return text
 }
 
 // EndedByFailure reports whether the tenure ended because something failed, rather than as

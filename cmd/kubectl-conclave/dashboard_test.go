@@ -12,10 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	plugindashboard "github.com/conclave-dev/conclave/internal/plugin/dashboard"
@@ -104,6 +107,12 @@ func readEvents(t *testing.T, url, kind string) <-chan string {
 func TestDashboardStepsDown(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+	}
+	if err := e.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
 	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: []string{pluginenv.Vacant, pluginenv.Successor}, Requested: make(chan struct{})}
 	server := httptest.NewServer(agent)
 	defer server.Close()
@@ -121,6 +130,20 @@ func TestDashboardStepsDown(t *testing.T) {
 	if want := "step-down of " + e.Namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("got output %q, want one line that begins with %q", &out, want)
 	}
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	if by := v1.StepDownBy(pod.Annotations, "ledger", 100); by == "" {
+		t.Errorf("got annotations %v, want the name of the user", pod.Annotations)
+	}
+	agent.Status, agent.Answer, agent.Requested = http.StatusConflict, `{"error":"no member is ready to take over"}`, make(chan struct{})
+	if _, err := actions.StepDown(t.Context(), g, ""); err == nil {
+		t.Error("got no error of an agent that refuses")
+	}
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.Annotations[v1.AnnotationStepDownBy] != "" {
+		t.Errorf("after a refusal: got %v and annotations %v, want no name", err, pod.Annotations)
+	}
+	out.Reset()
 	if _, err := actions.StepDown(t.Context(), g, "nobody"); err == nil || !strings.Contains(out.String(), "error: --to must be a member") {
 		t.Errorf("an unknown successor: got %v and output %q, want an error in both", err, &out)
 	}

@@ -45,9 +45,17 @@ func history(w io.Writer, tenures []v1.Tenure, now time.Time) {
 	for i := range tenures {
 		t := &tenures[i]
 		fmt.Fprintf(columns, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n",
-			t.Number, t.Pod, t.Term, age(t.From.Time, now)+" ago", lasted(t, now), GapBefore(t), t.EndReason)
+			t.Number, t.Pod, t.Term, age(t.From.Time, now)+" ago", lasted(t, now), GapBefore(t), end(t))
 	}
 	flushColumns(w, columns, &text)
+}
+
+// end formats why a tenure ended, and who requested it.
+func end(t *v1.Tenure) string {
+	if t.EndedBy != "" {
+		return fmt.Sprintf("%s (%s)", t.EndReason, t.EndedBy)
+	}
+	return string(t.EndReason)
 }
 
 // lasted formats how long a tenure has lasted.

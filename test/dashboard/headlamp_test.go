@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
@@ -180,13 +182,18 @@ func headlampStepDown(b *browser, h *headlamp) {
 	}
 	press(b, "Close")
 	b.await(`!document.querySelector("[role=dialog]")`)
+	var pod corev1.Pod
+	must.Succeed(b.t, h.Get(b.t.Context(), client.ObjectKey{Namespace: "shop", Name: former}, &pod))
+	if by := pod.Annotations[v1.AnnotationStepDownBy]; !strings.HasPrefix(by, "ledger/") || len(strings.Fields(by)) != 2 {
+		b.t.Errorf("got annotations %v, want the name of the user", pod.Annotations)
+	}
 
 	b.t.Log("the pod of the coordinator is gone")
 	b.open("c/main/conclave/groups/bank/ledger")
 	press(b, "Step down")
 	press(b, "Step down")
 	b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.endsWith("Try: kubectl conclave step-down ledger -n bank")`, outcome))
-	b.ignoreErrors("/portforward", "Error in api stream", "Socket closed unexpectedly")
+	b.ignoreErrors("/portforward", "/pods/ledger-3", "Error in api stream", "Socket closed unexpectedly")
 
 	b.t.Log("who may not forward ports has no button")
 	h.user.Store(h.viewer)

@@ -24,6 +24,24 @@ export async function stepDown(cluster: string, namespace: string, pod: string, 
   return answer.coordinator;
 }
 
+// annotation names the user in the coordinator's pod, so that the operator can name them, too: the API server knows who they are, and
+// refuses another name. It isn't necessary for a step-down, and the user may not be permitted to change the pod. The function that it
+// returns takes the name back.
+export async function nameUser(cluster: string, namespace: string, pod: string, group: string, term: number): Promise<() => void> {
+  const annotate = (value: string | null) => {
+    const patch = { metadata: { annotations: { "conclave.dev/step-down-by": value } } };
+    return ApiProxy.patch(`/api/v1/namespaces/${namespace}/pods/${pod}`, patch, false, { cluster });
+  };
+  try {
+    const review = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
+    const { status } = await ApiProxy.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, false, { cluster });
+    await annotate(`${group}/${term} ${status.userInfo.username}`);
+  } catch {
+    return () => {};
+  }
+  return () => void annotate(null).catch(() => {});
+}
+
 // parse reads a response as far as it has arrived. Its texts are ASCII: names and English sentences.
 function parse(response: string) {
   const [head, ...rest] = response.split("\r\n\r\n");

@@ -1,7 +1,7 @@
 import { CommonComponents, K8s, MuiMaterial, React } from "./headlamp";
 import type { Group } from "./group";
 import type { ElectionGroup } from "./resource";
-import { stepDown } from "./stepdown";
+import { nameUser, stepDown } from "./stepdown";
 
 const { AuthVisible } = CommonComponents;
 const { Alert, Button, Dialog, DialogActions, DialogContent, DialogContentText, DialogTitle, MenuItem, TextField } = MuiMaterial;
@@ -35,10 +35,12 @@ function Confirmation({ group, cluster, close }: { group: Group; cluster: string
 
   async function send() {
     setState({ busy: true });
+    const takeBack = await nameUser(cluster, namespace, coordinator, name, group.status!.coordinator!.term);
     try {
       const timeout = (group.spec.timing?.drainMillis ?? 5000) + 15000;
       setState({ done: `${await stepDown(cluster, namespace, coordinator, name, to, timeout)} leads` });
     } catch (e) {
+      takeBack();
       setState({ error: (e as Error).message });
     }
   }

@@ -185,6 +185,9 @@ func stripFinalizers(finalizers []string) (stripped []string) {
 // beginning of all annotations. A longer value is invalid, and stays so when it is cut.
 const maxAnnotation = 64
 
+// maxStepDownBy is the length of the longest value of AnnotationStepDownBy that has an effect.
+const maxStepDownBy = v1.MaxNameLength + len("/17592186044415 ") + v1.MaxUserName
+
 // stripAnnotations retains the groups that a pod names, and the beginning of other annotations
 // unless there are too many.
 func stripAnnotations(annotations map[string]string) map[string]string {
@@ -203,6 +206,9 @@ func stripAnnotations(annotations map[string]string) map[string]string {
 	}
 	if cost, ok := annotations[corev1.PodDeletionCost]; ok {
 		stripped[corev1.PodDeletionCost] = strings.Clone(cost[:min(len(cost), maxAnnotation)])
+	}
+	if by, ok := annotations[v1.AnnotationStepDownBy]; ok && len(by) <= maxStepDownBy {
+		stripped[v1.AnnotationStepDownBy] = by
 	}
 	if size > maxMetadata {
 		return stripped

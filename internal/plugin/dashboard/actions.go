@@ -27,7 +27,7 @@ func NewActions(out io.Writer, c client.Client, forward clusteraccess.PortForwar
 		},
 		StepDown: func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error) {
 			var text bytes.Buffer
-			if err := stepdown.Do(ctx, &text, g, to, forward); err != nil {
+			if err := stepdown.Do(ctx, &text, c, g, to, forward); err != nil {
 				fmt.Fprintf(out, "step-down of %s/%s: error: %v\n", g.Namespace, g.Name, err)
 				return "", err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/client"
@@ -39,7 +40,8 @@ next coordinator starts.
 
 The request goes to the coordinator's agent through a forwarded port and needs
 the same permissions as kubectl port-forward. With preemption, a former
-coordinator of higher priority takes over again; the output says when.`,
+coordinator of higher priority takes over again; the output says when. If you
+may patch the pod, history and Events name you.`,
 		Example: `  kubectl conclave step-down ledger
   kubectl conclave step-down ledger --to ledger-1`,
 		Args:              clusteraccess.RequireGroup,
@@ -53,7 +55,11 @@ coordinator of higher priority takes over again; the output says when.`,
 			if err != nil {
 				return err
 			}
-			return Do(cmd.Context(), cmd.OutOrStdout(), group, to, forward)
+			connected, err := cluster.Connect()
+			if err != nil {
+				return err
+			}
+			return Do(cmd.Context(), cmd.OutOrStdout(), connected, group, to, forward)
 		},
 	}
 	cluster.AddTo(cmd)
@@ -63,7 +69,7 @@ coordinator of higher priority takes over again; the output says when.`,
 }
 
 // Do makes the coordinator hand over, and prints the result.
-func Do(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string, forward clusteraccess.PortForwarder) error {
+func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionGroup, to string, forward clusteraccess.PortForwarder) error {
 	before := g.Status.Coordinator
 	if before == nil {
 		return fmt.Errorf("group %s has no coordinator to step down; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
@@ -83,8 +89,10 @@ func Do(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string, forw
 	}
 	defer port.Close()
 	h := observeHandover(ctx, g.Name, port.URL)
+	takeBack := nameUser(ctx, c, g)
 	after, err := h.requestStepDown(ctx, before.Pod, to)
 	if err != nil {
+		takeBack()
 		return port.Annotate(explainRefusal(g, to, err))
 	}
 	took := h.failoverTime(ctx, after)

@@ -14,12 +14,20 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
+
+// nobody is a user whom the API server doesn't know.
+type nobody struct{ client.Client }
+
+func (nobody) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return errors.New("unauthorized")
+}
 
 func ledgerGroup() *v1.ElectionGroup {
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
@@ -41,7 +49,7 @@ func request(t *testing.T, a *pluginenv.FakeAgent, g *v1.ElectionGroup, to strin
 	defer agent.Close()
 	defer agent.CloseClientConnections()
 	var out bytes.Buffer
-	err := Do(t.Context(), &out, g, to, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+	err := Do(t.Context(), &out, nobody{}, g, to, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
 		if pod.String() != "bank/ledger-2" {
 			t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
 		}
@@ -159,7 +167,7 @@ func TestRefusalSaysWhyMemberIsNotReady(t *testing.T) {
 func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 	agent := httptest.NewServer(http.NotFoundHandler())
 	agent.Close()
-	err := Do(t.Context(), &bytes.Buffer{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+	err := Do(t.Context(), &bytes.Buffer{}, nobody{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*portforward.Port, error) {
 		return portforward.At(agent.URL, "lost connection to pod"), nil
 	})
 	want := `^the agent in pod ledger-2 does not respond: .*connection refused \(lost connection to pod\)$`
@@ -185,7 +193,7 @@ func TestFailoverTimeIsThatOfTheAgent(t *testing.T) {
 // TestStepDownEndsIfThePodCannotBeReached: a node that has disappeared refuses no connection.
 func TestStepDownEndsIfThePodCannotBeReached(t *testing.T) {
 	g := ledgerGroup()
-	err := Do(t.Context(), io.Discard, g, "", func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
+	err := Do(t.Context(), io.Discard, nobody{}, g, "", func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
 		if _, limited := ctx.Deadline(); !limited {
 			return nil, errors.New("this would wait for ever")
 		}

@@ -193,7 +193,7 @@ func (u *upgrader) tryHandOver(ctx context.Context, state *plan.State, pod *core
 		return "", nil
 	}
 	var text strings.Builder
-	err = stepdown.Do(ctx, &text, &state.Groups[at], "", u.forward)
+	err = stepdown.Do(ctx, &text, u.client, &state.Groups[at], "", u.forward)
 	if refused, ok := errors.AsType[*stepdown.ConflictError](err); ok {
 		return refused.Error(), nil
 	}

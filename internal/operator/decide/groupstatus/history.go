@@ -59,7 +59,7 @@ func startTenure(history []v1.Tenure, c *v1.Coordinator) []v1.Tenure {
 	}
 	if i := slices.IndexFunc(history, same); i >= 0 {
 		tenure = history[i]
-		tenure.Until, tenure.EndReason = nil, ""
+		tenure.Until, tenure.EndReason, tenure.EndedBy = nil, "", ""
 		history = slices.Delete(history, i, i+1)
 	}
 	return slices.Insert(history, 0, tenure)
@@ -111,6 +111,9 @@ func (e *evaluation) explainEnd(t *v1.Tenure) {
 	}
 	if e.podDeletedBefore(t) && slices.Contains(followFromDeletion, t.EndReason) {
 		t.EndReason = v1.EndPodDeleted
+	}
+	if pod := e.Pods[t.Pod]; t.EndReason == v1.EndStepDown && t.EndedBy == "" && pod != nil {
+		t.EndedBy = v1.StepDownBy(pod.Annotations, e.Group.Name, t.Term)
 	}
 }
 

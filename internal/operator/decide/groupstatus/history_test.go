@@ -91,6 +91,24 @@ func TestTenures(t *testing.T) {
 			want:   "2 b after 0.16 ms | 1 c until 9.99984s StepDown",
 			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down; no coordinator for 0.16 ms",
 		},
+		"a user whom the API server knows asked it to step down": {
+			end: func(s *harness) {
+				s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
+				s.reportEnd("c", control.EndStepDown, -1, "c")
+				s.elect("b")
+			},
+			want:   "2 b | 1 c until 10s StepDown",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down, as alice@example.org requested",
+		},
+		"a user asked it to step down, and it crashed": {
+			end: func(s *harness) {
+				s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
+				s.reportEnd("c", control.EndCrash, -1, "b")
+				s.elect("b")
+			},
+			want:   "2 b | 1 c until 10s Crash",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed",
+		},
 		"the coordinator told the others why, and is gone": {
 			end: func(s *harness) {
 				s.crash("c")

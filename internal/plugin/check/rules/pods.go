@@ -18,7 +18,7 @@ import (
 // The keys that mean something on a pod.
 var (
 	podLabels      = []string{v1.LabelAgent}
-	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe, v1.AnnotationExec)
+	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe, v1.AnnotationExec, v1.AnnotationStepDownBy)
 )
 
 func checkPods(f *Facts) []Finding {
