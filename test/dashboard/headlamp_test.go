@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +14,11 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -53,6 +58,52 @@ func TestHeadlampPlugin(t *testing.T) {
 		}) {
 			break // The next part would fail for the same reason.
 		}
+	}
+}
+
+// TestHeadlampHealth compares the rule of the plugin with that of the page, for all conditions on which both depend.
+func TestHeadlampHealth(t *testing.T) {
+	b := start(t)
+	source, err := os.ReadFile(headlampSource + "/src/group.ts")
+	must.Succeed(t, err)
+	esbuild := exec.CommandContext(t.Context(), "../../hack/tools/tool", "esbuild", "--loader=ts", "--format=iife", "--global-name=conclave")
+	esbuild.Stdin = bytes.NewReader(source)
+	script, err := esbuild.Output()
+	must.Succeed(t, err)
+	statuses := []metav1.ConditionStatus{"", metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
+	types := []v1.ConditionType{v1.ConditionAvailable, v1.ConditionDegraded, v1.ConditionProgressing, v1.ConditionReady, v1.ConditionAgentsConnected}
+	groups := []v1.ElectionGroup{{}}
+	for _, of := range types {
+		var more []v1.ElectionGroup
+		for _, g := range groups {
+			for _, status := range statuses {
+				next := *g.DeepCopy()
+				if status != "" {
+					next.Status.Conditions = append(next.Status.Conditions, metav1.Condition{Type: string(of), Status: status})
+				}
+				more = append(more, next)
+			}
+		}
+		groups = more
+	}
+	for i := range groups {
+		if i%3 > 0 {
+			groups[i].Status.ReadyMembers = new(int32(i%3 - 1))
+		}
+	}
+	input, err := json.Marshal(groups)
+	must.Succeed(t, err)
+	var got []served.Health
+	b.run("evaluate the rule", chromedp.Evaluate(fmt.Sprintf("%s; %s.map(conclave.health)", script, input), &got))
+	counts := map[served.Health]int{}
+	for i := range groups {
+		want := served.NewSummary(&groups[i], time.Now()).Health
+		if counts[want]++; i >= len(got) || got[i] != want {
+			t.Fatalf("got %q of %d groups, want %s for the conditions %v, ready %v", got[i:min(i+1, len(got))], len(got), want, groups[i].Status.Conditions, groups[i].Status.ReadyMembers)
+		}
+	}
+	if len(counts) != 5 {
+		t.Errorf("got groups with the states %v, want all states", counts)
 	}
 }
 
