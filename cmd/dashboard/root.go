@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/dashboard"
 )
 
 // version is stamped by make build.
@@ -26,6 +27,7 @@ type options struct {
 	certificates string
 	hosts        []string
 	audiences    []string
+	grafana      string
 }
 
 func newRoot() *cobra.Command {
@@ -62,6 +64,7 @@ func (o *options) add(root *cobra.Command) {
 	flags.StringVar(&o.certificates, "certificates", "", "folder with tls.crt and tls.key, which may be replaced while the server runs; without it, the server uses plain HTTP, for a proxy in the same pod")
 	flags.StringSliceVar(&o.hosts, "host", nil, "a name or address by which users reach the server, without the port; may be repeated")
 	flags.StringSliceVar(&o.audiences, "audience", []string{audience}, "an audience that tokens may be for; may be repeated. With --audience= they must be for the API server, which gives this server all rights of its users")
+	flags.StringVar(&o.grafana, "grafana", "", "the address of a Grafana with the dashboards of Conclave, to which the page of a group links")
 }
 
 // check validates the options.
@@ -85,6 +88,9 @@ func (o *options) check() error {
 		if _, err := netip.ParseAddr(host); err != nil && len(validation.IsDNS1123Subdomain(o.hosts[i])) > 0 {
 			return command.UsageErrorf("--host must be a host name or an IP address, without a port, got %q", host)
 		}
+	}
+	if o.grafana, err = dashboard.ParseGrafana(o.grafana); err != nil {
+		return command.UsageErrorf("%s", err)
 	}
 	return nil
 }

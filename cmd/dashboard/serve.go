@@ -60,7 +60,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		}}
 		go operator.Run(ctx)
 	}
-	users := multiuser.New(multiuser.Options{Store: store, Client: connected, Audiences: o.audiences, Hosts: o.hosts, Log: log})
+	users := multiuser.New(multiuser.Options{Store: store, Client: connected, Audiences: o.audiences, Hosts: o.hosts, Grafana: o.grafana, Log: log})
 	stopped := context.AfterFunc(ctx, users.Close)
 	defer stopped()
 	server := &httpserver.Server{

@@ -30,7 +30,7 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		},
 	}
 	const good = `{"coordinator":"ledger-2","to":"ledger-1"}`
-	handler := dashboard.NewHandler(store, 7377, actions)
+	handler := dashboard.NewHandler(store, 7377, actions, "")
 	for name, c := range map[string]struct {
 		body   string
 		header map[string]string
@@ -55,7 +55,7 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		before := done
 		server := handler
 		if name == "a server that may not" {
-			server = dashboard.NewHandler(store, 7377, nil)
+			server = dashboard.NewHandler(store, 7377, nil, "")
 		}
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/actions/bank/ledger/step-down", strings.NewReader(c.body))
 		request.Host = "localhost:7377"

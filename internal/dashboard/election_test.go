@@ -42,7 +42,7 @@ func TestLastElection(t *testing.T) {
 			return transcript.Merge([]journal.Journal{j}, 0), nil
 		},
 	}
-	handler := dashboard.NewHandler(store, 7377, actions)
+	handler := dashboard.NewHandler(store, 7377, actions, "")
 	for name, c := range map[string]struct {
 		group, key string
 		status     int

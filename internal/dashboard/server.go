@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
@@ -26,11 +28,12 @@ const writeTimeout = 30 * time.Second
 
 // NewHandler serves the page and its events for the groups in the store. It accepts
 // only requests that are addressed to localhost at this port: a web site whose name
-// resolves to a loopback address has another name. It permits no changes if actions is nil.
-func NewHandler(store *Store, port int, actions *Actions) http.Handler {
+// resolves to a loopback address has another name. It permits no changes if actions is nil. grafana is
+// that of the session.
+func NewHandler(store *Store, port int, actions *Actions, grafana string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", Assets())
-	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { WriteSession(w, Session{Local: true}) })
+	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { WriteSession(w, Session{Local: true, Grafana: grafana}) })
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
 		StreamGroups(w, r, store, func(string) bool { return true })
 	})
@@ -61,6 +64,16 @@ type Session struct {
 	Local bool `json:"local"`
 	// User is the name of the user who has logged in.
 	User string `json:"user,omitempty"`
+	// Grafana is the address of a Grafana with the dashboards of Conclave, or empty.
+	Grafana string `json:"grafana,omitempty"`
+}
+
+// ParseGrafana checks the address of a Grafana, which may be empty, and returns it without a slash at the end.
+func ParseGrafana(address string) (string, error) {
+	if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "") {
+		return "", fmt.Errorf("--grafana must be the address of Grafana, such as https://grafana.example.org, got %q", address)
+	}
+	return strings.TrimSuffix(address, "/"), nil
 }
 
 // WriteSession responds with a session.

@@ -14,7 +14,7 @@ import (
 // TestOnlyThisMachineIsServed: a web site can make a browser send requests to loopback
 // addresses, but not choose their Host header freely, nor hide that it is another site.
 func TestOnlyThisMachineIsServed(t *testing.T) {
-	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil)
+	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil, "")
 	for name, c := range map[string]struct {
 		method, host, path string
 		header             map[string]string
@@ -63,7 +63,7 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 
 // TestPageIsSelfContained: the page loads nothing from elsewhere, and has no inline code.
 func TestPageIsSelfContained(t *testing.T) {
-	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil)
+	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil, "")
 	for _, path := range []string{"/", "/app.js", "/cards.js", "/dom.js", "/file.js", "/group.js", "/nodes.js", "/overview.js", "/picture.js", "/sequence.js", "/whatif.js", "/stepdown.js", "/stream.js", "/style.css", "/icon.svg"} {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 		request.Host = "localhost:7377"

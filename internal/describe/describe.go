@@ -131,11 +131,13 @@ func sentence(text string) string {
 
 // Problem is a condition that indicates a problem, and how to resolve it.
 type Problem struct {
-	Type    string    `json:"type,omitempty"`
-	Status  string    `json:"status,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message"`
-	Advice  string    `json:"advice,omitempty"`
+	Type    string `json:"type,omitempty"`
+	Status  string `json:"status,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+	Advice  string `json:"advice,omitempty"`
+	// Runbook is the address of the runbook of the alert about it, if there is one.
+	Runbook string    `json:"runbook,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }
 
@@ -149,7 +151,7 @@ func Problems(g *v1.ElectionGroup) []Problem {
 	for _, c := range notableConditions(g) {
 		all = append(all, Problem{
 			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: sentence(c.Message),
-			Advice: advice(g, v1.Reason(c.Reason)), Since: c.LastTransitionTime.Time,
+			Advice: advice(g, v1.Reason(c.Reason)), Runbook: runbook(v1.Reason(c.Reason)), Since: c.LastTransitionTime.Time,
 		})
 	}
 	return all

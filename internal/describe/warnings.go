@@ -17,8 +17,17 @@ func Warnings(g *v1.ElectionGroup, now time.Time) (all []Problem) {
 	for _, find := range []func(*v1.ElectionGroup, time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfSize, warnOfDrain, warnOfPlaces} {
 		all = append(all, find(g, now)...)
 	}
+	for i := range all {
+		all[i].Runbook = runbook(v1.Reason(all[i].Reason))
+	}
 	return all
 }
+
+// The reasons of warnings that have a runbook.
+const (
+	reasonFlapping    v1.Reason = "Flapping"
+	reasonLeaseLapses v1.Reason = "LeaseLapses"
+)
 
 const (
 	// flapping is the number of tenures that end by a failure within flappingPeriod, from which a group
@@ -64,7 +73,7 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 			reasons = append(reasons, fmt.Sprintf("%d %s", count[reason], reason))
 		}
 		return []Problem{{
-			Reason:  "Flapping",
+			Reason:  string(reasonFlapping),
 			Message: fmt.Sprintf("%d tenures have ended by a failure in the last ten minutes: %s.", len(ends), strings.Join(reasons, ", ")),
 			Advice:  flappingAdvice(g, order[0]),
 		}}
@@ -74,7 +83,7 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 		return nil
 	}
 	return []Problem{{
-		Reason:  "LeaseLapses",
+		Reason:  string(reasonLeaseLapses),
 		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within spec.safety.leaseMillis (%d).", len(ends), g.Spec.Safety.LeaseMillis),
 		Advice:  flappingAdvice(g, v1.EndLapse),
 	}}

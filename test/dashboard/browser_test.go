@@ -65,7 +65,7 @@ func (s *site) serve(t *testing.T) {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	handler := served.NewHandler(s.store, s.port, s.actions)
+	handler := served.NewHandler(s.store, s.port, s.actions, "https://grafana.example.org")
 	if s.users != nil {
 		handler = s.users.Handler()
 	}

@@ -123,6 +123,13 @@ func liveGroup(b *browser) {
 			b.t.Errorf("%s: got %q, want %q in it", selector, got, want)
 		}
 	}
+	for link, want := range map[string]string{
+		".problems a":            "https://github.com/conclave-dev/conclave/blob/main/docs/runbooks/ConclaveAgentsMissing.md",
+		"[data-section=links] a": "https://grafana.example.org/d/conclave-group?var-namespace=bank&var-group=ledger",
+	} {
+		b.await(fmt.Sprintf("document.querySelector(%q)?.href === %q", link, want))
+	}
+	b.await(`document.querySelector("[data-section=links] code").innerText === "kubectl events --for electiongroup/ledger -n bank"`)
 	b.click(".problems .copy")
 	b.await(`["Copied", "Selected"].includes(document.querySelector(".problems .copy").innerText)`) // by the permission
 	b.await(`document.querySelector(".problems .copyable code").innerText === "kubectl describe pod ledger-4 -n bank"`)

@@ -16,12 +16,14 @@ let onConnected = () => {};
 // session says whether the page is served to the user who started the server, or who has logged in. Before the server has
 // answered, it is null.
 let session = null;
+const reading = readSession();
 
 const page = {
   title: (title) => { document.title = `${title} · Conclave`; },
   announce: (text) => { announcer.textContent = text; },
   state: () => current.state,
   local: () => session?.local,
+  grafana: async () => (await reading)?.grafana,
   onConnected: (call) => { onConnected = call; },
   connection: (connection) => {
     current = connection;
@@ -90,5 +92,5 @@ addEventListener("hashchange", route);
 addEventListener("pagehide", () => close());
 addEventListener("pageshow", (event) => { if (event.persisted) route(); });
 setInterval(refreshAges, 1000);
-readSession().then(showSession);
+reading.then(showSession);
 route();

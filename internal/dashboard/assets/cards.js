@@ -33,7 +33,19 @@ export function drawProblems({ problems, warnings, together }) {
   return el("section", { class: "card problems" }, el("h2", {}, title), el("ul", {}, [...problems, ...warnings].map((p) => el("li", {},
     el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : p.reason ? el("strong", {}, `Warning (${p.reason})`) : null,
       p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type || p.reason ? ": " : null, p.message),
-    p.advice ? el("p", { class: "advice" }, commands(p.advice)) : null))), together ? el("p", { class: "together" }, together) : null);
+    p.advice || p.runbook ? el("p", { class: "advice" }, p.advice ? commands(p.advice) : null, p.runbook ? [" ", link(p.runbook, "Runbook")] : null) : null))), together ? el("p", { class: "together" }, together) : null);
+}
+
+// link returns a link to another site.
+function link(href, text) {
+  return el("a", { href, target: "_blank", rel: "noopener noreferrer" }, text);
+}
+
+// drawLinks shows where more about a group is.
+export function drawLinks({ namespace, name, grafana }) {
+  const group = new URLSearchParams({ "var-namespace": namespace, "var-group": name });
+  return card("See also", el("p", {}, "Events: ", commands(`kubectl events --for electiongroup/${name} -n ${namespace}`)),
+    grafana ? el("p", {}, link(`${grafana}/d/conclave-group?${group}`, "Metrics in Grafana")) : null);
 }
 
 export function drawPicture(d) {

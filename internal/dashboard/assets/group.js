@@ -1,6 +1,6 @@
 // The page of one group.
 import { permitted } from "./actions.js";
-import { card, drawFacts, drawGaps, drawPicture, drawProblems, drawProcesses, drawTenures, facts, gaps, problems } from "./cards.js";
+import { card, drawFacts, drawGaps, drawLinks, drawPicture, drawProblems, drawProcesses, drawTenures, facts, gaps, problems } from "./cards.js";
 import { badge, el, formatClock, now, state } from "./dom.js";
 import { lastElection } from "./lastelection.js";
 import { stepDownButton } from "./stepdown.js";
@@ -22,7 +22,11 @@ export function show(main, page, namespace, name) {
     el("div", { class: "title" }, heading, health, stepDown.button), notice, content);
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
-  let last, simulation, sections = {};
+  let last, simulation, grafana, sections = {};
+  page.grafana().then((address) => {
+    grafana = address;
+    if (last) render(last);
+  });
 
   function section(id, data, draw) {
     const text = JSON.stringify(data);
@@ -59,7 +63,7 @@ export function show(main, page, namespace, name) {
         return card("What if?", ...simulation.content);
       })]);
     simulation?.update(detail.processes);
-    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
+    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures), section("links", { namespace, name, grafana }, drawLinks)]);
   }
 
   function showMissing() {

@@ -45,7 +45,9 @@ type Options struct {
 	Audiences []string
 	// Hosts are the names and addresses by which users reach the server.
 	Hosts []string
-	Log   *slog.Logger
+	// Grafana is that of the sessions.
+	Grafana string
+	Log     *slog.Logger
 }
 
 // Server serves the dashboard to the users of a cluster.
@@ -169,7 +171,7 @@ func (s *Server) describeSession(w http.ResponseWriter, r *http.Request) {
 	id, err := s.identify(r)
 	switch {
 	case err == nil:
-		dashboard.WriteSession(w, dashboard.Session{User: id.Username})
+		dashboard.WriteSession(w, dashboard.Session{User: id.Username, Grafana: s.Grafana})
 	case errors.Is(err, errNoToken) || errors.Is(err, errRefused):
 		dashboard.WriteSession(w, dashboard.Session{})
 	default:

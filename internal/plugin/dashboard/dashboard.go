@@ -29,6 +29,7 @@ const defaultPort = 7377
 type options struct {
 	cluster clusteraccess.Flags
 	port    int
+	grafana string
 }
 
 // New returns the command.
@@ -52,7 +53,9 @@ page while it runs; the key in the address keeps them from both.`,
 	o.cluster.AddTo(cmd)
 	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
 	cmd.Flags().IntVar(&o.port, "port", defaultPort, "the port on 127.0.0.1; 0 selects a free one")
+	cmd.Flags().StringVar(&o.grafana, "grafana", "", "the address of a Grafana with the dashboards of Conclave, to which the page of a group links")
 	command.CompleteNothing(cmd, "port")
+	command.CompleteNothing(cmd, "grafana")
 	return cmd
 }
 
@@ -60,6 +63,10 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	const portMax = 65535
 	if o.port < 0 || o.port > portMax {
 		return command.UsageErrorf("--port must be between 0 and %d, got %d", portMax, o.port)
+	}
+	grafana, err := dashboard.ParseGrafana(o.grafana)
+	if err != nil {
+		return command.UsageErrorf("%s", err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -91,7 +98,7 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	operator := dashboard.OperatorWatcher{Store: store, Read: clusteraccess.LeaseReader(connected)}
 	go operator.Run(ctx)
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
-	return serve(ctx, listener, store, &watcher, actions)
+	return serve(ctx, listener, &watcher, func(port int) http.Handler { return dashboard.NewHandler(store, port, actions, grafana) })
 }
 
 // checkAccess lists one group, so that a missing permission is reported at the start.
@@ -108,13 +115,13 @@ func checkAccess(ctx context.Context, c client.Client, namespace string) error {
 }
 
 // serve serves until the context ends.
-func serve(ctx context.Context, listener net.Listener, store *dashboard.Store, watcher *dashboard.Watcher, actions *dashboard.Actions) error {
+func serve(ctx context.Context, listener net.Listener, watcher *dashboard.Watcher, handler func(port int) http.Handler) error {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return fmt.Errorf("cannot serve on %s", listener.Addr())
 	}
 	const headerTimeout, headerMax = 10 * time.Second, 16 << 10
-	server := &http.Server{Handler: dashboard.NewHandler(store, address.Port, actions), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
+	server := &http.Server{Handler: handler(address.Port), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
 	go watcher.Run(ctx)
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // The error is that of closing the listener.
 	defer stopped()

@@ -1,0 +1,23 @@
+package describe
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
+)
+
+// TestRunbooksAreThoseOfAlerts: the page of a group links to the same runbook as the alert.
+func TestRunbooksAreThoseOfAlerts(t *testing.T) {
+	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
+	must.Succeed(t, err)
+	for reason := range runbooks {
+		if url := runbook(reason); !strings.Contains(string(rules), "runbook_url: "+url+"\n") {
+			t.Errorf("%s: no alert has the runbook %s", reason, url)
+		}
+	}
+	if got := runbook("Eclipse"); got != "" {
+		t.Errorf("got the runbook %s for a reason that is too new", got)
+	}
+}
