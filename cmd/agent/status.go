@@ -162,15 +162,8 @@ func printTable(w io.Writer, s *group.Status) error {
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	for _, session := range s.Sessions {
-		state, renewed := "waits", "never renewed"
-		if session.Leads {
-			state = "leads"
-		}
-		if !session.RenewedAt.IsZero() {
-			renewed = "last renewed " + formatTime(session.RenewedAt)
-		}
-		if _, err := fmt.Fprintf(w, "session: %s, opened %s, %s\n", state, formatTime(session.OpenedAt), renewed); err != nil {
+	for i := range s.Sessions {
+		if _, err := fmt.Fprintf(w, "session: %s\n", &s.Sessions[i]); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -94,14 +95,16 @@ func TestStatusTableHasSessions(t *testing.T) {
 	at := time.Date(2026, time.November, 20, 13, 37, 12, 0, time.FixedZone("", 3600))
 	s := group.Status{
 		IneligibleSince: at, Processes: []group.Process{{Name: "a", Status: "Normal", Ineligible: "the probe of its application fails"}},
-		Sessions: []group.SessionStatus{{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute)}, {OpenedAt: at.Add(time.Hour)}},
+		Sessions: []control.SessionStatus{
+			{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute), RenewedMillisAgo: new(int64(240))}, {OpenedAt: at.Add(time.Hour)},
+		},
 	}
 	s.Self = "a"
 	var out strings.Builder
 	must.Succeed(t, printTable(&out, &s))
 	for _, want := range []string{
 		"self, not eligible since 2026-11-20 12:37:12 UTC: the probe of its application fails\n",
-		"\nsession: leads, opened 2026-11-20 12:37:12 UTC, last renewed 2026-11-20 12:38:12 UTC\n" +
+		"\nsession: leads, opened 2026-11-20 12:37:12 UTC, last renewed 0.2 s ago\n" +
 			"session: waits, opened 2026-11-20 13:37:12 UTC, never renewed\n",
 	} {
 		if !strings.Contains(out.String(), want) {

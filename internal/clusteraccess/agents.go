@@ -99,6 +99,33 @@ func ReadJournal(ctx context.Context, port *portforward.Port, pod, group string)
 	return parseJournal(status, answer)
 }
 
+// statusMax is more than the largest status in bytes.
+const statusMax = 4 << 20
+
+// ReadStatus decodes the status of a group, as the agent in a pod knows it.
+func ReadStatus(ctx context.Context, forward PortForwarder, pod types.NamespacedName, group string, into any) error {
+	port, err := forward(ctx, pod)
+	if err != nil {
+		return fmt.Errorf("%s: %w", pod.Name, WithoutPrefix(err))
+	}
+	defer port.Close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(group)+"/status", http.NoBody)
+	if err != nil {
+		return err
+	}
+	status, answer, err := RequestAgent(request, pod.Name, statusMax)
+	if err != nil {
+		return port.Annotate(err)
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("%s: %w", pod.Name, ResponseError(answer, status))
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("cannot parse the status of %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
 // WithoutPrefix returns the last part of the error of a forwarded port, such as: pods "ledger-1"
 // not found. The name of the pod is known, and that a connection couldn't be upgraded says
 // nothing.

@@ -34,7 +34,7 @@ type Session struct {
 	// newer answer.
 	promisedUntil election.Tick
 	renewals      renewals
-	// openedAt and renewedAt are for people: see SessionStatus.
+	// openedAt and renewedAt are for people: see control.SessionStatus.
 	openedAt, renewedAt time.Time
 }
 

@@ -95,7 +95,7 @@ func TestStatusHasSessions(t *testing.T) {
 		t.Fatalf("got sessions %+v, want two that have never renewed", opened)
 	}
 	now := renewed.Sessions
-	if !now[0].Leads || now[1].Leads || now[0].RenewedAt.Before(opened[1].OpenedAt) || !renewed.IneligibleSince.IsZero() {
+	if !now[0].Leads || now[1].Leads || now[0].RenewedAt.Before(opened[1].OpenedAt) || now[0].RenewedMillisAgo == nil || now[1].RenewedMillisAgo != nil || !renewed.IneligibleSince.IsZero() {
 		t.Errorf("got status %+v, want that the first session leads and has renewed", renewed)
 	}
 	later.Close()

@@ -103,7 +103,11 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			Version: g.list.Version, Timing: g.timingInForce(), IneligibleSince: g.ineligibleSince,
 		}
 		for _, s := range g.app.sessions {
-			status.Sessions = append(status.Sessions, SessionStatus{Leads: s == g.app.acting, OpenedAt: s.openedAt, RenewedAt: s.renewedAt})
+			session := control.SessionStatus{Leads: s == g.app.acting, OpenedAt: s.openedAt, RenewedAt: s.renewedAt}
+			if !s.renewedAt.IsZero() {
+				session.RenewedMillisAgo = new(time.Since(s.renewedAt).Milliseconds())
+			}
+			status.Sessions = append(status.Sessions, session)
 		}
 		at := g.cfg.Clock.Now()
 		addresses := map[string]string{}

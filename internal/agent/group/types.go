@@ -61,16 +61,7 @@ type Status struct {
 	// IneligibleSince is since when this agent's own process may not be elected, for the reason in its row.
 	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
 	// Sessions are the open sessions of the application beside this agent, oldest first.
-	Sessions []SessionStatus `json:"sessions,omitempty"`
-}
-
-// SessionStatus is the state of an open session.
-type SessionStatus struct {
-	// Leads: it was asked to lead, and hasn't confirmed that it has stopped.
-	Leads    bool      `json:"leads"`
-	OpenedAt time.Time `json:"openedAt"`
-	// RenewedAt is when it last asked whether it leads, and zero before the first time.
-	RenewedAt time.Time `json:"renewedAt,omitzero"`
+	Sessions []control.SessionStatus `json:"sessions,omitempty"`
 }
 
 // Change is a state of a group, in the order of changes. IDs of different incarnations

@@ -2,9 +2,7 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -22,8 +20,6 @@ const (
 	measurementsTimeout = 20 * time.Second
 	// parallelMeasurements is the number of agents that are asked at a time.
 	parallelMeasurements = 16
-	// statusMax is more than the largest status in bytes.
-	statusMax = 4 << 20
 )
 
 func (o *options) gatherMeasurements(ctx context.Context, f *rules.Facts) error {
@@ -85,29 +81,6 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *rules.Facts, fo
 // readMeasurement asks the agent of a group's coordinator.
 func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) (rules.Measurement, error) {
 	pod := g.Status.Coordinator.Pod
-	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: pod})
-	switch {
-	case ctx.Err() != nil:
-		return rules.Measurement{}, fmt.Errorf("no answer within %s", measurementsTimeout)
-	case err != nil:
-		return rules.Measurement{}, fmt.Errorf("%s: %w", pod, clusteraccess.WithoutPrefix(err))
-	}
-	defer port.Close()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(g.Name)+"/status", http.NoBody)
-	if err != nil {
-		return rules.Measurement{}, err
-	}
-	status, answer, err := clusteraccess.RequestAgent(request, pod, statusMax)
-	if err != nil {
-		return rules.Measurement{}, port.Annotate(err)
-	}
-	return parseMeasurement(pod, status, answer)
-}
-
-func parseMeasurement(pod string, status int, answer []byte) (rules.Measurement, error) {
-	if status != http.StatusOK {
-		return rules.Measurement{}, fmt.Errorf("%s: %w", pod, clusteraccess.ResponseError(answer, status))
-	}
 	var found struct {
 		Timing    *control.TimingInForce
 		Processes []struct {
@@ -115,8 +88,12 @@ func parseMeasurement(pod string, status int, answer []byte) (rules.Measurement,
 			Answers *control.Answers
 		}
 	}
-	if err := json.Unmarshal(answer, &found); err != nil {
-		return rules.Measurement{}, fmt.Errorf("cannot parse the status of %s: %w", pod, err)
+	err := clusteraccess.ReadStatus(ctx, forward, types.NamespacedName{Namespace: g.Namespace, Name: pod}, g.Name, &found)
+	switch {
+	case ctx.Err() != nil:
+		return rules.Measurement{}, fmt.Errorf("no answer within %s", measurementsTimeout)
+	case err != nil:
+		return rules.Measurement{}, err
 	}
 	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.PatienceMillis <= t.HeartbeatMillis) {
 		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.PatienceMillis, t.HeartbeatMillis)

@@ -48,7 +48,8 @@ func New(plugin string) *cobra.Command {
 		Long: `Explain why the coordinator of a group was elected, which member is next, how
 many failures the group tolerates, and which problems it has.
 
-The last part is the transcript of the last election, or with --term of an
+The part Application has the sessions of the coordinator's application. The last
+part is the transcript of the last election, or with --term of an
 earlier one: who noticed the failure, which messages the agents exchanged, and
 how long each step took. The agents keep it in memory. It is read through
 forwarded ports, which needs the same permissions as kubectl port-forward.
@@ -89,9 +90,11 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		return o.writeFile(cmd, group)
 	}
 	everything := o.term == 0 && o.format == output.Text
+	application := make(chan string, 1)
 	if everything {
 		o.cluster.WarnOfSilentOperator(cmd)
 		describe.Explain(out, group, o.cluster.Now())
+		go func() { application <- o.application(ctx, group) }()
 	}
 	elections, err := o.elections(ctx, group, 1)
 	var e *transcript.Election
@@ -100,6 +103,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case everything:
+		fmt.Fprint(out, <-application)
 		writeElection(out, "Last election", e, err)
 		return nil
 	case err != nil && (o.term != 0 || o.format == output.Mermaid):
@@ -150,14 +154,19 @@ func (o *options) writeFile(cmd *cobra.Command, group *v1.ElectionGroup) error {
 
 // elections returns the last elections, the newest first, or that of the term that the user has chosen.
 func (o *options) elections(ctx context.Context, group *v1.ElectionGroup, most int) ([]*transcript.Election, error) {
-	forward, err := o.cluster.Forwarder()
-	if err == nil {
-		err = MayReadJournals(ctx, &o.cluster, group.Namespace)
-	}
+	forward, err := o.forwarder(ctx, group)
 	if err != nil {
 		return nil, err
 	}
 	return Elections(ctx, group, o.term, most, forward)
+}
+
+// forwarder returns what connects to the agents, if the user may do that.
+func (o *options) forwarder(ctx context.Context, group *v1.ElectionGroup) (clusteraccess.PortForwarder, error) {
+	if err := MayReadJournals(ctx, &o.cluster, group.Namespace); err != nil {
+		return nil, err
+	}
+	return o.cluster.Forwarder()
 }
 
 // MayReadJournals returns an error if the user may not read the journals of agents.
