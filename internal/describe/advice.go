@@ -60,7 +60,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
 	case v1.ReasonPodsUnlisted:
-		return "Add them to spec.members of an ElectionGroup, use spec.selector, or scale their StatefulSet down."
+		return "Add each to spec.members of an ElectionGroup, use spec.selector, or scale the StatefulSet down."
 	case v1.ReasonPortMissing:
 		return "The Service has no endpoint for that port."
 	case v1.ReasonNoMajority:

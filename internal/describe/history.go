@@ -41,13 +41,22 @@ func Ordinal(n int64) string {
 func history(w io.Writer, tenures []v1.Tenure, now time.Time) {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "TENURE\tCOORDINATOR\tTERM\tBEGAN\tLASTED\tGAP BEFORE\tEND")
+	fmt.Fprintln(columns, "TENURE\tCOORDINATOR\tTERM\tBEGAN (UTC)\tLASTED\tGAP BEFORE\tEND")
 	for i := range tenures {
 		t := &tenures[i]
 		fmt.Fprintf(columns, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n",
-			t.Number, t.Pod, t.Term, age(t.From.Time, now)+" ago", lasted(t, now), GapBefore(t), end(t))
+			t.Number, t.Pod, t.Term, began(t.From.Time, now), lasted(t, now), GapBefore(t), end(t))
 	}
 	flushColumns(w, columns, &text)
+}
+
+// began formats a time as people know it from an alert, and its age.
+func began(at, now time.Time) string {
+	at, layout := at.UTC(), "Jan _2 15:04:05"
+	if at.Format(time.DateOnly) == now.UTC().Format(time.DateOnly) {
+		layout = time.TimeOnly
+	}
+	return fmt.Sprintf("%s, %s ago", at.Format(layout), age(at, now))
 }
 
 // end formats why a tenure ended, and who requested it.

@@ -92,7 +92,7 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason) string {
 	switch reason {
 	case v1.EndLapse:
-		return "Find out what delays agents, such as a CPU limit or the network, or set a longer lease."
+		return fmt.Sprintf("Find out what delays agents, such as a CPU limit or the network. For the lease that their delays need, run: kubectl conclave check %s %s", g.Name, namespaceFlag(g))
 	case v1.EndSilence:
 		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " + namespaceFlag(g)
 	case v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed:
