@@ -181,12 +181,12 @@ func silentOperator(b *browser) {
 	b.open("#/bank/ledger")
 	b.await(`document.querySelector("#banner").innerText.startsWith("The operator has not shown that it runs since ")`)
 	b.await(`/ Age: (\d+s|1m\d+s)\.$/.test(document.querySelector("#banner").innerText)`)
-	b.await(`document.querySelector("#connection").innerText === "No operator"`)
+	b.await(`document.querySelector("#connection").innerText === "Stale"`)
 	b.accessible()
 	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
 	b.await(`document.querySelector("#banner").innerText.includes("connection refused")`) // the cause of both
 	b.store.SetConnection(served.Connection{State: served.Connected})
-	b.await(`document.querySelector("#connection").innerText === "No operator"`)
+	b.await(`document.querySelector("#connection").innerText === "Stale"`)
 	b.store.SetSilentSince(time.Time{})
 	b.await(`document.querySelector("#banner").hidden && document.querySelector("#connection").innerText === "Live"`)
 }

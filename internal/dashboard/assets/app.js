@@ -59,7 +59,7 @@ function showSession(now) {
 function showConnection() {
   const lost = current.state === "lost", failing = current.state === "connecting" && Boolean(current.error);
   const silent = current.state === "connected" && Boolean(current.silentSince);
-  indicator.textContent = silent ? "No operator" : { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
+  indicator.textContent = silent ? "Stale" : { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
   indicator.className = `connection ${silent ? "lost" : current.state}`;
   document.body.classList.toggle("lost", lost || silent);
   if (!lost) lostAt = null;
