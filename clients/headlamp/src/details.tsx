@@ -88,7 +88,7 @@ function sections(g?: Group) {
             { label: "Term", datum: "term", gridTemplate: "min-content" },
             { label: "From", getter: (t: Tenure) => <DateLabel date={t.from} /> },
             { label: "Lasted", getter: (t: Tenure) => (t.until ? duration(Date.parse(t.until) - Date.parse(t.from)) : "until now") },
-            { label: "Ended by", getter: (t: Tenure) => t.endReason ?? "" },
+            { label: "Ended by", getter: (t: Tenure) => (t.endedBy ? `${t.endReason} (${t.endedBy})` : t.endReason ?? "") },
             { label: "Gap before", getter: (t: Tenure) => (t.gapMicros === undefined ? "" : duration(t.gapMicros / 1000)) },
           ]}
         />

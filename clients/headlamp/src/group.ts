@@ -19,6 +19,7 @@ export interface Tenure {
   from: string;
   until?: string;
   endReason?: string;
+  endedBy?: string;
   gapMicros?: number;
 }
 
