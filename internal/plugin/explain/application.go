@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// application returns the part about the application of the coordinator. It is "" if there is none, or if the user may not
-// connect to agents, which the part about the election says.
+// application returns the part about the application of the coordinator. It is "" if there is no coordinator, or if its agent
+// can't be reached, which the part about the election says.
 func (o *options) application(ctx context.Context, g *v1.ElectionGroup) string {
 	forward, err := o.forwarder(ctx, g)
 	if g.Status.Coordinator == nil || err != nil {
@@ -21,7 +21,11 @@ func (o *options) application(ctx context.Context, g *v1.ElectionGroup) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, journalsTimeout)
 	defer cancel()
-	return "\nApplication\n  " + strings.Join(sessions(ctx, g, forward), "\n  ") + "\n"
+	lines := sessions(ctx, g, forward)
+	if lines == nil {
+		return ""
+	}
+	return "\nApplication\n  " + strings.Join(lines, "\n  ") + "\n"
 }
 
 // sessions describes the sessions beside the coordinator's agent. Only the agent knows them: a status that follows each renewal
@@ -30,7 +34,7 @@ func sessions(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.Po
 	pod := g.Status.Coordinator.Pod
 	var found struct{ Sessions []control.SessionStatus }
 	if err := clusteraccess.ReadStatus(ctx, forward, types.NamespacedName{Namespace: g.Namespace, Name: pod}, g.Name, &found); err != nil {
-		return []string{fmt.Sprintf("Not shown: %v.", err)}
+		return nil
 	}
 	if len(found.Sessions) == 0 {
 		return []string{fmt.Sprintf("%s has no open session: the agent doesn't know whether its application runs.", pod)}
