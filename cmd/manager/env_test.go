@@ -174,15 +174,15 @@ func (e *env) tlsConfig(service string) *tls.Config {
 
 // request sends a GET, or a POST if there is a body, to a server that must have a
 // certificate of the manager's CA.
-func (e *env) request(flag, service, path, token string, body []byte) (int, string, error) {
+func (e *env) request(ctx context.Context, flag, service, path, token string, body []byte) (int, string, error) {
 	e.t.Helper()
-	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)}
+	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)} //nolint:contextcheck // reading the CA isn't part of the request
 	defer transport.CloseIdleConnections()
 	method := http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	request, err := http.NewRequestWithContext(e.t.Context(), method, "https://"+e.addresses[flag]+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+e.addresses[flag]+path, bytes.NewReader(body))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -219,8 +219,17 @@ func (e *env) create(objects ...client.Object) {
 }
 
 // ready queries the readiness probe.
-func (e *env) ready() error {
-	response, err := http.Get("http://" + e.addresses["health-address"] + "/readyz")
+func (e *env) ready() error { return e.probe(e.t.Context(), "/readyz") }
+
+// alive queries the liveness probe.
+func (e *env) alive(ctx context.Context) error { return e.probe(ctx, "/healthz") }
+
+func (e *env) probe(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.addresses["health-address"]+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (e *env) enroll(t *testing.T) (status int, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, text, err = e.request("identity-port", identityService, control.CertificatesPath, "", body)
+	status, text, err = e.request(t.Context(), "identity-port", identityService, control.CertificatesPath, "", body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (e *env) scrape(account string) (status int, text string) {
 	if account != "" {
 		token = e.token("default", account, authenticationv1.TokenRequestSpec{})
 	}
-	status, text, err := e.request("metrics-address", metricsService, "/metrics", token, nil)
+	status, text, err := e.request(e.t.Context(), "metrics-address", metricsService, "/metrics", token, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package enroll_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -210,6 +212,14 @@ func TestRequestsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slow, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slowDER, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
 	invalid, _ := pem.Decode([]byte(e.request))
 	invalid.Bytes[len(invalid.Bytes)-1] ^= 1
 	in := func(request string) string {
@@ -229,10 +239,11 @@ func TestRequestsAreBounded(t *testing.T) {
 	}{
 		"GET":               {http.MethodGet, "", http.StatusMethodNotAllowed, "method must be POST"},
 		"empty body":        {http.MethodPost, "", http.StatusBadRequest, "enrollment must be JSON"},
-		"too large":         {http.MethodPost, strings.Repeat(" ", 65<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 65536 bytes"},
+		"too large":         {http.MethodPost, strings.Repeat(" ", 17<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 16384 bytes"},
 		"no request":        {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
 		"truncated request": {http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request"},
-		"RSA key":           {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA or Ed25519 key, not RSA"},
+		"RSA key":           {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
+		"key on P-521":      {http.MethodPost, in(encoded(slowDER)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
 		"invalid signature": {http.MethodPost, in(encoded(invalid.Bytes)), http.StatusBadRequest, "request must be signed by its own key"},
 		"valid":             {http.MethodPost, in(e.request), http.StatusOK, ""},
 	} {

@@ -204,6 +204,9 @@ func (e *env) send(method, url string, body []byte) (int, control.EnrollmentResp
 		e.t.Fatal(err)
 	}
 	defer httpResponse.Body.Close()
+	if !httpResponse.Close {
+		e.t.Error("got a response after which the connection remains open, want one request for each connection")
+	}
 	text, err := io.ReadAll(httpResponse.Body)
 	if err != nil {
 		e.t.Fatal(err)

@@ -2,6 +2,7 @@ package enroll
 
 import (
 	"context"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,7 +20,7 @@ import (
 
 const (
 	// maxBody is several times the size of a token and a certificate request.
-	maxBody = 64 << 10
+	maxBody = 16 << 10
 	// timeout limits one enrollment, including the time in the queue.
 	timeout = 10 * time.Second
 	// At most maxQueued enrollments are in progress. A thousand pods that start at once must
@@ -107,15 +108,7 @@ func (h *handler) enroll(ctx context.Context, host netip.Prefix, body io.Reader)
 	default:
 		return nil, refuse(Overloaded, "too many enrollments are queued; retry later")
 	}
-	var e control.EnrollmentRequest
-	if err := decode(body, &e); err != nil {
-		return nil, err
-	}
-	key, err := requestedKey(e.Request)
-	if err != nil {
-		return nil, err
-	}
-	pod, err := h.review(ctx, host, e.Token)
+	pod, key, err := h.review(ctx, host, body)
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +120,22 @@ func (h *handler) enroll(ctx context.Context, host netip.Prefix, body io.Reader)
 	return h.service.enroll(ctx, pod, key)
 }
 
-func (h *handler) review(ctx context.Context, host netip.Prefix, token string) (podIdentity, error) {
+// review verifies a request: what it costs to decode it is limited, too.
+func (h *handler) review(ctx context.Context, host netip.Prefix, body io.Reader) (pod podIdentity, key crypto.PublicKey, err error) {
 	release, err := h.reviews.Acquire(ctx, host)
 	if err != nil {
-		return podIdentity{}, tooManyInProgress(err)
+		return pod, nil, tooManyInProgress(err)
 	}
 	defer release()
-	return h.service.review(ctx, token)
+	var e control.EnrollmentRequest
+	if err := decode(body, &e); err != nil {
+		return pod, nil, err
+	}
+	if key, err = requestedKey(e.Request); err != nil {
+		return pod, nil, err
+	}
+	pod, err = h.service.review(ctx, e.Token)
+	return pod, key, err
 }
 
 func tooManyInProgress(cause error) error {
@@ -156,6 +158,9 @@ func decode(body io.Reader, into *control.EnrollmentRequest) error {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
+	// A pod enrolls once a day. Connections compete for the limits of the port, and for them the listener is the queue. Clients that
+	// repeat requests over a thousand open ones compete with the probes and the webhook for each moment of CPU time.
+	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
