@@ -32,8 +32,8 @@ func New() *cobra.Command {
 what to do about each problem: for example, a group without a majority, an
 expired CA, a pod that was created without the webhook, a label with a typing
 error, NetworkPolicies that may block agents, a suspicion timeout or a lease that is
-too short for the delays of the agents, or agents that are older than the
-operator.
+too short for the delays of the agents, autoscalers that count the requests of
+agents, or agents that are older than the operator.
 
 The delays are read from the coordinators' agents, through forwarded ports. This
 needs the same permissions as kubectl port-forward.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,8 @@ type Facts struct {
 	// Policies are those of the namespaces of the pods, and of the operators as far as the user may
 	// read them.
 	Policies []networkingv1.NetworkPolicy
+	// Autoscalers are those of the namespaces of the pods.
+	Autoscalers []autoscalingv2.HorizontalPodAutoscaler
 	// Measurements has what the agents have measured, for each group that was asked.
 	Measurements map[types.NamespacedName]Measurement
 	Unknown      map[Fact]string
@@ -47,11 +50,12 @@ type Fact string
 
 // The kinds of facts.
 const (
-	Operators Fact = "the operator"
-	Webhook   Fact = "the webhook configuration"
-	Groups    Fact = "the groups"
-	Pods      Fact = "the pods"
-	Policies  Fact = "the network policies"
+	Operators   Fact = "the operator"
+	Webhook     Fact = "the webhook configuration"
+	Groups      Fact = "the groups"
+	Pods        Fact = "the pods"
+	Policies    Fact = "the network policies"
+	Autoscalers Fact = "the autoscalers"
 )
 
 // Operator is an installed operator.
@@ -90,7 +94,7 @@ func Run(f *Facts) []Finding {
 		fact Fact
 		run  func(*Facts) []Finding
 	}{
-		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies},
+		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies}, {Autoscalers, checkAutoscalers},
 	} {
 		if reason := f.Unknown[check.fact]; reason != "" {
 			unknown = append(unknown, Finding{Unknown, string(check.fact), reason, ""})
