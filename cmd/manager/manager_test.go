@@ -17,7 +17,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
@@ -71,22 +73,36 @@ func (e *env) expectEnrollment(t *testing.T) {
 	}
 }
 
+// createPod creates a pod with an agent of the group ledger.
+func (e *env) createPod(pod types.NamespacedName) *corev1.Pod {
+	e.t.Helper()
+	created := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, Labels: map[string]string{v1.LabelAgent: "by-hand"},
+			Annotations: map[string]string{v1.AnnotationGroups: "ledger"},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}},
+			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "none", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+		},
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "ledger"}}
+	if err := e.Create(e.t.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
+		e.t.Fatal(err)
+	}
+	e.create(created)
+	// The API server can't reach the webhook: there is no Service network here.
+	created.Labels[v1.LabelAgent] = v1.AgentEnabled
+	if err := e.Update(e.t.Context(), created); err != nil {
+		e.t.Fatal(err)
+	}
+	return created
+}
+
 // enroll creates a pod, and enrolls with its token. It returns the response.
 func (e *env) enroll(t *testing.T) (status int, text string) {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "by-hand"},
-			Annotations: map[string]string{v1.AnnotationGroups: "ledger"},
-		},
-		Spec: corev1.PodSpec{ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
-	}
-	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}, pod)
-	// The API server can't reach the webhook: there is no Service network here.
-	pod.Labels[v1.LabelAgent] = v1.AgentEnabled
-	if err := e.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	pod := e.createPod(types.NamespacedName{Namespace: "default", Name: "ledger-0"})
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

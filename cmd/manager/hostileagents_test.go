@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+// TestHostileAgentsDontExhaustManager: the forty pods of a tenant send reports of a megabyte with empty rows, as often as the
+// manager connects. A row takes 3 bytes there, and far more in memory. The manager must stay below its memory limit, elect in
+// another namespace, enroll and inject.
+func TestHostileAgentsDontExhaustManager(t *testing.T) {
+	const (
+		pods        = 40
+		connections = 4 * pods
+		memoryLimit = 512 << 20 // that of config/manager
+	)
+	t.Setenv("MEMORY_LIMIT", fmt.Sprint(memoryLimit))
+	t.Setenv("GOGC", "50")
+	e := newEnv(t)
+	e.start()
+	e.eventually("the manager is ready", e.ready)
+	e.createGroup("default", "ledger", 1)
+	status, text := e.enroll(t) // This creates the pod.
+	if status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	certificates := e.certificates()
+	honest := e.newAgent(types.NamespacedName{Namespace: "default", Name: "ledger-0"}, "127.0.5.1", certificates)
+	if err := honest.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = honest.Stop() })
+	e.expectElection(honest, 1)
+
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "greedy"}})
+	e.createGroup("greedy", "ledger", pods)
+	var sent atomic.Int32
+	attack := "HTTP/1.1 200 OK\r\n\r\nevent: group\ndata: {\"group\":\"ledger\",\"processes\":[{}" + strings.Repeat(",{}", 1<<20/3-100) + "]}\n\n"
+	for i := range pods {
+		pod := types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("ledger-", i)}
+		e.createPod(pod)
+		err := e.newAgent(pod, fmt.Sprint("127.0.4.", i+1), certificates).ServeRaw(t.Context(), func(conn net.Conn) {
+			for sent.Add(1); ; {
+				if _, err := io.WriteString(conn, attack); err != nil {
+					return
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for term := uint64(2); sent.Load() < connections || term < 10; term++ {
+		e.expectElection(honest, term)
+	}
+	e.expectInjection(t)
+	if peak := e.peakMemory(); peak > memoryLimit {
+		t.Errorf("got a peak of %d MiB of memory, want at most %d MiB", peak>>20, memoryLimit>>20)
+	} else {
+		t.Logf("peak of memory: %d MiB", peak>>20)
+	}
+}
+
+func (e *env) createGroup(in, name string, members int) {
+	e.t.Helper()
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}
+	for i := range members {
+		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: fmt.Sprint(name, "-", i), Priority: int32(i + 1)})
+	}
+	e.create(group)
+}
+
+// certificates returns a factory that issues certificates with the manager's CA.
+func (e *env) certificates() *fakeagent.CertificateFactory {
+	e.t.Helper()
+	var secret corev1.Secret
+	e.eventually("there is a CA", func() error { return e.get(&secret, namespace, authority.SecretName) })
+	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
+	ca, err := identity.ParseCA(root)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return &fakeagent.CertificateFactory{Authority: ca, Authorities: root.Cert}
+}
+
+// newAgent gives an existing pod an address, and returns an agent for it that doesn't run yet.
+func (e *env) newAgent(pod types.NamespacedName, ip string, certificates *fakeagent.CertificateFactory) *fakeagent.Agent {
+	e.t.Helper()
+	agent, err := fakeagent.New(fakeagent.Identity{
+		Namespace: pod.Namespace, Pod: pod.Name, Groups: []string{"ledger"}, Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
+	}, certificates)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var running corev1.Pod
+	if err := e.get(&running, pod.Namespace, pod.Name); err != nil {
+		e.t.Fatal(err)
+	}
+	running.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
+	if err := e.Status().Update(e.t.Context(), &running); err != nil {
+		e.t.Fatal(err)
+	}
+	return agent
+}
+
+// expectElection makes the only member of the group ledger report that it was elected, and waits for the status.
+func (e *env) expectElection(agent *fakeagent.Agent, term uint64) {
+	e.t.Helper()
+	e.eventually(fmt.Sprint("the status has term ", term), func() error {
+		leadership := fakeagent.Leadership{Coordinator: "ledger-0", Term: term, ElectedAt: time.Now()}
+		if report, ok := agent.Report("ledger"); ok && report.Term < term {
+			if err := agent.SetLeadership("ledger", leadership); err != nil {
+				return err
+			}
+		}
+		var group v1.ElectionGroup
+		err := e.get(&group, "default", "ledger")
+		if err == nil && (group.Status.Coordinator == nil || group.Status.Coordinator.Term != int64(term)) {
+			err = errors.New(fmt.Sprint("coordinator ", group.Status.Coordinator, group.Status.Conditions))
+		}
+		return err
+	})
+}
