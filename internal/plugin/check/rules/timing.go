@@ -139,9 +139,21 @@ func (d *delays) figures() Timing {
 	return f
 }
 
+// longestTiming returns the longest suspicion timeout and lease, 0 in Available mode. The lease grows if a majority answers late, and the
+// suspicion timeout with it: not if a few members do.
+func (d *delays) longestTiming(ofMajority time.Duration) (patience, lease time.Duration) {
+	t := d.timing
+	patience = millis(t.PatienceMillis)
+	if ofMajority > patience {
+		patience = max(patience, millis(t.LongestPatienceMillis))
+	}
+	return patience, millis(max(t.LeaseMillis, t.LongestLeaseMillis))
+}
+
 // tolerated returns the longest delay without an effect.
 func (d *delays) tolerated() time.Duration {
-	heartbeat, patience, lease := millis(d.timing.HeartbeatMillis), millis(d.timing.PatienceMillis), millis(d.timing.LeaseMillis)
+	heartbeat := millis(d.timing.HeartbeatMillis)
+	patience, lease := d.longestTiming(0)
 	if lease > 0 {
 		patience = min(patience, lease-lease/leaseMargin)
 	}
@@ -207,8 +219,10 @@ func (d *delays) check() Finding {
 	if len(d.members) == 0 {
 		return Finding{Level: OK, Message: "No answers to heartbeats were measured yet. " + figures}
 	}
-	t, advised := d.timing, *d.timing
-	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
+	advised := *d.timing
+	heartbeat := millis(d.timing.HeartbeatMillis)
+	ofMajority := heartbeat + d.ofMajority(d.margin)
+	patience, lease := d.longestTiming(ofMajority)
 	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.margin(&a), d.margin(&b)) })
 	var short, advice string
 	if needed := heartbeat + d.margin(&worst); needed > patience {
@@ -216,8 +230,8 @@ func (d *delays) check() Finding {
 		advised.PatienceMillis = roundUp(needed)
 		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", advised.PatienceMillis)
 	}
-	if needed := heartbeat + d.ofMajority(d.margin); lease > 0 && needed > lease-lease/leaseMargin {
-		advised.LeaseMillis = roundUp(needed * leaseMargin / (leaseMargin - 1))
+	if lease > 0 && ofMajority > lease-lease/leaseMargin {
+		advised.LeaseMillis = roundUp(ofMajority * leaseMargin / (leaseMargin - 1))
 		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", advised.LeaseMillis)
 		if short == "" {
 			short, advice = "The lease is too short for the answers of a majority", "set "+leaseAdvice
@@ -281,15 +295,23 @@ func (d *delays) describe() string {
 	if t.MinHeartbeatMillis > 0 {
 		text = fmt.Sprintf("Heartbeat %d to %d ms, now %d ms", t.MinHeartbeatMillis, t.HeartbeatMillis, t.IntervalMillis)
 	}
-	text += fmt.Sprintf(", suspicion timeout %d ms", t.PatienceMillis)
+	text += fmt.Sprintf(", suspicion timeout %s", growing(t.PatienceMillis, t.LongestPatienceMillis))
 	if t.LeaseMillis > 0 {
-		text += fmt.Sprintf(", lease %d ms", t.LeaseMillis)
+		text += fmt.Sprintf(", lease %s", growing(t.LeaseMillis, t.LongestLeaseMillis))
 	}
 	if len(d.members) == 0 {
 		return text + "."
 	}
 	return fmt.Sprintf("99 %% of the answers took up to %s ms, the longest %s ms (%s). %s.",
 		inMillis(f.P99Micros), inMillis(f.LongestMicros), f.LongestPod, text)
+}
+
+// growing formats a time that becomes longer while renewals are late.
+func growing(usual, longest int64) string {
+	if longest <= usual {
+		return fmt.Sprintf("%d ms", usual)
+	}
+	return fmt.Sprintf("%d to %d ms", usual, longest)
 }
 
 // inMillis formats microseconds as milliseconds, with a decimal below 10.

@@ -88,6 +88,7 @@ func TestOnePause(t *testing.T) {
 func TestTimingTooShort(t *testing.T) {
 	const (
 		usual     = "Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
+		longer    = "Heartbeat 100 ms, suspicion timeout 400 to 1600 ms, lease 500 to 2000 ms."
 		available = "Heartbeat 100 ms, suspicion timeout 400 ms."
 		fast      = 3.0
 		findOut   = "Find out what delays agents, such as a CPU limit, the network or a busy node, or "
@@ -101,6 +102,7 @@ func TestTimingTooShort(t *testing.T) {
 	noLease := timing(func(t *control.TimingInForce) { t.LeaseMillis = 0 })
 	shortLease := timing(func(t *control.TimingInForce) { t.PatienceMillis, t.LeaseMillis = 1000, 300 })
 	adaptive := timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.IntervalMillis = 40, 44 })
+	grows := timing(func(t *control.TimingInForce) { t.LongestPatienceMillis, t.LongestLeaseMillis = 1600, 2000 })
 	few := answersIn(90, 90)
 	few.Count = 20
 	for name, c := range map[string]struct {
@@ -124,6 +126,22 @@ func TestTimingTooShort(t *testing.T) {
 			timing: defaults, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
 				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + usual,
+			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
+		},
+		"a majority is slow, and the timing grows": {
+			timing: grows, answers: []control.Answers{answersIn(fast, 1400), answersIn(fast, 1400)},
+			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 1400 ms (ledger-0). " + longer,
+		},
+		"a majority is slower than the longest lease permits": {
+			timing: grows, answers: []control.Answers{answersIn(fast, 1900), answersIn(fast, 1900)},
+			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
+				"99 % of the answers took up to 3.0 ms, the longest 1900 ms (ledger-0). " + longer,
+			advice: findOut + "set spec.timing.patienceMillis to at least 2000, and spec.safety.leaseMillis to at least 2200.",
+		},
+		"one member is slow, so the timing doesn't grow": {
+			timing: grows, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
+			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
+				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + longer,
 			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
 		},
 		"one answer in a hundred takes a quarter of what the suspicion timeout tolerates": {
