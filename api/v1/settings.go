@@ -27,8 +27,8 @@ type Safety struct {
 
 	// leaseMillis is the time after which a grant expires unless it is renewed. It
 	// must be greater than two heartbeats, except in Available mode, which has no
-	// grants. While renewals are late, leases and the suspicion timeout grow up to four
-	// times, but leases not beyond 2000. A change of this longest lease begins a new
+	// grants. While renewals are late, leases grow up to four times, but not beyond 2000,
+	// and the suspicion timeout in proportion. A change of this longest lease begins a new
 	// version of the member list, and while members have different leases, the shorter
 	// one counts between two of them.
 	// +optional

@@ -69,8 +69,11 @@ func (g *Group) LeaseSuitsTiming() bool {
 	return g.Safety.Mode == office.Available || g.Safety.Usual() > 2*g.Timing.Heartbeat
 }
 
-// LongestPatience returns the suspicion timeout while leases are the longest ones.
+// LongestPatience returns the suspicion timeout while leases are the longest ones. In Available mode there are none.
 func (g *Group) LongestPatience() time.Duration {
+	if g.Safety.Mode == office.Available {
+		return g.Timing.SuspicionTimeout
+	}
 	return time.Duration(float64(g.Timing.SuspicionTimeout) * float64(g.Safety.Lease) / float64(g.Safety.Usual()))
 }
 

@@ -118,7 +118,7 @@ func (m *Machine) expireTenure(out *election.Output) {
 // another coordinator by now. There are no grants that would have expired meanwhile. Without this rule the
 // process would take the office back by its rank, after each pause, whatever the policy and the penalties are.
 func (m *Machine) stoodStill() bool {
-	return m.cfg.Mode == Available && m.now >= m.request.sent+m.scaled(m.cfg.SuspicionTimeout)+m.cfg.Heartbeat && m.otherSeemsAlive()
+	return m.cfg.Mode == Available && m.now >= m.request.sent+m.cfg.SuspicionTimeout+m.cfg.Heartbeat && m.otherSeemsAlive()
 }
 
 func (m *Machine) otherSeemsAlive() bool {

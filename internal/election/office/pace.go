@@ -15,7 +15,7 @@ import (
 // an overloaded machine keeps its coordinator, and notices later that one has fallen silent.
 //
 //   - The lease is at least leasePerAge times as long as the longest time after which a majority has answered a BEAT,
-//     and the next one has been sent.
+//     and the next one has been sent. In Available mode there are no leases, so nothing grows.
 //   - If a coordinator loses its grants or falls silent nevertheless, the next tenure begins
 //     with twice the pace. Otherwise it would end in the same way.
 //
@@ -88,9 +88,10 @@ func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Leas
 // stretches reports whether leases grow while renewals are late.
 func (c *Config) stretches() bool { return c.longestPace() > fullPace }
 
-// longestPace is the pace at which the lease is the longest one.
+// longestPace is the pace at which the lease is the longest one. In Available mode, there are no grants, and a process that has stood
+// still can't know after which time the others have another coordinator: see stoodStill.
 func (c *Config) longestPace() election.Tick {
-	if c.usualLease() <= 0 {
+	if c.Mode == Available || c.usualLease() <= 0 {
 		return fullPace
 	}
 	return max(fullPace, c.Lease*fullPace/c.usualLease())
@@ -159,9 +160,6 @@ func (m *Machine) measureAge() {
 	if !m.cfg.stretches() {
 		return
 	}
-	if m.cfg.Mode == Available { // The process knows only how late it is itself.
-		d.renewedAt = m.request.sent
-	}
 	for id := range m.peers {
 		sent := m.peers[id].granted
 		granted := func(other election.ID) bool { return other == m.cfg.Self || m.peers[other].granted >= sent }
@@ -180,7 +178,7 @@ func (m *Machine) paceForLease(lease election.Tick) election.Tick {
 	if lease <= usual {
 		return 0
 	}
-	return min((lease*fullPace+usual-1)/max(usual, 1), m.cfg.longestPace())
+	return min((lease*fullPace+usual-1)/usual, m.cfg.longestPace())
 }
 
 // recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer ones.
