@@ -14,7 +14,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -400,40 +399,6 @@ func TestFindings(t *testing.T) {
 		"ambient mode": {
 			func(f *Facts) { f.Pods[0].Annotations["ambient.istio.io/redirection"] = "enabled" },
 			"warning pod bank/ledger-0: A proxy intercepts connections with its agent (Istio's ambient mode): a crashed process is noticed by its silence only.",
-		},
-		"an autoscaler that counts the agents of a StatefulSet": {
-			func(f *Facts) {
-				autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ResourceMetricSourceType)
-			},
-			"warning autoscaler bank/ledger: Its metric for cpu counts the agents: it scales later than without them.",
-		},
-		"an autoscaler that counts the agents of a Deployment": {
-			func(f *Facts) {
-				autoscale(f, "ReplicaSet", "ledger-7c9f", "Deployment", "ledger", autoscalingv2.ResourceMetricSourceType)
-			},
-			"warning autoscaler bank/ledger: Its metric for cpu counts the agents: it scales later than without them.",
-		},
-		"an autoscaler of another Deployment": {
-			func(f *Facts) {
-				autoscale(f, "ReplicaSet", "ledger-web-7c9f", "Deployment", "ledger", autoscalingv2.ResourceMetricSourceType)
-			}, "",
-		},
-		"an autoscaler that looks at one container": {
-			func(f *Facts) {
-				autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ContainerResourceMetricSourceType)
-			}, "",
-		},
-		"an autoscaler for an amount of CPU": {
-			func(f *Facts) {
-				autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ResourceMetricSourceType)
-				f.Autoscalers[0].Spec.Metrics[0].Resource.Target.Type = autoscalingv2.AverageValueMetricType
-			}, "",
-		},
-		"an autoscaler of pods without agents": {
-			func(f *Facts) {
-				autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ResourceMetricSourceType)
-				eachPod(func(p *corev1.Pod) { p.Spec.InitContainers, p.Labels[v1.LabelAgent] = nil, v1.AgentDisabled })(f)
-			}, "",
 		},
 		"no permission to read autoscalers": {
 			func(f *Facts) { f.Unknown[Autoscalers] = "forbidden" }, "unknown the autoscalers: forbidden",
