@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
@@ -9,7 +11,7 @@ import (
 // 0 and 5 stand for one that doesn't adapt.
 var minHeartbeats = [...]election.Tick{0, 2, 2, 3, 4, 5}
 
-// usualLeases are the leases that processes request while nothing is late, in quarters of the longest one.
+// usualLeases, for Grow, are the leases that processes request while nothing is late, in quarters of the longest one.
 var usualLeases = [...]election.Tick{1, 2, 2, 4}
 
 // drawAdaptation draws within which bounds and how soon the timing of an incarnation
@@ -19,8 +21,11 @@ func (sch *schedule) drawAdaptation(s *simulation, c *office.Config) {
 	if sch.faults&Adapt != 0 {
 		c.MinHeartbeat = minHeartbeats[s.more.below(len(minHeartbeats))] * sch.timing.heartbeat / 5
 		c.CalmPeriod = election.Tick(s.more.between(1, int(3*heartbeat)))
-		if usual := usualLeases[s.more.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
-			c.UsualLease = usual
-		}
+	}
+	if sch.faults&Grow == 0 {
+		return
+	}
+	if usual := usualLeases[s.extra.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
+		c.UsualLease, c.CalmPeriod = usual, cmp.Or(c.CalmPeriod, heartbeat)
 	}
 }

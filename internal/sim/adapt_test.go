@@ -74,4 +74,14 @@ var adaptMutants = []mutant{
 		old: "if !m.lastBeat.precedes(msg) {", new: "if false {",
 		check: "^TestLateBeatAnnouncesNothing$", pkg: "election/office", wantOutput: "after a late BEAT",
 	},
+	{
+		description: "late renewals don't make the lease longer", file: "election/office/pace.go",
+		old: "m.pace = max(m.pace, m.paceForLease(leasePerAge*age))", new: "_ = age",
+		check: "^TestOverloadedGroupKeepsCoordinator$", pkg: "election/office", wantOutput: "want at most one",
+	},
+	{
+		description: "a lapse doesn't make the next lease longer", file: "election/office/pace.go",
+		old: "next *= 2", new: "next *= 1",
+		check: "^TestTenureAfterLapseBeginsWithLongerLease$", pkg: "election/office", wantOutput: "coordinator that silent",
+	},
 }

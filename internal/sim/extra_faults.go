@@ -51,6 +51,7 @@ func (sch *schedule) drawExtraFaults(s *simulation) {
 		s.drawExtra(Rejoin, 300)
 		s.checker.electionCause = true
 	}
+	s.drawExtra(Grow, 500)
 }
 
 // addExtraActions adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.

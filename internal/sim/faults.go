@@ -94,6 +94,8 @@ const (
 	Mixed
 	// Rejoin: a process joins the group again, without its memory, in the same incarnation.
 	Rejoin
+	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This is no fault either.
+	Grow
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -108,7 +110,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin"}
+var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -54,7 +54,7 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "a step-down counts as a short tenure", file: "election/office/follow.go",
-		old: "m.endTenure(msg.From, endingOf(msg))", new: "m.endTenure(msg.From, failed)",
+		old: "m.endTenure(msg.From, how)", new: "m.endTenure(msg.From, failed)",
 		check: "^TestOperatorsDecide$", pkg: "election/office", wantOutput: "for a minute, want 5",
 	},
 	{

@@ -61,7 +61,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "the holder counts the lease from when the grant arrives", file: "election/office/claim.go",
-		old: "m.support.Add(msg.From, min(msg.Hold.Sent, m.now), ", new: "m.support.Add(msg.From, m.now, ",
+		old: "m.support.Add(msg.From, sent, ", new: "m.support.Add(msg.From, m.now, ",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{

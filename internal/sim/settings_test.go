@@ -55,7 +55,7 @@ var settingsMutants = []mutant{
 	},
 	{
 		description: "the heartbeats of a holder don't follow shorter grants", file: "election/office/settings.go",
-		old: "m.request.granted >= m.request.lease", new: "m.request.granted >= 0",
+		old: "m.request.granted >= wanted", new: "m.request.granted >= 0",
 		check: "^TestHeartbeatsFollowShorterGrants", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
