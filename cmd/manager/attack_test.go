@@ -3,14 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,13 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,111 +74,6 @@ func (e *env) sendUnfinished(host net.IP, address, path string, body int, config
 		return
 	}
 	_, _ = io.WriteString(conn, strings.Repeat("x", body-1)) // Fails when the manager closes the connection.
-}
-
-// TestFloodDelaysNeitherProbesNorAdmission has the pods of a tenant repeat a request for a certificate without end. The
-// manager has one CPU, and must answer the kubelet and the API server as soon as they demand it.
-func TestFloodDelaysNeitherProbesNorAdmission(t *testing.T) {
-	const (
-		hosts       = 40
-		connections = 25 // for each host
-		enough      = 2500
-	)
-	t.Setenv("GOMAXPROCS", "1")
-	e := newEnv(t)
-	e.start()
-	e.eventually("the manager is ready", e.ready)
-	var manager appsv1.Deployment
-	var hooks admissionregistrationv1.MutatingWebhookConfiguration
-	if err := errors.Join(e.get(&manager, namespace, "conclave-manager"), e.get(&hooks, "", webhookConfig)); err != nil {
-		t.Fatal(err)
-	}
-	probe, hook := manager.Spec.Template.Spec.Containers[0].LivenessProbe, hooks.Webhooks[0]
-	config, request, review := e.tlsConfig(identityService), e.forgedRequest(), e.review()
-	ctx, stop := context.WithCancel(t.Context())
-	var answered atomic.Int64
-	var attackers sync.WaitGroup
-	for i := range hosts * connections {
-		host := net.IPv4(127, 0, 3, byte(1+i%hosts))
-		attackers.Go(func() {
-			for ctx.Err() == nil {
-				e.repeatRequest(ctx, host, config, request, &answered)
-			}
-		})
-	}
-	defer attackers.Wait()
-	defer stop()
-	for next := int64(0); next < enough; next = answered.Load() + enough/10 {
-		attempt(t, "the kubelet would restart the manager", probe.FailureThreshold, probe.TimeoutSeconds, e.alive)
-		attempt(t, "the API server would refuse pods", probe.FailureThreshold, *hook.TimeoutSeconds, func(ctx context.Context) error { return e.admit(ctx, review) })
-		e.eventually("the flood continues", func() error {
-			if n := answered.Load(); n < next {
-				return fmt.Errorf("%d answers", n)
-			}
-			return nil
-		})
-	}
-}
-
-// attempt requires that one of several attempts in a row succeeds in time.
-func attempt(t *testing.T, failed string, attempts, seconds int32, do func(context.Context) error) {
-	t.Helper()
-	var errs []error
-	for range attempts {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
-		err := do(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		errs = append(errs, err)
-	}
-	t.Fatal(failed+":", errors.Join(errs...))
-}
-
-// repeatRequest sends a request for a certificate over and over, until the context ends.
-func (e *env) repeatRequest(ctx context.Context, host net.IP, config *tls.Config, request []byte, answered *atomic.Int64) {
-	dialer := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: host}}, Config: config}
-	conn, err := dialer.DialContext(ctx, "tcp", e.addresses["identity-port"])
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	end := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer end()
-	for responses := bufio.NewReader(conn); ; answered.Add(1) {
-		if _, err := conn.Write(request); err != nil {
-			return
-		}
-		response, err := http.ReadResponse(responses, nil)
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-	}
-}
-
-// forgedRequest returns a request that takes as long as possible to be refused: its body is as long as it may be, and its
-// signature has the slowest curve, and is wrong.
-func (e *env) forgedRequest() []byte {
-	e.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	der[len(der)-1] ^= 1
-	body, err := json.Marshal(control.EnrollmentRequest{
-		Token: strings.Repeat("x", 15<<10), Request: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
-	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", control.CertificatesPath, len(body), body)
 }
 
 // expectInjection waits until the webhook injects an agent.

@@ -219,13 +219,8 @@ func (e *env) create(objects ...client.Object) {
 }
 
 // ready queries the readiness probe.
-func (e *env) ready() error { return e.probe(e.t.Context(), "/readyz") }
-
-// alive queries the liveness probe.
-func (e *env) alive(ctx context.Context) error { return e.probe(ctx, "/healthz") }
-
-func (e *env) probe(ctx context.Context, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.addresses["health-address"]+path, http.NoBody)
+func (e *env) ready() error {
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.addresses["health-address"]+"/readyz", http.NoBody)
 	if err != nil {
 		return err
 	}
