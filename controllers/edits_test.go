@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -170,14 +171,15 @@ func TestLeaseChanges(t *testing.T) {
 		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.LeaseMillis = lease })
 		e.awaitList("ledger", version, pods...)
 		list, document := e.group("ledger").Status.MemberList, e.document("ledger")
-		if list.LeaseMillis != lease || list.Previous.LeaseMillis != before {
-			t.Errorf("got %+v, want a lease of %d after %d", list, lease, before)
+		longest := control.LongestLeaseMillis(lease)
+		if list.LeaseMillis != longest || list.Previous.LeaseMillis != before {
+			t.Errorf("got %+v, want a longest lease of %d after %d", list, longest, before)
 		}
-		if document.Group.Safety.LeaseMillis != lease || int64(document.Group.Version) != version {
+		if document.Group.Safety.LeaseMillis != lease || document.Group.Safety.LongestLeaseMillis != longest || int64(document.Group.Version) != version {
 			t.Errorf("got document %+v, want version %d with a lease of %d", document, version, lease)
 		}
 		e.awaitAdopted("ledger", uint32(version), pods...)
-		before = lease
+		before = longest
 	}
 	e.awaitQuiet(o)
 	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 || group.Status.MemberList.Version != 4 {
