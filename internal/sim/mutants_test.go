@@ -86,7 +86,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "a coordinator gives up its term whenever a member asks (Available)", file: "election/office/available.go",
-		old: "p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises", new: "",
+		old: "p.raisesAgainAt = m.now + m.cfg.usualLease()<<p.raises", new: "",
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "tenures",
 	},
 	{

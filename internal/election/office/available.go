@@ -72,7 +72,7 @@ func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	if !requested || m.now < max(m.cfg.Clock.Due(max(msg.Term+1, m.nextTerm())), p.raisesAgainAt) {
 		return
 	}
-	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises
+	p.raisesAgainAt = m.now + m.cfg.usualLease()<<p.raises
 	p.raises = min(p.raises+1, maxRaises)
 	m.loseTenure(out)
 	m.claimedTerm = max(m.claimedTerm, msg.Term)
