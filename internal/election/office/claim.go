@@ -8,9 +8,7 @@ import (
 // claimTimeout is how long a claim may take. Grants of an earlier holder have to
 // expire first, which were for the lease in force. A process that has just started may not know that
 // it was a longer one. Then it has to claim again.
-func (m *Machine) claimTimeout() election.Tick {
-	return max(min(m.scaled(m.cfg.usualLease()), m.cfg.Lease), m.cfg.usualLease()) + m.cfg.SuspicionTimeout
-}
+func (m *Machine) claimTimeout() election.Tick { return m.grownLease() + m.cfg.SuspicionTimeout }
 
 func (m *Machine) claimUntil() election.Tick { return m.candidacy.since + m.claimTimeout() }
 

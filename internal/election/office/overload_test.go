@@ -69,25 +69,13 @@ func TestOverloadedGroupKeepsCoordinator(t *testing.T) {
 	})
 }
 
-// newStretchingHolder returns process 3 of 1 to 5, which holds the office in term 20, and whose lease grows up to 4 times.
-func newStretchingHolder(t *testing.T, mode office.Mode) *harness {
-	t.Helper()
-	g := &group{t: t, mode: mode, configure: func(c *office.Config) {
-		c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, calmPeriod
-	}}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
-	g.advance(1)
-	h := &harness{g}
-	h.grant(0, 0)
-	h.wantHolder(self)
-	return h
-}
+// grows is a lease that grows up to 4 times.
+func grows(c *office.Config) { c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, calmPeriod }
 
 // TestLateRenewalMakesLeaseLonger at once, up to the longest one, but not the interval of heartbeats. It is announced to followers.
 func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newStretchingHolder(t, mode)
+		h := newHolder(t, mode, grows)
 		first := h.renew()
 		if first.Lease != lease || first.Heartbeat != heartbeat {
 			t.Errorf("at the start got a lease of %d and an interval of %d, want the usual ones", first.Lease, first.Heartbeat)
@@ -143,7 +131,7 @@ func TestTenureAfterLapseBeginsWithLongerLease(t *testing.T) {
 
 // TestMemberWithShorterLeaseDoesntMultiplyHeartbeats: it grants for the usual lease at most, because it is older.
 func TestMemberWithShorterLeaseDoesntMultiplyHeartbeats(t *testing.T) {
-	h := newStretchingHolder(t, office.Majority)
+	h := newHolder(t, office.Majority, grows)
 	h.grant(0, lease)
 	h.renew()
 	h.renew()

@@ -117,15 +117,20 @@ func (m *Machine) announced(interval election.Tick) election.Tick {
 
 // requestedLease returns the lease for which this process requests grants.
 func (m *Machine) requestedLease() election.Tick {
-	lease := m.scaled(m.cfg.usualLease())
 	switch m.cfg.Mode {
 	case Available:
 		return 0
 	case Majority:
-	case Strict:
-		lease = max(lease, m.cfg.usualLease())
+		return min(m.scaled(m.cfg.usualLease()), m.cfg.Lease)
+	default:
+		return m.grownLease()
 	}
-	return min(lease, m.cfg.Lease)
+}
+
+// grownLease returns the usual lease, or the longer one that late renewals require.
+func (m *Machine) grownLease() election.Tick {
+	usual := m.cfg.usualLease()
+	return min(max(m.scaled(usual), usual), m.cfg.Lease)
 }
 
 // paceFor returns the pace at which heartbeats have at least this interval, within the
@@ -228,7 +233,7 @@ func (m *Machine) followPace(announced election.Tick) {
 	}
 	if pace != m.pace && m.role == Follower {
 		m.pace = pace
-		m.detector.Retime(m.scaled(m.cfg.SuspicionTimeout))
+		m.detector.Retime(m.SuspicionTimeoutInForce())
 	}
 }
 

@@ -15,9 +15,9 @@ const (
 func adapts(c *office.Config) { c.MinHeartbeat, c.CalmPeriod = minHeartbeat, calmPeriod }
 
 // newHolder returns process 3 of 1 to 5, which holds the office in term 20.
-func newHolder(t *testing.T, mode office.Mode) *harness {
+func newHolder(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
 	t.Helper()
-	g := &group{t: t, mode: mode, configure: adapts}
+	g := &group{t: t, mode: mode, configure: tune}
 	g.capture = func(*election.Message) bool { return true }
 	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
 	g.advance(1)
@@ -72,7 +72,7 @@ func (h *harness) calm() election.Hold {
 func TestTimingShrinksSlowlyAndLeaseOnlyInMajority(t *testing.T) {
 	leases := map[office.Mode][2]election.Tick{office.Available: {}, office.Majority: {lease, lease * 2 / 5}, office.Strict: {lease, lease}}
 	for mode, want := range leases {
-		h := newHolder(t, mode)
+		h := newHolder(t, mode, adapts)
 		first := h.renew()
 		if first.Heartbeat != heartbeat || first.Lease != want[0] {
 			t.Errorf("%s: at the start got %d and %d, want the configured timing", mode, first.Heartbeat, first.Lease)
@@ -96,7 +96,7 @@ func TestTimingShrinksSlowlyAndLeaseOnlyInMajority(t *testing.T) {
 }
 
 func TestLateAnswerMakesHeartbeatLongerAtOnce(t *testing.T) {
-	h := newHolder(t, office.Majority)
+	h := newHolder(t, office.Majority, adapts)
 	last := h.calm()
 	h.renew()
 	h.grant(4, last.Lease) // 4 ticks are a quarter of 16
@@ -118,7 +118,7 @@ func TestLateAnswerMakesHeartbeatLongerAtOnce(t *testing.T) {
 }
 
 func TestLateTimerMakesHeartbeatLonger(t *testing.T) {
-	h := newHolder(t, office.Majority)
+	h := newHolder(t, office.Majority, adapts)
 	h.calm()
 	h.now = h.machines[self].Deadline() + heartbeat
 	h.input(self, election.Input{Kind: election.TimePassed})
@@ -129,7 +129,7 @@ func TestLateTimerMakesHeartbeatLonger(t *testing.T) {
 
 // TestFalseSuspicionMakesHeartbeatLonger: a member has lost this coordinator.
 func TestFalseSuspicionMakesHeartbeatLonger(t *testing.T) {
-	h := newHolder(t, office.Majority)
+	h := newHolder(t, office.Majority, adapts)
 	h.calm()
 	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{Kind: election.Probe, From: 2, To: self, Term: 20, Hold: election.Hold{Life: 1}}})
 	if got := h.machines[self].HeartbeatInForce(); got != heartbeat {
@@ -140,7 +140,7 @@ func TestFalseSuspicionMakesHeartbeatLonger(t *testing.T) {
 // TestTenureCountsLeaseOfGrants: while the lease becomes shorter, the longer promises
 // still count, and once it is shorter, the tenure ends sooner.
 func TestTenureCountsLeaseOfGrants(t *testing.T) {
-	h := newHolder(t, office.Majority)
+	h := newHolder(t, office.Majority, adapts)
 	last := h.calm()
 	short := h.now + last.Lease - last.Lease/16 - 1
 	if got := h.machines[self].Status().Until; got != short {

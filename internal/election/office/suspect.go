@@ -9,7 +9,7 @@ import (
 // for a follower that is its coordinator, otherwise all members.
 func (m *Machine) updateWatch() {
 	if m.role == Follower && m.coordinator != election.None {
-		m.detector.Unwatch(m.scaled(m.cfg.SuspicionTimeout))
+		m.detector.Unwatch(m.SuspicionTimeoutInForce())
 		m.detector.Watch(m.coordinator, m.now)
 		m.probes.at = election.Never
 		if m.mayTakeOver() {
