@@ -285,42 +285,40 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 
 // gauges writes the current state of the groups.
 func (p *page) gauges(groups Groups) {
-	leaders, heldBack := map[string]group.Leader{}, map[string]int{}
-	heartbeats, patiences := map[string]time.Duration{}, map[string]time.Duration{}
-	ineligible := map[string]group.Ineligibility{}
-	names := groups.Names()
-	for _, name := range names {
+	type state struct {
+		group.Leader
+
+		heartbeat, patience time.Duration
+		heldBack            int
+		ineligible          group.Ineligibility
+	}
+	var states []state
+	for _, name := range groups.Names() {
 		if g, ok := groups.Find(name); ok {
-			leaders[name], heldBack[name] = g.Leader(), g.HeldBack()
-			heartbeats[name], patiences[name] = g.Heartbeat(), g.SuspicionTimeout()
-			ineligible[name] = g.Ineligible()
+			states = append(states, state{g.Leader(), g.Heartbeat(), g.SuspicionTimeout(), g.HeldBack(), g.Ineligible()})
 		}
 	}
-	gauge := func(name, help string, value func(group.Leader) float64) {
+	gauge := func(name, help string, value func(*state) float64) {
 		p.header(name, help, "gauge")
-		for _, groupName := range names {
-			if leader, ok := leaders[groupName]; ok {
-				p.sample(name, groupName, value(leader))
-			}
+		for i := range states {
+			p.sample(name, states[i].Group, value(&states[i]))
 		}
 	}
 	gauge("conclave_leading", "Whether this process is the coordinator: 1 or 0.",
-		func(l group.Leader) float64 { return boolValue(l.Leading) })
+		func(s *state) float64 { return boolValue(s.Leading) })
 	gauge("conclave_coordinator_known", "Whether this process knows a coordinator: 1 or 0.",
-		func(l group.Leader) float64 { return boolValue(l.Coordinator != "") })
-	gauge("conclave_term", "Term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
+		func(s *state) float64 { return boolValue(s.Coordinator != "") })
+	gauge("conclave_term", "Term of the latest coordinator.", func(s *state) float64 { return float64(s.Term) })
 	gauge("conclave_heartbeat_seconds", "Interval of the coordinator's heartbeats, which may adapt to measured delays.",
-		func(l group.Leader) float64 { return heartbeats[l.Group].Seconds() })
+		func(s *state) float64 { return s.heartbeat.Seconds() })
 	gauge("conclave_suspicion_timeout_seconds", "Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
-		func(l group.Leader) float64 { return patiences[l.Group].Seconds() })
+		func(s *state) float64 { return s.patience.Seconds() })
 	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",
-		func(l group.Leader) float64 { return float64(heldBack[l.Group]) })
+		func(s *state) float64 { return float64(s.heldBack) })
 	p.header("conclave_ineligible", "Whether this process may not be elected for this reason: 1 or 0.", "gauge")
-	for _, groupName := range names {
-		if now, ok := ineligible[groupName]; ok {
-			for why := group.Eligible + 1; why < group.IneligibilityCount; why++ {
-				p.sample("conclave_ineligible", groupName, boolValue(why == now), "reason", why.Label())
-			}
+	for i := range states {
+		for why := group.Eligible + 1; why < group.IneligibilityCount; why++ {
+			p.sample("conclave_ineligible", states[i].Group, boolValue(why == states[i].ineligible), "reason", why.Label())
 		}
 	}
 }
