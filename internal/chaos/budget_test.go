@@ -53,7 +53,7 @@ func TestBudgetsOfWhatIsNotMeasuredAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [3]bool{b.NotMeasured(true, true) == "", b.NotMeasured(false, true) == "", b.NotMeasured(false, false) == ""}; got != want {
+		if got := [3]bool{b.NotMeasured(true, true, false) == "", b.NotMeasured(false, true, false) == "", b.NotMeasured(false, false, false) == ""}; got != want {
 			t.Errorf("%s: got measured %v, want %v", text, got, want)
 		}
 	}

@@ -156,3 +156,30 @@ func TestElectionsOfOtherLeadersAreMeasured(t *testing.T) {
 		}
 	}
 }
+
+func TestChangesAreObserved(t *testing.T) {
+	for name, c := range map[string]struct {
+		claims []Claim
+		want   string
+	}{
+		"none":                 {[]Claim{said("a", 110, 111, true), said("a", 150, 151, true)}, ""},
+		"another leads":        {[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("b", 150, 152, true), said("b", 200, 201, true)}, "b 41 ms"},
+		"the same leads again": {[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("a", 150, 151, true)}, "a 40 ms"},
+		"nobody led before":    {[]Claim{said("b", 150, 151, true)}, "b 51 ms"},
+		"two changes":          {[]Claim{said("a", 110, 111, true), said("b", 150, 151, true), said("b", 160, 161, false), said("c", 190, 191, true)}, "b 40 ms; c 40 ms"},
+		"two at the same time": {[]Claim{said("a", 110, 111, true), said("b", 120, 121, true), said("a", 130, 131, true), said("b", 150, 151, true), said("b", 160, 161, false), said("a", 190, 191, false), said("c", 200, 201, true)}, "b 10 ms, two for 9 ms; c 50 ms"},
+	} {
+		r := &Record{ByClaims: true, Before: Agent{"a", "uid-a"}, Fault: at(100), Claims: c.claims}
+		var got []string
+		for _, f := range r.ObservedChanges() {
+			text := fmt.Sprintf("%s %.0f ms", f.Coordinator, *f.Elected)
+			if f.TwoLeaders != nil {
+				text += fmt.Sprintf(", two for %.0f ms", *f.TwoLeaders)
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%s: got %q, want %q", name, text, c.want)
+		}
+	}
+}

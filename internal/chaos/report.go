@@ -8,11 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // columns names the columns of the table of a group, or of another leader. Durations are median, p99 and maximum.
-func columns(leader bool) []string {
-	if leader {
+func (r *Result) columns() []string {
+	switch {
+	case r.ObservedMillis > 0:
+		return []string{"FAULT", "COUNT", "ELECTED", "TWO LEADERS"}
+	case r.Leader != "":
 		return []string{"FAULT", "COUNT", "ELECTED", "SETTLED", "FLAPS", "TWO LEADERS"}
 	}
 	return []string{"FAULT", "COUNT", "ELECTED", "KNOWN BY ALL", "STATUS", "SERVICE", "SETTLED"}
@@ -20,15 +24,18 @@ func columns(leader bool) []string {
 
 const legend = "Milliseconds from the fault: median / p99 / maximum."
 
-func (s *Summary) cells(leader bool) []string {
+func (r *Result) cells(s *Summary) []string {
 	count := strconv.Itoa(s.Count)
 	if s.Refused > 0 {
 		count += fmt.Sprintf(" (+%d refused)", s.Refused)
 	}
-	if leader {
+	if r.Leader != "" {
 		two := "-"
 		if d := s.TwoLeaders; d != nil {
 			two = fmt.Sprintf("%d of %d, %s or longer", d.Count, s.Count, number(d.Max)+" ms")
+		}
+		if r.ObservedMillis > 0 {
+			return []string{s.Kind, count, s.Elected.String(), two}
 		}
 		return []string{s.Kind, count, s.Elected.String(), s.Settled.String(), strconv.Itoa(s.Flaps), two}
 	}
@@ -57,7 +64,11 @@ func number(millis float64) string {
 // about returns what was tested.
 func (r *Result) about() (title string, details []string) {
 	if r.Leader != "" {
-		return r.Namespace + ", " + r.Leader, []string{plural(r.Members, "candidate") + " with " + r.Candidates, fmt.Sprint("seed ", r.Seed)}
+		details = []string{plural(r.Members, "candidate") + " with " + r.Candidates}
+		if r.ObservedMillis == 0 {
+			details = append(details, fmt.Sprint("seed ", r.Seed))
+		}
+		return r.Namespace + ", " + r.Leader, details
 	}
 	return r.Namespace + "/" + r.Group, []string{r.Algorithm, r.Safety, fmt.Sprint(r.Members, " members"), fmt.Sprint("seed ", r.Seed)}
 }
@@ -65,6 +76,9 @@ func (r *Result) about() (title string, details []string) {
 func (r *Result) legend() string {
 	if r.Leader == "" {
 		return legend
+	}
+	if r.ObservedMillis > 0 {
+		return "ELECTED: milliseconds from the last sign of a leader to the next one: median / p99 / maximum.\n" + r.Evidence
 	}
 	return legend + " Flaps are changes of the leader after the first one.\n" + r.Evidence
 }
@@ -74,9 +88,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 	title, details := r.about()
 	fmt.Fprintf(w, "%s: %s\n\n", title, strings.Join(details, "; "))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(columns(r.Leader != ""), "\t"))
+	fmt.Fprintln(table, strings.Join(r.columns(), "\t"))
 	for i := range r.Summary {
-		fmt.Fprintln(table, strings.Join(r.Summary[i].cells(r.Leader != ""), "\t"))
+		fmt.Fprintln(table, strings.Join(r.cells(&r.Summary[i]), "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -89,6 +103,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 }
 
 func (v Violation) String() string {
+	if v.Fault == 0 {
+		return v.Problem.String()
+	}
 	return fmt.Sprintf("fault %d (%s): %s", v.Fault, v.Kind, v.Problem)
 }
 
@@ -102,13 +119,17 @@ func (r *Result) Verdict() string {
 	switch n := len(r.Violations); {
 	case n > 0:
 		verdict = plural(n, "violation") + " of invariants"
-	case faults == 0:
+	case faults == 0 && r.ObservedMillis == 0:
 		verdict = "nothing was tested"
+	}
+	counted := plural(faults, "fault")
+	if r.ObservedMillis > 0 {
+		counted = fmt.Sprintf("%s of the leader in %s", plural(faults, "change"), time.Duration(r.ObservedMillis)*time.Millisecond)
 	}
 	if r.Interrupted {
 		verdict += " before the run was interrupted"
 	}
-	return plural(faults, "fault") + ": " + verdict
+	return counted + ": " + verdict
 }
 
 func plural(n int, noun string) string {
@@ -122,7 +143,7 @@ func plural(n int, noun string) string {
 func (r *Result) WriteMarkdown(w io.Writer) error {
 	title, details := r.about()
 	fmt.Fprintf(w, "### %s\n\n%s. %s.\n\n", title, strings.Join(details, ", "), r.Verdict())
-	markdownTable(w, r.Summary, r.legend(), r.Leader != "")
+	r.writeMarkdownTable(w)
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "- %s\n", v)
 	}
@@ -136,13 +157,15 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 }
 
 // MarkdownTable writes the measurements of each kind of fault of groups.
-func MarkdownTable(w io.Writer, summaries []Summary) { markdownTable(w, summaries, legend, false) }
+func MarkdownTable(w io.Writer, summaries []Summary) {
+	(&Result{Summary: summaries}).writeMarkdownTable(w)
+}
 
-func markdownTable(w io.Writer, summaries []Summary, legend string, leader bool) {
-	header := columns(leader)
-	fmt.Fprintf(w, "%s\n\n| %s |\n|%s\n", legend, strings.Join(header, " | "), strings.Repeat("---|", len(header)))
-	for i := range summaries {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(summaries[i].cells(leader), " | "))
+func (r *Result) writeMarkdownTable(w io.Writer) {
+	header := r.columns()
+	fmt.Fprintf(w, "%s\n\n| %s |\n|%s\n", r.legend(), strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	for i := range r.Summary {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(r.cells(&r.Summary[i]), " | "))
 	}
 	fmt.Fprintln(w)
 }

@@ -36,6 +36,31 @@ Milliseconds from the fault: median / p99 / maximum.
 	}
 }
 
+// Without faults of its own, the command shows changes of the leader, and no columns for what it can't know.
+func TestObservedChangesAreReported(t *testing.T) {
+	r := &Result{Namespace: "web", Leader: "lease/web", Candidates: "app=web", Evidence: "A Lease.", Members: 3, ObservedMillis: 600_000}
+	r.Faults = []Fault{{Number: 1, Kind: changeOfLeader, Elected: new(16500.0), TwoLeaders: new(20.0)}, {Number: 2, Kind: changeOfLeader, Elected: new(2000.0)}}
+	r.Summary = Summarize(r.Faults)
+	r.Violations = []Violation{{Problem: Problem{OneLeader, "two of them"}}}
+	var b strings.Builder
+	if err := r.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `web, lease/web: 3 candidates with app=web
+
+FAULT   COUNT  ELECTED               TWO LEADERS
+change  2      2000 / 16500 / 16500  1 of 2, 20.0 ms or longer
+ELECTED: milliseconds from the last sign of a leader to the next one: median / p99 / maximum.
+A Lease.
+
+2 changes of the leader in 10m0s: 1 violation of invariants
+- one leader: two of them
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 func TestReportsNameViolations(t *testing.T) {
 	r := newResult()
 	r.Violations = []Violation{{Fault: 3, Kind: ForcePod, Problem: Problem{OneCoordinator, "two of them"}}}

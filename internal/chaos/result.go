@@ -19,6 +19,8 @@ type Result struct {
 	Safety     string `json:"safety,omitempty"`
 	Members    int    `json:"members"`
 	Seed       uint64 `json:"seed"`
+	// ObservedMillis isn't 0 if faults were injected by something else, and only observed. Then an element of Faults is a change of the leader.
+	ObservedMillis int64 `json:"observedMillis,omitempty"`
 	// Summary has an element for each kind of fault that was injected.
 	Summary []Summary `json:"summary"`
 	Faults  []Fault   `json:"faults"`
@@ -115,13 +117,13 @@ type Distribution struct {
 // Summarize returns the measurements of each kind, in the order of Kinds.
 func Summarize(faults []Fault) []Summary {
 	summaries := []Summary{}
-	for _, k := range kinds {
-		s := Summary{Kind: k.Name}
+	for _, name := range append(KindNames(), changeOfLeader) {
+		s := Summary{Kind: name}
 		var elected, known, status, service, settled, two []*float64
 		for i := range faults {
 			f := &faults[i]
 			switch {
-			case f.Kind != k.Name:
+			case f.Kind != name:
 			case f.Refused != "":
 				s.Refused++
 			default:

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -272,6 +274,62 @@ func TestSoundElectorsAreMeasuredByEachSource(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Something else injects the faults. A change is measured, and two leaders are found, as with faults of its own.
+func TestChangesAreObservedWhileOthersInjectFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		source, selector string
+		stale            bool
+	}{"a sound Lease": {"lease/elector", "", false}, "a process that works on": {"http://8080/leader", "app=web", true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // They wait for Leases.
+			e := startElectors(t, c.stale)
+			r := e.run(c.source, c.selector)
+			injected := make(chan error, 1)
+			r.Printf = func(format string, args ...any) {
+				if t.Logf(format, args...); strings.Contains(format, "observing for") {
+					go func() { injected <- e.freezeLeader() }()
+				}
+			}
+			r.Timeout = 5 * time.Second
+			result, err := r.Observe(t.Context(), 15*time.Second)
+			e.must(err)
+			e.must(<-injected)
+			if len(result.Summary) != 1 || result.Faults[0].Elected == nil {
+				t.Fatalf("got %+v, want a change of the leader", result)
+			}
+			two := result.Faults[0].TwoLeaders != nil && *result.Faults[0].TwoLeaders > 500
+			if c.stale != (len(result.Violations) > 0) || c.stale != two || !c.stale && (*result.Faults[0].Elected < 2000 || len(result.Faults) != 1) {
+				t.Errorf("got %+v, want two leaders: %t", result, c.stale)
+			}
+		})
+	}
+}
+
+// freezeLeader stops the process of the holder until another process holds the Lease.
+func (e *electors) freezeLeader() error {
+	var lease coordinationv1.Lease
+	read := func() string {
+		if err := e.Get(context.Background(), types.NamespacedName{Namespace: e.namespace, Name: "elector"}, &lease); err != nil || lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return strings.TrimSuffix(*lease.Spec.HolderIdentity, "_1")
+	}
+	holder := read()
+	e.mu.Lock()
+	process := e.running[holder]
+	e.mu.Unlock()
+	if process == nil {
+		return fmt.Errorf("no process holds the Lease: %q", holder)
+	}
+	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for began := time.Now(); read() == holder && time.Since(began) < time.Minute; {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return process.Process.Signal(syscall.SIGCONT)
 }
 
 // A label is what an object says. Two pods with it are reported, and are no violation.

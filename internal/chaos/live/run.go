@@ -57,18 +57,8 @@ var errViolated = errors.New("it didn't settle")
 // Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated,
 // and if the run was interrupted, unless a fault remains.
 func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
-	r.result = &chaos.Result{
-		Namespace: r.Subject.namespace(), Seed: r.Seed, Violations: []chaos.Violation{}, Faults: []chaos.Fault{},
-	}
-	r.Subject.describe(r.result)
-	r.observer = NewObserver(r.Client, r.Subject)
-	observing, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	observed := make(chan struct{})
-	go func() {
-		defer close(observed)
-		r.observer.Run(observing)
-	}()
-	defer func() { cancel(); <-observed }()
+	end := r.observe(ctx)
+	defer end()
 	err := r.begin(ctx)
 	for i, step := range chaos.Schedule(r.Seed, r.Kinds, r.Faults) {
 		if err != nil {
@@ -83,6 +73,52 @@ func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 		}
 	}
 	r.checkRecord(r.observer.Begin())
+	return r.finished(ctx, err)
+}
+
+// Observe injects nothing. It judges which processes led during this time, while something else injects faults, and afterwards until the
+// subject has settled. The leader must not be that of a group.
+func (r *Run) Observe(ctx context.Context, duration time.Duration) (*chaos.Result, error) {
+	end := r.observe(ctx)
+	defer end()
+	r.result.ObservedMillis = duration.Milliseconds()
+	err := r.begin(ctx)
+	if err == nil {
+		r.Printf("%s has settled; observing for %s", r.Subject, duration)
+		r.observer.Begin()
+		r.observer.SetFault(time.Now(), nil, false)
+		wait(ctx, duration)
+		r.observer.undone()
+		if err = ctx.Err(); err == nil {
+			err = r.settleAgain(ctx)
+		}
+	}
+	record := r.observer.Begin()
+	r.result.Faults = record.ObservedChanges()
+	for _, p := range record.Problems(r.Subject.hasSides()) {
+		r.violated(r.last(), p)
+	}
+	return r.finished(ctx, err)
+}
+
+// observe starts to observe the subject. The function that it returns ends that.
+func (r *Run) observe(ctx context.Context) (end func()) {
+	r.result = &chaos.Result{
+		Namespace: r.Subject.namespace(), Seed: r.Seed, Violations: []chaos.Violation{}, Faults: []chaos.Fault{},
+	}
+	r.Subject.describe(r.result)
+	r.observer = NewObserver(r.Client, r.Subject)
+	observing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	observed := make(chan struct{})
+	go func() {
+		defer close(observed)
+		r.observer.Run(observing)
+	}()
+	return func() { cancel(); <-observed }
+}
+
+// finished completes the result of a run that ended with err.
+func (r *Run) finished(ctx context.Context, err error) (*chaos.Result, error) {
 	r.result.Summary = chaos.Summarize(r.result.Faults)
 	switch {
 	case errors.Is(err, errViolated):

@@ -31,6 +31,7 @@ type options struct {
 	seed              uint64
 	kinds             []string
 	pause, timeout    time.Duration
+	observe           time.Duration
 	output            string
 	yes               bool
 	check             string
@@ -66,6 +67,7 @@ SOURCE says who leads:
   http://PORT/PATH   each pod is asked; a status from 200 to 299 means that it leads
   exec:COMMAND       a shell command is run in each pod; success means that it leads
 An answer of http or exec may also be the name of the pod that leads.
+With --observe, it injects nothing, and judges the leader while another tool does.
 
 The exit status is 1 if an invariant was violated, a budget of --fail-if was
 exceeded, or all faults were refused.
@@ -89,7 +91,7 @@ Kinds of faults:
 		},
 		ValidArgsFunction: cluster.CompleteGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kinds, err := options.parse()
+			kinds, err := options.parse(cmd)
 			if err != nil {
 				return err
 			}
@@ -115,6 +117,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.IntVar(&o.faults, "faults", 20, "the number of faults")
 	flags.Uint64Var(&o.seed, "seed", 1, "the seed of the order of the faults")
 	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
+	flags.DurationVar(&o.observe, "observe", 0, "with --leader: inject nothing, and judge for this time what another tool injects")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
@@ -133,13 +136,13 @@ func (o *options) addTo(cmd *cobra.Command) {
 	command.CompleteFrom(cmd, "fail-if", []string{"p99(elected) > 2s", "two-leaders > 0", "flaps > 0"})
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
 	command.CompleteFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
-	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace", "machines-namespace", "machines-image", "selector"} {
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "observe", "check", "operator-namespace", "machines-namespace", "machines-image", "selector"} {
 		command.CompleteNothing(cmd, name)
 	}
 }
 
 // parse checks the flags. Without --kinds, it returns no kinds.
-func (o *options) parse() ([]chaos.Kind, error) {
+func (o *options) parse(cmd *cobra.Command) ([]chaos.Kind, error) {
 	if o.faults < 1 {
 		return nil, command.UsageErrorf("--faults must be 1 or more, got %d", o.faults)
 	}
@@ -153,6 +156,9 @@ func (o *options) parse() ([]chaos.Kind, error) {
 		return nil, err
 	}
 	if err := o.parseMachines(); err != nil {
+		return nil, err
+	}
+	if err := o.parseObserve(cmd); err != nil {
 		return nil, err
 	}
 	if err := o.parseLeader(); err != nil {
@@ -173,6 +179,24 @@ func (o *options) parse() ([]chaos.Kind, error) {
 	return kinds, nil
 }
 
+// parseObserve checks --observe: the flags of faults have no effect with it.
+func (o *options) parseObserve(cmd *cobra.Command) error {
+	switch {
+	case !cmd.Flags().Changed("observe"):
+		return nil
+	case o.observe < time.Second:
+		return command.UsageErrorf("--observe must be 1s or longer, got %s", o.observe)
+	case o.leader == "":
+		return command.UsageErrorf("--observe needs --leader; for a group, that is its label: --leader label:role.conclave.dev/GROUP=coordinator")
+	}
+	for _, name := range []string{"faults", "seed", "kinds", "pause", "check", "machines", "yes"} {
+		if cmd.Flags().Changed(name) {
+			return command.UsageErrorf("--observe injects no faults: remove it or --%s", name)
+		}
+	}
+	return nil
+}
+
 // parseLeader checks --leader, and the flags that depend on it.
 func (o *options) parseLeader() error {
 	seesTwo := true
@@ -190,7 +214,7 @@ func (o *options) parseLeader() error {
 		if err != nil {
 			return command.UsageErrorf("--fail-if %s", err)
 		}
-		if why := budget.NotMeasured(o.leader == "", seesTwo); why != "" {
+		if why := budget.NotMeasured(o.leader == "", seesTwo, o.observe > 0); why != "" {
 			return command.UsageErrorf("--fail-if %q: %s", text, why)
 		}
 		o.budgets = append(o.budgets, budget)
@@ -206,6 +230,10 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 		return err
 	}
 	run.Printf = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
+	if o.observe > 0 {
+		result, err := run.Observe(ctx, o.observe)
+		return o.report(cmd.OutOrStdout(), result, err)
+	}
 	notPossible, err := chooseKinds(ctx, run, kinds)
 	if err != nil {
 		return err
@@ -224,13 +252,18 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	}
 	result, err := run.Do(ctx)
 	result.NotPossible = notPossible
+	return o.report(cmd.OutOrStdout(), result, err)
+}
+
+// report writes the result of a run that ended with err, and returns the error of the command.
+func (o *options) report(w io.Writer, result *chaos.Result, err error) error {
 	for i := range o.budgets {
 		if exceeded := o.budgets[i].Exceeded(result); exceeded != "" && err == nil {
 			result.Exceeded = append(result.Exceeded, "budget exceeded: "+exceeded)
 		}
 	}
 	if len(result.Faults) > 0 || err == nil {
-		err = errors.Join(err, o.write(cmd.OutOrStdout(), result))
+		err = errors.Join(err, o.write(w, result))
 	}
 	switch {
 	case err != nil:
@@ -241,7 +274,7 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 		return command.ErrInterrupted
 	case len(result.Exceeded) > 0:
 		return fmt.Errorf("%s", strings.Join(result.Exceeded, "\n"))
-	case len(result.Summary) == 0:
+	case len(result.Summary) == 0 && o.observe == 0:
 		return fmt.Errorf("%s: all faults were refused", result.Verdict())
 	}
 	return nil
