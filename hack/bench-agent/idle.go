@@ -58,14 +58,14 @@ func (i *Idle) judge(first *Idle) {
 	switch {
 	case i.Groups == 1:
 		i.Goals = []benchmark.Goal{
-			benchmark.AtMost("resident memory", "MiB", i.Resident, 12),
-			benchmark.AtMost("CPU of a follower", "% of a core", i.Follower, 0.05),
-			benchmark.AtMost("CPU of the coordinator", "% of a core", i.Coordinator, 0.15),
+			benchmark.AtMost("resident memory", "MiB", i.Resident, 8),
+			benchmark.AtMost("CPU of a follower", "% of a core", i.Follower, 0.06),
+			benchmark.AtMost("CPU of the coordinator", "% of a core", i.Coordinator, 0.2),
 		}
 	case first.Groups == 1:
 		i.Goals = []benchmark.Goal{
-			benchmark.AtMost("CPU of a follower", "times that of one group", i.Follower/first.Follower, 1.5),
-			benchmark.AtMost("CPU of the coordinator", "times that of one group", i.Coordinator/first.Coordinator, 1.5),
+			benchmark.AtMost("CPU of a follower", "times that of one group", i.Follower/first.Follower, 1.3),
+			benchmark.AtMost("CPU of the coordinator", "times that of one group", i.Coordinator/first.Coordinator, 1.3),
 		}
 	}
 }

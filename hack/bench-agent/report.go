@@ -55,8 +55,8 @@ func (g *Group) judge() {
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
-			benchmark.AtMost("failover after kill -9, median", "times the floor", g.Kills.Median/g.Floor.Median, 2),
-			benchmark.AtMost("failover after kill -9, p99", "times the median", g.Kills.P99/g.Kills.Median, 5))
+			benchmark.AtMost("failover after kill -9, median", "times the floor", g.Kills.Median/g.Floor.Median, 1.5),
+			benchmark.AtMost("failover after kill -9, p99", "times the median", g.Kills.P99/g.Kills.Median, 3))
 	}
 	if g.HandOvers != nil {
 		g.Goals = append(g.Goals, benchmark.AtMost("hand-over without coordinator, median", "ms", g.HandOvers.Median, 1))
