@@ -1,14 +1,21 @@
 package controllers_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 func withService(group *v1.ElectionGroup) {
@@ -84,5 +91,38 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
 	if after := time.Since(lost); after < 500*time.Millisecond {
 		t.Errorf("the Service changed %s after the coordinator was lost, want at least 500ms: the next one is usually elected sooner", after)
+	}
+}
+
+// History and Event of a step-down name the user, also if the cache lacks the annotation. Others cost no read.
+func TestUserOfStepDownIsNamed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.endTenure(control.EndPreempted, "ledger-2", 7, "ledger-1")
+	e.awaitQuiet(o)
+	if reads := o.countReads("/pods/ledger-2"); reads > 0 {
+		t.Errorf("got %d reads of the former coordinator's pod, want none if nobody asked it to step down", reads)
+	}
+	resume := o.pauseWatch("pods")
+	defer resume()
+	config := rest.CopyConfig(e.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "alice@example.org", Groups: []string{"system:masters"}}
+	pod := &corev1.Pod{ObjectMeta: e.metadata("ledger-1")}
+	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1.AnnotationStepDownBy, v1.FormatStepDownBy("ledger", 8, "alice@example.org"))
+	if err := testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))); err != nil {
+		t.Fatal(err)
+	}
+	e.endTenure(control.EndStepDown, "ledger-1", 8, "ledger-0")
+	const want = "ledger-1 stepped down, as alice@example.org requested"
+	if history := e.group("ledger").Status.History; len(history) < 2 || history[1].DescribeEnd() != want {
+		t.Errorf("got history %+v, want that %s", history, want)
+	}
+	e.eventually("an Event names the user", func() bool {
+		return slices.ContainsFunc(e.events(), func(event string) bool { return strings.HasSuffix(event, "ledger-0 became coordinator in term 9 after "+want) })
+	})
+	if reads := o.countReads("/pods/ledger-1"); reads != 1 {
+		t.Errorf("got %d reads of the pod, want one", reads)
 	}
 }

@@ -55,13 +55,13 @@ func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool)
 	})
 }
 
-// endExcluded makes all agents report that a coordinator resigned because it was excluded, and follow the next one.
-func (e *env) endExcluded(former string, term uint64, next string) {
+// endTenure makes all agents report why a coordinator has lost the office, and follow the next one.
+func (e *env) endTenure(cause control.EndCause, former string, term uint64, next string) {
 	e.t.Helper()
 	e.mu.Lock()
 	for _, agent := range e.agents {
 		agent.ChangeReport("ledger", func(r *control.Report) {
-			r.Ended = &control.Ending{Coordinator: former, Term: term, Cause: control.EndExcluded, At: time.Now()}
+			r.Ended = &control.Ending{Coordinator: former, Term: term, Cause: cause, At: time.Now()}
 		})
 	}
 	e.mu.Unlock()
@@ -95,7 +95,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.cordon(second, true)
 	e.awaitExcluded(p2, "ledger", true)
 	e.awaitExcluded(p1, "ledger", true)
-	e.endExcluded("p-2", 7, "p-0")
+	e.endTenure(control.EndExcluded, "p-2", 7, "p-0")
 	e.requireEndReason(v1.EndEvacuated)
 	e.cordon(second, false)
 	e.awaitExcluded(p2, "ledger", false)
@@ -111,7 +111,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	if report, _ := p1.Report("ledger"); report.Excluded {
 		t.Error("got p-1 excluded, want it eligible")
 	}
-	e.endExcluded("p-2", 9, "p-1")
+	e.endTenure(control.EndExcluded, "p-2", 9, "p-1")
 	e.requireEndReason(v1.EndPodDeleted)
 
 	p2.CloseStreams() // Without an operator, it becomes eligible again.

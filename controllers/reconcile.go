@@ -133,6 +133,9 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	}
 	// Before the status: agents wait for no write, and neither do those of other groups.
 	r.sendCommands(s, &plan, &result)
+	if r.addUser(ctx, s, result.Status.History) {
+		result = groupstatus.Evaluate(s.statusFacts(&plan))
+	}
 	waits, refusedErr, err := r.reportStatus(ctx, s, &result.Status)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,6 +150,26 @@ func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*co
 		return nil, fmt.Errorf("read pod %s: %w", name, err)
 	}
 	return pod, nil
+}
+
+// addUser reports whether it has found out who asked the coordinator to step down: the annotation of the pod was written just before, so
+// the cache may lack it. It asks the API server at most once in a tenure.
+func (r *Reconciler) addUser(ctx context.Context, s *snapshot, history []v1.Tenure) bool {
+	was := s.group.Status.Coordinator
+	unknown := was != nil && was.Term != s.state.userTerm && s.pods[was.Pod] != nil && slices.ContainsFunc(history, func(t v1.Tenure) bool {
+		return t.Pod == was.Pod && t.Term == was.Term && t.EndReason == v1.EndStepDown && t.EndedBy == ""
+	})
+	if !unknown {
+		return false
+	}
+	s.state.userTerm = was.Term
+	pod := &corev1.Pod{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.pods[was.Pod]), pod)
+	if err != nil || v1.StepDownBy(pod.Annotations, s.key.Name, was.Term) == "" {
+		return false // An application may have asked for it, and the name isn't necessary.
+	}
+	s.pods[was.Pod] = pod
+	return true
 }
 
 // nodesOf returns the nodes of pods by name.

@@ -45,6 +45,8 @@ type groupState struct {
 	eventsRecovered bool
 	// latestChange is the newest ChangedAt of the reports that are in the status.
 	latestChange time.Time
+	// userTerm is the term for which addUser has asked the API server.
+	userTerm int64
 	// electedAt is when the operator last saw a new coordinator, and vacantSince since
 	// when there has been none.
 	electedAt, vacantSince time.Time
