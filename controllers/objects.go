@@ -47,7 +47,7 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 	}
 	// A Service that exists follows the coordinator even if it can't be changed.
 	if !p.EndpointSliceConflict {
-		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
 			return errors.Join(serviceErr, err)
 		}
 	}
@@ -105,7 +105,7 @@ func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) er
 // to follow the coordinator.
 func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, coordinator string) error {
 	if s.endpointSlice != nil && metav1.IsControlledBy(s.endpointSlice, s.group) {
-		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
 			return err
 		}
 	}

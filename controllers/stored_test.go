@@ -43,7 +43,7 @@ func TestWrittenObjectsAreComparedAsWhole(t *testing.T) {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: strings.Repeat("p", 253), UID: group.UID}}
 	pod.Spec.NodeName, pod.Status.PodIP = strings.Repeat("n", 253), "2001:0db8:85a3:0000:1111:8a2e:0370:7334"
-	want := membership.EndpointSlice(group, pod)
+	want := membership.EndpointSlice(group, nil, pod)
 	have, _ := stored(t, want).(*discoveryv1.EndpointSlice)
 	if !sameMetadata(have, want) || !reflect.DeepEqual(have.Endpoints, want.Endpoints) || !reflect.DeepEqual(have.Ports, want.Ports) {
 		t.Errorf("got %d ports and endpoints %+v, want those that were written", len(have.Ports), have.Endpoints)

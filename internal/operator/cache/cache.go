@@ -75,6 +75,9 @@ func stripPod(object any) (any, error) {
 	stripped.Status.Phase = pod.Status.Phase
 	stripped.Status.PodIP = pod.Status.PodIP
 	if membership.HasAgent(pod) {
+		if len(pod.Status.PodIPs) > 1 {
+			stripped.Status.PodIPs = pod.Status.PodIPs
+		}
 		stripped.Status.Conditions = stripConditions(pod.Status.Conditions)
 		stripped.Spec.InitContainers = agentOnly
 		stripped.Spec.Containers = stripPorts(pod)

@@ -67,7 +67,7 @@ func stripService(object any) (any, error) {
 	}
 	stripped := &corev1.Service{ObjectMeta: stripOwned(&service.ObjectMeta)}
 	stripped.Spec.Type, stripped.Spec.ClusterIP = service.Spec.Type, service.Spec.ClusterIP
-	stripped.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses
+	stripped.Spec.PublishNotReadyAddresses, stripped.Spec.IPFamilies = service.Spec.PublishNotReadyAddresses, service.Spec.IPFamilies
 	if len(service.Spec.Selector) > 0 {
 		stripped.Spec.Selector = someSelector
 	}

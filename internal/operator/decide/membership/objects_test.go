@@ -68,7 +68,7 @@ func TestOwnedByOther(t *testing.T) {
 func TestEndpointSliceConflict(t *testing.T) {
 	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
-	f.EndpointSlice = EndpointSlice(f.Group, f.findPod("a"))
+	f.EndpointSlice = EndpointSlice(f.Group, nil, f.findPod("a"))
 	if p := f.step(); p.EndpointSliceConflict {
 		t.Error("got a conflict of an object with itself")
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -44,13 +45,13 @@ func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(
 // EndpointSliceName returns the name of the EndpointSlice of a group that wants a Service.
 func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
 
-// EndpointSlice returns the EndpointSlice that points the group's Service at the pod of
-// the coordinator, or at no pod if that is nil.
+// EndpointSlice returns the EndpointSlice that points the group's Service, nil before it exists, at the pod
+// of the coordinator, or at no pod if that is nil.
 //
 // The address type of an EndpointSlice is immutable: an existing slice with another type
 // has to be deleted first. Without an endpoint, the type has no meaning, so an existing
 // slice of the other type can remain.
-func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
+func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
@@ -67,7 +68,7 @@ func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv
 	if coordinator == nil {
 		return slice
 	}
-	ip, err := netip.ParseAddr(coordinator.Status.PodIP)
+	ip, err := netip.ParseAddr(podIP(coordinator, service))
 	if err != nil {
 		return slice // The pod has no address yet, or no longer has one.
 	}
@@ -86,6 +87,19 @@ func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv
 	}
 	slice.Endpoints = append(slice.Endpoints, endpoint)
 	return slice
+}
+
+// podIP returns the address of a pod of the family that a Service has first. Such a Service ignores the others.
+func podIP(pod *corev1.Pod, service *corev1.Service) string {
+	if service != nil && len(service.Spec.IPFamilies) > 0 {
+		isIPv6 := service.Spec.IPFamilies[0] == corev1.IPv6Protocol
+		for _, address := range pod.Status.PodIPs {
+			if strings.Contains(address.IP, ":") == isIPv6 {
+				return address.IP
+			}
+		}
+	}
+	return pod.Status.PodIP
 }
 
 // endpointConditions returns what Kubernetes itself reports about the pods of a Service, but not that the pod is being deleted: it hands over soon,

@@ -89,12 +89,12 @@ metadata:
   port: 53
   protocol: UDP
 `
-	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
-	expect(t, "to no pod", marshalYAML(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
+	expect(t, "to no pod", marshalYAML(t, EndpointSlice(f.Group, nil, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
 	f.findPod("a").Status.PodIP = ""
-	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
 	f.findPod("a").Status.PodIP = "fd00::7"
-	six := EndpointSlice(f.Group, f.findPod("a"))
+	six := EndpointSlice(f.Group, nil, f.findPod("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
 		t.Errorf("IPv6: got %+v", six)
 	}
@@ -126,7 +126,7 @@ func TestEndpointFollowsPod(t *testing.T) {
 		if c.deleted {
 			pod.DeletionTimestamp = &metav1.Time{Time: f.Now}
 		}
-		got := EndpointSlice(f.Group, pod).Endpoints[0].Conditions
+		got := EndpointSlice(f.Group, nil, pod).Endpoints[0].Conditions
 		if *got.Ready != c.ready || *got.Serving != c.serving || got.Terminating != nil {
 			t.Errorf("routing %q to a pod with the condition Ready=%s, deleted: %t: got ready %t, serving %t, terminating %v",
 				c.routing, c.podReady, c.deleted, *got.Ready, *got.Serving, got.Terminating)
@@ -167,7 +167,7 @@ func TestTargetPortWithName(t *testing.T) {
 	pod := f.findPod("a")
 	pod.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}}}
 	pod.Spec.Containers = []corev1.Container{{}, {Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}}}
-	expect(t, "ports", marshalYAML(t, EndpointSlice(f.Group, pod).Ports), `
+	expect(t, "ports", marshalYAML(t, EndpointSlice(f.Group, nil, pod).Ports), `
 - name: a
   port: 8080
   protocol: TCP
@@ -179,7 +179,7 @@ func TestTargetPortWithName(t *testing.T) {
 	if missing := MissingPorts(f.Group, pod); !slices.Equal(missing, []string{"http"}) {
 		t.Errorf("got missing ports %q, want that of UDP", missing)
 	}
-	if ports := EndpointSlice(f.Group, nil).Ports; len(ports) != 0 {
+	if ports := EndpointSlice(f.Group, nil, nil).Ports; len(ports) != 0 {
 		t.Errorf("got ports %v without a pod, want none", ports)
 	}
 }
