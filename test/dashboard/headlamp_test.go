@@ -13,11 +13,14 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -48,12 +51,13 @@ func TestHeadlampPlugin(t *testing.T) {
 		{"the list", headlampList},
 		{"a group", headlampGroup},
 		{"the nodes", headlampNodes},
+		{"the operator is silent", headlampStale},
 		{"the coordinator steps down", headlampStepDown},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
 			b.t = t
 			part.run(b, h)
-			b.ignoreErrors("./locales/en/", "/apis/apiextensions.k8s.io/v1beta1/") // Headlamp looks for both, and does without.
+			b.ignoreErrors("./locales/en/", "/apis/apiextensions.k8s.io/v1beta1/", "/leases/conclave-manager") // Headlamp looks for all, and does without.
 			b.expectNoErrors()
 		}) {
 			break // The next part would fail for the same reason.
@@ -188,6 +192,30 @@ func headlampNodes(b *browser, h *headlamp) {
 		b.t.Errorf("got rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	b.screenshot("headlamp-nodes.png")
+}
+
+// headlampStale: a page says that it may be stale while the Lease of the operator isn't renewed.
+func headlampStale(b *browser, h *headlamp) {
+	const alert, text = `document.querySelector("main [role=status].MuiAlert-root")`, "The operator has not shown that it runs. "
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: operatorlease.Name}}
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-time.Minute)))
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "manager"}}
+	operator.Labels = map[string]string{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
+	operator.Spec.Selector = &metav1.LabelSelector{MatchLabels: operator.Labels}
+	operator.Spec.Template.ObjectMeta.Labels = operator.Labels
+	operator.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "manager"}}
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, operator, lease} {
+		must.Succeed(b.t, h.Create(b.t.Context(), object))
+	}
+	b.open("c/main/conclave/groups")
+	b.await(fmt.Sprintf(`%s?.innerText.startsWith(%q)`, alert, text))
+	b.await(fmt.Sprintf(`/ Age: (\d+ s|\d+ min.*)\.$/.test(%s.innerText)`, alert))
+	b.screenshot("headlamp-stale.png")
+	lease.Spec.RenewTime = new(metav1.NowMicro())
+	must.Succeed(b.t, h.Update(b.t.Context(), lease))
+	b.await("!" + alert)
+	b.open("c/main/conclave/groups/bank/ledger")
+	b.await(alert) // It isn't renewed again.
 }
 
 // reviewsAnswered counts the answers of the API server to questions of the page about permissions.
