@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // Key is NAMESPACE/NAME of a group.
@@ -30,6 +31,8 @@ type Connection struct {
 	// SilentSince is since when the operator has not shown that it runs. It is zero while it
 	// does, and if that is unknown.
 	SilentSince time.Time `json:"silentSince,omitzero"`
+	// Runbook is the address of the runbook about that.
+	Runbook string `json:"runbook,omitempty"`
 }
 
 // The states of a connection.
@@ -142,6 +145,9 @@ func (s *Store) SetSilentSince(at time.Time) {
 
 // setConnection notifies each page of a change. The caller holds the lock.
 func (s *Store) setConnection(c Connection) {
+	if c.Runbook = ""; !c.SilentSince.IsZero() {
+		c.Runbook = describe.SilenceRunbook
+	}
 	if s.connection == c {
 		return
 	}

@@ -5,6 +5,9 @@ import v1 "github.com/conclave-dev/conclave/api/v1"
 // runbookFolder is where the runbooks of the alerts are published.
 const runbookFolder = "https://github.com/conclave-dev/conclave/blob/main/docs/runbooks/"
 
+// SilenceRunbook is the address of the runbook for an operator that has not shown that it runs.
+const SilenceRunbook = runbookFolder + "ConclaveNoLeader.md"
+
 // runbooks has the alerts about problems with these reasons.
 var runbooks = map[v1.Reason]string{
 	v1.ReasonNoCoordinator: "ConclaveNoCoordinator", v1.ReasonElecting: "ConclaveNoCoordinator", v1.ReasonNoMajority: "ConclaveNoCoordinator",

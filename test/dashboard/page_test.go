@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPage uses the page as users do. Its parts share one browser.
@@ -180,8 +182,15 @@ func silentOperator(b *browser) {
 	b.store.SetSilentSince(time.Now().Add(-time.Minute))
 	b.open("#/bank/ledger")
 	b.await(`document.querySelector("#banner").innerText.startsWith("The operator has not shown that it runs since ")`)
-	b.await(`/ Age: (\d+s|1m\d+s)\.$/.test(document.querySelector("#banner").innerText)`)
+	b.await(`/ Age: (\d+s|1m\d+s)\. Runbook$/.test(document.querySelector("#banner").innerText)`)
 	b.await(`document.querySelector("#connection").innerText === "Stale"`)
+	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
+	must.Succeed(b.t, err)
+	var runbook string
+	b.run("read the link", chromedp.Evaluate(`document.querySelector("#banner a").href`, &runbook))
+	if !strings.Contains(string(rules), "runbook_url: "+runbook+"\n") {
+		b.t.Errorf("got a link to %s, want the runbook of an alert", runbook)
+	}
 	b.accessible()
 	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
 	b.await(`document.querySelector("#banner").innerText.includes("connection refused")`) // the cause of both

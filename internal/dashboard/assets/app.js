@@ -1,5 +1,6 @@
 // The page: which view is shown, and the state of the connections.
 import { takeKey } from "./actions.js";
+import { link } from "./cards.js";
 import { age, el, formatClock, now, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as nodes from "./nodes.js";
@@ -71,7 +72,7 @@ function showConnection() {
   if (banner.dataset.text !== text) {
     banner.dataset.text = text;
     // Screen readers would announce the age each second.
-    banner.replaceChildren(text, lost || silent ? el("span", { "aria-hidden": "true" }, " Age: ", age(lost ? lostAt.toISOString() : current.silentSince, ".")) : "");
+    banner.replaceChildren(text, lost || silent ? el("span", { "aria-hidden": "true" }, " Age: ", age(lost ? lostAt.toISOString() : current.silentSince, ".")) : "", ...silent ? [" ", link(current.runbook, "Runbook")] : []);
   }
   banner.hidden = !lost && !silent && !failing;
 }

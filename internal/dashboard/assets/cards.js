@@ -37,7 +37,7 @@ export function drawProblems({ problems, warnings, together }) {
 }
 
 // link returns a link to another site.
-function link(href, text) {
+export function link(href, text) {
   return el("a", { href, target: "_blank", rel: "noopener noreferrer" }, text);
 }
 
