@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -57,7 +58,7 @@ func Show(terminal *os.File, lines []string) {
 }
 
 // frame returns what a terminal needs to show lines instead of the previous ones. It overwrites them line by line, which
-// avoids flicker. Lines are cropped to the size of the terminal.
+// avoids flicker. Lines are fitted to the size of the terminal.
 func frame(lines []string, width, height int) string {
 	var text strings.Builder
 	text.WriteString("\x1b[H")
@@ -71,10 +72,27 @@ func frame(lines []string, width, height int) string {
 	return text.String()
 }
 
+// wrap breaks sentences that are too long for a terminal between words. Rows of tables have several gaps between columns, and stay lines.
+func wrap(lines []string, width int) (wrapped []string) {
+	for _, line := range lines {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for strings.Count(line[len(indent):], "  ") < 2 && utf8.RuneCountInString(line) > width {
+			at := strings.LastIndex(string([]rune(line)[:width+1]), " ")
+			if at <= len(indent) {
+				break
+			}
+			wrapped, line = append(wrapped, line[:at]), indent+line[at+1:]
+		}
+		wrapped = append(wrapped, line)
+	}
+	return wrapped
+}
+
 // crop fits lines into a terminal. It removes lines from the middle, which are the
 // last rows of the table and the oldest changes: the coordinator is at the top and
 // the latest changes are at the bottom.
 func crop(lines []string, width, height int) []string {
+	lines = wrap(lines, width)
 	if excess := len(lines) - height; excess > 0 {
 		bottom := min(len(lines)/2, height/2)
 		top := height - bottom

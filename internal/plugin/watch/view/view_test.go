@@ -33,6 +33,17 @@ func TestViewIsCroppedToTheTerminal(t *testing.T) {
 	}
 }
 
+// Advice can be read to its end. Tables stay tables.
+func TestSentencesAreWrapped(t *testing.T) {
+	advice := "  The other members continue. See why ä member is down: kubectl describe pod ledger-4"
+	row := "ledger-4  50        Crashed      3m12s  PodMissing: There is no pod with this name"
+	want := "  The other members continue. See|  why ä member is down: kubectl|  describe pod ledger-4|ledger-4  50        Crashed      3m1|12:00:01.000  the group was created,|again|" + strings.Repeat("x", 36)
+	lines := []string{advice, row, "12:00:01.000  the group was created, again", strings.Repeat("x", 40)}
+	if got := strings.Join(crop(lines, 36, 10), "|"); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 func TestViewShowsNoControlCharacters(t *testing.T) {
 	g := &v1.ElectionGroup{Status: v1.ElectionGroupStatus{Conditions: []metav1.Condition{{
 		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: "PodMissing", Message: "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\a",
