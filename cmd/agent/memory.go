@@ -22,7 +22,7 @@ func reduceMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	time.AfterFunc(startTime, func() { _ = unmapProgram() })
+	time.AfterFunc(startTime, func() { _ = unmapProgram() }) // If it fails, the process is only larger.
 }
 
 // unmapProgram lets the kernel unmap the program's code and constants. What is used later is mapped again, from the page cache, at the

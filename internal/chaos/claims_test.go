@@ -171,7 +171,8 @@ func TestChangesAreObserved(t *testing.T) {
 	} {
 		r := &Record{ByClaims: true, Before: Agent{"a", "uid-a"}, Fault: at(100), Claims: c.claims}
 		var got []string
-		for _, f := range r.ObservedChanges() {
+		changes, violations := r.ObservedChanges()
+		for _, f := range changes {
 			text := fmt.Sprintf("%s %.0f ms", f.Coordinator, *f.Elected)
 			if f.TwoLeaders != nil {
 				text += fmt.Sprintf(", two for %.0f ms", *f.TwoLeaders)
@@ -180,6 +181,19 @@ func TestChangesAreObserved(t *testing.T) {
 		}
 		if text := strings.Join(got, "; "); text != c.want {
 			t.Errorf("%s: got %q, want %q", name, text, c.want)
+		}
+		// Two leaders and the violation belong to the same change, so the budget counts them once.
+		budget, err := ParseBudget("two-leaders > 0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := &Result{Faults: changes, Violations: violations}
+		want := ""
+		if strings.Contains(c.want, "two for") {
+			want = "two-leaders > 0: got 1"
+		}
+		if got := budget.Exceeded(result); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }

@@ -44,7 +44,11 @@ func (r *Result) WriteJUnit(w io.Writer) error {
 		problems[v.Fault] = append(problems[v.Fault], v.Problem.String())
 	}
 	if len(problems[0]) > 0 {
-		add(junitCase{Class: title, Name: "before the first fault"}, problems[0])
+		name := "before the first fault"
+		if r.ObservedMillis > 0 {
+			name = "without a change of the leader"
+		}
+		add(junitCase{Class: title, Name: name}, problems[0])
 	}
 	for i := range r.Faults {
 		f := &r.Faults[i]

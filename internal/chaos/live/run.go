@@ -89,14 +89,15 @@ func (r *Run) Observe(ctx context.Context, duration time.Duration) (*chaos.Resul
 		r.observer.SetFault(time.Now(), nil, false)
 		wait(ctx, duration)
 		r.observer.undone()
-		if err = ctx.Err(); err == nil {
-			err = r.settleAgain(ctx)
+		settled := r.settles(ctx)
+		changes, violations := r.observer.Begin().ObservedChanges()
+		r.result.Faults = append(r.result.Faults, changes...)
+		for _, v := range violations {
+			r.report(v)
 		}
-	}
-	record := r.observer.Begin()
-	r.result.Faults = record.ObservedChanges()
-	for _, p := range record.Problems(r.Subject.hasSides()) {
-		r.violated(r.last(), p)
+		if !settled {
+			err = r.unsettled(ctx)
+		}
 	}
 	return r.finished(ctx, err)
 }
@@ -134,9 +135,7 @@ func (r *Run) finished(ctx context.Context, err error) (*chaos.Result, error) {
 
 // begin waits until the group is observed and has settled.
 func (r *Run) begin(ctx context.Context) error {
-	settling, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	if !r.awaitSettled(settling) {
+	if !r.settles(ctx) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -224,12 +223,22 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 // settleAgain waits for a group that doesn't settle any more since the last fault, for example because the machine is overloaded. If
 // that lasts, it ends the run: a fault would harm a group that is broken, or be refused, as if no invariant were violated.
 func (r *Run) settleAgain(ctx context.Context) error {
+	if r.settles(ctx) {
+		return nil
+	}
+	return r.unsettled(ctx)
+}
+
+// settles waits until the subject has settled, and reports whether it does in time.
+func (r *Run) settles(ctx context.Context) bool {
 	settling, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	switch {
-	case r.awaitSettled(settling):
-		return nil
-	case ctx.Err() != nil:
+	return r.awaitSettled(settling)
+}
+
+// unsettled reports why the subject doesn't settle, unless the run was interrupted. It returns the error that ends the run.
+func (r *Run) unsettled(ctx context.Context) error {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	for _, p := range r.problems() {
@@ -341,7 +350,10 @@ func (r *Run) last() *chaos.Fault {
 }
 
 func (r *Run) violated(f *chaos.Fault, p chaos.Problem) {
-	v := chaos.Violation{Fault: f.Number, Kind: f.Kind, Problem: p}
+	r.report(chaos.Violation{Fault: f.Number, Kind: f.Kind, Problem: p})
+}
+
+func (r *Run) report(v chaos.Violation) {
 	r.result.Violations = append(r.result.Violations, v)
 	r.Printf("VIOLATED  %s", v)
 }
