@@ -79,6 +79,7 @@ internal/agent/supervise        : any -kubernetes client internal/agent/alarm in
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
 controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
+client/clienttest               : std client # as client
 client                          : std # an application that imports the client gets no other module
 api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
 
