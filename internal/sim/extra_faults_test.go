@@ -16,6 +16,8 @@ var extraFaults = []struct {
 }{
 	{"crash,lossy", 40},
 	{"latency", 40},
+	{"tail", 40},
+	{"crash,members,tail", 40},
 	{"throttle", 40},
 	{"failing", 40},
 	{"crash,members,appdead,stepdown,drains", 300},

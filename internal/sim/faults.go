@@ -96,6 +96,8 @@ const (
 	Rejoin
 	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This is no fault either.
 	Grow
+	// Tail: the time that a message takes has a heavy tail, during the whole schedule.
+	Tail
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -110,7 +112,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow"}
+var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

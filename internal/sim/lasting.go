@@ -11,12 +11,23 @@ import (
 // that of a group with the default lease, half a second. Without such faults, the same holds for the processes
 // from their first agreement on. Some of these schedules continue for half a minute after the last agreement.
 const (
-	lastingFaults = Latency | Lossy | Throttle | Failing
+	lastingFaults = Latency | Lossy | Throttle | Failing | Tail
 	minute        = 120 * lease
 	maxPerMinute  = 3
 	// maxVacant is the longest time of a minute without a coordinator.
 	maxVacant = minute / 10
 )
+
+// tail is the distribution of the additional time that messages take: a number of doublings of the shortest time. With
+// the probabilities that are drawn, one message of 500 to 4000 takes longer than a lease if the shortest time is the
+// longest one that is drawn. That is more than packets cause that are lost and sent again.
+type tail struct {
+	shortest election.Tick
+	percent  int // the probability of each doubling
+}
+
+// maxTail is about the longest time that a message takes in addition. Those behind it on the same link wait for it.
+const maxTail = 2 * lease
 
 // throttle is a process that is paused again and again.
 type throttle struct {
@@ -43,6 +54,9 @@ func (sch *schedule) drawLasting(s *simulation) {
 	if s.drawExtra(Lossy, 3) {
 		sch.lossy = r.between(1, 10)
 	}
+	if s.drawExtra(Tail, 3) {
+		sch.tail = tail{election.Tick(r.between(1, int(lease)/50)), r.between(25, 35)}
+	}
 	affected := election.ID(s.size)
 	if r.percent(40) {
 		affected = election.ID(r.between(1, s.size))
@@ -58,6 +72,15 @@ func (sch *schedule) drawLasting(s *simulation) {
 		sch.faults &^= Graph | Late // with these, a slow process may be the only one that connects a majority
 		s.checker.electionCause = true
 	}
+}
+
+// draw draws the additional time of a message.
+func (t tail) draw(r *rng) election.Tick {
+	delay := t.shortest
+	for delay > 0 && delay < maxTail && r.percent(t.percent) {
+		delay *= 2
+	}
+	return delay
 }
 
 // throttle pauses a process, and does so again later.
@@ -80,6 +103,9 @@ func (s *simulation) countTenure() {
 	if s.needsThrottled() || s.needsFailing() {
 		return
 	}
+	if s.schedule.faults&Tail != 0 && !s.usesGrants() {
+		return // each message that takes longer than the suspicion timeout may cost a tenure
+	}
 	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
 		return
 	}
@@ -90,8 +116,8 @@ func (s *simulation) countTenure() {
 			most += s.size // and a process that stood still has led until it finds out
 		}
 	}
-	if list := s.operator.current; s.schedule.faults&Lossy != 0 && list.Majority() == list.Len() {
-		most += 2 // where each member is needed, some messages that are lost in a row end a tenure
+	if list := s.operator.current; s.schedule.faults&(Lossy|Tail) != 0 && list.Majority() == list.Len() {
+		most += 2 // where each member is needed, some messages in a row that are lost or late end a tenure
 	}
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))

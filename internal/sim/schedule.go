@@ -30,6 +30,8 @@ type schedule struct {
 	// latency is how much longer each message takes, and lossy how many percent are lost, during the whole schedule.
 	latency election.Tick
 	lossy   int
+	// tail is how much longer messages take, if that has a heavy tail.
+	tail    tail
 	slow    throttle
 	failing failing
 	// stopsWithin is how long an application takes to stop at most.

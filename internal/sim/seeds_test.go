@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// soakFaults are the faults of make soak.
+// soakFaults are the faults of make soak at the time of that seed. Others would change its schedule.
 const soakFaults = "all,adapt,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin"
 
 // seeds are the seeds of schedules that violate an invariant if the code has a

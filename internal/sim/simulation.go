@@ -335,7 +335,7 @@ func (s *simulation) send(m *election.Message) {
 		return
 	}
 	now := s.queue.now
-	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency
+	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency + s.schedule.tail.draw(&s.extra)
 	fifo := true
 	if now < s.schedule.healAt {
 		if s.schedule.loses(s) {
