@@ -29,10 +29,10 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 16px; font-weight: 600 }
 .small { font-size: 10.5px; fill: #59636e }
 .back { fill: #fff } .grid { stroke: #d1d9e0 } .whisker { stroke: #1f2328; stroke-width: 1.2 }
-.f0 { fill: #0969da } .f1 { fill: #1a9e77 } .f2 { fill: #d9730d }
+.f0 { fill: #0969da } .f1 { fill: #1a9e77 } .f2 { fill: #d9730d } .f3 { fill: #8250df }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc } .small { fill: #9198a1 } .back { fill: #0d1117 } .grid { stroke: #3d444d } .whisker { stroke: #f0f6fc }
-.f0 { fill: #4493f8 } .f1 { fill: #2bb68c } .f2 { fill: #f0883e }
+.f0 { fill: #4493f8 } .f1 { fill: #2bb68c } .f2 { fill: #f0883e } .f3 { fill: #ab7df8 }
 }
 </style>
 `
@@ -59,7 +59,7 @@ func chart(failovers []Failover) string {
 	out.WriteString(`<text class="title" x="16" y="26">The leader is taken away: time until all survivors know the next one</text>` + "\n")
 	fmt.Fprintf(&out, `<text class="small" x="16" y="44">%d candidates on one machine. Bars: median. Lines: to the 99th percentile. Each step of the logarithmic axis is ten times as long.</text>`+"\n", candidates)
 	for i, f := range faults {
-		x := 16 + 250*i
+		x := 16 + 220*i
 		fmt.Fprintf(&out, `<rect class="f%d" x="%d" y="55" width="12" height="12" rx="2"/><text x="%d" y="65">%s (%s)</text>`+"\n", i, x, x+18, f.name, strings.Split(f.title, ":")[0])
 	}
 	for ms := axisFrom; ms <= axisTo*1.01; ms *= 10 {

@@ -42,6 +42,7 @@ func (e *conclaveElector) run(ctx context.Context, to *reporter) error {
 		e.tenure.Store(&ctx)
 		to.check()
 		<-ctx.Done()
+		to.check()
 		return nil
 	}, e.options...)
 }

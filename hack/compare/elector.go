@@ -55,9 +55,15 @@ type spec struct {
 
 func (s *spec) host() string { return s.Hosts[s.Self] }
 
-// dialer dials from this candidate's address, so that its packets can be counted.
+// dialer dials from this candidate's address, so that its packets can be counted and dropped.
 func (s *spec) dialer() *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(s.host())}}
+}
+
+func (s *spec) dialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+	dialer := s.dialer()
+	dialer.Timeout = timeout
+	return dialer.DialContext(context.Background(), "tcp", address)
 }
 
 // daemon starts another process of this candidate. All are in one process group, so that a fault hits them at once.

@@ -58,6 +58,9 @@ func run(ctx context.Context, o *options, progress io.Writer) (err error) {
 	if err := r.failovers(ctx); err != nil {
 		return err
 	}
+	if err := r.outage(ctx); err != nil {
+		return err
+	}
 	if err := r.idle(ctx); err != nil {
 		return err
 	}
@@ -103,6 +106,9 @@ const maxSets = 10
 // slowPoll is how often candidates of these systems ask whether they lead.
 const slowPoll = 50 * time.Millisecond
 
+// silentCopies is the number of sets in which silent leaders of a system with memory are measured.
+const silentCopies = 6
+
 // failovers measures the systems that need milliseconds one after the other, then some sets of the others at a time.
 func (r *runner) failovers(ctx context.Context) error {
 	var slow []system
@@ -112,7 +118,13 @@ func (r *runner) failovers(ctx context.Context) error {
 			slow = append(slow, s)
 			continue
 		}
-		if err := r.failoversOf(ctx, s, 1, r.options.rounds, time.Millisecond); err != nil {
+		prompt := s
+		if s.memory > 0 {
+			prompt.without = []string{stopFault, silentFault}
+			s.copies, s.without = silentCopies, []string{faults[0].name, faults[1].name}
+			slow = append(slow, s)
+		}
+		if err := r.failoversOf(ctx, prompt, 1, r.options.rounds, time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -205,37 +217,53 @@ func (r *runner) roundsOf(ctx context.Context, of system, rounds int, poll time.
 	return nil
 }
 
-var idleGroups = []int{1, 10}
-
-// idle measures all systems at the same time, once for each number of groups.
+// idle measures all systems at the same time, once for each number of groups. With many groups, some systems need all of the machine,
+// so they are measured one after the other.
 func (r *runner) idle(ctx context.Context) error {
-	for _, groups := range idleGroups {
-		r.printf("idle: starting each system with %d groups", groups)
-		sets := r.settledSets(ctx, groups)
-		// Those that have settled first have been idle for longer. Until the others are, too, some work of their start goes on.
-		err := benchmark.Wait(ctx, r.options.idle)
-		if err == nil {
-			r.printf("idle: measuring %d systems for %s", len(sets), r.options.idle)
-			err = r.observeIdle(ctx, sets, groups)
+	for _, groups := range []int{1, 10} {
+		if err := r.idleWith(ctx, r.systems, groups); err != nil {
+			return err
 		}
-		for _, s := range sets {
-			s.stop()
-		}
-		if err != nil {
+	}
+	for _, s := range r.systems {
+		if err := r.idleWith(ctx, []system{s}, manyGroups); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// manyGroups is the largest number of groups.
+const manyGroups = 100
+
+func (r *runner) idleWith(ctx context.Context, systems []system, groups int) error {
+	systems = slices.DeleteFunc(slices.Clone(systems), func(s system) bool { return groups > 1 && s.single || groups > cmp.Or(s.most, groups) })
+	if len(systems) == 0 {
+		return nil
+	}
+	r.printf("idle: starting %d systems with %d groups", len(systems), groups)
+	sets := r.settledSets(ctx, systems, groups, 0)
+	defer func() {
+		for _, s := range sets {
+			s.stop()
+		}
+	}()
+	if len(sets) == 0 {
+		return nil
+	}
+	// Those that have settled first have been idle for longer. Until the others are, too, some work of their start goes on.
+	if err := benchmark.Wait(ctx, r.options.idle); err != nil {
+		return err
+	}
+	r.printf("idle: measuring %d systems for %s", len(sets), r.options.idle)
+	return r.observeIdle(ctx, sets, groups)
+}
+
 // settledSets returns a set of each system that agrees on a leader in all groups. The report says which don't. The sets start one
 // after the other, since a machine that starts all of them at once is too slow for some.
-func (r *runner) settledSets(ctx context.Context, groups int) (sets []*set) {
-	for _, of := range r.systems {
-		if groups > 1 && of.single {
-			continue
-		}
-		s, err := r.newSet(ctx, of, groups, 0)
+func (r *runner) settledSets(ctx context.Context, systems []system, groups int, poll time.Duration) (sets []*set) {
+	for _, of := range systems {
+		s, err := r.newSet(ctx, of, groups, poll)
 		if err == nil {
 			if _, err = s.settle(ctx); err != nil {
 				s.stop()
@@ -246,7 +274,7 @@ func (r *runner) settledSets(ctx context.Context, groups int) (sets []*set) {
 			continue
 		}
 		r.mutex.Lock()
-		r.fail("%s, idle with %d groups: %s", of.title, groups, err)
+		r.fail("%s, start with %d groups: %s", of.title, groups, err)
 		r.mutex.Unlock()
 	}
 	return sets

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -54,10 +55,11 @@ func (e *raftElector) open(tuned bool) error {
 	if err != nil {
 		return err
 	}
-	transport, err := raft.NewTCPTransport(e.address(e.spec.Self), nil, 3, 10*time.Second, io.Discard) // As in the documentation.
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", e.address(e.spec.Self))
 	if err != nil {
 		return err
 	}
+	transport := raft.NewNetworkTransport(raftStream{listener, e.spec}, 3, 10*time.Second, io.Discard) // As NewTCPTransport in the documentation.
 	known, err := raft.HasExistingState(store, store, snapshots)
 	if err != nil {
 		return err
@@ -74,6 +76,18 @@ func (e *raftElector) open(tuned bool) error {
 		return nil // Another member was faster.
 	}
 	return err
+}
+
+// raftStream is the one of raft.NewTCPTransport, with connections from this candidate's address.
+type raftStream struct {
+	net.Listener
+
+	spec *spec
+}
+
+// Dial implements raft.StreamLayer.
+func (s raftStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return s.spec.dialTimeout(string(address), timeout)
 }
 
 func (e *raftElector) address(of int) string {
@@ -134,6 +148,11 @@ func (g *gossiper) run(ctx context.Context, to *reporter) error {
 	config := memberlist.DefaultLANConfig()
 	config.Name, config.BindAddr, config.LogOutput = strconv.Itoa(g.spec.Self), g.spec.host(), io.Discard
 	config.BindPort, config.AdvertisePort, config.Events = gossipPort, gossipPort, g
+	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{g.spec.host()}, BindPort: gossipPort, Logger: log.New(io.Discard, "", 0)})
+	if err != nil {
+		return err
+	}
+	config.Transport = gossipTransport{transport, g.spec}
 	list, err := memberlist.Create(config)
 	if err != nil {
 		return err
@@ -162,6 +181,23 @@ func (g *gossiper) run(ctx context.Context, to *reporter) error {
 		return fmt.Errorf("cannot leave: %w", err)
 	}
 	return list.Shutdown()
+}
+
+// gossipTransport is that of DefaultLANConfig, with connections from this candidate's address.
+type gossipTransport struct {
+	*memberlist.NetTransport
+
+	spec *spec
+}
+
+// DialTimeout implements memberlist.Transport.
+func (t gossipTransport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+	return t.spec.dialTimeout(address, timeout)
+}
+
+// DialAddressTimeout implements memberlist.NodeAwareTransport.
+func (t gossipTransport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	return t.spec.dialTimeout(to.Addr, timeout)
 }
 
 func (g *gossiper) leads() bool { return false }

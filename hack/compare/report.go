@@ -32,6 +32,7 @@ type Report struct {
 	// alone and together.
 	DelaysAlone, DelaysTogether benchmark.Series
 	Failovers                   []Failover
+	Outages                     []Outage
 	Idle                        []Idle
 	LeftOut, Failures           []string
 }
@@ -192,6 +193,9 @@ func busy(ctx context.Context, period time.Duration) (float64, error) {
 func (r *Report) sort() {
 	names := allNames()
 	slices.SortStableFunc(r.Failovers, func(a, b Failover) int {
+		return cmp.Compare(slices.Index(names, a.System), slices.Index(names, b.System))
+	})
+	slices.SortStableFunc(r.Outages, func(a, b Outage) int {
 		return cmp.Compare(slices.Index(names, a.System), slices.Index(names, b.System))
 	})
 	slices.SortStableFunc(r.Idle, func(a, b Idle) int {

@@ -63,21 +63,31 @@ type outcome struct {
 	two time.Duration
 }
 
-// frozenFor is how long a frozen leader remains frozen after all survivors know the next one.
+// frozenFor is how long a frozen or silent leader remains so after all survivors know the next one.
 const frozenFor = 200 * time.Millisecond
 
 // round lets a fault hit all processes of the leader, and returns when all candidates agree again.
 func (s *set) round(ctx context.Context, f fault) (outcome, error) {
+	if f.silent() {
+		if err := benchmark.Wait(ctx, s.of.memory); err != nil {
+			return outcome{}, err
+		}
+	}
 	leader, err := s.calm(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	victim := s.candidates[leader]
 	s.mutex.Lock()
-	victim.expected = f.name != stopFault
+	victim.expected = !f.silent()
 	s.mutex.Unlock()
 	began := monotonic()
-	if err := syscall.Kill(-victim.command.Process.Pid, f.signal); err != nil {
+	if f.name == silentFault {
+		err = s.env.silence(ctx, "add", s.specs[leader].host())
+	} else {
+		err = syscall.Kill(-victim.command.Process.Pid, f.signal)
+	}
+	if err != nil {
 		return outcome{}, err
 	}
 	if f.signal == syscall.SIGKILL {
@@ -96,16 +106,7 @@ func (s *set) round(ctx context.Context, f fault) (outcome, error) {
 	} else if err != nil {
 		return result, err
 	}
-	frozen := claim{index: leader}
-	if f.name == stopFault {
-		if err := benchmark.Wait(ctx, frozenFor); err != nil {
-			return result, err
-		}
-		frozen.from, frozen.to = began, monotonic()
-		err = syscall.Kill(-victim.command.Process.Pid, syscall.SIGCONT)
-	} else if err = s.await(ctx, settleLimit, func() bool { return victim.ended }); err == nil {
-		err = s.start(leader)
-	}
+	frozen, err := s.endFault(ctx, f, leader, began)
 	if err != nil {
 		return result, err
 	}
@@ -116,6 +117,25 @@ func (s *set) round(ctx context.Context, f fault) (outcome, error) {
 	defer s.mutex.Unlock()
 	result.two = overlap(s.closedClaims(began), frozen)
 	return result, nil
+}
+
+// endFault starts the former leader again, or ends its silence. It returns the time for which that process was frozen.
+func (s *set) endFault(ctx context.Context, f fault, leader int, began int64) (claim, error) {
+	frozen, victim := claim{index: leader}, s.candidates[leader]
+	if !f.silent() {
+		if err := s.await(ctx, settleLimit, func() bool { return victim.ended }); err != nil {
+			return frozen, err
+		}
+		return frozen, s.start(leader)
+	}
+	if err := benchmark.Wait(ctx, frozenFor); err != nil {
+		return frozen, err
+	}
+	if f.name == silentFault {
+		return frozen, s.env.silence(ctx, "delete", s.specs[leader].host())
+	}
+	frozen.from, frozen.to = began, monotonic()
+	return frozen, syscall.Kill(-victim.command.Process.Pid, syscall.SIGCONT)
 }
 
 // calm returns the leader at a random moment between two renewals, with all candidates in agreement.

@@ -34,7 +34,7 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 		_, err := os.Stat(config)
 		fresh := errors.Is(err, fs.ErrNotExist)
 		var text strings.Builder
-		text.WriteString(fmt.Sprintf("port %s\nbind %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n", sentinelPort, s.host(), s.Folder, s.host()))
+		text.WriteString(fmt.Sprintf("port %s\nbind %s\nbind-source-addr %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n", sentinelPort, s.host(), s.host(), s.Folder, s.host()))
 		var all []elector
 		for i := range s.Groups {
 			master := s.Hosts[0]

@@ -29,6 +29,7 @@ const settleLimit = 3 * time.Minute
 type set struct {
 	of    system
 	name  string
+	env   *environment
 	specs []*spec
 	// mutex guards the candidates, which their output changes. changed is closed and replaced with each change.
 	mutex      sync.Mutex
@@ -63,7 +64,7 @@ type claim struct {
 
 // newSet starts candidates in folder, in a number of groups.
 func newSet(ctx context.Context, of system, name, folder string, groups int, poll time.Duration, env *environment) (*set, error) {
-	s := &set{of: of, name: name, changed: make(chan struct{}), candidates: make([]*candidate, candidates), close: func() error { return nil }}
+	s := &set{of: of, name: name, env: env, changed: make(chan struct{}), candidates: make([]*candidate, candidates), close: func() error { return nil }}
 	hosts := env.hosts()
 	var agents *agentcluster.Cluster
 	if of.mode != "" {

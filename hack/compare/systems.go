@@ -19,27 +19,40 @@ type system struct {
 	// copies is the number of sets of candidates that run at once, up to maxSets. Systems with more than none wait for most of the
 	// time, so several are measured at the same time. The others are measured alone, one after the other.
 	copies int
+	// memory is for how long a leader that fell silent changes the next failover. Rounds of such faults are that far apart, in silentCopies
+	// sets at the same time.
+	memory time.Duration
 	// server: the candidates need etcd and the API server. single: a candidate can't be in several groups.
 	server, single bool
 	// unclaimed: the system doesn't tell a process that it may lead.
 	unclaimed bool
 	// without are faults that the system isn't made to detect.
 	without []string
-	mode    string // of Conclave
+	// most is the largest number of groups that fits on the machine, if that isn't the largest one that is measured.
+	most int
+	mode string // of Conclave
 }
 
-// fault is what happens to all processes of the leader.
+// fault is what happens to all processes of the leader. Without a signal, its network is silent.
 type fault struct {
 	name, title string
 	signal      syscall.Signal
 }
 
-const stopFault = "SIGSTOP"
+// silent reports whether the fault keeps connections open.
+func (f fault) silent() bool { return f.name == stopFault || f.name == silentFault }
+
+// The names of the faults that keep connections open.
+const (
+	stopFault   = "SIGSTOP"
+	silentFault = "silence"
+)
 
 var faults = []fault{
 	{"kill -9", "killed: its connections close", syscall.SIGKILL},
 	{"SIGTERM", "asked to end", syscall.SIGTERM},
 	{stopFault, "frozen: its connections stay open", syscall.SIGSTOP},
+	{silentFault, "cut off: its packets are lost", 0},
 }
 
 const (
@@ -51,7 +64,7 @@ var systems = []system{
 	{
 		name: "floor", title: "floor: end of a TCP connection", start: startFloor, rest: 50 * millisecond, limit: 5 * second, single: true,
 		settings:  "Bare processes that are connected with each other. A process learns of the fault when it reads the end of its connection. The next leader is the one with the lowest number, without any agreement: nothing that relies on connections can be faster.",
-		unclaimed: true, without: []string{stopFault},
+		unclaimed: true, without: []string{stopFault, silentFault},
 	},
 	conclave("Majority"), conclave("Strict"), conclave("Available"),
 	{
@@ -83,20 +96,25 @@ var systems = []system{
 		settings: "The same with the default TTL, 60 s.",
 	},
 	{
-		name: "sentinel-tuned", title: "Redis Sentinel, 1 s", start: sentinelStarter("1000", "5000"), rest: 12 * second, period: second, limit: 60 * second, copies: 6,
+		name: "sentinel-tuned", title: "Redis Sentinel, 1 s", most: 10, start: sentinelStarter("1000", "5000"), rest: 12 * second, period: second, limit: 60 * second, copies: 6,
 		settings: "A Redis server and a Sentinel beside each process, quorum 2, down-after-milliseconds 1000, failover-timeout 5000. The leader is the process beside the Redis master, as the command ROLE says. The others learn it from their Sentinel's +switch-master. A Redis server that starts asks the other Sentinels for the master and becomes its replica. Sentinel has no way to hand over at SIGTERM, so that is plain.",
 	},
 	{
-		name: "sentinel", title: "Redis Sentinel", start: sentinelStarter("30000", "180000"), rest: 12 * second, period: second, limit: 120 * second, copies: 10,
+		name: "sentinel", title: "Redis Sentinel", most: 10, start: sentinelStarter("30000", "180000"), rest: 12 * second, period: second, limit: 120 * second, copies: 10,
 		settings: "The same with the defaults: down-after-milliseconds 30000, failover-timeout 180000.",
 	},
 }
 
 // conclave returns Conclave in a safety mode, with the default timing.
 func conclave(mode string) system {
+	var memory time.Duration
+	if mode != "Available" {
+		memory = time.Minute // See ADR 44.
+	}
 	return system{
-		name: "conclave-" + strings.ToLower(mode), title: "Conclave, " + mode, start: startConclave, rest: 700 * millisecond, period: 100 * millisecond, limit: 30 * second, mode: mode,
-		settings: "conclave-agent with TLS, default timing and safety.mode " + mode + " beside each process, which uses the Go client: it leads while the function that client.Run calls has a context that hasn't ended, and learns of others by client.Watch. preemption.policy is Never, so that no process that was restarted takes over during a later round. SIGTERM goes to process and agent at the same time.",
+		memory: memory,
+		name:   "conclave-" + strings.ToLower(mode), title: "Conclave, " + mode, start: startConclave, rest: 700 * millisecond, period: 100 * millisecond, limit: 30 * second, mode: mode,
+		settings: "conclave-agent with TLS, default timing and safety.mode " + mode + " beside each process, which uses the Go client: it leads while the function that client.Run calls has a context that hasn't ended, and learns of others by client.Watch. preemption.policy is Never, so that no process that was restarted takes over during a later round. SIGTERM goes to process and agent at the same time." + map[bool]string{true: " After a coordinator that fell silent, the next lease is twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."}[memory > 0],
 	}
 }
 
