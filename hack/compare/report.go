@@ -134,8 +134,11 @@ func watchDelays() (stop func() benchmark.Series) {
 	}
 }
 
-// busyLimit is the share of the machine in percent that others may use.
-const busyLimit = 5
+// busyLimit is the share of the machine in percent that others may use. For a minute, describeMachine waits until they don't use more.
+const (
+	busyLimit     = 5
+	quietAttempts = 20
+)
 
 // describeMachine fills in the facts about the machine. It must run before anything is started.
 func (r *Report) describeMachine(ctx context.Context) error {
@@ -153,9 +156,13 @@ func (r *Report) describeMachine(ctx context.Context) error {
 			}
 		}
 	}
-	var err error
-	r.Busy, err = busy(ctx, 3*time.Second)
-	return err
+	for range quietAttempts { // What ran before may be ending.
+		var err error
+		if r.Busy, err = busy(ctx, 3*time.Second); err != nil || r.Busy <= busyLimit {
+			return err
+		}
+	}
+	return nil
 }
 
 func loadAverage() string {

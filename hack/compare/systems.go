@@ -81,7 +81,7 @@ var systems = []system{
 	},
 	{
 		name: "lease-tuned", title: "Lease, 2/1.5/0.3 s", start: leaseStarter(2*second, 1500*millisecond, 300*millisecond), rest: second, period: 300 * millisecond, limit: 60 * second, copies: 3, server: true,
-		settings: "client-go's leaderelection with a Lease: LeaseDuration 2 s, RenewDeadline 1.5 s, RetryPeriod 0.3 s. SIGTERM: ReleaseOnCancel. A process leads from OnStartedLeading to OnStoppedLeading. One that was frozen may try to renew for as long as RenewDeadline before it gets OnStoppedLeading, while another leads.",
+		settings: "client-go's leaderelection with a Lease: LeaseDuration 2 s, RenewDeadline 1.5 s, RetryPeriod 0.3 s. SIGTERM: ReleaseOnCancel. A process leads from OnStartedLeading to OnStoppedLeading. One that was frozen may try to renew for as long as RenewDeadline before it gets OnStoppedLeading, while another leads. One that is cut off tries to renew for RenewDeadline, and then to release the Lease for RenewDeadline, before it gets OnStoppedLeading.",
 	},
 	{
 		name: "lease", title: "Lease, 15/10/2 s", start: leaseStarter(15*second, 10*second, 2*second), rest: 3 * second, period: 2 * second, limit: 60 * second, copies: 4, server: true,
