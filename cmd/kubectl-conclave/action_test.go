@@ -14,8 +14,11 @@ import (
 // runAction runs the action for GitHub's workflows as a job does, and returns the job's summary and the log.
 func runAction(t *testing.T, arguments, budgets string) (summary, log string, err error) {
 	t.Helper()
+	const script = "../../.github/actions/chaos/run"
+	_, err = os.ReadFile(script) // Go's test cache then depends on it.
+	must.Succeed(t, err)
 	folder := t.TempDir()
-	command := exec.CommandContext(t.Context(), "../../.github/actions/chaos/run")
+	command := exec.CommandContext(t.Context(), script)
 	command.Env = append(os.Environ(), "ARGUMENTS="+arguments, "BUDGETS="+budgets, "RUNNER_TEMP="+folder, "GITHUB_STEP_SUMMARY="+filepath.Join(folder, "summary"),
 		"KUBECONFIG="+filepath.Join(folder, "none"))
 	var stderr bytes.Buffer
