@@ -38,7 +38,11 @@ func TestActionPassesArgumentsAndReport(t *testing.T) {
 	if err == nil || !strings.Contains(log, "three-leaders") || strings.Contains(log, "20s") {
 		t.Errorf("got error %v and log %q, want that the second budget is refused", err, log)
 	}
-	_, log, err = runAction(t, "--leader lease/web --kinds pod", "p99(elected) > 20s\nflaps > 0")
+	_, log, err = runAction(t, "--leader 'exec:echo $(id)' --selector app=web --colour", "")
+	if err == nil || !strings.Contains(log, "unknown flag: --colour") {
+		t.Errorf("got error %v and log %q, want that the unknown flag is refused", err, log)
+	}
+	_, log, err = runAction(t, "--leader lease/web\n  --kinds pod", "p99(elected) > 20s\nflaps > 0")
 	if err == nil || strings.Contains(log, "flaps") || !strings.Contains(log, "cluster") {
 		t.Errorf("got error %v and log %q, want that only the cluster is missing", err, log)
 	}
