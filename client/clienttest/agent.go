@@ -36,7 +36,7 @@ const (
 
 const (
 	priority = 1
-	// patience is how long the test waits for the program, unless the test ends before.
+	// patience is how long the test waits for the program.
 	patience = 10 * time.Second
 	// lease and drain timeout are longer than a test, also while somebody debugs it.
 	lease = 10 * time.Minute
@@ -57,7 +57,6 @@ type Agent struct {
 
 	mu       sync.Mutex
 	state    client.State
-	changes  int
 	sessions []*session
 	opened   int
 	// stopping is the term in which the program was asked to stop and hasn't yet.
@@ -107,7 +106,7 @@ func (a *Agent) Lead() (token uint64) {
 	a.t.Helper()
 	for confirmed := false; !confirmed; {
 		var term uint64
-		a.await("the program calls client.Run and the function of its last tenure has returned", func() bool {
+		a.await("the program has called client.Run and doesn't lead: call HandOver or Lose before Lead", func() bool {
 			return len(a.sessions) > 0 && a.sessions[0].counts && !a.state.Leading && a.stopping == 0
 		}, func() {
 			a.setCoordinator(Self)
@@ -213,7 +212,6 @@ func (a *Agent) notify() {
 
 // setCoordinator begins a term. a.mu is locked.
 func (a *Agent) setCoordinator(name string) {
-	a.changes++
 	a.stopping, a.renewals = 0, 0
 	a.state.Term++
 	a.state.Coordinator, a.state.Leading, a.state.Token = name, name == Self, 0
@@ -269,14 +267,14 @@ func (a *Agent) serveLeader(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Agent) serveWatch(w http.ResponseWriter, r *http.Request) {
-	sent := -1
+	sent := uint64(0)
 	a.stream(w, r, func() (text string) {
-		if sent == a.changes {
+		if sent == a.state.Term {
 			return ""
 		}
-		sent = a.changes
+		sent = a.state.Term
 		data, _ := json.Marshal(a.state) // It consists of names and numbers.
-		return fmt.Sprintf("event: change\nid: 1-%d\ndata: %s\n\n", a.changes, data)
+		return fmt.Sprintf("event: change\nid: 1-%d\ndata: %s\n\n", sent, data)
 	})
 }
 
