@@ -51,10 +51,7 @@ func start(t *testing.T, name, agent string, counted bool) *set {
 
 // The other systems need a server.
 func TestEachSystemElectsAnotherLeader(t *testing.T) {
-	agent, err := agentcluster.Build(t.Context(), t.TempDir(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := agentcluster.Binary(t)
 	for _, name := range []string{"floor", "conclave-majority", "raft-tuned", "memberlist"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, name, agent, false)
@@ -70,10 +67,7 @@ func TestEachSystemElectsAnotherLeader(t *testing.T) {
 // Each system elects another leader while no packet from or to the leader arrives, and takes it in again after that.
 func TestSilentLeaderIsReplaced(t *testing.T) {
 	agentcluster.NeedPartitions(t)
-	agent, err := agentcluster.Build(t.Context(), t.TempDir(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := agentcluster.Binary(t)
 	for _, name := range []string{"conclave-available", "raft-tuned", "memberlist"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, name, agent, true)

@@ -131,15 +131,22 @@ var dependOnAgent = sync.OnceValue(func() error {
 	return program.DependOnProgram(context.Background(), top, "./cmd/agent")
 })
 
+// Binary returns the path of the agent that Main has built. The package's TestMain must call Main.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary := os.Getenv(binaryVariable)
+	if binary == "" {
+		t.Fatal("there is no agent binary: call agentcluster.Main in TestMain")
+	}
+	must.Succeed(t, dependOnAgent())
+	return binary
+}
+
 // Start returns a Cluster that is closed when the test ends. If the test fails, Start
 // logs the last lines of the agents' logs. The package's TestMain must call Main.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
-	options.Binary = os.Getenv(binaryVariable)
-	if options.Binary == "" {
-		t.Fatal("there is no agent binary: call agentcluster.Main in TestMain")
-	}
-	must.Succeed(t, dependOnAgent())
+	options.Binary = Binary(t)
 	options.Folder = t.TempDir()
 	cluster, err := New(t.Context(), options)
 	must.Succeed(t, err)
