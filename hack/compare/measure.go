@@ -45,6 +45,7 @@ func run(ctx context.Context, o *options, progress io.Writer) (err error) {
 	if r.systems, err = o.selected(); err != nil {
 		return err
 	}
+	r.printf("waiting until the machine is quiet, for a minute at most")
 	if err := r.report.describeMachine(ctx); err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func (r *runner) failovers(ctx context.Context) error {
 		}
 		prompt := s
 		if s.memory > 0 {
-			prompt.without = []string{stopFault, silentFault}
-			s.copies, s.without = silentCopies, []string{faults[0].name, faults[1].name}
+			prompt.without = faultNames(true)
+			s.copies, s.without = silentCopies, faultNames(false)
 			slow = append(slow, s)
 		}
 		if err := r.failoversOf(ctx, prompt, 1, r.options.rounds, time.Millisecond); err != nil {

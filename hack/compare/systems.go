@@ -42,6 +42,16 @@ type fault struct {
 // silent reports whether the fault keeps connections open.
 func (f fault) silent() bool { return f.name == stopFault || f.name == silentFault }
 
+// faultNames returns the names of the faults that keep connections open, or of the others.
+func faultNames(silent bool) (names []string) {
+	for _, f := range faults {
+		if f.silent() == silent {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
 // The names of the faults that keep connections open.
 const (
 	stopFault   = "SIGSTOP"
@@ -64,7 +74,7 @@ var systems = []system{
 	{
 		name: "floor", title: "floor: end of a TCP connection", start: startFloor, rest: 50 * millisecond, limit: 5 * second, single: true,
 		settings:  "Bare processes that are connected with each other. A process learns of the fault when it reads the end of its connection. The next leader is the one with the lowest number, without any agreement: nothing that relies on connections can be faster.",
-		unclaimed: true, without: []string{stopFault, silentFault},
+		unclaimed: true, without: faultNames(true),
 	},
 	conclave("Majority"), conclave("Strict"), conclave("Available"),
 	{
@@ -107,15 +117,15 @@ var systems = []system{
 
 // conclave returns Conclave in a safety mode, with the default timing.
 func conclave(mode string) system {
-	var memory time.Duration
-	if mode != "Available" {
-		memory = time.Minute // See ADR 44.
+	s := system{
+		name: "conclave-" + strings.ToLower(mode), title: "Conclave, " + mode, start: startConclave, rest: 700 * millisecond, period: 100 * millisecond, limit: 30 * second, mode: mode,
+		settings: "conclave-agent with TLS, default timing and safety.mode " + mode + " beside each process, which uses the Go client: it leads while the function that client.Run calls has a context that hasn't ended, and learns of others by client.Watch. preemption.policy is Never, so that no process that was restarted takes over during a later round. SIGTERM goes to process and agent at the same time.",
 	}
-	return system{
-		memory: memory,
-		name:   "conclave-" + strings.ToLower(mode), title: "Conclave, " + mode, start: startConclave, rest: 700 * millisecond, period: 100 * millisecond, limit: 30 * second, mode: mode,
-		settings: "conclave-agent with TLS, default timing and safety.mode " + mode + " beside each process, which uses the Go client: it leads while the function that client.Run calls has a context that hasn't ended, and learns of others by client.Watch. preemption.policy is Never, so that no process that was restarted takes over during a later round. SIGTERM goes to process and agent at the same time." + map[bool]string{true: " After a coordinator that fell silent, the next lease is twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."}[memory > 0],
+	if mode != "Available" { // See ADR 44.
+		s.memory = time.Minute
+		s.settings += " After a coordinator that fell silent, the next lease is twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."
 	}
+	return s
 }
 
 func allNames() []string {
