@@ -72,15 +72,17 @@ func (e *Election) Options(options manager.Options) manager.Options {
 	defer e.mu.Unlock()
 	e.configured = true
 	if timeout := options.GracefulShutdownTimeout; timeout != nil && *timeout == 0 {
-		options.GracefulShutdownTimeout = new(time.Nanosecond) // With 0, Start returns nil while controllers run.
+		shortest := time.Nanosecond
+		options.GracefulShutdownTimeout = &shortest // With 0, Start returns nil while controllers run.
 	}
 	options.LeaderElection = true
 	options.LeaderElectionResourceLockInterface = lock{e}
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
 	options.LeaderElectionReleaseOnCancel = false // Run releases the office after the manager has stopped.
-	options.RetryPeriod = new(retryPeriod)
+	retry, warmup := retryPeriod, true
+	options.RetryPeriod = &retry
 	if options.Controller.EnableWarmup == nil {
-		options.Controller.EnableWarmup = new(true)
+		options.Controller.EnableWarmup = &warmup
 	}
 	return options
 }

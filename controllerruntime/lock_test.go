@@ -97,7 +97,8 @@ func TestManagerNeedsOptions(t *testing.T) {
 
 // TestShutdownWithoutGraceIsAnError: Start must not return nil while controllers run.
 func TestShutdownWithoutGraceIsAnError(t *testing.T) {
-	got := New("ledger").Options(ctrl.Options{GracefulShutdownTimeout: new(time.Duration(0))}).GracefulShutdownTimeout
+	var none time.Duration
+	got := New("ledger").Options(ctrl.Options{GracefulShutdownTimeout: &none}).GracefulShutdownTimeout
 	if *got <= 0 {
 		t.Errorf("got a timeout of %s, for which controller-runtime doesn't say whether controllers run", *got)
 	}
