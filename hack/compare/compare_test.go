@@ -19,7 +19,7 @@ import (
 // TestMain lets the test binary run candidates.
 func TestMain(m *testing.M) {
 	systems = append(systems, system{name: "careless", start: startCareless, limit: time.Minute})
-	if len(os.Args) > 1 && os.Args[1] == "candidate" {
+	if len(os.Args) > 1 && (os.Args[1] == "candidate" || os.Args[1] == "replica") {
 		main()
 		return
 	}
@@ -41,7 +41,7 @@ func start(t *testing.T, name, agent string, counted bool) *set {
 	}
 	env := &environment{agent: agent, counted: counted}
 	env.sets.Store(int64(os.Getpid() % 700))
-	s, err := newSet(t.Context(), of, name, t.TempDir(), 1, time.Millisecond, env)
+	s, err := newSet(t.Context(), of, name, t.TempDir(), candidates, 1, time.Millisecond, env)
 	if err != nil {
 		t.Fatal(err)
 	}

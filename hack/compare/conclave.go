@@ -23,7 +23,7 @@ func startConclave(_ context.Context, s *spec) ([]elector, error) {
 	}
 	var all []elector
 	for i := range s.Groups {
-		all = append(all, &conclaveElector{group: groupName(i), members: memberNames(len(s.Hosts)), options: []client.Option{
+		all = append(all, &conclaveElector{group: groupName(i), members: s.Members, options: []client.Option{
 			client.At("http://" + s.API), client.LogTo(slog.New(slog.DiscardHandler)), client.DialWith(s.dialer().DialContext),
 		}})
 	}

@@ -43,9 +43,10 @@ type spec struct {
 	Folder string
 	// Server is the file for the API server, or etcd's address.
 	Server string
-	// Agent is the command that starts Conclave's agent, and API the address that it serves.
-	Agent []string
-	API   string
+	// Agent is the command that starts Conclave's agent, and API the address that it serves. Members are the names of all members.
+	Agent   []string
+	API     string
+	Members []string
 	// Poll is how often the candidate asks whether it leads. While idle candidates are measured, they don't.
 	Poll time.Duration
 

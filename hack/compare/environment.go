@@ -27,9 +27,11 @@ type environment struct {
 
 // startServer starts an API server with etcd, which doesn't sync to the disk.
 func (e *environment) startServer(folder string) error {
-	e.server = &envtest.Environment{}
+	if e.server == nil {
+		e.server = &envtest.Environment{}
+	}
 	// The namespace has no route by which the API server could find an address of the machine. Nothing uses this one.
-	e.server.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "192.0.2.1")
+	e.server.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "192.0.2.1").Set("bind-address", "0.0.0.0")
 	if _, err := e.server.Start(); err != nil {
 		return fmt.Errorf("cannot start an API server: %w", err)
 	}
@@ -59,10 +61,10 @@ func (e *environment) serverFor(s system) string {
 	return e.kubeconfig
 }
 
-// hosts returns an address for each candidate of a new set. Agents have others.
-func (e *environment) hosts() []string {
+// hosts returns the addresses of size candidates. Agents have others.
+func (e *environment) hosts(size int) []string {
 	number := e.sets.Add(1)
-	hosts := make([]string, candidates)
+	hosts := make([]string, size)
 	for i := range hosts {
 		hosts[i] = fmt.Sprintf("127.%d.%d.%d", 251+number/250, 1+number%250, 1+i)
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +36,7 @@ type options struct {
 	only   []string
 	agent  string
 	output string
+	report string
 }
 
 func newRoot() *cobra.Command {
@@ -44,8 +47,16 @@ func newRoot() *cobra.Command {
 			if _, err := o.selected(); err != nil {
 				return err
 			}
+			if !slices.Contains(reports, o.report) {
+				return fmt.Errorf("--report must be one of %s, got %q", strings.Join(reports, ", "), o.report)
+			}
 			if o.rounds < 1 || o.idle <= 0 {
 				return fmt.Errorf("--rounds and --idle must be above 0, got %d and %s", o.rounds, o.idle)
+			}
+			if o.report == operatorsReport {
+				if err := buildOperators(command.Context(), command.ErrOrStderr()); err != nil {
+					return err
+				}
 			}
 			return rerun(command.Context())
 		},
@@ -53,8 +64,14 @@ func newRoot() *cobra.Command {
 	inside := &cobra.Command{
 		Use: insideCommand, Hidden: true, Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if o.output == "" {
+				o.output = filepath.Join("docs", "results", o.report)
+			}
 			if err := agentcluster.SetUpNetwork(command.Context()); err != nil {
 				return err
+			}
+			if o.report == operatorsReport {
+				return reconciling(command.Context(), &o, command.ErrOrStderr())
 			}
 			return run(command.Context(), &o, command.ErrOrStderr())
 		},
@@ -64,12 +81,25 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.idle, "idle", 10*time.Second, "how long to measure idle candidates")
 	flags.StringSliceVar(&o.only, "only", nil, "measure only these systems: "+strings.Join(allNames(), ", "))
 	flags.StringVar(&o.agent, "agent", "bin/conclave-agent", "the program of Conclave's agent")
-	flags.StringVar(&o.output, "output", "docs/results/compare", "write this file with the extensions .md, .json and .svg")
-	root.AddCommand(inside, newCandidateCommand())
+	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
+	flags.StringVar(&o.output, "output", "", "write this file with the extensions .md and .json (default docs/results/ and the report's name)")
+	root.AddCommand(inside, newCandidateCommand(), newReplicaCommand(), &cobra.Command{
+		Use: "draw", Short: "Write docs/results/compare.md, its charts and the README's picture again, from docs/results/compare.json", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return draw(filepath.Join("docs", "results", compareReport)) },
+	})
 	return root
 }
 
 const insideCommand = "inside"
+
+// The reports: systems beside each other, how operators that people know do, and how failover and cost grow.
+const (
+	compareReport   = "compare"
+	operatorsReport = "operators"
+	growthReport    = "growth"
+)
+
+var reports = []string{compareReport, operatorsReport, growthReport}
 
 // rerun runs this program in a network namespace of its own: there all ports are free, and no other traffic is counted.
 func rerun(ctx context.Context) error {

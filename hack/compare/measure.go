@@ -56,6 +56,9 @@ func run(ctx context.Context, o *options, progress io.Writer) (err error) {
 	if r.report.Busy > busyLimit {
 		r.printf("WARNING: other processes use %.0f %% of the machine: the report says so, don't publish it", r.report.Busy)
 	}
+	if o.report == growthReport {
+		return r.growth(ctx)
+	}
 	if err := r.failovers(ctx); err != nil {
 		return err
 	}
@@ -93,12 +96,12 @@ func (r *runner) prepare() error {
 	return nil
 }
 
-func (r *runner) newSet(ctx context.Context, s system, groups int, poll time.Duration) (*set, error) {
+func (r *runner) newSet(ctx context.Context, s system, size, groups int, poll time.Duration) (*set, error) {
 	r.mutex.Lock()
 	r.sets++
 	name := s.name + "-" + strconv.Itoa(r.sets)
 	r.mutex.Unlock()
-	return newSet(ctx, s, name, r.folder, groups, poll, r.env)
+	return newSet(ctx, s, name, r.folder, size, groups, poll, r.env)
 }
 
 // maxSets is how many sets of candidates that wait for most of the time are measured at once. More of them delay each other.
@@ -198,7 +201,7 @@ func (r *runner) failoversOf(ctx context.Context, of system, copies, rounds int,
 }
 
 func (r *runner) roundsOf(ctx context.Context, of system, rounds int, poll time.Duration, done func(int, outcome)) error {
-	s, err := r.newSet(ctx, of, 1, poll)
+	s, err := r.newSet(ctx, of, candidates, 1, poll)
 	if err != nil {
 		return err
 	}
@@ -264,7 +267,7 @@ func (r *runner) idleWith(ctx context.Context, systems []system, groups int) err
 // after the other, since a machine that starts all of them at once is too slow for some.
 func (r *runner) settledSets(ctx context.Context, systems []system, groups int, poll time.Duration) (sets []*set) {
 	for _, of := range systems {
-		s, err := r.newSet(ctx, of, groups, poll)
+		s, err := r.newSet(ctx, of, candidates, groups, poll)
 		if err == nil {
 			if _, err = s.settle(ctx); err != nil {
 				s.stop()
@@ -316,11 +319,12 @@ func (r *runner) observeIdle(ctx context.Context, sets []*set, groups int) error
 		return err
 	}
 	for i, s := range sets {
-		perSecond := func(n float64) float64 { return n / candidates / elapsed.Seconds() }
+		size := float64(len(s.candidates))
+		perSecond := func(n float64) float64 { return n / size / elapsed.Seconds() }
 		r.report.Idle = append(r.report.Idle, Idle{
-			System: s.of.name, Groups: groups,
-			CPU:      100 * float64(after[i].cpu-before[i].cpu) / float64(elapsed) / candidates,
-			Resident: benchmark.MiB(after[i].resident) / candidates,
+			System: s.of.name, Groups: groups, Members: len(s.candidates),
+			CPU:      100 * float64(after[i].cpu-before[i].cpu) / float64(elapsed) / size,
+			Resident: benchmark.MiB(after[i].resident) / size,
 			Requests: perSecond(float64(after[i].requests - before[i].requests)),
 			Packets:  perSecond(sent[s.of.name].Packets - sentBefore[s.of.name].Packets),
 			Bytes:    perSecond(sent[s.of.name].Bytes - sentBefore[s.of.name].Bytes),

@@ -35,6 +35,8 @@ type Report struct {
 	Outages                     []Outage
 	Idle                        []Idle
 	LeftOut, Failures           []string
+	// Remark was written by a person who has read the report.
+	Remark string `json:",omitempty"`
 }
 
 // Failover contains the results of a fault for a system, in milliseconds.
@@ -54,6 +56,7 @@ type Failover struct {
 type Idle struct {
 	System                   string
 	Groups                   int
+	Members                  int     `json:",omitempty"`
 	CPU, Resident            float64 // in percent of a core, and in MiB
 	Requests, Packets, Bytes float64 // per second
 }
@@ -216,27 +219,48 @@ var markdown string
 
 // write writes the report as Markdown, JSON and SVG.
 func (r *Report) write(output string) error {
-	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil { //nolint:gosec // The report is public.
+	base := filepath.Base(output)
+	err := writeReport(output, markdown, r, template.FuncMap{
+		"systems": r.measured, "beyond": r.beyondFloor, "chart": func() string { return base + ".svg" }, "idlechart": func() string { return base + "-idle.svg" },
+	})
+	return errors.Join(err, publish(output+".svg", failoverChart(r.Failovers, faults)), publish(output+"-idle.svg", idleChart(r.Idle)))
+}
+
+// picture is that of the README.
+var picture = filepath.Join("docs", "images", "failover.svg")
+
+// draw writes the report again, and the README's picture, from the results that were written before.
+func draw(output string) error {
+	text, err := os.ReadFile(output + ".json")
+	if err != nil {
+		return err
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return fmt.Errorf("%s.json: %w", output, err)
+	}
+	return errors.Join(r.write(output), publish(picture, failoverChart(r.Failovers, faults[:1])))
+}
+
+// writeReport writes a report as Markdown and JSON.
+func writeReport(output, markdown string, report any, functions template.FuncMap) error {
+	parsed, err := template.New("").Funcs(template.FuncMap{"ms": duration, "title": titleOf}).Funcs(functions).Parse(markdown)
+	if err != nil {
 		return err
 	}
 	var text strings.Builder
-	parsed, err := template.New("").Funcs(template.FuncMap{
-		"ms": duration, "title": titleOf, "systems": r.measured, "beyond": r.beyondFloor, "chart": func() string { return filepath.Base(output) + ".svg" },
-	}).Parse(markdown)
-	if err == nil {
-		err = parsed.Execute(&text, r)
-	}
-	if err != nil {
+	if err := parsed.Execute(&text, report); err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
+	encoded, err := json.MarshalIndent(report, "", "  ")
+	return errors.Join(err, publish(output+".md", text.String()), publish(output+".json", string(encoded)+"\n"))
+}
+
+func publish(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // The report is public.
 		return err
 	}
-	for extension, content := range map[string]string{".md": text.String(), ".json": string(encoded) + "\n", ".svg": chart(r.Failovers)} {
-		err = errors.Join(err, os.WriteFile(output+extension, []byte(content), 0o644)) //nolint:gosec // The report is public.
-	}
-	return err
+	return os.WriteFile(path, []byte(content), 0o644) //nolint:gosec // The report is public.
 }
 
 func titleOf(name string) string {

@@ -19,7 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// candidates is the number of candidates of each set.
+// candidates is the number of candidates of most sets.
 const candidates = 3
 
 // settleLimit bounds the wait until all candidates agree. It isn't measured.
@@ -62,14 +62,14 @@ type claim struct {
 	from, to int64
 }
 
-// newSet starts candidates in folder, in a number of groups.
-func newSet(ctx context.Context, of system, name, folder string, groups int, poll time.Duration, env *environment) (*set, error) {
-	s := &set{of: of, name: name, env: env, changed: make(chan struct{}), candidates: make([]*candidate, candidates), close: func() error { return nil }}
-	hosts := env.hosts()
+// newSet starts size candidates in folder, in a number of groups.
+func newSet(ctx context.Context, of system, name, folder string, size, groups int, poll time.Duration, env *environment) (*set, error) {
+	s := &set{of: of, name: name, env: env, changed: make(chan struct{}), candidates: make([]*candidate, size), close: func() error { return nil }}
+	hosts := env.hosts(size)
 	var agents *agentcluster.Cluster
 	if of.mode != "" {
 		var err error
-		if agents, err = newAgents(ctx, of.mode, filepath.Join(folder, name), env.agent, groups); err != nil {
+		if agents, err = newAgents(ctx, of.mode, filepath.Join(folder, name), env.agent, size, groups); err != nil {
 			return nil, err
 		}
 		s.close = agents.Close
@@ -84,7 +84,7 @@ func newSet(ctx context.Context, of system, name, folder string, groups int, pol
 		sp := &spec{System: of.name, Self: i, Hosts: hosts, Set: name, Groups: groups, Folder: filepath.Join(folder, name, strconv.Itoa(i)), Poll: poll}
 		if agents != nil {
 			member := agents.Names()[i]
-			sp.API = agents.Agent(member).API
+			sp.API, sp.Members = agents.Agent(member).API, agents.Names()
 			sp.Agent = []string{env.agent, "--config", filepath.Join(folder, name, member, "agent.yaml")}
 		}
 		if of.server {
@@ -103,11 +103,11 @@ func newSet(ctx context.Context, of system, name, folder string, groups int, pol
 }
 
 // newAgents writes the files of Conclave's agents, which the candidates start.
-func newAgents(ctx context.Context, mode, folder, binary string, groups int) (*agentcluster.Cluster, error) {
+func newAgents(ctx context.Context, mode, folder, binary string, size, groups int) (*agentcluster.Cluster, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	plan := agentcluster.Options{Binary: binary, Folder: folder, Agents: candidates, TLS: true}
+	plan := agentcluster.Options{Binary: binary, Folder: folder, Agents: size, TLS: true}
 	for i := range groups {
 		group := agentcluster.Group{Name: groupName(i), Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never"}}
 		if i == 0 {
@@ -120,15 +120,6 @@ func newAgents(ctx context.Context, mode, folder, binary string, groups int) (*a
 }
 
 func groupName(index int) string { return "group-" + strconv.Itoa(index) }
-
-// memberNames are the names of agents in an agentcluster.
-func memberNames(count int) []string {
-	names := make([]string, count)
-	for i := range names {
-		names[i] = string(rune('a' + i))
-	}
-	return names
-}
 
 // start starts a candidate in a process group of its own.
 func (s *set) start(index int) error {

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	_ "embed"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+)
+
+// Growth is the report of how failover and idle cost grow.
+type Growth struct {
+	*Report
+	Members []MemberGrowth
+}
+
+// MemberGrowth contains the results of a set with a number of candidates.
+type MemberGrowth struct {
+	Idle
+	Took *benchmark.Series
+}
+
+// memberCounts are the numbers of candidates of a group, up to the most that a group may have, and groupCounts those of groups with
+// three candidates.
+var (
+	memberCounts = []int{3, 10, 30, 100}
+	groupCounts  = []int{1, 3, 10, 30, manyGroups}
+)
+
+// growth measures how failover and idle cost of some systems grow with the members of a group and with the groups of a process.
+func (r *runner) growth(ctx context.Context) error {
+	growth := Growth{Report: r.report}
+	for _, of := range r.systems {
+		for _, size := range memberCounts {
+			result, err := r.growthOf(ctx, of, size)
+			if err != nil {
+				return fmt.Errorf("%s with %d members: %w", of.title, size, err)
+			}
+			growth.Members = append(growth.Members, result)
+			r.printf("%s with %d members: median %s, CPU %.2f %%, %.1f MiB", of.title, size, duration(result.Took.Median), result.CPU, result.Resident)
+		}
+		for _, groups := range groupCounts {
+			if err := r.idleWith(ctx, []system{of}, groups); err != nil {
+				return err
+			}
+		}
+	}
+	r.report.LoadAfter = loadAverage()
+	return writeReport(r.options.output, growthMarkdown, growth, nil)
+}
+
+func (r *runner) growthOf(ctx context.Context, of system, size int) (result MemberGrowth, err error) {
+	s, err := r.newSet(ctx, of, size, 1, slowPoll)
+	if err != nil {
+		return result, err
+	}
+	defer s.stop()
+	var all []time.Duration
+	for range r.options.rounds {
+		o, err := s.round(ctx, faults[0])
+		if err != nil {
+			return result, err
+		}
+		if o.late {
+			return result, fmt.Errorf("no agreement within %s", of.limit)
+		}
+		all = append(all, o.took)
+	}
+	result.Took = benchmark.NewSeries(all)
+	idle, err := r.newSet(ctx, of, size, 1, 0)
+	if err != nil {
+		return result, err
+	}
+	s.stop()
+	defer idle.stop()
+	if _, err := idle.settle(ctx); err != nil {
+		return result, err
+	}
+	if err := benchmark.Wait(ctx, r.options.idle); err != nil {
+		return result, err
+	}
+	if err := r.observeIdle(ctx, []*set{idle}, 1); err != nil {
+		return result, err
+	}
+	last := len(r.report.Idle) - 1
+	result.Idle = r.report.Idle[last]
+	r.report.Idle = r.report.Idle[:last]
+	return result, nil
+}
+
+// quantity is something that grows.
+type quantity struct {
+	System, Name string
+	By           []int
+	Values       []string
+	Exponent     float64
+}
+
+// grow returns a quantity with the values of some results.
+func grow[T any](name, format string, results []T, by func(T) int, value func(T) float64) quantity {
+	q := quantity{Name: name}
+	var x, y []float64
+	for _, result := range results {
+		q.By = append(q.By, by(result))
+		q.Values = append(q.Values, fmt.Sprintf(format, value(result)))
+		if v := value(result); v > 0 {
+			x, y = append(x, float64(by(result))), append(y, v)
+		}
+	}
+	q.Exponent = benchmark.Exponent(x, y)
+	return q
+}
+
+// ByMembers returns what grows with the members of a group.
+func (g Growth) ByMembers() (all []quantity) {
+	members := func(m MemberGrowth) int { return m.Members }
+	for _, name := range g.names() {
+		of := slices.DeleteFunc(slices.Clone(g.Members), func(m MemberGrowth) bool { return m.System != name })
+		all = append(all, named(name,
+			grow("failover, median, ms", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Took.Median }),
+			grow("failover, maximum, ms", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Took.Max }),
+			grow("CPU of all members, % of a core", "%.2f", of, members, func(m MemberGrowth) float64 { return m.CPU * float64(m.Members) }),
+			grow("packets/s of all members", "%.0f", of, members, func(m MemberGrowth) float64 { return m.Packets * float64(m.Members) }),
+			grow("memory of a member, MiB", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Resident }),
+		)...)
+	}
+	return all
+}
+
+// ByGroups returns what grows with the groups of a process.
+func (g Growth) ByGroups() (all []quantity) {
+	groups := func(i Idle) int { return i.Groups }
+	for _, name := range g.names() {
+		of := slices.DeleteFunc(slices.Clone(g.Idle), func(i Idle) bool { return i.System != name })
+		if len(of) < 2 {
+			continue
+		}
+		all = append(all, named(name,
+			grow("CPU of a member, % of a core", "%.2f", of, groups, func(i Idle) float64 { return i.CPU }),
+			grow("packets/s of a member", "%.0f", of, groups, func(i Idle) float64 { return i.Packets }),
+			grow("API requests/s of a member", "%.2f", of, groups, func(i Idle) float64 { return i.Requests }),
+			grow("memory of a member, MiB", "%.1f", of, groups, func(i Idle) float64 { return i.Resident }),
+		)...)
+	}
+	return all
+}
+
+func named(system string, all ...quantity) []quantity {
+	for i := range all {
+		all[i].System = system
+	}
+	return slices.DeleteFunc(all, func(q quantity) bool { return math.IsNaN(q.Exponent) })
+}
+
+func (g Growth) names() []string {
+	return slices.DeleteFunc(allNames(), func(name string) bool {
+		return !slices.ContainsFunc(g.Members, func(m MemberGrowth) bool { return m.System == name })
+	})
+}
+
+//go:embed growth.md.tmpl
+var growthMarkdown string

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
+)
+
+// startScheduler starts three real schedulers, whose Lease lasts for 2 s.
+func startScheduler(t *testing.T) *replicas {
+	t.Helper()
+	agentcluster.NeedPartitions(t)
+	need.APIServer(t)
+	folder := t.TempDir()
+	env := &environment{counted: true}
+	if err := env.startServer(folder); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	at := slices.IndexFunc(operators, func(o operator) bool { return o.name == "kube-scheduler" })
+	of := operators[at]
+	of.arguments = append(slices.Clone(of.arguments), "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=300ms")
+	file, _, err := of.program(os.Getenv("KUBEBUILDER_ASSETS"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: of.leaseNamespace}}
+	s, err := newReplicas(t.Context(), &of, false, file, folder, env, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// Without its leader, the scheduler schedules nothing until its Lease has ended. A leader that is cut off comes back.
+func TestOperatorReconcilesNothingWithoutLeader(t *testing.T) {
+	s := startScheduler(t)
+	for _, f := range []fault{faults[0], faults[3]} {
+		if err := s.settle(t.Context(), time.Second); err != nil {
+			t.Fatal(err, s.prober.lastError())
+		}
+		began := time.Now()
+		gap, usual, err := s.round(t.Context(), f)
+		if err != nil {
+			t.Fatalf("%s: %v", f.name, err)
+		}
+		// The Lease was renewed at most 0.3 s before. The leader may be renewing just then.
+		if gap < time.Second || gap > time.Since(began)+usual || usual >= gap/2 {
+			t.Errorf("%s: got a gap of %s, usually %s, want more than a second in a round of %s", f.name, gap, usual, time.Since(began))
+		}
+	}
+}
+
+func TestGapsAreThoseAfterTheFault(t *testing.T) {
+	p := &prober{effects: []int64{10, 500, 600, 900, 950, 1400}}
+	for since, want := range map[int64]time.Duration{0: 490, 500: 450, 899: 450, 1400: 0} {
+		if got := p.gap(since); got != want {
+			t.Errorf("since %d: got gap %d, want %d", since, got, want)
+		}
+	}
+	if got := p.median(500); got != 300 {
+		t.Errorf("got median %d, want 300: of 100, 300, 50 and 450", got)
+	}
+	if got := p.after(900); got != 3 {
+		t.Errorf("got %d effects since 900, want 3", got)
+	}
+}
+
+func TestOperatorsReport(t *testing.T) {
+	output := t.TempDir() + "/operators"
+	report := Reconciling{&Report{Rounds: 2}, []Gap{{"keda", byConclave, "kill -9", benchmark.NewSeries([]time.Duration{time.Second}), 100}}, []Return{{"kueue", byLease, 3000, 4}}}
+	if err := writeReport(output, operatorsMarkdown, report, template.FuncMap{"title": operatorTitle, "operators": func() []operator { return operators }}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(output + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| KEDA | Conclave | kill -9 | 1 | 1 s | 1 s | 100 ms |", "| Kueue | Lease | 3 s | 4 |", "| kube-scheduler | that of the cluster |"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report doesn't contain %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestGrowthHasExponents(t *testing.T) {
+	g := Growth{Report: &Report{}}
+	for _, members := range memberCounts {
+		m := MemberGrowth{Took: &benchmark.Series{Median: 7 * float64(members), Max: 9}}
+		m.System, m.Members, m.CPU, m.Groups = "conclave-majority", members, 1, 1
+		g.Members = append(g.Members, m)
+	}
+	for _, groups := range groupCounts {
+		g.Idle = append(g.Idle, Idle{System: "conclave-majority", Groups: groups, Members: 3, CPU: 2, Resident: 5})
+	}
+	output := t.TempDir() + "/growth"
+	if err := writeReport(output, growthMarkdown, g, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(output + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"failover, median, ms: 21.0 with 3, 70.0 with 10, 210.0 with 30, 700.0 with 100. Exponent **1.00**",
+		"CPU of all members, % of a core: 3.00 with 3, 10.00 with 10, 30.00 with 30, 100.00 with 100. Exponent **1.00**",
+		"CPU of a member, % of a core: 2.00 with 1, 2.00 with 3, 2.00 with 10, 2.00 with 30, 2.00 with 100. Exponent **0.00**",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report doesn't contain %q:\n%s", want, text)
+		}
+	}
+}
