@@ -103,9 +103,6 @@ func (s *simulation) countTenure() {
 	if s.needsThrottled() || s.needsFailing() {
 		return
 	}
-	if s.schedule.faults&Tail != 0 && !s.usesGrants() {
-		return // each message that takes longer than the suspicion timeout may cost a tenure
-	}
 	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
 		return
 	}
@@ -114,6 +111,9 @@ func (s *simulation) countTenure() {
 		most += s.size // several processes may hold the office at a time
 		if s.schedule.faults&Throttle != 0 {
 			most += s.size // and a process that stood still has led until it finds out
+		}
+		if s.schedule.faults&Tail != 0 {
+			most += 2 // where the links to those that hear the coordinator stall, too, there is a second one for a moment
 		}
 	}
 	if list := s.operator.current; s.schedule.faults&(Lossy|Tail) != 0 && list.Majority() == list.Len() {

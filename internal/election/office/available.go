@@ -86,6 +86,31 @@ const maxRaises = 6
 // of a follower: a new one has to receive the first answer.
 const maxUnacknowledged = 4
 
+// awaitsWitnesses reports whether this process, whose coordinator has fallen silent, leaves the office to
+// it for now: it waits for the answers of the others, or one of them hears the coordinator. Links that
+// stall for a moment would make a second coordinator each time otherwise.
+func (m *Machine) awaitsWitnesses() bool {
+	v := &m.vacancy
+	return v.deadCoordinator != election.None && !v.proven && v.attempts == 0 && m.now < m.witnessesUntil()
+}
+
+// witnessesUntil is how long this process waits for the others: for two suspicion timeouts if one of them hears the
+// coordinator. The link may be broken for good, and this side must have a coordinator then.
+func (m *Machine) witnessesUntil() election.Tick {
+	until := m.vacancy.since
+	m.eachMember(func(id election.ID) {
+		p := &m.peers[id]
+		switch {
+		case id == m.cfg.Self || id == m.vacancy.deadCoordinator || m.detector.Suspects(id):
+		case p.followsUntil <= m.now:
+			until = max(until, m.vacancy.since+m.cfg.Heartbeat)
+		case p.follows == m.vacancy.deadCoordinator:
+			until = max(until, m.vacancy.since+2*m.cfg.SuspicionTimeout)
+		}
+	})
+	return until
+}
+
 // acknowledged reports whether the coordinator, which sent this BEAT, receives what
 // this process sends. In the other modes a coordinator that doesn't is no problem:
 // it has the grants of a majority.

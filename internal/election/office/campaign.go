@@ -61,12 +61,18 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	named := m.isNamedSuccessor()
 	trusted := m.vacancy.proven && m.vacancy.attempts == 0 && m.majorityAlive()
-	if m.cfg.Mode != Available && !trusted && !m.preVote() {
+	if !trusted && !m.preVoteSucceeds() {
 		if !m.vacancy.preVoting {
 			m.vacancy.preVoting = true
 			m.probes.at = m.now // the next probes could be a heartbeat away
 		}
+		if m.cfg.Mode == Available {
+			m.vacancy.campaignAt = m.witnessesUntil()
+		}
 		return
+	}
+	if m.cfg.Mode == Available {
+		m.vacancy.preVoting = false
 	}
 	m.vacancy.attempt()
 	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()

@@ -90,14 +90,15 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		m.see(msg.Hold.ElectionTerm)
 		m.recordAwareness(msg.From)
 	}
+	p := &m.peers[msg.From]
+	p.follows, p.followsTerm, p.followsUntil = msg.Subject, msg.Term, m.now+m.probeTimeout()
 	if m.cfg.Mode == Available && (msg.Hold.Held || m.coordinator == election.None) {
-		return // no pre-vote: a process that has no coordinator sends probes itself
+		m.retryPreVote()
+		return // a process that has no coordinator sends probes itself
 	}
 	if !msg.Hold.Held && msg.Subject == election.None {
 		m.measureLoss()
 	}
-	p := &m.peers[msg.From]
-	p.follows, p.followsTerm, p.followsUntil = msg.Subject, msg.Term, m.now+m.probeTimeout()
 	if msg.Hold.Held {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)

@@ -20,7 +20,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 //   - Attempts that follow are delayed, more each time.
 //
 // The pre-vote costs a round trip. It is left out where the coordinator is known
-// to have ended or resigned, for the first campaign.
+// to have ended or resigned, for the first campaign. In Available mode no majority is
+// needed: there, the process waits while another member hears the coordinator (available.go).
 type vacancy struct {
 	// campaignAt is when a follower campaigns, Never if it doesn't.
 	campaignAt election.Tick
@@ -97,6 +98,14 @@ func (m *Machine) backoff() election.Tick {
 	return longest/2 + election.Tick(mixed>>1)%(longest/2+1)
 }
 
+// preVoteSucceeds reports whether this process may campaign, as far as the others say.
+func (m *Machine) preVoteSucceeds() bool {
+	if m.cfg.Mode == Available {
+		return !m.awaitsWitnesses()
+	}
+	return m.preVote()
+}
+
 // preVote reports whether a majority could grant this process the office: it
 // exchanges messages with them, and they follow no coordinator.
 func (m *Machine) preVote() bool {
@@ -140,7 +149,7 @@ func (m *Machine) couldHold() bool {
 
 // retryPreVote campaigns if a pre-vote that failed before succeeds now.
 func (m *Machine) retryPreVote() {
-	if m.vacancy.preVoting && m.preVote() {
+	if m.vacancy.preVoting && m.preVoteSucceeds() {
 		m.vacancy.campaignAt = m.now + m.campaignDelay() + m.backoff()
 		m.vacancy.preVoting = false
 	}
