@@ -64,6 +64,25 @@ func TestAllResultsAreReported(t *testing.T) {
 	}
 }
 
+func TestGrowthHasExponents(t *testing.T) {
+	var all []*Scale
+	for _, groups := range []int{10, 100, 1000} {
+		all = append(all, &Scale{Groups: groups, Empty: 50, Resident: 50 + float64(groups), Restart: &Restart{Connected: 2}})
+	}
+	var printed bytes.Buffer
+	if err := printGrowth(&printed, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][]string{{"memory", "10.0", "100.0", "1000.0", "1.00"}, {"restart", "2.00", "0.00"}, {"p99", "-"}} {
+		found := slices.ContainsFunc(strings.Split(printed.String(), "\n"), func(line string) bool {
+			return !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(line, part) })
+		})
+		if !found {
+			t.Errorf("no line has all of %q:\n%s", want, printed.String())
+		}
+	}
+}
+
 func TestInvalidFlagsAreRejected(t *testing.T) {
 	for flags, part := range map[string]string{
 		"--groups 0":     "must be 1 or more",
