@@ -205,7 +205,7 @@ bench-operator: ## Measure the operator with many groups. Example: ARGS="--group
 	@bin/bench-operator $(ARGS)
 
 .PHONY: compare
-compare: ## As root: measure Conclave beside other elections, in docs/results/compare.*. Example: ARGS="--rounds 3 --only floor,raft".
+compare: ## As root: measure Conclave beside other elections, in docs/results. Example: ARGS="--rounds 3 --only floor,raft", or ARGS="--report operators".
 	@hack/compare/packages || true
 	@$(MAKE) build PROGRAM=agent
 	@$(GO) -C hack/compare build -o $(CURDIR)/bin/compare .

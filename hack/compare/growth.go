@@ -54,42 +54,48 @@ func (r *runner) growth(ctx context.Context) error {
 }
 
 func (r *runner) growthOf(ctx context.Context, of system, size int) (result MemberGrowth, err error) {
-	s, err := r.newSet(ctx, of, size, 1, slowPoll)
+	if result.Took, err = r.failoversWith(ctx, of, size); err != nil {
+		return result, err
+	}
+	s, err := r.newSet(ctx, of, size, 1, 0)
 	if err != nil {
 		return result, err
 	}
 	defer s.stop()
-	var all []time.Duration
-	for range r.options.rounds {
-		o, err := s.round(ctx, faults[0])
-		if err != nil {
-			return result, err
-		}
-		if o.late {
-			return result, fmt.Errorf("no agreement within %s", of.limit)
-		}
-		all = append(all, o.took)
-	}
-	result.Took = benchmark.NewSeries(all)
-	idle, err := r.newSet(ctx, of, size, 1, 0)
-	if err != nil {
-		return result, err
-	}
-	s.stop()
-	defer idle.stop()
-	if _, err := idle.settle(ctx); err != nil {
+	if _, err := s.settle(ctx); err != nil {
 		return result, err
 	}
 	if err := benchmark.Wait(ctx, r.options.idle); err != nil {
 		return result, err
 	}
-	if err := r.observeIdle(ctx, []*set{idle}, 1); err != nil {
+	if err := r.observeIdle(ctx, []*set{s}, 1); err != nil {
 		return result, err
 	}
 	last := len(r.report.Idle) - 1
 	result.Idle = r.report.Idle[last]
 	r.report.Idle = r.report.Idle[:last]
 	return result, nil
+}
+
+// failoversWith kills the leader of a number of candidates in each round.
+func (r *runner) failoversWith(ctx context.Context, of system, size int) (*benchmark.Series, error) {
+	s, err := r.newSet(ctx, of, size, 1, slowPoll)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	var all []time.Duration
+	for range r.options.rounds {
+		o, err := s.round(ctx, faults[0])
+		if err != nil {
+			return nil, err
+		}
+		if o.late {
+			return nil, fmt.Errorf("no agreement within %s", of.limit)
+		}
+		all = append(all, o.took)
+	}
+	return benchmark.NewSeries(all), nil
 }
 
 // quantity is something that grows.

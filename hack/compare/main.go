@@ -121,11 +121,16 @@ func rerun(ctx context.Context) error {
 }
 
 func (o *options) selected() ([]system, error) {
-	if len(o.only) == 0 {
+	only := o.only
+	switch {
+	case len(only) > 0:
+	case o.report == growthReport:
+		only = []string{"floor", "conclave-majority", "conclave-available"}
+	default:
 		return systems, nil
 	}
 	var chosen []system
-	for _, name := range o.only {
+	for _, name := range only {
 		s, err := systemNamed(name)
 		if err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func deploymentProbe() probe {
 	return probe{
 		objects: strings.ReplaceAll(probeDeployment, "NAME", "probe-manager"),
 		change: func(ctx context.Context, c client.Client, number int) error {
-			return patch(ctx, c, get(), `{"spec":{"minReadySeconds":%d}}`, number)
+			return patch(ctx, c, get(), `{"spec":{"minReadySeconds":%d}}`, number%2)
 		},
 		done: func(ctx context.Context, c client.Client, _ int) (bool, error) {
 			o := get()

@@ -148,16 +148,17 @@ func (r *reconciler) measureAll(ctx context.Context, all []*operator, election s
 		sets = append(sets, s)
 	}
 	var work sync.WaitGroup
-	failed := make([]error, len(sets))
-	for i, s := range sets {
+	for _, s := range sets {
 		work.Go(func() {
-			if failed[i] = r.faults(ctx, s, election); failed[i] != nil {
-				failed[i] = fmt.Errorf("%s (%s): %w; the last error of the probe: %w; see %s", s.of.title, election, failed[i], s.prober.lastError(), r.folder)
+			if err := r.faults(ctx, s, election); err != nil {
+				r.mutex.Lock()
+				defer r.mutex.Unlock()
+				r.fail("%s (%s): %v; the last error of the probe: %v", s.of.title, election, err, s.prober.lastError())
 			}
 		})
 	}
 	work.Wait()
-	if err := errors.Join(failed...); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return r.serverAway(ctx, sets, election)
@@ -202,7 +203,7 @@ func (r *replicas) settle(ctx context.Context, rest time.Duration) error {
 			return benchmark.Wait(ctx, rand.N(restMore))
 		}
 		if time.Now().After(limit) {
-			return fmt.Errorf("the replicas don't settle within %s: %w", gapLimit, err)
+			return fmt.Errorf("the replicas don't settle within %s (leader: %v)", gapLimit, err)
 		}
 	}
 }
