@@ -80,7 +80,8 @@ func (e *Election) Options(options manager.Options) manager.Options {
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
 	options.LeaderElectionReleaseOnCancel = false // Run releases the office after the manager has stopped.
 	retry, warmup := retryPeriod, true
-	options.RetryPeriod = &retry
+	// The default ones: a manager that was configured for a short Lease must not exit when it lacks CPU time for that long.
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = nil, nil, &retry
 	if options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = &warmup
 	}

@@ -89,6 +89,15 @@ func TestManagerThatStopsIsNotElected(t *testing.T) {
 	}
 }
 
+// With a short Lease, client-go's elector gives up when it couldn't renew for a moment.
+func TestTimesOfTheLeaseDontCount(t *testing.T) {
+	short := time.Second
+	got := New("ledger").Options(ctrl.Options{LeaseDuration: &short, RenewDeadline: &short, RetryPeriod: &short})
+	if got.LeaseDuration != nil || got.RenewDeadline != nil || *got.RetryPeriod >= short {
+		t.Errorf("got lease duration %v, renew deadline %v and retry period %v, want the defaults and a shorter period", got.LeaseDuration, got.RenewDeadline, got.RetryPeriod)
+	}
+}
+
 func TestManagerNeedsOptions(t *testing.T) {
 	if err := New("ledger").Run(t.Context(), func(context.Context) error { return nil }); err == nil {
 		t.Error("a manager ran without the lock")
