@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,7 @@ type MemberGrowth struct {
 // memberCounts are the numbers of candidates of a group, up to the most that a group may have, and groupCounts those of groups with
 // three candidates.
 var (
-	memberCounts = []int{3, 10, 30, 100}
+	memberCounts = []int{3, 10, 30, 60, 100}
 	groupCounts  = []int{1, 3, 10, 30, manyGroups}
 )
 
@@ -37,6 +38,10 @@ func (r *runner) growth(ctx context.Context) error {
 	for _, of := range r.systems {
 		for _, size := range memberCounts {
 			result, err := r.growthOf(ctx, of, size)
+			if errors.Is(err, errLate) {
+				r.fail("%s with %d members: they don't agree within %s.", of.title, size, settleLimit)
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("%s with %d members: %w", of.title, size, err)
 			}

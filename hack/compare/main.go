@@ -84,8 +84,8 @@ func newRoot() *cobra.Command {
 	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
 	flags.StringVar(&o.output, "output", "", "write this file with the extensions .md and .json (default docs/results/ and the report's name)")
 	root.AddCommand(inside, newCandidateCommand(), newReplicaCommand(), &cobra.Command{
-		Use: "draw", Short: "Write docs/results/compare.md, its charts and the README's picture again, from docs/results/compare.json", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return draw(filepath.Join("docs", "results", compareReport)) },
+		Use: "draw", Short: "Write the reports in docs/results and the README's picture again, from their JSON files", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return draw(filepath.Join("docs", "results")) },
 	})
 	return root
 }
@@ -125,7 +125,7 @@ func (o *options) selected() ([]system, error) {
 	switch {
 	case len(only) > 0:
 	case o.report == growthReport:
-		only = []string{"floor", "conclave-majority", "conclave-available"}
+		only = []string{"floor", "conclave-majority"}
 	default:
 		return systems, nil
 	}

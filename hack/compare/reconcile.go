@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"text/template"
@@ -100,7 +102,7 @@ func reconciling(ctx context.Context, o *options, progress io.Writer) (err error
 	r.report.DelaysTogether = stop()
 	r.report.LoadAfter = loadAverage()
 	r.printf("writing %s.md and .json", o.output)
-	return writeReport(o.output, operatorsMarkdown, Reconciling{r.report, r.gaps, r.returns}, template.FuncMap{"title": operatorTitle, "operators": func() []operator { return operators }})
+	return (&Reconciling{r.report, r.gaps, r.returns}).write(o.output)
 }
 
 // elections returns the elections with which an operator is measured.
@@ -289,6 +291,16 @@ func (r *reconciler) serverAway(ctx context.Context, sets []*replicas, election 
 
 //go:embed operators.md.tmpl
 var operatorsMarkdown string
+
+// write writes the report, sorted by operator. They were measured at the same time.
+func (r *Reconciling) write(output string) error {
+	order := func(name, election string) int {
+		return 2*slices.IndexFunc(operators, func(o operator) bool { return o.name == name }) + strings.Count(election, byConclave)
+	}
+	slices.SortStableFunc(r.Gaps, func(a, b Gap) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
+	slices.SortStableFunc(r.Returns, func(a, b Return) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
+	return writeReport(output, operatorsMarkdown, r, template.FuncMap{"title": operatorTitle, "operators": func() []operator { return operators }})
+}
 
 func operatorTitle(name string) string {
 	for _, o := range operators {

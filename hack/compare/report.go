@@ -229,17 +229,26 @@ func (r *Report) write(output string) error {
 // picture is that of the README.
 var picture = filepath.Join("docs", "images", "failover.svg")
 
-// draw writes the report again, and the README's picture, from the results that were written before.
-func draw(output string) error {
-	text, err := os.ReadFile(output + ".json")
-	if err != nil {
-		return err
+// draw writes the published reports and the README's picture again, from the results in their JSON files.
+func draw(folder string) error {
+	var compared Report
+	var reconciled Reconciling
+	var grown Growth
+	for name, report := range map[string]any{compareReport: &compared, operatorsReport: &reconciled, growthReport: &grown} {
+		text, err := os.ReadFile(filepath.Join(folder, name+".json"))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, report); err != nil {
+			return fmt.Errorf("%s.json: %w", name, err)
+		}
 	}
-	var r Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("%s.json: %w", output, err)
-	}
-	return errors.Join(r.write(output), publish(picture, failoverChart(r.Failovers, faults[:1])))
+	return errors.Join(
+		compared.write(filepath.Join(folder, compareReport)),
+		reconciled.write(filepath.Join(folder, operatorsReport)),
+		writeReport(filepath.Join(folder, growthReport), growthMarkdown, grown, nil),
+		publish(picture, failoverChart(compared.Failovers, faults[:1])),
+	)
 }
 
 // writeReport writes a report as Markdown and JSON.

@@ -16,7 +16,7 @@ var longestOutages = []struct {
 	// limits has the limits of p99 and of the longest outage for each kind.
 	limits map[outageKind][2]float64
 }{
-	{"crash", "Available", map[outageKind][2]float64{outageCrash: {0.7, 0.8}, outageSilentCrash: {1, 1.1}, outageHandOver: {0.2, 0.3}}},
+	{"crash", "Available", map[outageKind][2]float64{outageCrash: {0.7, 1}, outageSilentCrash: {1, 1.1}, outageHandOver: {0.2, 0.3}}},
 	{"crash", "Majority", map[outageKind][2]float64{outageCrash: {0.9, 1.2}, outageSilentCrash: {1.1, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8}}},
 	{"crash", "Strict", map[outageKind][2]float64{outageCrash: {1.2, 1.3}, outageSilentCrash: {1.2, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8}}},
 	{"appdead,stepdown", "Majority", map[outageKind][2]float64{outageApplication: {0.3, 1.1}, outageStepDown: {0.3, 1.1}, outageHandOver: {0.2, 0.6}}},
