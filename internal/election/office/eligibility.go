@@ -46,7 +46,7 @@ func (m *Machine) ready() bool {
 // mayTakeOver reports whether the process follows a coordinator of lower rank,
 // which may hand the office over to it.
 func (m *Machine) mayTakeOver() bool {
-	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available &&
+	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available && m.cfg.Policy != NeverPreempt &&
 		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 

@@ -13,7 +13,7 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
 		h.configure = func(c *office.Config) {
-			c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
+			c.MemoryLost, c.Term, c.Coordinator, c.Policy = false, 20, 2, office.Always
 			c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: lease}
 		}
 		h.start(self, newRoster(t, 1, 1, 2, self), nil)
@@ -44,6 +44,27 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 		reportClocks(20, 20)
 		reportClocks(0, 0)
 		wantReady(true, "answers of an older release, which doesn't report its clock")
+	})
+}
+
+// A process that the coordinator of lower rank never hands over to needn't know which members it reaches.
+func TestNobodyProbesWhereNobodyTakesOver(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for policy, want := range map[office.Policy]bool{office.NeverPreempt: false, office.WhenStable: true} {
+			probes := 0
+			g := newGroup(t, mode, 1, newRoster(t, 1, 1, 2, 3), func(c *office.Config) { c.Policy, c.StablePeriod = policy, 100*lease })
+			g.drop = func(m *election.Message) bool {
+				if m.Kind == election.Probe {
+					probes++
+				}
+				return false
+			}
+			g.advance(10 * heartbeat)
+			g.wantHolder(1)
+			if got := probes > 0; got != want {
+				t.Errorf("policy %v: %d probes while 1 is coordinator", policy, probes)
+			}
+		}
 	})
 }
 
