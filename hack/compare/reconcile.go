@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,6 +191,8 @@ func (r *reconciler) faults(ctx context.Context, s *replicas, election string) e
 	return nil
 }
 
+var errUnsettled = errors.New("their processes end, or changes aren't reconciled")
+
 // settle returns when changes are reconciled and no process was started for a time.
 func (r *replicas) settle(ctx context.Context, rest time.Duration) error {
 	limit := time.Now().Add(gapLimit)
@@ -205,7 +208,7 @@ func (r *replicas) settle(ctx context.Context, rest time.Duration) error {
 			return benchmark.Wait(ctx, rand.N(restMore))
 		}
 		if time.Now().After(limit) {
-			return fmt.Errorf("the replicas don't settle within %s (leader: %v)", gapLimit, err)
+			return fmt.Errorf("the replicas don't settle within %s: %w", gapLimit, cmp.Or(err, errUnsettled))
 		}
 	}
 }
