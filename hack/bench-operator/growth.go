@@ -30,16 +30,13 @@ func printGrowth(out io.Writer, all []*Scale) error {
 		{"report until status visible, p99, ms", "%.1f", func(s *Scale) float64 { return lag(s).P99 }},
 	} {
 		fmt.Fprint(table, q.name)
-		var x, y []float64
-		for i, s := range all {
-			value := q.of(s)
-			if value > 0 {
-				x, y = append(x, groups[i]), append(y, value)
-			}
-			fmt.Fprintf(table, "\t"+q.format, value)
+		var values []float64
+		for _, s := range all {
+			values = append(values, q.of(s))
+			fmt.Fprintf(table, "\t"+q.format, q.of(s))
 		}
 		exponent := "-"
-		if e := benchmark.Exponent(x, y); !math.IsNaN(e) {
+		if e := benchmark.Exponent(groups, values); !math.IsNaN(e) {
 			exponent = fmt.Sprintf("%.2f", e)
 		}
 		fmt.Fprintf(table, "\t%s\n", exponent)

@@ -118,9 +118,7 @@ func grow[T any](name, format string, results []T, by func(T) int, value func(T)
 	for _, result := range results {
 		q.By = append(q.By, by(result))
 		q.Values = append(q.Values, fmt.Sprintf(format, value(result)))
-		if v := value(result); v > 0 {
-			x, y = append(x, float64(by(result))), append(y, v)
-		}
+		x, y = append(x, float64(by(result))), append(y, value(result))
 	}
 	q.Exponent = benchmark.Exponent(x, y)
 	return q

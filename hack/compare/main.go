@@ -44,14 +44,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "compare", Short: "Measure Conclave beside other ways to elect a leader", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if _, err := o.selected(); err != nil {
+			if err := o.check(); err != nil {
 				return err
-			}
-			if !slices.Contains(reports, o.report) {
-				return fmt.Errorf("--report must be one of %s, got %q", strings.Join(reports, ", "), o.report)
-			}
-			if o.rounds < 1 || o.idle <= 0 {
-				return fmt.Errorf("--rounds and --idle must be above 0, got %d and %s", o.rounds, o.idle)
 			}
 			if o.report == operatorsReport {
 				if err := buildOperators(command.Context(), command.ErrOrStderr()); err != nil {
@@ -79,7 +73,7 @@ func newRoot() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.IntVar(&o.rounds, "rounds", 20, "how often each fault hits each system")
 	flags.DurationVar(&o.idle, "idle", 10*time.Second, "how long to measure idle candidates")
-	flags.StringSliceVar(&o.only, "only", nil, "measure only these systems: "+strings.Join(allNames(), ", "))
+	flags.StringSliceVar(&o.only, "only", nil, "measure only these systems (growth: floor and conclave-majority, unless you say others): "+strings.Join(allNames(), ", "))
 	flags.StringVar(&o.agent, "agent", "bin/conclave-agent", "the program of Conclave's agent")
 	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
 	flags.StringVar(&o.output, "output", "", "write this file with the extensions .md and .json (default docs/results/ and the report's name)")
@@ -116,6 +110,22 @@ func rerun(ctx context.Context) error {
 			os.Exit(1) // It has said why.
 		}
 		return fmt.Errorf("cannot create a network namespace: %w", err)
+	}
+	return nil
+}
+
+func (o *options) check() error {
+	if _, err := o.selected(); err != nil {
+		return err
+	}
+	if !slices.Contains(reports, o.report) {
+		return fmt.Errorf("--report must be one of %s, got %q", strings.Join(reports, ", "), o.report)
+	}
+	if o.report == operatorsReport && len(o.only) > 0 {
+		return errors.New("--only chooses systems, so it can't be used with --report operators, which measures all operators")
+	}
+	if o.rounds < 1 || o.idle <= 0 {
+		return fmt.Errorf("--rounds and --idle must be above 0, got %d and %s", o.rounds, o.idle)
 	}
 	return nil
 }

@@ -30,14 +30,13 @@ import (
 
 // replicas are the replicas of an operator, and the probe that sees whether one of them works.
 type replicas struct {
-	of      *operator
-	adapted bool
-	env     *environment
-	all     []*replica
-	prober  *prober
-	api     kubernetes.Interface
-	agents  *agentcluster.Cluster // nil with a Lease
-	stop    func()
+	of     *operator
+	env    *environment
+	all    []*replica
+	prober *prober
+	api    kubernetes.Interface
+	agents *agentcluster.Cluster // nil with a Lease
+	stop   func()
 }
 
 // replica is a replica with its programs, as if in one pod.
@@ -60,7 +59,7 @@ const restartAfter = time.Second
 
 // newReplicas starts three replicas.
 func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder string, env *environment, namespace *corev1.Namespace) (*replicas, error) {
-	r := &replicas{of: of, adapted: adapted, env: env, stop: func() {}}
+	r := &replicas{of: of, env: env, stop: func() {}}
 	config, err := clientcmd.BuildConfigFromFlags("", env.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -98,6 +97,7 @@ func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder s
 	for i, host := range hosts {
 		programs, err := r.programs(i, host, file, filepath.Join(folder, strconv.Itoa(i)), config.Host)
 		if err != nil {
+			r.stop()
 			return nil, err
 		}
 		r.all = append(r.all, &replica{host, programs})
