@@ -93,7 +93,8 @@ func (f *fake) run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var other *agent.Agent
+	var other *group.Group
+	var changes *group.Watcher
 	ended := make(chan error, len(peers))
 	for _, self := range []string{fakeApplication, fakeOther} {
 		store, err := state.Open(filepath.Join(folder, self))
@@ -104,14 +105,15 @@ func (f *fake) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		other = member // the last one
+		other, _ = member.Find(f.group) // the last one
+		changes = other.Watch("")
 		go func() {
 			ended <- errors.Join(process.Run(ctx), store.Close())
 			stop()
 		}()
 	}
 	f.log.Info("started", "group", f.group, "api", f.api, "other", f.other)
-	leadOnce(ctx, other, f.group)
+	leadOnce(ctx, other, changes)
 	return errors.Join(<-ended, <-ended)
 }
 
@@ -159,16 +161,22 @@ groups:
 	}, nil
 }
 
-// leadOnce makes the other member hand the office over as soon as the application has opened a session.
-func leadOnce(ctx context.Context, other *agent.Agent, name string) {
-	g, _ := other.Find(name)
-	for ctx.Err() == nil {
-		if _, err := g.StepDown(ctx, fakeApplication); err == nil || g.Leader().Coordinator == fakeApplication {
+// leadOnce makes the other member hand the office over as soon as the application has opened a session. It reads each
+// change, because the application may lead at once and lose the office on request soon after.
+func leadOnce(ctx context.Context, other *group.Group, changes *group.Watcher) {
+	for {
+		change, err := changes.Next(ctx)
+		if err != nil || change.Leader.Coordinator == fakeApplication {
 			return
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
+		for change.Leader.Coordinator == fakeOther && ctx.Err() == nil {
+			if _, err := other.StepDown(ctx, fakeApplication); err == nil || errors.Is(err, group.ErrNotLeading) {
+				break
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
