@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -149,7 +148,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	}
 
 	need.Complete(t)
-	config := rest.CopyConfig(apiServer.Config(t))
+	config := apiServer.Config(t)
 	config.Impersonate.UserName = "nobody@example.org"
 	nobody, err := client.New(config, client.Options{Scheme: e.Scheme()})
 	if err != nil {

@@ -146,7 +146,7 @@ func TestRolesRestrictTheManager(t *testing.T) {
 func connectAsManager(t *testing.T) client.Client {
 	t.Helper()
 	need.Complete(t)
-	config := rest.CopyConfig(apiServer.Config(t))
+	config := apiServer.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}

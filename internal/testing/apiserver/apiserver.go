@@ -50,8 +50,8 @@ func (s *Server) Main(m *testing.M) {
 	os.Exit(status)
 }
 
-// Config returns the client configuration of the running server. It skips the test if
-// there are no binaries.
+// Config returns a copy of the client configuration of the running server. It skips the test
+// if there are no binaries.
 func (s *Server) Config(t testing.TB) *rest.Config {
 	t.Helper()
 	need.APIServer(t)
@@ -59,7 +59,7 @@ func (s *Server) Config(t testing.TB) *rest.Config {
 	if err != nil {
 		t.Fatal("cannot start the API server:", err)
 	}
-	return config
+	return rest.CopyConfig(config)
 }
 
 // Start starts a server for one test, without CRDs, and stops it after the test. It needs no other network than loopback.
