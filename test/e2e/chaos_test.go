@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
@@ -29,31 +30,47 @@ func testChaos(e env) {
 	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
 		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""
 	})
-	e.testChaosJob()
+	e.testChaosJobs()
 }
 
-// testChaosJob runs the Job of the example, with the permissions that it has there.
-func (e env) testChaosJob() {
+// testChaosJobs runs the Jobs of the examples, with the permissions that they have there: one injects faults, and the other judges meanwhile.
+func (e env) testChaosJobs() {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "chaos", "job.yaml"))
+	leader := "--leader=label:" + v1.RoleLabel("ledger") + "=" + v1.RoleCoordinator
+	end := e.startExampleJob("observe.yaml", "--leader=http://8080/leader", leader, "--selector=app=web", "--selector=app=ledger", "--observe=10m", "--observe=30s")
+	e.awaitJob("chaos", e.startExampleJob("job.yaml", `--faults, "4"`, `--faults, "2"`))
+	e.awaitJob("judge", end)
+}
+
+// startExampleJob creates the objects of an example with replaced flags, and returns the function that deletes them.
+func (e env) startExampleJob(name string, replaced ...string) func() {
+	e.t.Helper()
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "chaos", name))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	const image = "registry.invalid/kubectl-conclave:v0.1.0"
-	requireContains(e.t, string(text), image)
-	path := filepath.Join(e.t.TempDir(), "job.yaml")
-	adapted := strings.NewReplacer(image, "conclave/kubectl-conclave:e2e", `--faults, "4"`, `--faults, "2"`).Replace(string(text))
-	if err := os.WriteFile(path, []byte(adapted), 0o600); err != nil {
+	replaced = append(replaced, "registry.invalid/kubectl-conclave:v0.1.0", "conclave/kubectl-conclave:e2e")
+	for i := 0; i < len(replaced); i += 2 {
+		requireContains(e.t, string(text), replaced[i])
+	}
+	path := filepath.Join(e.t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(replaced...).Replace(string(text))), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", path)
-	defer e.kubectl("delete", "--namespace", samplesNamespace, "-f", path)
+	return func() { e.kubectl("delete", "--namespace", samplesNamespace, "-f", path) }
+}
+
+// awaitJob waits until a Job has succeeded, and ends it.
+func (e env) awaitJob(name string, end func()) {
+	e.t.Helper()
+	defer end()
 	var job batchv1.Job
-	e.waitUntil(defaultTimeout, "the Job has ended", func() bool {
-		e.get(samplesNamespace, "chaos", &job)
+	e.waitUntil(defaultTimeout, "the Job "+name+" has ended", func() bool {
+		e.get(samplesNamespace, name, &job)
 		return job.Status.Succeeded+job.Status.Failed > 0
 	})
-	log := e.kubectl("logs", "--namespace", samplesNamespace, "job/chaos")
+	log := e.kubectl("logs", "--namespace", samplesNamespace, "job/"+name)
 	if job.Status.Succeeded != 1 {
 		e.t.Errorf("got a Job that failed, with the log:\n%s", log)
 	}
