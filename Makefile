@@ -116,12 +116,12 @@ test: ## Run the tests that need no cluster, as root or not, with fewer cases th
 	@$(call keep_owner,hack/test short)
 
 # The parts of test-all, in the order in which they run. CI runs them on several machines.
-PARTS = core race programs agents tools model cluster e2e
+PARTS = core race programs agents tools model e2e
 export CLUSTER
 export TOOL_MODULES := $(filter-out . api client controllerruntime,$(MODULES))
 
 .PHONY: test-all
-test-all: ## As root: run all tests: test-core, -race, -programs, -agents, -tools, -model, -cluster and -e2e (see hack/test). About 45 minutes.
+test-all: ## As root: run all tests: test-core, -race, -programs, -agents, -tools, -model and -e2e (see hack/test). About 45 minutes.
 	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages && test/conformance/packages && examples/fencing/packages; } || [ "$${CI:-}" != true ]; fi
 	@$(call keep_owner,hack/test all)
 

@@ -52,7 +52,7 @@ func newCluster(t *testing.T, kind string) *cluster {
 	var c *cluster
 	switch kind {
 	case "hack":
-		c = newThrowawayCluster(t)
+		c = newThrowawayCluster(t, "e2e")
 	case "kind":
 		c = newKindCluster(t)
 	default:
@@ -70,13 +70,14 @@ func newCluster(t *testing.T, kind string) *cluster {
 	return c
 }
 
-// newThrowawayCluster starts a throwaway cluster with three nodes, and removes it when the test ends.
-func newThrowawayCluster(t *testing.T) *cluster {
+// newThrowawayCluster starts a throwaway cluster with three nodes, and removes it when the test ends. The prefix of its name differs
+// between tests that run at the same time.
+func newThrowawayCluster(t *testing.T, prefix string) *cluster {
 	t.Helper()
 	folder := t.TempDir()
 	tool := filepath.Join(folder, "cluster")
 	run(t, "go", "-C", repositoryRoot, "build", "-o", tool, "./hack/cluster")
-	name := "e2e-" + checkoutID(t)
+	name := prefix + "-" + checkoutID(t)
 	run(t, tool, "down", "--name", name) // Remove the cluster of an interrupted run.
 	t.Cleanup(func() { run(t, tool, "down", "--name", name) })
 	kubeconfig, found := strings.CutPrefix(run(t, tool, "up", "--nodes", "3", "--name", name), "export ")

@@ -10,12 +10,14 @@ import (
 // namespace enforces the restricted Pod Security Standard, which our images must meet.
 const namespace = "conclave-e2e"
 
-// TestInCluster runs all tests that need a cluster as subtests, so that they share one.
+// TestInCluster runs all tests that need a cluster as subtests, so that they share one. Most of the time they wait, so the installation of a
+// release is tested meanwhile.
 func TestInCluster(t *testing.T) {
 	kind := os.Getenv("CONCLAVE_E2E")
 	if kind == "" {
 		t.Skip("CONCLAVE_E2E is not set: run make test-e2e")
 	}
+	t.Parallel()
 	c := newCluster(t, kind)
 	c.load(buildImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
 	c.createNamespace(namespace)

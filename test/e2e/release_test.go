@@ -32,6 +32,7 @@ func TestReleaseInstallation(t *testing.T) {
 	if os.Getenv("CONCLAVE_E2E") != "hack" {
 		t.Skip("requires a throwaway cluster: run make test-e2e")
 	}
+	t.Parallel()
 	folder := t.TempDir()
 	helm := filepath.Join(folder, "bin", "helm")
 	// With the flags of test/chart, whose compiled packages it uses.
@@ -41,7 +42,7 @@ func TestReleaseInstallation(t *testing.T) {
 	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))
 	python := images.addPython(t)
 
-	c := newThrowawayCluster(t)
+	c := newThrowawayCluster(t, "release")
 	images.serve(c)
 	if err := os.Symlink(c.kubectlPath, filepath.Join(folder, "bin", "kubectl")); err != nil {
 		t.Fatal(err)
