@@ -182,9 +182,14 @@ func testAgentKilled(e env) {
 }
 
 func testPodForceDeleted(e env) {
+	// On a busy machine, the pod's replacement could otherwise run before the others notice the end of the pod's processes.
+	e.kubectl(append([]string{"cordon"}, e.nodes()...)...)
+	uncordon := append([]string{"uncordon"}, e.nodes()...)
+	e.t.Cleanup(func() { e.kubectl(uncordon...) })
 	start := time.Now()
 	e.kubectl("delete", "pod", highest, "--namespace", namespace, "--grace-period=0", "--force")
 	e.awaitAgreement(start, pods[3], otherPods(highest)...)
+	e.kubectl(uncordon...)
 	e.awaitAgreement(start, highest, pods...)
 }
 
