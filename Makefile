@@ -297,7 +297,7 @@ build-installer: ## Write all manifests of the operator to the file INSTALLER, w
 
 REGISTRY :=
 .PHONY: release
-release: ## Write all files of release VERSION, with the images of REGISTRY, to dist/release. It pushes nothing. Minutes to an hour of compilation.
+release: ## Write all files of release VERSION, with the images of REGISTRY, to dist/release. It pushes nothing. About ten minutes of compilation on two cores.
 	@$(STATIC) -o bin/ ./hack/release
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		bin/release -version '$(if $(filter file,$(origin VERSION)),,$(VERSION))' -registry '$(REGISTRY)'
