@@ -91,7 +91,10 @@ const maxUnacknowledged = 4
 // stall for a moment would make a second coordinator each time otherwise.
 func (m *Machine) awaitsWitnesses() bool {
 	v := &m.vacancy
-	return v.deadCoordinator != election.None && !v.proven && v.attempts == 0 && m.now < m.witnessesUntil()
+	lost := &m.peers[v.lost]
+	// Its answer to a probe can arrive before its next BEAT.
+	heard := m.detector.Suspects(v.lost) || lost.follows == v.lost && lost.followsUntil > m.now
+	return v.lost != election.None && heard && !v.proven && v.attempts == 0 && m.now < m.witnessesUntil()
 }
 
 // witnessesUntil is how long this process waits for the others: for two suspicion timeouts if one of them hears the
@@ -101,10 +104,10 @@ func (m *Machine) witnessesUntil() election.Tick {
 	m.eachMember(func(id election.ID) {
 		p := &m.peers[id]
 		switch {
-		case id == m.cfg.Self || id == m.vacancy.deadCoordinator || m.detector.Suspects(id):
+		case id == m.cfg.Self || m.detector.Suspects(id):
 		case p.followsUntil <= m.now:
 			until = max(until, m.vacancy.since+m.cfg.Heartbeat)
-		case p.follows == m.vacancy.deadCoordinator:
+		case p.follows == m.vacancy.lost:
 			until = max(until, m.vacancy.since+2*m.cfg.SuspicionTimeout)
 		}
 	})

@@ -52,7 +52,7 @@ func (m *Machine) mayTakeOver() bool {
 
 // reachesMajorityFor reports whether this process has reached a term by its clock, and exchanges
 // messages with a majority whose clocks have, too. That the coordinator does doesn't help
-// it. A process that follows a higher coordinator doesn't probe, so it takes that for granted.
+// it. A process that follows a coordinator and may not take over doesn't probe, so it takes that for granted.
 func (m *Machine) reachesMajorityFor(term election.Term) bool {
 	switch {
 	case m.now < m.cfg.Clock.Due(term):

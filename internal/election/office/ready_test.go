@@ -81,7 +81,7 @@ func TestHandOverWaitsForSlowReadings(t *testing.T) {
 				c.Clock.AtBoot += 100
 			}
 			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2, second/10, 2*second/5, second/20
-			c.MemoryLost, c.Coordinator, c.Term = false, 2, (floor + 11).Last()
+			c.MemoryLost, c.Coordinator, c.Term = false, 2, (floor + 41).Last()
 		}
 		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor.Last())
 		for _, m := range roster.Ring() {

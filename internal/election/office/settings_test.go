@@ -172,3 +172,21 @@ func TestInvalidSettingsChangeNothing(t *testing.T) {
 	g.advance(2 * lease)
 	g.wantHolder(2)
 }
+
+// 5 exchanges messages with its coordinator only, and needn't know that while the policy is Never. The coordinator is the
+// first to have the new policy.
+func TestCoordinatorWithNewPolicyWaitsForProbesOfOthers(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		g.drop = func(m *election.Message) bool { return m.From+m.To != 9 && (m.From == 5 || m.To == 5) }
+		g.advance(5 * lease)
+		for _, id := range []election.ID{4, 1, 2, 3, 5} {
+			g.reconfigure(id, func(s *office.Settings) { s.Policy = office.WhenStable })
+			g.advance(heartbeat / 2)
+		}
+		g.advance(40 * lease)
+		if n := g.countEvents(4, election.OfficeResigned); n > 0 {
+			t.Errorf("got %d resignations, want none: 5 reaches no majority", n)
+		}
+	})
+}

@@ -55,7 +55,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 // encodeBounds appends the state of the recovery and of the clock.
 func (m *Machine) encodeBounds(b []byte, now election.Tick) []byte {
 	// How long ago these moments are matters for the answers to probes: see answersProbe.
-	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, m.cfg.SuspicionTimeout)))
+	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, 2*m.cfg.SuspicionTimeout)))
 	if m.ledger.Forgot() {
 		b = election.AppendNumber(b, uint64(min(now-m.ledger.RecoveryStart(), m.cfg.SuspicionTimeout)))
 	}
@@ -103,7 +103,7 @@ func (c *contender) encode(b []byte, now election.Tick) []byte {
 
 func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, v.campaignAt, now)
-	b = election.AppendNumber(b, uint64(v.deadCoordinator))
+	b = election.AppendNumber(b, uint64(v.lost))
 	b = election.AppendNumber(b, uint64(v.successor))
 	b = election.AppendMoment(b, max(v.trustUntil, now), now)
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)

@@ -42,9 +42,6 @@ func (m *Machine) forgiveIfLate() {
 // markAlive records a sign of life.
 func (m *Machine) markAlive(id election.ID, out *election.Output) {
 	if m.detector.Observe(id, m.now) {
-		if m.vacancy.deadCoordinator == id {
-			m.vacancy.deadCoordinator = election.None
-		}
 		m.stepInner(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
 	}
 }
@@ -90,7 +87,8 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 	m.peers[id].heardUntil, m.peers[id].answersUntil = m.now, m.now
 	if m.detector.Suspect(id) {
 		m.lose(id, true, out)
-	} else if id == m.vacancy.deadCoordinator {
+	}
+	if id == m.vacancy.lost && !m.vacancy.proven {
 		m.vacancy.proven = true
 		m.retryPreVote()
 	}

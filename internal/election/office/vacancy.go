@@ -25,8 +25,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 type vacancy struct {
 	// campaignAt is when a follower campaigns, Never if it doesn't.
 	campaignAt election.Tick
-	// deadCoordinator is the coordinator whose failure caused the vacancy, or None.
-	deadCoordinator election.ID
+	// lost is the coordinator whose failure caused the vacancy, or None.
+	lost election.ID
 	// successor is in favor of whom the last coordinator resigned, or None. It can claim the office
 	// without an election.
 	successor election.ID
@@ -65,12 +65,20 @@ func (m *Machine) isNamedSuccessor() bool {
 
 func (v *vacancy) attempt() { v.attempts = min(v.attempts+1, maxAttempts) }
 
+// deadCoordinator is the coordinator whose failure caused the vacancy, unless it has sent something since.
+func (m *Machine) deadCoordinator() election.ID {
+	if m.detector.Suspects(m.vacancy.lost) {
+		return m.vacancy.lost
+	}
+	return election.None
+}
+
 // newVacancy returns a vacancy that begins now. The members have two heartbeats to
 // answer the first probes, unless the coordinator has fallen silent: then the
 // members may have, too.
 func (m *Machine) newVacancy(dead election.ID, proven, silent bool) vacancy {
 	v := m.noVacancy()
-	v.deadCoordinator, v.proven = dead, proven
+	v.lost, v.proven = dead, proven
 	if !silent {
 		v.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
 	}
@@ -114,7 +122,7 @@ func (m *Machine) preVote() bool {
 
 // follows reports whether a peer follows a coordinator that may be alive.
 func (m *Machine) follows(p *peer) bool {
-	ended := m.vacancy.proven && p.follows == m.vacancy.deadCoordinator
+	ended := m.vacancy.proven && p.follows == m.vacancy.lost
 	return p.followsUntil > m.now && p.follows != election.None && p.follows != m.cfg.Self && !ended
 }
 

@@ -62,3 +62,19 @@ func TestSilentWitnessDelaysByAHeartbeat(t *testing.T) {
 	g.advance(heartbeat)
 	g.wantHolder(3)
 }
+
+// The link comes back, and the coordinator's answer to a probe arrives before its next BEAT. The coordinator ranks below 3.
+func TestAnswerOfCoordinatorIsNoReasonToReplaceIt(t *testing.T) {
+	for outage := suspicionTimeout + 1; outage < 2*suspicionTimeout; outage++ {
+		g := newGroup(t, office.Available, 2, newRoster(t, 1, 1, 2, 3), nil)
+		g.advance(2 * heartbeat)
+		g.drop = between(2, 3)
+		g.advance(outage)
+		g.drop = nil
+		g.advance(2 * suspicionTimeout)
+		if n := g.countEvents(3, election.TenureStarted); n > 0 {
+			t.Errorf("after %d ticks without the link: got %d tenures of 3, want none", outage, n)
+			g.wantHolder(2)
+		}
+	}
+}
