@@ -116,10 +116,9 @@
 // Strict no process is coordinator while no majority is connected, nor for up to
 // a lease after the coordinator was cut off or stopped. Nor is any while the members answer
 // so late that grants couldn't be renewed (claim.go). A coordinator that steps down
-// hands over to the highest process that says it is ready. A process that doesn't
-// probe, because it ranks below the coordinator or the policy is NeverPreempt,
-// says so without knowing whether it reaches a majority. If it doesn't, the others
-// elect another one at once, or, if they are all ineligible, the former
+// hands over to the highest process that says it is ready. One that ranks below the
+// coordinator says so without knowing whether it reaches a majority. If it doesn't,
+// the others elect another one at once, or, if they are all ineligible, the former
 // coordinator returns after a claim timeout. The assumptions about clocks are
 // those of package grants.
 package office

@@ -46,13 +46,13 @@ func (m *Machine) ready() bool {
 // mayTakeOver reports whether the process follows a coordinator of lower rank,
 // which may hand the office over to it.
 func (m *Machine) mayTakeOver() bool {
-	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available && m.cfg.Policy != NeverPreempt &&
+	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available &&
 		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 
 // reachesMajorityFor reports whether this process has reached a term by its clock, and exchanges
 // messages with a majority whose clocks have, too. That the coordinator does doesn't help
-// it. A process that follows a coordinator and may not take over doesn't probe, so it takes that for granted.
+// it. A process that follows a higher coordinator doesn't probe, so it takes that for granted.
 func (m *Machine) reachesMajorityFor(term election.Term) bool {
 	switch {
 	case m.now < m.cfg.Clock.Due(term):
@@ -60,9 +60,10 @@ func (m *Machine) reachesMajorityFor(term election.Term) bool {
 	case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():
 		return true
 	}
+	since := m.now - m.probePause()
 	return m.majority(func(id election.ID) bool {
 		p := &m.peers[id]
-		return p.answersUntil > m.now && (id == m.cfg.Self || p.ceiling == 0 || p.ceiling >= term)
+		return p.answersUntil > since && (id == m.cfg.Self || p.ceiling == 0 || p.ceiling >= term)
 	})
 }
 

@@ -79,7 +79,7 @@ func (m *Machine) growPeers() {
 	}
 	for election.ID(len(m.peers)) <= top {
 		m.peers = append(m.peers, peer{
-			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimedUntil: m.now,
+			heardUntil: m.now, answersUntil: -election.Never, followsUntil: m.now, claimedUntil: m.now,
 			raisesAgainAt: m.now, refusedUntil: m.now, startedAt: m.now, record: m.newTenureRecord(),
 		})
 	}

@@ -53,16 +53,29 @@ func (m *Machine) nextProbe() election.Tick {
 	next := m.now + m.cfg.Heartbeat
 	switch start := m.ledger.RecoveryStart(); {
 	case !m.forgot():
+		if pause := m.probePause(); pause > 0 && m.majorityAnswers(pause) {
+			return m.now + pause
+		}
 	case m.now < start && (m.coordinator != election.None || start < next):
 		return start
-	case m.coordinator != election.None && !m.mayTakeOver() && m.now >= start+m.claimTimeout():
+	case m.coordinator != election.None && (!m.mayTakeOver() || m.cfg.Policy == NeverPreempt) && m.now >= start+m.claimTimeout():
 		return m.now + rareProbes*m.cfg.Heartbeat
 	}
 	return next
 }
 
-// rareProbes is the number of heartbeats between two probes for a recovery that takes long.
+// rareProbes is the number of heartbeats between two probes for a recovery that takes long, and in probePause.
 const rareProbes = 16
+
+// probePause is how much longer than usual an answer of another member counts, and how long the process waits then before it
+// probes again. With NeverPreempt, a coordinator of lower rank hands over only on request, so rare probes suffice: if 30 members
+// probed each other with each heartbeat until then, they would send ten thousand messages a second.
+func (m *Machine) probePause() election.Tick {
+	if m.cfg.Policy == NeverPreempt && m.mayTakeOver() {
+		return rareProbes * m.cfg.Heartbeat
+	}
+	return 0
+}
 
 // sendProbes sends probes to the next part of the members.
 func (m *Machine) sendProbes(out *election.Output) {

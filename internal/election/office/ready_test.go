@@ -47,24 +47,38 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 	})
 }
 
-// A process that the coordinator of lower rank never hands over to needn't know which members it reaches.
-func TestNobodyProbesWhereNobodyTakesOver(t *testing.T) {
+// A process that the coordinator of lower rank hands over to on request only needs to know rarely which members it reaches.
+func TestProbesAreRareWhereNobodyTakesOver(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for policy, want := range map[office.Policy]bool{office.NeverPreempt: false, office.WhenStable: true} {
+		for policy, want := range map[office.Policy]int{office.NeverPreempt: 2, office.WhenStable: 32} {
 			probes := 0
 			g := newGroup(t, mode, 1, newRoster(t, 1, 1, 2, 3), func(c *office.Config) { c.Policy, c.StablePeriod = policy, 100*lease })
+			g.advance(2 * lease)
 			g.drop = func(m *election.Message) bool {
-				if m.Kind == election.Probe {
+				if m.Kind == election.Probe && m.From == 3 && m.To == 2 && !m.Hold.Held {
 					probes++
 				}
 				return false
 			}
-			g.advance(10 * heartbeat)
+			g.advance(32 * heartbeat)
 			g.wantHolder(1)
-			if got := probes > 0; got != want {
-				t.Errorf("policy %v: %d probes while 1 is coordinator", policy, probes)
+			if probes != want {
+				t.Errorf("policy %v: 3 probed 2 %d times in 32 heartbeats, want %d times", policy, probes, want)
 			}
 		}
+	})
+}
+
+// The process of the highest rank exchanges messages with the coordinator only, which names it as successor otherwise.
+func TestStepDownAvoidsProcessThatReachesNoMajority(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := newGroup(t, mode, 3, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+		g.advance(2 * lease)
+		g.drop = func(m *election.Message) bool { return m.From+m.To != 8 && (m.From == 5 || m.To == 5) }
+		g.advance(10 * lease)
+		g.step(3, election.Input{Kind: election.StepDown})
+		g.advance(heartbeat)
+		g.wantHolder(4)
 	})
 }
 

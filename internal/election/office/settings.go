@@ -46,9 +46,6 @@ func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 		return errors.New("the mode cannot change from or to Available while the process runs")
 	}
 	m.now = max(m.now, now)
-	if m.cfg.Policy == NeverPreempt && s.Policy != NeverPreempt {
-		m.awaitProbes(s.SuspicionTimeout)
-	}
 	m.cfg = next
 	m.ledger.SetLease(s.Lease)
 	m.support.SetLease(s.Lease)
@@ -59,15 +56,6 @@ func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	}
 	m.due = m.nextDeadline()
 	return nil
-}
-
-// awaitProbes makes this process wait before it hands over to a process of higher rank, which may have had no reason until
-// now to find out which others it reaches.
-func (m *Machine) awaitProbes(timeout election.Tick) {
-	for i := range m.peers {
-		p := &m.peers[i]
-		p.readySince, p.notBefore = m.now, max(p.notBefore, m.now+timeout)
-	}
 }
 
 // rewatch begins the suspicion timeouts again.

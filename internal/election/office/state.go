@@ -42,7 +42,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.request.encode(b, now)
 	b = m.tenure.delays.encode(b, now)
 	for i := range m.peers {
-		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
+		b = m.peers[i].encode(b, now, m.cfg.StablePeriod, m.probePause())
 		b = m.peers[i].record.encode(b, m, now)
 		b = election.AppendNumber(b, uint64(min(now-m.peers[i].startedAt, m.longTenure()/2)))
 	}
@@ -116,12 +116,12 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	return election.AppendNumber(b, uint64(v.attempts))
 }
 
-func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
+func (p *peer) encode(b []byte, now, stablePeriod, pause election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(p.life))
 	b = election.AppendNumber(b, uint64(p.resignedTerm))
 	b = election.AppendNumber(b, uint64(p.resignedLife))
 	b = election.AppendMoment(b, max(p.heardUntil, now), now)
-	b = election.AppendMoment(b, max(p.answersUntil, now), now)
+	b = election.AppendMoment(b, max(min(p.answersUntil, election.Never-pause), now-pause)+pause, now)
 	b = election.AppendMoment(b, max(p.followsUntil, now), now)
 	b = election.AppendMoment(b, max(p.claimedUntil, now), now)
 	b = election.AppendNumber(b, uint64(p.refusedTerm))

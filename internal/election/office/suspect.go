@@ -84,7 +84,7 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 	if known := m.peers[id].life; known != life && known != 0 {
 		return
 	}
-	m.peers[id].heardUntil, m.peers[id].answersUntil = m.now, m.now
+	m.peers[id].heardUntil, m.peers[id].answersUntil = m.now, -election.Never
 	if m.detector.Suspect(id) {
 		m.lose(id, true, out)
 	}

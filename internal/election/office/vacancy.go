@@ -126,9 +126,9 @@ func (m *Machine) follows(p *peer) bool {
 	return p.followsUntil > m.now && p.follows != election.None && p.follows != m.cfg.Self && !ended
 }
 
-// majorityAnswers reports whether this process exchanges messages with a majority.
-func (m *Machine) majorityAnswers() bool {
-	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now })
+// majorityAnswers reports whether this process exchanges messages with a majority, or did some time before.
+func (m *Machine) majorityAnswers(before election.Tick) bool {
+	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now-before })
 }
 
 // majority reports whether ok holds for a majority of every member list in force.
@@ -152,7 +152,7 @@ func (m *Machine) couldHold() bool {
 		return true
 	}
 	trusts := m.coordinator != election.None || m.now < m.vacancy.trustUntil
-	return m.majorityAlive() && (trusts || m.majorityAnswers())
+	return m.majorityAlive() && (trusts || m.majorityAnswers(0))
 }
 
 // retryPreVote campaigns if a pre-vote that failed before succeeds now.
