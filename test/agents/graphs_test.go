@@ -119,13 +119,17 @@ func (g *graph) cuts(names []string) []agentcluster.Cut {
 }
 
 // graphGroups returns a group for each election, pre-emption policy and safety mode. The
-// agents are members of all of them.
+// agents are members of all of them. With the race detector, the policies take turns: two processors
+// can't answer for all groups in time.
 func graphGroups() []agentcluster.Group {
 	var groups []agentcluster.Group
 	stable := 1
-	for _, mode := range []string{"Majority", "Strict", "Available"} {
-		for _, algorithm := range catalog.Names() {
-			for _, policy := range []string{"Never", "WhenStable", "Always"} {
+	for m, mode := range []string{"Majority", "Strict", "Available"} {
+		for a, algorithm := range catalog.Names() {
+			for p, policy := range []string{"Never", "WhenStable", "Always"} {
+				if agentcluster.Race() && (m+a)%3 != p {
+					continue
+				}
 				groups = append(groups, agentcluster.Group{
 					Name: fmt.Sprintf("g%d", len(groups)), Algorithm: algorithm, Safety: &agentcluster.Safety{Mode: mode},
 					Preemption: &agentcluster.Preemption{Policy: policy, StableSeconds: &stable},

@@ -66,7 +66,8 @@
 //
 //	timer                    | set to                                    | when it passes
 //	campaign, follower       | the end of the campaign delay and backoff | the process starts an election, or claims the office
-//	probe, follower          | a heartbeat, while none is followed       | the process probes the members
+//	probe, follower          | a heartbeat (probe.go: or a probePause),  | the process probes the members
+//	                         | while none or a lower one is followed     |
 //	heartbeat, others        | the next BEATs                            | the process requests or renews grants, or gives up a claim that takes too long
 //	lease, holders           | the end of the grants, less a margin      | the process loses its tenure
 //	drain timeout, draining  | the drain timeout                         | the process resigns
