@@ -122,7 +122,7 @@ func (m *Machine) preVote() bool {
 
 // follows reports whether a peer follows a coordinator that may be alive.
 func (m *Machine) follows(p *peer) bool {
-	ended := m.vacancy.proven && p.follows == m.vacancy.lost
+	ended := m.vacancy.proven && p.follows == m.deadCoordinator()
 	return p.followsUntil > m.now && p.follows != election.None && p.follows != m.cfg.Self && !ended
 }
 
