@@ -254,7 +254,7 @@ func (m *Machine) passesOver() bool {
 
 // awaits reports whether another process may campaign, as far as this one knows.
 func (m *Machine) awaits(other election.Member) bool {
-	return other.ID != m.deadCoordinator() && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].skipped
+	return other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].skipped
 }
 
 func (r *tenureRecord) encode(b []byte, m *Machine, now election.Tick) []byte {

@@ -121,7 +121,7 @@ func (p *peer) encode(b []byte, now, stablePeriod, pause election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(p.resignedTerm))
 	b = election.AppendNumber(b, uint64(p.resignedLife))
 	b = election.AppendMoment(b, max(p.heardUntil, now), now)
-	b = election.AppendMoment(b, max(min(p.answersUntil, election.Never-pause), now-pause)+pause, now)
+	b = election.AppendMoment(b, p.answersUntil, now-pause)
 	b = election.AppendMoment(b, max(p.followsUntil, now), now)
 	b = election.AppendMoment(b, max(p.claimedUntil, now), now)
 	b = election.AppendNumber(b, uint64(p.refusedTerm))
