@@ -21,7 +21,7 @@ import (
 // A driver uses the client of one language as a test commands. It reads one command per line, and writes lines that begin with its
 // name. All drivers of a scenario and a language write to one pipe, so that their lines are in the order of the writes.
 //
-//	run     take part: "lead TOKEN" in the function, "told CAUSE", "done" before the function returns, and "returned ERROR"
+//	run     take part: "lead TOKEN PROCESS" in the function, "told CAUSE", "done" before the function returns, and "returned ERROR"
 //	hold    the function stays after it was told
 //	return  the function returns, and fails after fail
 //	act     "act TOKEN MILLIS" if the function may act, with the time that is left, otherwise "act idle"
@@ -101,7 +101,7 @@ func (d *driver) run() {
 		d.mu.Lock()
 		d.tenure, d.token = ctx, token
 		d.mu.Unlock()
-		d.say("lead", token)
+		d.say("lead", token, os.Getpid())
 		return d.lead(ctx)
 	}, client.OnRenewal(func(r client.Renewal) {
 		d.mu.Lock()
@@ -187,7 +187,7 @@ func (d *driver) watch() {
 func (d *driver) runProgram() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	d.say("lead", os.Getenv("CONCLAVE_TOKEN"))
+	d.say("lead", os.Getenv("CONCLAVE_TOKEN"), os.Getpid())
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			switch command := lines.Text(); command {

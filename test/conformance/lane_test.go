@@ -57,8 +57,8 @@ type lane struct {
 	log     []string
 	changed chan struct{}
 	read    map[string]int
-	// leading are the drivers whose function runs, and highest is their highest token.
-	leading map[string]bool
+	// leading has the process of each driver whose function runs, and highest is their highest token.
+	leading map[string]int
 	highest uint64
 	broken  error
 }
@@ -75,7 +75,7 @@ func newLane(t *testing.T, cluster *agentcluster.Cluster, language, group string
 	t.Helper()
 	l := &lane{
 		cluster: cluster.In(group), language: language, group: group, folder: t.TempDir(), drivers: map[string]*running{},
-		changed: make(chan struct{}), read: map[string]int{}, leading: map[string]bool{},
+		changed: make(chan struct{}), read: map[string]int{}, leading: map[string]int{},
 	}
 	from, to, err := os.Pipe()
 	must.Succeed(t, err)
@@ -113,20 +113,22 @@ func (l *lane) add(line string) {
 	kind, value, _ := strings.Cut(event, " ")
 	switch kind {
 	case "lead":
-		token, err := strconv.ParseUint(value, 10, 64)
+		var token uint64
+		process := 0
+		_, err := fmt.Sscan(value, &token, &process)
 		switch {
 		case err != nil:
 			l.broken = err
 		case token <= l.highest:
 			l.broken = fmt.Errorf("%s%s leads with token %d after %d", safety.Violated, name, token, l.highest)
 		case !l.overlap:
-			for other := range l.leading {
-				if l.runs(other) {
+			for other, former := range l.leading {
+				if runs(former) {
 					l.broken = fmt.Errorf("%s%s leads, although the function of %s hasn't returned", safety.Violated, name, other)
 				}
 			}
 		}
-		l.highest, l.leading[name] = token, true
+		l.highest, l.leading[name] = token, process
 	case "done":
 		delete(l.leading, name)
 	}
@@ -134,10 +136,21 @@ func (l *lane) add(line string) {
 	l.changed = make(chan struct{})
 }
 
-// runs reports whether the process of a driver hasn't ended. The caller holds the mutex.
-func (l *lane) runs(name string) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.drivers[name].Process.Pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
+// runs reports whether a process can still do something. One that is ending can't: its files are closed, but on a busy machine it
+// may take long until it is a zombie.
+func runs(process int) bool {
+	const ending = 0x4 // PF_EXITING of Linux' include/linux/sched.h
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+	if err != nil {
+		return false
+	}
+	_, afterName, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(afterName)
+	if len(fields) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err != nil || fields[0] != "Z" && flags&ending == 0
 }
 
 // await waits until a driver writes a line that begins with these words, and returns its rest. It skips lines before it.
@@ -268,14 +281,13 @@ func (l *lane) tell(name string, commands ...string) error {
 // signal sends a signal to the driver, which for exec is the wrapper.
 func (l *lane) signal(name string, s syscall.Signal) error { return l.drivers[name].Process.Signal(s) }
 
-// kill kills a driver. Its function then doesn't run any more.
+// kill kills a driver. Its function must then have ended before another one runs.
 func (l *lane) kill(name string) {
 	r := l.drivers[name]
 	_ = r.Process.Kill() // It may have ended.
 	<-r.ended
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.leading, name)
 	delete(l.drivers, name)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -15,17 +14,10 @@ import (
 var scenarios = []scenario{
 	{name: "leads with the token of the agent", asyncio: true, short: true, run: func(s *scene) {
 		s.each(func(l *lane) error {
-			if err := l.start("c"); err != nil {
+			if err := errors.Join(l.start("c"), l.awaitAll("c", "lead")); err != nil {
 				return err
 			}
-			text, err := l.await("c", "lead")
-			if err != nil {
-				return err
-			}
-			token, err := strconv.ParseUint(text, 10, 64)
-			if err != nil {
-				return err
-			}
+			token := l.highest
 			state, err := l.cluster.Leader(context.Background(), "c")
 			if err != nil || state.Token != token {
 				return fmt.Errorf("got token %d, want %d: %w", token, state.Token, err)

@@ -16,7 +16,7 @@ const reason = (error) => error.message;
 async function lead(given) {
   tenure = given;
   const next = () => new Promise((resolve) => { order = resolve; });
-  say("lead", given.token);
+  say("lead", given.token, process.pid);
   const told = new Promise((resolve) => given.signal.addEventListener("abort", () => resolve("told")));
   let command = await Promise.race([next(), told]);
   if (command === "told") {

@@ -30,7 +30,7 @@ def say(*words):
 def lead(given):
     global tenure
     tenure = given
-    say("lead", given.token)
+    say("lead", given.token, os.getpid())
     given._on_lost(lambda: orders.put("told"))
     return obey(orders.get)
 
@@ -61,7 +61,7 @@ def run():
 async def alead(given):
     global tenure
     tenure = given
-    say("lead", given.token)
+    say("lead", given.token, os.getpid())
     loop = asyncio.get_running_loop()
     mine = asyncio.Queue()
     pump = threading.Thread(target=lambda: loop.call_soon_threadsafe(mine.put_nowait, orders.get()), daemon=True)
