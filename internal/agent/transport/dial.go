@@ -3,8 +3,10 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 )
@@ -15,6 +17,8 @@ type dialResult uint8
 const (
 	// noAnswer shows nothing.
 	noAnswer dialResult = iota
+	// unresponsive doesn't either: a process listens, but hasn't completed the handshake in time.
+	unresponsive
 	// refused means that no process listens at the address in question.
 	refused
 	// connClosed means that a process listened, and closed the connection before
@@ -38,6 +42,9 @@ const (
 	firstCheckTimeout = 20 * time.Millisecond
 )
 
+// errUnresponsive is the error of a handshake that took too long.
+var errUnresponsive = errors.New("the peer hasn't completed the handshake")
+
 // connect establishes a connection with a peer.
 func (t *Transport) connect(ctx context.Context, address, name string) (*conn, error) {
 	c, err := t.dialAndHandshake(ctx, address, name)
@@ -48,10 +55,23 @@ func (t *Transport) connect(ctx context.Context, address, name string) (*conn, e
 	return c, err
 }
 
+// dialAndHandshake waits for its turn only after it has dialed: an address that refuses connections shows that a process has ended.
 func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) (*conn, error) {
 	raw, err := t.dialTCP(ctx, address)
 	if err != nil {
 		return nil, err
+	}
+	waited, endTurn, err := t.turns.take(ctx)
+	if err != nil {
+		_ = raw.Close() // The attempt is no longer needed.
+		return nil, err
+	}
+	defer endTurn()
+	if waited > t.HandshakeTimeout/2 { // The peer has waited, too, and soon closes this connection.
+		_ = raw.Close()
+		if raw, err = t.dialTCP(ctx, address); err != nil {
+			return nil, err
+		}
 	}
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	c, err := t.handshake(ctx, raw, name)
@@ -60,6 +80,9 @@ func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) 
 	}
 	if err != nil {
 		_ = raw.Close() // The handshake's error is the one to report.
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w within %s: %w", errUnresponsive, t.HandshakeTimeout, err)
+		}
 		return nil, err
 	}
 	c.listenAddressVerified.Store(true)
@@ -86,6 +109,8 @@ func (t *Transport) probeListener(ctx context.Context, address string) error {
 func resultOf(err error, listened string) dialResult {
 	var failed *net.OpError
 	switch {
+	case errors.Is(err, errUnresponsive):
+		return unresponsive
 	case errors.Is(err, syscall.ECONNREFUSED):
 		// After a connection is established, the kernel may report this, too: an ICMP message arrived.
 		if errors.As(err, &failed) && failed.Op == "dial" && failed.Addr != nil && failed.Addr.String() == listened {

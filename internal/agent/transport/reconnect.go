@@ -76,7 +76,7 @@ func (p *peer) nextConn() *conn {
 			p.transport.reportEnded(p.lastConn)
 			p.lastConn = nil
 		}
-		if byName = result == noAnswer && !byName; byName && p.dials && p.lastConn != nil {
+		if byName = (result == noAnswer || result == unresponsive) && !byName; byName && p.dials && p.lastConn != nil {
 			p.failUnsent()
 			continue // The peer may have another address by now.
 		}
@@ -99,6 +99,9 @@ func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
 	case !p.dials:
 		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
 	}
+	if result == unresponsive {
+		return jitteredRedialDelay() << min(attempt, unresponsiveMax)
+	}
 	if attempt > patientAttempts {
 		return jitteredRedialDelay() * patientFactor
 	}
@@ -111,6 +114,10 @@ const (
 	patientAttempts = 200
 	patientFactor   = 8
 )
+
+// unresponsiveMax bounds the exponential backoff for a peer that doesn't complete handshakes, to 6.4 s on average. The processors
+// may have too much to do, and a handshake costs them more than any other attempt.
+const unresponsiveMax = 5
 
 // waitForConn waits before the next attempt. It returns early, with a connection if
 // the peer has established one, or nil if an attempt is worthwhile now.

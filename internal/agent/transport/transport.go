@@ -50,7 +50,8 @@
 //	rest of a frame               2 s (FrameTimeout)
 //	unacknowledged bytes          1 s (TCP_USER_TIMEOUT)
 //	idle connection               keepalive probes each second, after 5 s
-//	between attempts              100 ms to 300 ms
+//	between attempts              100 ms to 300 ms, after incomplete handshakes up to 9.6 s
+//	turn for a handshake          1 s (turns.go)
 //	Goodbye                       200 ms
 //
 // None of them decides an election.
@@ -167,6 +168,7 @@ type Transport struct {
 	names    names
 	uids     knownUIDs
 	renewals renewals
+	turns    turns
 
 	mu    sync.RWMutex
 	peers map[string]*peer
@@ -179,7 +181,7 @@ type Transport struct {
 
 // New starts to accept connections. Peers are dialed from SetPeers on.
 func New(config Config) *Transport {
-	t := &Transport{Config: config, peers: map[string]*peer{}, accepting: connlimit.New(config.Listener, limits)}
+	t := &Transport{Config: config, peers: map[string]*peer{}, turns: make(turns, handshakesAtOnce), accepting: connlimit.New(config.Listener, limits)}
 	t.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, defaultHandshakeTimeout)
 	t.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, defaultUnauthorizedGrace)
 	t.renewals.longest = t.UnauthorizedGrace

@@ -1,0 +1,93 @@
+package transport_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// mutePeers accept connections like frozen processes: nothing is answered.
+type mutePeers struct {
+	net.Listener
+
+	reading sync.WaitGroup
+	// accepted and begun count connections, and those over which a handshake has begun.
+	accepted, begun atomic.Int32
+}
+
+// newMutePeers starts peers that keep connections open, or close them after the first message.
+func newMutePeers(t *testing.T, keep bool) *mutePeers {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	p := &mutePeers{Listener: listener}
+	p.reading.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.accepted.Add(1)
+			p.reading.Go(func() { p.read(c, keep) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		p.reading.Wait()
+	})
+	return p
+}
+
+func (p *mutePeers) read(c net.Conn, keep bool) {
+	defer c.Close()
+	if n, _ := c.Read(make([]byte, 1)); n > 0 {
+		p.begun.Add(1)
+	}
+	if keep {
+		_, _ = io.Copy(io.Discard, c) // Until the other side closes the connection.
+	}
+}
+
+// TestFewHandshakesBeginAtOnce: otherwise, none would be complete in time if many agents start at once on a busy machine.
+func TestFewHandshakesBeginAtOnce(t *testing.T) {
+	const count, atOnce = 24, 8
+	mute := newMutePeers(t, true)
+	h := newHarness(t)
+	m := h.start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
+	peers := map[string]string{}
+	for i := range count {
+		peers[fmt.Sprintf("p%d", i)] = mute.Addr().String()
+	}
+	began := time.Now() // A turn lasts a second.
+	m.SetPeers(peers)
+	testwait.Until(t, "handshakes begin", func() bool { return mute.accepted.Load() >= count && mute.begun.Load() >= atOnce })
+	if begun := mute.begun.Load(); begun > atOnce && time.Since(began) < time.Second {
+		t.Errorf("%d handshakes have begun at once, want %d", begun, atOnce)
+	}
+
+	other := h.start("other", "127.0.0.1:0", 2)
+	other.SetPeers(map[string]string{"m": m.address})
+	peers["other"] = other.address
+	m.SetPeers(peers)
+	m.waitConnected("other") // Though none of the peers that began before has completed its handshake.
+}
+
+// TestUnresponsivePeerIsDialedLessOften than one that closes connections at once.
+func TestUnresponsivePeerIsDialedLessOften(t *testing.T) {
+	const attempts = 20
+	mute, closing := newMutePeers(t, true), newMutePeers(t, false)
+	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = 10 * time.Millisecond })
+	m.SetPeers(map[string]string{"mute": mute.Addr().String(), "n": closing.Addr().String()})
+	testwait.Until(t, "the peer is dialed again and again", func() bool { return closing.begun.Load() >= attempts })
+	if begun := mute.begun.Load(); begun == 0 || begun > attempts/2 {
+		t.Errorf("got %d handshakes with a peer that doesn't answer, want at least 1, and at most half of %d", begun, attempts)
+	}
+}
