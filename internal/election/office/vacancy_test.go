@@ -265,6 +265,32 @@ func TestPreVoteBeginsWithProbes(t *testing.T) {
 	})
 }
 
+// The coordinator has ended, and all others follow its next incarnation. Its BEATs haven't reached this process yet, but
+// its answers to probes have.
+func TestPreVoteFailsWhileOthersFollowRestartedCoordinator(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, follows := range []election.ID{4, election.None} {
+			h := newFollower(t, mode, nil)
+			h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+			h.advance(10 * lease) // The first campaign fails, because nobody answers.
+			h.captured = nil
+			claims := 0
+			for range 5 {
+				for _, id := range []election.ID{4, 1, 2, 5} {
+					h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+						Kind: election.Probe, From: id, To: self, Term: 11, Subject: follows, Hold: election.Hold{Held: true, Life: 2, Version: 1},
+					}})
+				}
+				h.advance(heartbeat)
+				claims += h.countSent(election.Beat) + h.countSent(election.Election)
+			}
+			if want := follows == election.None; claims > 0 != want {
+				t.Errorf("others follow %d: got %d messages of campaigns, want some: %t", follows, claims, want)
+			}
+		}
+	})
+}
+
 // In a group of twenty the lowest process waits for nineteen others. If its pre-vote
 // fails then, it doesn't wait as long again.
 func TestSecondCampaignDelayIsShort(t *testing.T) {
