@@ -55,24 +55,28 @@ func (t *Transport) connect(ctx context.Context, address, name string) (*conn, e
 	return c, err
 }
 
-// dialAndHandshake waits for its turn only after it has dialed: an address that refuses connections shows that a process has ended.
+// dialAndHandshake waits for its turn only after it has dialed: an address that refuses connections, or a process that closes
+// them, shows that a process has ended.
 func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) (*conn, error) {
 	raw, err := t.dialTCP(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	waited, endTurn, err := t.turns.take(ctx)
-	if err != nil {
-		_ = raw.Close() // The attempt is no longer needed.
-		return nil, err
-	}
-	defer endTurn()
-	if waited > t.HandshakeTimeout/2 { // The peer has waited, too, and soon closes this connection.
-		_ = raw.Close()
+	endTurn := t.turns.tryTake()
+	if endTurn == nil {
+		if err := watchClose(raw); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, err
+		}
+		if endTurn, err = t.turns.take(ctx); err != nil {
+			return nil, err
+		}
+		// The peer bounds the time from the start of a connection to the end of its handshake, so begin a new one.
 		if raw, err = t.dialTCP(ctx, address); err != nil {
+			endTurn()
 			return nil, err
 		}
 	}
+	defer endTurn()
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	c, err := t.handshake(ctx, raw, name)
 	if !interrupt() && err == nil {
@@ -96,12 +100,19 @@ func (t *Transport) probeListener(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	return watchClose(raw)
+}
+
+// watchClose watches for a moment whether the peer closes a new connection, and closes it.
+func watchClose(raw net.Conn) error {
 	defer raw.Close()
 	if err := raw.SetReadDeadline(time.Now().Add(listenCheckTimeout)); err != nil {
 		return err
 	}
-	_, err = raw.Read(make([]byte, 1))
-	return err
+	if _, err := raw.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	return errors.New("the peer has sent something before the handshake")
 }
 
 // resultOf returns what the error of an attempt shows about the process that

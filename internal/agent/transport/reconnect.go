@@ -65,12 +65,16 @@ func jitteredRedialDelay() time.Duration { return redialDelay/2 + rand.N(redialD
 // that the process has ended, and connect again.
 func (p *peer) nextConn() *conn {
 	byName := false
+	slow := 0 // consecutive handshakes that weren't completed in time
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := context.WithCancel(p.ctx)
 		next, result := p.tryConnect(ctx, attempt, byName)
 		cancel()
 		if next != nil || p.stopped() {
 			return next
+		}
+		if slow++; result != unresponsive {
+			slow = 0
 		}
 		if result == refused && p.lastConn != nil {
 			p.transport.reportEnded(p.lastConn)
@@ -80,14 +84,14 @@ func (p *peer) nextConn() *conn {
 			p.failUnsent()
 			continue // The peer may have another address by now.
 		}
-		if next := p.waitForConn(time.After(p.retryDelay(result, attempt))); next != nil || p.stopped() {
+		if next := p.waitForConn(time.After(p.retryDelay(result, attempt, slow))); next != nil || p.stopped() {
 			return next
 		}
 	}
 }
 
 // retryDelay returns the time to wait after an attempt.
-func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
+func (p *peer) retryDelay(result dialResult, attempt, slow int) time.Duration {
 	if result == connClosed && p.lastConn != nil && attempt < closedRetries {
 		return min(time.Duration(attempt)*closedRetryStep, closedRetryMax)
 	}
@@ -99,8 +103,8 @@ func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
 	case !p.dials:
 		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
 	}
-	if result == unresponsive {
-		return jitteredRedialDelay() << min(attempt, unresponsiveMax)
+	if slow > 0 {
+		return jitteredRedialDelay() << min(slow-1, slowMax)
 	}
 	if attempt > patientAttempts {
 		return jitteredRedialDelay() * patientFactor
@@ -115,9 +119,9 @@ const (
 	patientFactor   = 8
 )
 
-// unresponsiveMax bounds the exponential backoff for a peer that doesn't complete handshakes, to 6.4 s on average. The processors
+// slowMax bounds the exponential backoff for a peer that doesn't complete handshakes, to 6.4 s on average. The processors
 // may have too much to do, and a handshake costs them more than any other attempt.
-const unresponsiveMax = 5
+const slowMax = 5
 
 // waitForConn waits before the next attempt. It returns early, with a connection if
 // the peer has established one, or nil if an attempt is worthwhile now.

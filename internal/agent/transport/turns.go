@@ -18,18 +18,31 @@ const (
 // turns are those of dials whose handshakes may begin, first come, first served.
 type turns chan struct{}
 
-// take waits for a turn. It returns how long that took, and the function that ends the turn.
-func (t turns) take(ctx context.Context) (waited time.Duration, end func(), err error) {
-	began := time.Now()
+// tryTake returns the function that ends the turn, or nil if none is free.
+func (t turns) tryTake() (end func()) {
 	select {
 	case t <- struct{}{}:
-	case <-ctx.Done():
-		return 0, nil, ctx.Err()
+		return t.begin()
+	default:
+		return nil
 	}
+}
+
+// take waits for a turn.
+func (t turns) take(ctx context.Context) (end func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return t.begin(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (t turns) begin() (end func()) {
 	longest := time.AfterFunc(turnMax, func() { <-t })
-	return time.Since(began), func() {
+	return func() {
 		if longest.Stop() {
 			<-t
 		}
-	}, nil
+	}
 }

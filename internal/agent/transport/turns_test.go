@@ -23,8 +23,14 @@ type mutePeers struct {
 	accepted, begun atomic.Int32
 }
 
-// newMutePeers starts peers that keep connections open, or close them after the first message.
-func newMutePeers(t *testing.T, keep bool) *mutePeers {
+// keeps and the others are what peers do with connections.
+const (
+	keeps        = "keep them open"
+	closes       = "close them after the first message"
+	closesAtOnce = "close them at once"
+)
+
+func newMutePeers(t *testing.T, does string) *mutePeers {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -36,7 +42,7 @@ func newMutePeers(t *testing.T, keep bool) *mutePeers {
 				return
 			}
 			p.accepted.Add(1)
-			p.reading.Go(func() { p.read(c, keep) })
+			p.reading.Go(func() { p.read(c, does) })
 		}
 	})
 	t.Cleanup(func() {
@@ -46,12 +52,15 @@ func newMutePeers(t *testing.T, keep bool) *mutePeers {
 	return p
 }
 
-func (p *mutePeers) read(c net.Conn, keep bool) {
+func (p *mutePeers) read(c net.Conn, does string) {
 	defer c.Close()
+	if does == closesAtOnce {
+		return
+	}
 	if n, _ := c.Read(make([]byte, 1)); n > 0 {
 		p.begun.Add(1)
 	}
-	if keep {
+	if does == keeps {
 		_, _ = io.Copy(io.Discard, c) // Until the other side closes the connection.
 	}
 }
@@ -59,7 +68,7 @@ func (p *mutePeers) read(c net.Conn, keep bool) {
 // TestFewHandshakesBeginAtOnce: otherwise, none would be complete in time if many agents start at once on a busy machine.
 func TestFewHandshakesBeginAtOnce(t *testing.T) {
 	const count, atOnce = 24, 8
-	mute := newMutePeers(t, true)
+	mute := newMutePeers(t, keeps)
 	h := newHarness(t)
 	m := h.start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
 	peers := map[string]string{}
@@ -80,11 +89,30 @@ func TestFewHandshakesBeginAtOnce(t *testing.T) {
 	m.waitConnected("other") // Though none of the peers that began before has completed its handshake.
 }
 
+// TestEndOfPeerIsNoticedWithoutTurn: a process that is being killed closes connections at once.
+func TestEndOfPeerIsNoticedWithoutTurn(t *testing.T) {
+	const count = 64 // They have their turns within eight seconds.
+	mute, dying := newMutePeers(t, keeps), newMutePeers(t, closesAtOnce)
+	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
+	peers := map[string]string{}
+	for i := range count {
+		peers[fmt.Sprintf("p%d", i)] = mute.Addr().String()
+	}
+	m.SetPeers(peers)
+	testwait.Until(t, "the others wait for their turns", func() bool { return mute.begun.Load() > 8 })
+	peers["z"] = dying.Addr().String()
+	m.SetPeers(peers)
+	testwait.Until(t, "the peer is dialed again and again", func() bool { return dying.accepted.Load() >= 3 })
+	if begun := mute.begun.Load(); begun > count/2 {
+		t.Errorf("the end of a connection was noticed when %d of %d other peers had had their turns, want at most half", begun, count)
+	}
+}
+
 // TestUnresponsivePeerIsDialedLessOften than one that closes connections at once.
 func TestUnresponsivePeerIsDialedLessOften(t *testing.T) {
 	const attempts = 20
-	mute, closing := newMutePeers(t, true), newMutePeers(t, false)
-	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = 10 * time.Millisecond })
+	mute, closing := newMutePeers(t, keeps), newMutePeers(t, closes)
+	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = 100 * time.Millisecond })
 	m.SetPeers(map[string]string{"mute": mute.Addr().String(), "n": closing.Addr().String()})
 	testwait.Until(t, "the peer is dialed again and again", func() bool { return closing.begun.Load() >= attempts })
 	if begun := mute.begun.Load(); begun == 0 || begun > attempts/2 {
