@@ -127,7 +127,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
-	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: that of the release of the agent on the node)")
+	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: the image of the agent on the node, with the name chaos and the same tag)")
 	flags.StringVar(&o.leader, "leader", "", "what says who leads, in place of a group: lease/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND")
 	flags.StringVar(&o.selector, "selector", "", "the labels of the pods that may lead, with --leader (default: those of the pod that a Lease or a label names)")
 	flags.StringArrayVar(&o.failIf, "fail-if", nil, "fail if this is true of the result, such as 'p99(elected) > 2s' or 'two-leaders > 0'; can be repeated")
