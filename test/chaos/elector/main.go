@@ -19,6 +19,35 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
+// timedLock records when the last successful request to write the Lease began. client-go counts from its response: that may be long
+// after another process has taken the Lease, if this one was stopped in between.
+type timedLock struct {
+	resourcelock.Interface
+
+	began time.Time // on the monotonic clock, which doesn't stop with the process
+	wrote atomic.Int64
+}
+
+func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	at := time.Since(l.began)
+	return l.time(l.Interface.Create(ctx, record), at)
+}
+
+func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	at := time.Since(l.began)
+	return l.time(l.Interface.Update(ctx, record), at)
+}
+
+func (l *timedLock) time(err error, at time.Duration) error {
+	if err == nil {
+		l.wrote.Store(int64(at))
+	}
+	return err
+}
+
+// age returns how long ago that was.
+func (l *timedLock) age() time.Duration { return time.Since(l.began) - time.Duration(l.wrote.Load()) }
+
 func main() {
 	fmt.Fprintln(os.Stderr, "error:", run(context.Background()))
 	os.Exit(1)
@@ -43,10 +72,10 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock := &resourcelock.LeaseLock{
+	lock := &timedLock{began: time.Now(), Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: *namespace, Name: *name}, Client: kubernetes.NewForConfigOrDie(config).CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *identity},
-	}
+	}}
 	var works atomic.Bool
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -65,7 +94,7 @@ func run(ctx context.Context) error {
 	}
 	// A process that was stopped for longer than its Lease still believes to hold it, until it looks at the time.
 	leads := func() bool {
-		return works.Load() && (*stale || elector.IsLeader() && elector.Check(-*duration/3) == nil)
+		return works.Load() && (*stale || elector.IsLeader() && lock.age() < *duration*2/3)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *address)
 	if err != nil {
