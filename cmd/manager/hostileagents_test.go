@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
@@ -109,12 +110,10 @@ func (e *env) newAgent(pod types.NamespacedName, ip string, certificates *fakeag
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	var running corev1.Pod
-	if err := e.get(&running, pod.Namespace, pod.Name); err != nil {
-		e.t.Fatal(err)
-	}
-	running.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
-	if err := e.Status().Update(e.t.Context(), &running); err != nil {
+	running := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	patch := fmt.Sprintf(`{"status": {"phase": "Running", "podIP": %q, "podIPs": [{"ip": %q}]}}`, ip, ip)
+	// An update would conflict with the manager's writes.
+	if err := e.Status().Patch(e.t.Context(), &running, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		e.t.Fatal(err)
 	}
 	return agent
