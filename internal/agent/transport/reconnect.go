@@ -73,7 +73,9 @@ func (p *peer) nextConn() *conn {
 		if next != nil || p.stopped() {
 			return next
 		}
-		if slow++; result != unresponsive {
+		if result == unresponsive {
+			slow++
+		} else {
 			slow = 0
 		}
 		if result == refused && p.lastConn != nil {

@@ -52,6 +52,15 @@ func newMutePeers(t *testing.T, does string) *mutePeers {
 	return p
 }
 
+// addresses returns addresses of this number of peers.
+func (p *mutePeers) addresses(count int) map[string]string {
+	peers := map[string]string{}
+	for i := range count {
+		peers[fmt.Sprintf("p%d", i)] = p.Addr().String()
+	}
+	return peers
+}
+
 func (p *mutePeers) read(c net.Conn, does string) {
 	defer c.Close()
 	if does == closesAtOnce {
@@ -71,10 +80,7 @@ func TestFewHandshakesBeginAtOnce(t *testing.T) {
 	mute := newMutePeers(t, keeps)
 	h := newHarness(t)
 	m := h.start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
-	peers := map[string]string{}
-	for i := range count {
-		peers[fmt.Sprintf("p%d", i)] = mute.Addr().String()
-	}
+	peers := mute.addresses(count)
 	began := time.Now() // A turn lasts a second.
 	m.SetPeers(peers)
 	testwait.Until(t, "handshakes begin", func() bool { return mute.accepted.Load() >= count && mute.begun.Load() >= atOnce })
@@ -94,10 +100,7 @@ func TestEndOfPeerIsNoticedWithoutTurn(t *testing.T) {
 	const count = 64 // They have their turns within eight seconds.
 	mute, dying := newMutePeers(t, keeps), newMutePeers(t, closesAtOnce)
 	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
-	peers := map[string]string{}
-	for i := range count {
-		peers[fmt.Sprintf("p%d", i)] = mute.Addr().String()
-	}
+	peers := mute.addresses(count)
 	m.SetPeers(peers)
 	testwait.Until(t, "the others wait for their turns", func() bool { return mute.begun.Load() > 8 })
 	peers["z"] = dying.Addr().String()
