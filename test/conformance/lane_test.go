@@ -147,7 +147,7 @@ func runs(process int) bool {
 	_, afterName, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(afterName)
 	if len(fields) < 7 {
-		return false
+		return true
 	}
 	flags, err := strconv.ParseUint(fields[6], 10, 64)
 	return err != nil || fields[0] != "Z" && flags&ending == 0

@@ -24,29 +24,34 @@ import (
 type timedLock struct {
 	resourcelock.Interface
 
-	began time.Time // on the monotonic clock, which doesn't stop with the process
-	wrote atomic.Int64
+	began atomic.Pointer[time.Time]
+}
+
+func newTimedLock(lock resourcelock.Interface) *timedLock {
+	l := &timedLock{Interface: lock}
+	l.began.Store(&time.Time{}) // Nothing was written yet.
+	return l
 }
 
 func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	at := time.Since(l.began)
-	return l.time(l.Interface.Create(ctx, record), at)
+	return l.write(func() error { return l.Interface.Create(ctx, record) })
 }
 
 func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	at := time.Since(l.began)
-	return l.time(l.Interface.Update(ctx, record), at)
+	return l.write(func() error { return l.Interface.Update(ctx, record) })
 }
 
-func (l *timedLock) time(err error, at time.Duration) error {
+func (l *timedLock) write(request func() error) error {
+	began := time.Now()
+	err := request()
 	if err == nil {
-		l.wrote.Store(int64(at))
+		l.began.Store(&began)
 	}
 	return err
 }
 
 // age returns how long ago that was.
-func (l *timedLock) age() time.Duration { return time.Since(l.began) - time.Duration(l.wrote.Load()) }
+func (l *timedLock) age() time.Duration { return time.Since(*l.began.Load()) }
 
 func main() {
 	fmt.Fprintln(os.Stderr, "error:", run(context.Background()))
@@ -72,10 +77,10 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock := &timedLock{began: time.Now(), Interface: &resourcelock.LeaseLock{
+	lock := newTimedLock(&resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: *namespace, Name: *name}, Client: kubernetes.NewForConfigOrDie(config).CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *identity},
-	}}
+	})
 	var works atomic.Bool
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
