@@ -141,6 +141,9 @@ func TestBothSidesLearnNamesOfPeer(t *testing.T) {
 		if m.client.Version != tls.VersionTLS13 || m.client.DidResume {
 			t.Errorf("got version %x, resumed %v", m.client.Version, m.client.DidResume)
 		}
+		if m.client.CurveID != tls.X25519 {
+			t.Errorf("got key exchange %s, want the one that is cheap", m.client.CurveID)
+		}
 	}
 	if _, err := identity.PeerNames(tls.ConnectionState{}); err == nil {
 		t.Error("got names without a connection, want an error")

@@ -33,6 +33,9 @@ func TestPublicServerAcceptsMissingCertificate(t *testing.T) {
 		if (err == nil) != c.works {
 			t.Errorf("%s: got %v", name, err)
 		}
+		if curve := served.ConnectionState().CurveID; err == nil && curve != tls.X25519MLKEM768 {
+			t.Errorf("%s: got key exchange %s, want Go's default", name, curve)
+		}
 		if err == nil {
 			if names, _ := identity.PeerNames(served.ConnectionState()); names.String() != c.names {
 				t.Errorf("%s: got names %q, want %q", name, names, c.names)
