@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -62,24 +63,11 @@ func TestAllResultsAreReported(t *testing.T) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
 		}
 	}
-}
-
-func TestGrowthHasExponents(t *testing.T) {
-	var all []*Scale
-	for _, groups := range []int{10, 100, 1000} {
-		all = append(all, &Scale{Groups: groups, Empty: 50, Resident: 50 + float64(groups), Restart: &Restart{Connected: 2}})
-	}
-	var printed bytes.Buffer
-	if err := printGrowth(&printed, all); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range [][]string{{"memory", "10.0", "100.0", "1000.0", "1.00"}, {"restart", "2.00", "0.00"}, {"p99", "-"}} {
-		found := slices.ContainsFunc(strings.Split(printed.String(), "\n"), func(line string) bool {
-			return !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(line, part) })
-		})
-		if !found {
-			t.Errorf("no line has all of %q:\n%s", want, printed.String())
-		}
+	printed.Reset()
+	var encoded Scale
+	report.json = true
+	if err := errors.Join(report.Print(&printed), json.Unmarshal(printed.Bytes(), &encoded)); err != nil || encoded.Groups != 3 || encoded.Elections.Lag.Median <= 0 {
+		t.Errorf("got %+v and %v, want the results as JSON", encoded, err)
 	}
 }
 

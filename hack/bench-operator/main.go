@@ -38,41 +38,31 @@ type options struct {
 	elections       time.Duration
 	idle            time.Duration
 	memoryLimit     string
+	json            bool
 }
 
 func newRoot() *cobra.Command {
 	var o options
-	var counts []int
 	root := &cobra.Command{
 		Use: "bench-operator", Short: "Measure the operator on this machine", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var all []*Scale
-			for _, o.groups = range counts {
-				if err := o.check(); err != nil {
-					return err
-				}
+			if err := o.check(); err != nil {
+				return err
 			}
-			for _, o.groups = range counts {
-				report, err := measure(command.Context(), &o, command.ErrOrStderr())
-				if err := errors.Join(err, benchmark.Print(command.OutOrStdout(), report)); err != nil {
-					return err
-				}
-				all = append(all, report.Scale)
-			}
-			if len(all) < 2 {
-				return nil
-			}
-			return printGrowth(command.OutOrStdout(), all)
+			report, err := measure(command.Context(), &o, command.ErrOrStderr())
+			report.json = o.json
+			return errors.Join(err, benchmark.Print(command.OutOrStdout(), report))
 		},
 	}
 	flags := root.Flags()
 	flags.DurationVar(&o.settle, "settle", 5*time.Second, "pause before each measurement, in which earlier work finishes")
-	flags.IntSliceVar(&counts, "groups", []int{1000}, "number of groups; with several numbers, such as 10,100,1000, also how the results grow")
+	flags.IntVar(&o.groups, "groups", 1000, "number of groups")
 	flags.IntVar(&o.members, "members", 5, "number of members of each group")
 	flags.Float64Var(&o.rate, "rate", 50, "elections per second")
 	flags.DurationVar(&o.elections, "elections", time.Minute, "how long to run elections")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how long to count the requests of an idle manager")
 	flags.StringVar(&o.memoryLimit, "memory-limit", "", "GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
+	flags.BoolVar(&o.json, "json", false, "print the results as JSON")
 	return root
 }
 

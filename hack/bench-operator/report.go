@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 // Report contains the results of one run.
 type Report struct {
 	Scale *Scale
+	json  bool
 }
 
 // Failures returns the number of rounds that timed out.
@@ -21,8 +23,11 @@ func (r *Report) Failures() int {
 	return len(r.Scale.Failures)
 }
 
-// Print writes the report as a table, followed by the goals.
+// Print writes the report as a table, followed by the goals, or as JSON.
 func (r *Report) Print(out io.Writer) error {
+	if r.json {
+		return json.NewEncoder(out).Encode(r.Scale)
+	}
 	fmt.Fprintf(out, "%s\n\n", benchmark.Machine())
 	if r.Scale == nil {
 		return nil

@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"time"
 
 	_ "embed"
@@ -16,7 +20,8 @@ import (
 // Growth is the report of how failover and idle cost grow.
 type Growth struct {
 	*Report
-	Members []MemberGrowth
+	Members   []MemberGrowth
+	Operators []OperatorGrowth
 }
 
 // MemberGrowth contains the results of a set with a number of candidates.
@@ -25,16 +30,36 @@ type MemberGrowth struct {
 	Took *benchmark.Series
 }
 
+// OperatorGrowth contains the results of bench-operator with a number of groups: memory in MiB, and times in seconds.
+type OperatorGrowth struct {
+	Groups, Members        int
+	Empty, Resident, Start float64
+	Restart                struct{ Connected float64 }
+	Elections              struct {
+		Lag  benchmark.Series // in milliseconds
+		Cost map[string]float64
+	}
+}
+
 // memberCounts are the numbers of candidates of a group, up to the most that a group may have, and groupCounts those of groups with
-// three candidates.
+// three candidates. operatorCounts are those of groups of an operator, with five members each. More need more open files than many
+// machines permit.
 var (
-	memberCounts = []int{3, 10, 30, 60, 100}
-	groupCounts  = []int{1, 3, 10, 30, manyGroups}
+	memberCounts   = []int{3, 10, 30, 60, 100}
+	groupCounts    = []int{1, 3, 10, 30, manyGroups}
+	operatorCounts = []int{10, 100, 1000, 3000}
 )
 
 // growth measures how failover and idle cost of some systems grow with the members of a group and with the groups of a process.
 func (r *runner) growth(ctx context.Context) error {
 	growth := Growth{Report: r.report}
+	for _, groups := range operatorCounts {
+		result, err := r.operatorWith(ctx, groups)
+		if err != nil {
+			return fmt.Errorf("operator with %d groups: %w", groups, err)
+		}
+		growth.Operators = append(growth.Operators, result)
+	}
 	for _, of := range r.systems {
 		for _, size := range memberCounts {
 			result, err := r.growthOf(ctx, of, size)
@@ -56,6 +81,19 @@ func (r *runner) growth(ctx context.Context) error {
 	}
 	r.report.LoadAfter = loadAverage()
 	return writeReport(r.options.output, growthMarkdown, growth, nil)
+}
+
+// operatorWith measures an operator with a number of groups, by the benchmark for that.
+func (r *runner) operatorWith(ctx context.Context, groups int) (result OperatorGrowth, err error) {
+	r.printf("an operator with %d groups", groups)
+	command := exec.CommandContext(ctx, "bin/bench-operator", "--json", "--groups", strconv.Itoa(groups), "--rate", "20", "--elections", "15s", "--idle", "5s")
+	command.Stderr = r.progress
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	output, err := command.Output()
+	if err != nil {
+		return result, err
+	}
+	return result, json.Unmarshal(output, &result)
 }
 
 func (r *runner) growthOf(ctx context.Context, of system, size int) (result MemberGrowth, err error) {
@@ -156,6 +194,18 @@ func (g Growth) ByGroups() (all []quantity) {
 		)...)
 	}
 	return all
+}
+
+// ByOperators returns what grows with the groups of an operator.
+func (g Growth) ByOperators() []quantity {
+	groups := func(o OperatorGrowth) int { return o.Groups }
+	return named("",
+		grow("memory beyond that without groups, MiB", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Resident - o.Empty }),
+		grow("first start until all groups have a status, s", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Start }),
+		grow("restart until all agents are connected, s", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Restart.Connected }),
+		grow("election until the status shows it, median, ms", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Elections.Lag.Median }),
+		grow("election until the status shows it, p99, ms", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Elections.Lag.P99 }),
+	)
 }
 
 func named(system string, all ...quantity) []quantity {

@@ -107,6 +107,11 @@ func TestGrowthHasExponents(t *testing.T) {
 	for _, groups := range groupCounts {
 		g.Idle = append(g.Idle, Idle{System: "conclave-majority", Groups: groups, Members: 3, CPU: 2, Resident: 5})
 	}
+	for _, groups := range operatorCounts {
+		o := OperatorGrowth{Groups: groups, Empty: 50, Resident: 50 + float64(groups)}
+		o.Restart.Connected, o.Elections.Lag.Median = 2, 20
+		g.Operators = append(g.Operators, o)
+	}
 	output := t.TempDir() + "/growth"
 	if err := writeReport(output, growthMarkdown, g, nil); err != nil {
 		t.Fatal(err)
@@ -119,6 +124,8 @@ func TestGrowthHasExponents(t *testing.T) {
 		"failover, median, ms: 21.0 with 3, 70.0 with 10, 210.0 with 30, 420.0 with 60, 700.0 with 100. Exponent **1.00**",
 		"CPU of all members, % of a core: 3.00 with 3, 10.00 with 10, 30.00 with 30, 60.00 with 60, 100.00 with 100. Exponent **1.00**",
 		"CPU of a member, % of a core: 2.00 with 1, 2.00 with 3, 2.00 with 10, 2.00 with 30, 2.00 with 100. Exponent **0.00**",
+		"memory beyond that without groups, MiB: 10.0 with 10, 100.0 with 100, 1000.0 with 1000, 3000.0 with 3000. Exponent **1.00**",
+		"median, ms: 20.0 with 10, 20.0 with 100, 20.0 with 1000, 20.0 with 3000. Exponent **0.00**",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, text)
