@@ -37,6 +37,8 @@ func startServer(ctx context.Context) (*server, error) {
 		}
 	}
 	s := &server{environment: &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}}
+	// Without this address, which nobody uses, an API server doesn't start where no route leads out, as in the namespace of compare.
+	s.environment.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "192.0.2.1")
 	var err error
 	if s.config, err = s.environment.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start an API server: %w", errors.Join(err, s.close()))
