@@ -339,7 +339,7 @@ func TestTooFastRotationIsDetected(t *testing.T) {
 		seed uint64 // the first one with a violation, to save time
 	}{
 		"Overlap":  {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 20 * time.Hour, MinKnown: 0}, 0},
-		"MinKnown": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 2 * CertificateValidity, MinKnown: 0}, 6},
+		"MinKnown": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 2 * CertificateValidity, MinKnown: 0}, 15},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := fast.seed; seed < fast.seed+20; seed++ {
