@@ -171,7 +171,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	}
 	corrections := a.options.Clock.Corrections()
 	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
-		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
+		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),
 		TraceFolder: a.options.TraceFolder, Memory: stored, Remembered: remembered, Claimed: a.claimed(&settings),

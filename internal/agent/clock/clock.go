@@ -32,9 +32,10 @@ import (
 
 // Clock is a running clock. Its first tick is 1, because 0 means no time.
 type Clock struct {
-	start time.Duration
-	last  reading
-	terms atomic.Pointer[election.TermClock]
+	// elapsed returns the reading of CLOCK_BOOTTIME.
+	elapsed func() time.Duration
+	start   time.Duration
+	terms   atomic.Pointer[election.TermClock]
 	// corrections counts the calls of Correct that returned true.
 	corrections atomic.Uint64
 	// deviates is set if the last reading of the wall clock differed from the expected
@@ -44,7 +45,13 @@ type Clock struct {
 
 // New starts a clock. wall is the current time of day.
 func New(wall time.Time) *Clock {
-	c := &Clock{start: boottime() - 1, last: reading{started: time.Now()}}
+	last := &reading{started: time.Now()}
+	return NewFrom(wall, last.boottime)
+}
+
+// NewFrom starts a clock that reads another one than CLOCK_BOOTTIME.
+func NewFrom(wall time.Time, elapsed func() time.Duration) *Clock {
+	c := &Clock{elapsed: elapsed, start: elapsed() - 1}
 	c.terms.Store(&election.TermClock{
 		AtBoot: epochAt(wall), Boot: c.Now(), TicksPerEpoch: election.Tick(control.EpochDuration),
 	})
@@ -79,7 +86,7 @@ func (c *Clock) Correct(wall time.Time) bool {
 func (c *Clock) Corrections() uint64 { return c.corrections.Load() }
 
 // Now returns the current tick.
-func (c *Clock) Now() election.Tick { return election.Tick(c.last.boottime() - c.start) }
+func (c *Clock) Now() election.Tick { return election.Tick(c.elapsed() - c.start) }
 
 // Origin returns the reading of CLOCK_BOOTTIME at tick 0. With it, ticks of the processes
 // on one machine can be compared.

@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -223,14 +224,16 @@ func TestDepartedMembersAreForgotten(t *testing.T) {
 // TestStatusHasAnswers: those of the followers to the coordinator.
 func TestStatusHasAnswers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil).group("c")
-	testwait.NoError(t, func() error {
-		status, err := c.Status(t.Context())
-		for _, p := range status.Processes {
-			if (p.Answers != nil) != (p.Name != "c") {
-				return fmt.Errorf("%s: got answers %+v, want some of the followers", p.Name, p.Answers)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil).group("c")
+		testwait.NoError(t, func() error {
+			status, err := c.Status(t.Context())
+			for _, p := range status.Processes {
+				if (p.Answers != nil) != (p.Name != "c") {
+					return fmt.Errorf("%s: got answers %+v, want some of the followers", p.Name, p.Answers)
+				}
 			}
-		}
-		return err
+			return err
+		})
 	})
 }

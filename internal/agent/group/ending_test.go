@@ -168,8 +168,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			end: func(t *testing.T, cluster *cluster, _ *Group) { t.Helper(); adoptDemotionOfC(t, cluster) }, want: control.EndMembership,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			logs := map[string]*reportLog{}
 			cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(cfg *Config) {
 				logs[cfg.Self] = &reportLog{wake: make(chan struct{}, 1)}

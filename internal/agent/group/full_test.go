@@ -2,6 +2,7 @@ package group
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -13,34 +14,36 @@ import (
 // whose goroutine doesn't respond.
 func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 	t.Parallel()
-	for name, inform := range map[string]func(*Group){
-		"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
-		"CorrectClock": (*Group).CorrectClock,
-		"Refresh":      (*Group).Refresh,
-	} {
-		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
-		blocked, unblock := make(chan struct{}), make(chan struct{})
-		must.Succeed(t, a.enqueue(func() {
-			close(blocked)
-			<-unblock
-		}))
-		<-blocked
-		for a.tryEnqueue(func() {}) {
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		for name, inform := range map[string]func(*Group){
+			"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
+			"CorrectClock": (*Group).CorrectClock,
+			"Refresh":      (*Group).Refresh,
+		} {
+			a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+			blocked, unblock := make(chan struct{}), make(chan struct{})
+			must.Succeed(t, a.enqueue(func() {
+				close(blocked)
+				<-unblock
+			}))
+			<-blocked
+			for a.tryEnqueue(func() {}) {
+				continue
+			}
+			informed := make(chan struct{})
+			go func() {
+				inform(a)
+				close(informed)
+			}()
+			select {
+			case <-informed:
+			case <-testwait.Context(t).Done():
+				t.Errorf("%s waits for a full inbox", name)
+			}
+			close(unblock)
+			if err := a.AwaitRoundTrip(testwait.Context(t)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-		informed := make(chan struct{})
-		go func() {
-			inform(a)
-			close(informed)
-		}()
-		select {
-		case <-informed:
-		case <-testwait.Context(t).Done():
-			t.Errorf("%s waits for a full inbox", name)
-		}
-		close(unblock)
-		if err := a.AwaitRoundTrip(testwait.Context(t)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	})
 }

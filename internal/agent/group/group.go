@@ -46,7 +46,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/journal"
@@ -72,14 +71,20 @@ type Transport interface {
 	RoundTrip(name string) time.Duration
 }
 
+// Timer is an alarm.Timer.
+type Timer interface {
+	Set(at election.Tick)
+	Stop()
+}
+
 // Config configures a Group.
 type Config struct {
 	Self string
 	// Life is the incarnation of the agent.
 	Life  uint32
 	Clock *clock.Clock
-	// Alarm has the timers of all groups.
-	Alarm     *alarm.Alarm
+	// NewTimer returns a timer that calls a function, which doesn't block.
+	NewTimer  func(call func()) Timer
 	Group     config.Group
 	Transport Transport
 	Metrics   Metrics
@@ -154,7 +159,7 @@ type Group struct {
 	// mismatches has the peers whose configuration differs, or did so before.
 	mismatches map[string]*mismatch
 	out        election.Output
-	timer      *alarm.Timer
+	timer      Timer
 	timerDue   election.Tick
 	// lastStep is when the machine made its last step.
 	lastStep election.Tick
@@ -202,7 +207,7 @@ func New(cfg Config) (*Group, error) {
 	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
 	g.measureDue, g.replyInForce = cfg.Clock.Now()+election.Tick(measureInterval), cfg.Group.Timing.ReplyTimeout
 	g.timerDue = election.Never
-	g.timer = cfg.Alarm.NewTimer(g.timedOut)
+	g.timer = cfg.NewTimer(g.timedOut)
 	if !roster.Has(g.self) {
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	}

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -145,8 +145,7 @@ func newLoneMember(t *testing.T, name string, change func(*config.Group)) *Group
 	return cluster.group(name)
 }
 
-// testLease is so long that a lease doesn't expire on a busy machine. A new cluster waits
-// for it.
+// testLease is the lease. A new cluster waits for it.
 const testLease = 2 * time.Second
 
 func testSettings() config.Group {
@@ -164,12 +163,9 @@ func testSettings() config.Group {
 
 func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.t.Helper()
-	now := clock.New(time.Now())
-	timers, err := alarm.New(now)
-	must.Succeed(c.t, err)
-	c.t.Cleanup(timers.Close)
+	now := virtualClock()
 	cfg := Config{
-		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name, life}, Metrics: noMetrics{},
+		Self: name, Life: life, Clock: now, NewTimer: func(call func()) Timer { return &virtualTimer{clock: now, call: call} }, Group: settings, Transport: link{c, name, life}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	}
 	if c.tune != nil {
@@ -189,6 +185,43 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.groups[name] = g
 	delete(c.cut, name)
 }
+
+// inVirtualTime runs a subtest with a clock that advances when everything waits. So a busy machine changes nothing.
+func inVirtualTime(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
+}
+
+// virtualClock returns the clock of an agent. All agents of a test are on one machine.
+func virtualClock() *clock.Clock {
+	now := time.Now()
+	return clock.NewFrom(now.AddDate(27, 0, 0), func() time.Duration { return time.Duration(time.Now().UnixNano()) })
+}
+
+// virtualTimer is a timer of such an agent.
+type virtualTimer struct {
+	clock *clock.Clock
+	call  func()
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+func (t *virtualTimer) Set(at election.Tick) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if at != election.Never {
+		t.timer = time.AfterFunc(t.clock.Until(at), t.call)
+	}
+}
+
+func (t *virtualTimer) Stop() { t.Set(election.Never) }
 
 func (c *cluster) isolate(name string) {
 	c.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -13,66 +14,72 @@ import (
 
 func TestStepDown(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30, "witness": 0}, func(g *config.Group) {
-		g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30, "witness": 0}, func(g *config.Group) {
+			g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
+		})
+		waitFor(t, cluster.group("c"), "c leads", isLeading)
+		cluster.awaitFollowers("c", "a", "b")
+		if _, err := cluster.group("b").StepDown(testwait.Context(t), ""); !errors.Is(err, ErrNotLeading) {
+			t.Errorf("step down of a follower: got %v, want %v", err, ErrNotLeading)
+		}
+		if _, err := cluster.group("c").StepDown(testwait.Context(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
+			t.Errorf("step down in favor of an unknown member: got %v, want %v", err, ErrNoSuccessor)
+		}
+		_, err := cluster.group("c").StepDown(testwait.Context(t), "witness")
+		if want := "witness is not ready to take over"; !errors.Is(err, ErrNoSuccessor) || err.Error() != want {
+			t.Errorf("step down in favor of a witness: got %v, want %s", err, want)
+		}
+		var l Leader
+		err = retryStepDown(testwait.Context(t), func(ctx context.Context) (err error) {
+			l, err = cluster.group("c").StepDown(ctx, "a")
+			return err
+		})
+		if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
+			t.Errorf("step down of c: got %+v, %v, want coordinator a or b", l, err)
+		}
 	})
-	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	cluster.awaitFollowers("c", "a", "b")
-	if _, err := cluster.group("b").StepDown(testwait.Context(t), ""); !errors.Is(err, ErrNotLeading) {
-		t.Errorf("step down of a follower: got %v, want %v", err, ErrNotLeading)
-	}
-	if _, err := cluster.group("c").StepDown(testwait.Context(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
-		t.Errorf("step down in favor of an unknown member: got %v, want %v", err, ErrNoSuccessor)
-	}
-	_, err := cluster.group("c").StepDown(testwait.Context(t), "witness")
-	if want := "witness is not ready to take over"; !errors.Is(err, ErrNoSuccessor) || err.Error() != want {
-		t.Errorf("step down in favor of a witness: got %v, want %s", err, want)
-	}
-	var l Leader
-	err = retryStepDown(testwait.Context(t), func(ctx context.Context) (err error) {
-		l, err = cluster.group("c").StepDown(ctx, "a")
-		return err
-	})
-	if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
-		t.Errorf("step down of c: got %+v, %v, want coordinator a or b", l, err)
-	}
 }
 
 func TestLeaveHandsOver(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-	waitFor(t, cluster.group("c"), "c leads", isLeading)
-	cluster.awaitFollowers("c", "a", "b")
-	c := cluster.group("c")
-	w := c.Watch("")
-	c.Leave(testwait.Context(t), CauseStopped)
-	waitFor(t, cluster.group("b"), "b leads", isLeading)
-	for {
-		if _, err := w.Next(testwait.Context(t)); errors.Is(err, ErrClosed) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+		waitFor(t, cluster.group("c"), "c leads", isLeading)
+		cluster.awaitFollowers("c", "a", "b")
+		c := cluster.group("c")
+		w := c.Watch("")
+		c.Leave(testwait.Context(t), CauseStopped)
+		waitFor(t, cluster.group("b"), "b leads", isLeading)
+		for {
+			if _, err := w.Next(testwait.Context(t)); errors.Is(err, ErrClosed) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if _, err := c.OpenSession(testwait.Context(t), false); !errors.Is(err, ErrClosed) {
-		t.Errorf("session in a group that was left: got %v, want %v", err, ErrClosed)
-	}
-	if _, err := c.Status(testwait.Context(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("status of a group that was left: got %v, want %v", err, ErrClosed)
-	}
+		if _, err := c.OpenSession(testwait.Context(t), false); !errors.Is(err, ErrClosed) {
+			t.Errorf("session in a group that was left: got %v, want %v", err, ErrClosed)
+		}
+		if _, err := c.Status(testwait.Context(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("status of a group that was left: got %v, want %v", err, ErrClosed)
+		}
+	})
 }
 
 // TestLeaveWaitsForPromises: also without a possible successor. There may be one soon.
 func TestLeaveWaitsForPromises(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10}, nil)
-	a := cluster.group("a")
-	waitFor(t, a, "a leads", isLeading)
-	until := promiseOf(t, a)
-	a.Leave(testwait.Context(t), CauseStopped)
-	if left := time.Until(until); left > 0 {
-		t.Errorf("left %s before the end of the promise", left)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10}, nil)
+		a := cluster.group("a")
+		waitFor(t, a, "a leads", isLeading)
+		until := promiseOf(t, a)
+		a.Leave(testwait.Context(t), CauseStopped)
+		if left := time.Until(until); left > 0 {
+			t.Errorf("left %s before the end of the promise", left)
+		}
+	})
 }
 
 // TestLeaveWaitsForApplication: also without a possible successor, and if the
@@ -84,8 +91,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 		"a hand-over has begun": {"a": 10, "b": 20, "c": 30},
 		"a new hand-over":       {"a": 30, "b": 20, "c": 10},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, priorities, func(g *config.Group) {
 				g.Session = len(priorities) > 1
 				g.Safety.Lease = 3 * time.Second // It must not expire while the application stops.
@@ -124,38 +130,42 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 // Without another eligible member, this process would be elected again.
 func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 	t.Parallel()
-	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
-	s := openSession(t, a)
-	nextEvent(t, s, Lead)
-	left := make(chan struct{})
-	ctx := testwait.Context(t)
-	go func() {
-		a.Leave(ctx, CauseStopped)
-		close(left)
-	}()
-	nextEvent(t, s, Stop)
-	expireLease(t, a)
-	nextEvent(t, s, Lost)
-	if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("while the agent leaves: got event %+v, %v, want %v", e, err, ErrClosed)
-	}
-	<-left
-	if ctx.Err() != nil {
-		t.Error("Leave waited for an application that had lost the office")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
+		s := openSession(t, a)
+		nextEvent(t, s, Lead)
+		left := make(chan struct{})
+		ctx := testwait.Context(t)
+		go func() {
+			a.Leave(ctx, CauseStopped)
+			close(left)
+		}()
+		nextEvent(t, s, Stop)
+		expireLease(t, a)
+		nextEvent(t, s, Lost)
+		if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("while the agent leaves: got event %+v, %v, want %v", e, err, ErrClosed)
+		}
+		<-left
+		if ctx.Err() != nil {
+			t.Error("Leave waited for an application that had lost the office")
+		}
+	})
 }
 
 // TestRejoiningUsesNewTerms: the process joins the group again, with a new machine.
 func TestRejoiningUsesNewTerms(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10}, nil)
-	first := waitFor(t, cluster.group("a"), "a leads", isLeading)
-	c := cluster.group("a").cfg
-	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
-	again, err := New(c)
-	must.Succeed(t, err)
-	defer again.Leave(t.Context(), CauseStopped)
-	if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
-		t.Errorf("got token %d, want one above %d", second.Token, first.Token)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10}, nil)
+		first := waitFor(t, cluster.group("a"), "a leads", isLeading)
+		c := cluster.group("a").cfg
+		cluster.group("a").Leave(testwait.Context(t), CauseStopped)
+		again, err := New(c)
+		must.Succeed(t, err)
+		defer again.Leave(t.Context(), CauseStopped)
+		if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
+			t.Errorf("got token %d, want one above %d", second.Token, first.Token)
+		}
+	})
 }

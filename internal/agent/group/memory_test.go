@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -148,46 +149,50 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 // remembers each grant that it has sent, and each tenure that has begun.
 func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
 	t.Parallel()
-	c, m, _ := newRememberingCluster(t, office.Majority)
-	testwait.Until(t, "b is ready, and c hands over", func() bool {
-		_, err := c.group("c").StepDown(testwait.Context(t), "b")
-		return err == nil
+	synctest.Test(t, func(t *testing.T) {
+		c, m, _ := newRememberingCluster(t, office.Majority)
+		testwait.Until(t, "b is ready, and c hands over", func() bool {
+			_, err := c.group("c").StepDown(testwait.Context(t), "b")
+			return err == nil
+		})
+		waitFor(t, c.group("a"), "a follows b", func(l Leader) bool { return l.Coordinator == "b" })
+		m.mu.Lock()
+		promised := m.promised
+		m.mu.Unlock()
+		own := 0
+		for _, p := range promised {
+			_, f, got := m.open(p.member, p.file)
+			f.Close()
+			if got == nil || got.Term != p.term || got.Holder != p.holder {
+				t.Errorf("%s promised %s the office in term %d: its next process remembers %+v", p.member, p.holder, p.term, got)
+			}
+			if p.member == p.holder {
+				own++
+			}
+		}
+		if own < 2 || len(promised) < own+2 {
+			t.Errorf("got %d tenures and %d grants, want two or more of each", own, len(promised)-own)
+		}
 	})
-	waitFor(t, c.group("a"), "a follows b", func(l Leader) bool { return l.Coordinator == "b" })
-	m.mu.Lock()
-	promised := m.promised
-	m.mu.Unlock()
-	own := 0
-	for _, p := range promised {
-		_, f, got := m.open(p.member, p.file)
-		f.Close()
-		if got == nil || got.Term != p.term || got.Holder != p.holder {
-			t.Errorf("%s promised %s the office in term %d: its next process remembers %+v", p.member, p.holder, p.term, got)
-		}
-		if p.member == p.holder {
-			own++
-		}
-	}
-	if own < 2 || len(promised) < own+2 {
-		t.Errorf("got %d tenures and %d grants, want two or more of each", own, len(promised)-own)
-	}
 }
 
 // TestRestartedMemberGrantsAtOnce: a member restarts, and then the coordinator ends. Its
 // successor needs the grant of that member.
 func TestRestartedMemberGrantsAtOnce(t *testing.T) {
 	t.Parallel()
-	c, _, settings := newRememberingCluster(t, office.Majority)
-	killed := c.group("a")
-	c.isolate("a")
-	c.join("a", 11, settings)
-	a := waitFor(t, c.group("a"), "a follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	c.isolate("c")
-	for _, survivor := range []string{"a", "b"} {
-		c.group(survivor).PeerEnded("c", 3)
-	}
-	if b := waitFor(t, c.group("b"), "b leads", isLeading); b.Term <= a.Term {
-		t.Errorf("got term %d after term %d, want a higher one", b.Term, a.Term)
-	}
-	killed.Leave(t.Context(), CauseStopped)
+	synctest.Test(t, func(t *testing.T) {
+		c, _, settings := newRememberingCluster(t, office.Majority)
+		killed := c.group("a")
+		c.isolate("a")
+		c.join("a", 11, settings)
+		a := waitFor(t, c.group("a"), "a follows c", func(l Leader) bool { return l.Coordinator == "c" })
+		c.isolate("c")
+		for _, survivor := range []string{"a", "b"} {
+			c.group(survivor).PeerEnded("c", 3)
+		}
+		if b := waitFor(t, c.group("b"), "b leads", isLeading); b.Term <= a.Term {
+			t.Errorf("got term %d after term %d, want a higher one", b.Term, a.Term)
+		}
+		killed.Leave(t.Context(), CauseStopped)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -27,73 +28,77 @@ func member(name string, priority uint32) control.Member {
 
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	t.Parallel()
-	one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
-	two := control.List{Version: 2, Members: one.Members, Previous: previous(&one)}
-	other := control.List{Version: 1, Members: one.Members[:1]}
-	majority := config.Safety{Mode: office.Majority, Lease: time.Second}
-	for name, c := range map[string]struct {
-		list   control.List
-		safety config.Safety
-		want   string
-	}{
-		"the same":            {two, majority, ""},
-		"another address":     {control.List{Version: 2, Members: []control.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: previous(&one)}, majority, ""},
-		"an older version":    {one, majority, ""},
-		"another priority":    {control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)}, majority, "version 2"},
-		"another order":       {control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)}, majority, "version 2"},
-		"another list before": {control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2"},
-		"no list before":      {control.List{Version: 2, Members: one.Members}, majority, "version 2"},
-		"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
-		"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
-		"another lease, mode": {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
-	} {
-		a := newLoneMember(t, "a", func(g *config.Group) { g.List, g.Safety = two, majority })
-		message := &wire.Message{
-			Group: "ledger", Kind: election.Probe, Version: c.list.Version, Lease: election.Tick(c.safety.Lease),
-			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
+	synctest.Test(t, func(t *testing.T) {
+		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
+		two := control.List{Version: 2, Members: one.Members, Previous: previous(&one)}
+		other := control.List{Version: 1, Members: one.Members[:1]}
+		majority := config.Safety{Mode: office.Majority, Lease: time.Second}
+		for name, c := range map[string]struct {
+			list   control.List
+			safety config.Safety
+			want   string
+		}{
+			"the same":            {two, majority, ""},
+			"another address":     {control.List{Version: 2, Members: []control.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: previous(&one)}, majority, ""},
+			"an older version":    {one, majority, ""},
+			"another priority":    {control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)}, majority, "version 2"},
+			"another order":       {control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)}, majority, "version 2"},
+			"another list before": {control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2"},
+			"no list before":      {control.List{Version: 2, Members: one.Members}, majority, "version 2"},
+			"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
+			"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
+			"another lease, mode": {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
+		} {
+			a := newLoneMember(t, "a", func(g *config.Group) { g.List, g.Safety = two, majority })
+			message := &wire.Message{
+				Group: "ledger", Kind: election.Probe, Version: c.list.Version, Lease: election.Tick(c.safety.Lease),
+				Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
+			}
+			a.ReceiveMessage("b", message)
+			must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
+			problems := a.Problems()["b"]
+			if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
+				t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
+			}
+			message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
+			a.ReceiveMessage("b", message)
+			if _, err := a.Status(testwait.Context(t)); err != nil || len(a.Problems()) != 0 {
+				t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
+			}
 		}
-		a.ReceiveMessage("b", message)
-		must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
-		problems := a.Problems()["b"]
-		if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
-			t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
-		}
-		message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
-		a.ReceiveMessage("b", message)
-		if _, err := a.Status(testwait.Context(t)); err != nil || len(a.Problems()) != 0 {
-			t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
-		}
-	}
+	})
 }
 
 // TestAlternatingConfigurationsAreBounded: a peer can't fill the log or change the report
 // with each message. Its matching messages are accepted, and it remains a problem.
 func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	t.Parallel()
-	var logged bytes.Buffer
-	a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
-	matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
-	otherList, otherSafety := *matching, *matching
-	otherList.Digest++
-	otherSafety.ConfigDigest++
-	must.Succeed(t, a.call(testwait.Context(t), func() {
-		before := a.cfg.Log
-		defer func() { a.cfg.Log = before }()
-		a.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
-		for range 1000 {
-			for _, message := range []*wire.Message{&otherList, matching, &otherSafety, &otherList} {
-				if got, want := a.configMatches("b", message), message == matching; got != want {
-					t.Errorf("got configMatches %t, want %t", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+		matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
+		otherList, otherSafety := *matching, *matching
+		otherList.Digest++
+		otherSafety.ConfigDigest++
+		must.Succeed(t, a.call(testwait.Context(t), func() {
+			before := a.cfg.Log
+			defer func() { a.cfg.Log = before }()
+			a.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
+			for range 1000 {
+				for _, message := range []*wire.Message{&otherList, matching, &otherSafety, &otherList} {
+					if got, want := a.configMatches("b", message), message == matching; got != want {
+						t.Errorf("got configMatches %t, want %t", got, want)
+					}
 				}
 			}
+		}))
+		if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > mismatchChanges {
+			t.Errorf("got %d lines in the log, want at most %d", lines, mismatchChanges)
 		}
-	}))
-	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > mismatchChanges {
-		t.Errorf("got %d lines in the log, want at most %d", lines, mismatchChanges)
-	}
-	if problems := a.Problems(); len(problems) != 1 {
-		t.Errorf("got problems %q, want one", problems)
-	}
+		if problems := a.Problems(); len(problems) != 1 {
+			t.Errorf("got problems %q, want one", problems)
+		}
+	})
 }
 
 // TestMismatchChangesAgainInNextPeriod: a mismatch that remained at the limit is resolved
@@ -169,30 +174,32 @@ func TestConfigDigest(t *testing.T) {
 // TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
 func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	t.Parallel()
-	one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
-	two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
-	three := control.List{Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]}}
-	a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
-	problems := func() int {
-		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
-		must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
-		return len(a.Problems())
-	}
-	adopt := func(list control.List) {
-		must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{}))
-	}
-	if problems() != 1 {
-		t.Fatalf("got problems %q, want one about b", a.Problems())
-	}
-	adopt(two)
-	if problems() != 1 {
-		t.Errorf("b is on the previous list: got problems %q, want one", a.Problems())
-	}
-	adopt(three)
-	if len(a.Problems()) != 0 {
-		t.Errorf("b has left: got problems %q, want none", a.Problems())
-	}
-	if problems() != 0 {
-		t.Errorf("b has left and still sends: got problems %q, want none", a.Problems())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
+		two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
+		three := control.List{Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]}}
+		a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
+		problems := func() int {
+			a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
+			must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
+			return len(a.Problems())
+		}
+		adopt := func(list control.List) {
+			must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{}))
+		}
+		if problems() != 1 {
+			t.Fatalf("got problems %q, want one about b", a.Problems())
+		}
+		adopt(two)
+		if problems() != 1 {
+			t.Errorf("b is on the previous list: got problems %q, want one", a.Problems())
+		}
+		adopt(three)
+		if len(a.Problems()) != 0 {
+			t.Errorf("b has left: got problems %q, want none", a.Problems())
+		}
+		if problems() != 0 {
+			t.Errorf("b has left and still sends: got problems %q, want none", a.Problems())
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -17,17 +18,19 @@ import (
 // so a hand-over waits for the end of its promise.
 func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
-		g.Preemption.Stable = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+			g.Preemption.Stable = time.Minute
+		})
+		c := cluster.group("c")
+		waitFor(t, c, "c leads", isLeading)
+		cluster.awaitFollowers("c", "a", "b")
+		until := promiseOf(t, c)
+		must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("b")))
+		if left := time.Until(until); left > 0 {
+			t.Errorf("b became coordinator %s before the end of the promise", left)
+		}
 	})
-	c := cluster.group("c")
-	waitFor(t, c, "c leads", isLeading)
-	cluster.awaitFollowers("c", "a", "b")
-	until := promiseOf(t, c)
-	must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("b")))
-	if left := time.Until(until); left > 0 {
-		t.Errorf("b became coordinator %s before the end of the promise", left)
-	}
 }
 
 // TestPromiseIsLimitedToDrainTimeout: the lease may be longer.
@@ -49,8 +52,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 		}},
 		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, c.members, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Timing.DrainTimeout = 100 * time.Millisecond
@@ -93,8 +95,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 		},
 		"it leaves": func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease = 5 * time.Second
@@ -127,8 +128,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 	t.Parallel()
 	for name, becomesShorter := range map[string]bool{"the drain timeout is short": false, "it becomes shorter": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease, g.Timing.DrainTimeout = 5*time.Second, 300*time.Millisecond
@@ -166,71 +166,77 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 // TestPromiseIsLimitedToRequest: and a query without a promise makes none.
 func TestPromiseIsLimitedToRequest(t *testing.T) {
 	t.Parallel()
-	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
-	waitFor(t, a, "a leads", isLeading)
-	promised := func() (until election.Tick) {
-		must.Succeed(t, a.call(testwait.Context(t), func() { until = a.promisedUntil }))
-		return until
-	}
-	if l := a.Leader(); !l.Leading || promised() != 0 {
-		t.Errorf("got %+v and a promise until %d, want leading without a promise", l, promised())
-	}
-	const limit = 10 * time.Millisecond
-	l, err := a.LeaderWithPromise(testwait.Context(t), limit)
-	if err != nil || l.RemainingMillis == nil || *l.RemainingMillis > limit.Milliseconds() {
-		t.Errorf("got %+v, %v, want at most %s remaining", l, err, limit)
-	}
-	if rest := a.cfg.Clock.Until(promised()); rest > limit {
-		t.Errorf("got a promise for %s, want at most %s", rest, limit)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
+		waitFor(t, a, "a leads", isLeading)
+		promised := func() (until election.Tick) {
+			must.Succeed(t, a.call(testwait.Context(t), func() { until = a.promisedUntil }))
+			return until
+		}
+		if l := a.Leader(); !l.Leading || promised() != 0 {
+			t.Errorf("got %+v and a promise until %d, want leading without a promise", l, promised())
+		}
+		const limit = 10 * time.Millisecond
+		l, err := a.LeaderWithPromise(testwait.Context(t), limit)
+		if err != nil || l.RemainingMillis == nil || *l.RemainingMillis > limit.Milliseconds() {
+			t.Errorf("got %+v, %v, want at most %s remaining", l, err, limit)
+		}
+		if rest := a.cfg.Clock.Until(promised()); rest > limit {
+			t.Errorf("got a promise for %s, want at most %s", rest, limit)
+		}
+	})
 }
 
 // TestNoPromiseWithoutDrainTimeout: but the coordinator is reported.
 func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 	t.Parallel()
-	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
-	waitFor(t, a, "a leads", isLeading)
-	if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
-		t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
+		waitFor(t, a, "a leads", isLeading)
+		if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+			t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
+		}
+	})
 }
 
 // TestNoPromiseDuringResignation: the log may block in the middle of it.
 func TestNoPromiseDuringResignation(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10}, nil)
-	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
-	resigns := make(blockingLog)
-	cfg.Log = slog.New(resigns)
-	a, err := New(cfg)
-	must.Succeed(t, err)
-	defer a.Leave(t.Context(), CauseStopped)
-	waitFor(t, a, "a leads", isLeading)
-	reported := make(chan error, 1)
-	ctx := testwait.Context(t)
-	go func() { reported <- a.ReportProbe(ctx, false) }()
-	var resume chan struct{}
-	select {
-	case resume = <-resigns:
-	case <-ctx.Done():
-		t.Fatal("timed out waiting for the resignation")
-	}
-	answers := make(chan Leader, 1)
-	go func() {
-		l, _ := a.LeaderWithPromise(ctx, time.Hour)
-		answers <- l
-	}()
-	for len(a.inbox)+len(answers) == 0 {
-		runtime.Gosched()
-	}
-	close(resume)
-	if err := <-reported; err != nil {
-		t.Error(err)
-	}
-	if l := <-answers; l.Leading {
-		t.Errorf("got %+v during the resignation, want not leading", l)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10}, nil)
+		cfg := cluster.group("a").cfg
+		cluster.group("a").Leave(testwait.Context(t), CauseStopped)
+		resigns := make(blockingLog)
+		cfg.Log = slog.New(resigns)
+		a, err := New(cfg)
+		must.Succeed(t, err)
+		defer a.Leave(t.Context(), CauseStopped)
+		waitFor(t, a, "a leads", isLeading)
+		reported := make(chan error, 1)
+		ctx := testwait.Context(t)
+		go func() { reported <- a.ReportProbe(ctx, false) }()
+		var resume chan struct{}
+		select {
+		case resume = <-resigns:
+		case <-ctx.Done():
+			t.Fatal("timed out waiting for the resignation")
+		}
+		answers := make(chan Leader, 1)
+		go func() {
+			l, _ := a.LeaderWithPromise(ctx, time.Hour)
+			answers <- l
+		}()
+		for len(a.inbox)+len(answers) == 0 {
+			runtime.Gosched()
+		}
+		close(resume)
+		if err := <-reported; err != nil {
+			t.Error(err)
+		}
+		if l := <-answers; l.Leading {
+			t.Errorf("got %+v during the resignation, want not leading", l)
+		}
+	})
 }
 
 // blockingLog is a log that blocks at a resignation until the test continues it.
@@ -274,8 +280,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 			reportUnhealthy(t, g)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 			})

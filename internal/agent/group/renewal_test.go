@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -17,8 +19,7 @@ import (
 func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, mode.String(), func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Safety.Mode, g.Session = mode, true })
 			c := cluster.group("c")
 			s := openSession(t, c)
@@ -53,8 +54,7 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ answers, required bool }{{false, false}, {false, true}, {true, true}} {
-		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = test.required })
 			c, next := cluster.group("c"), cluster.group("b")
 			s := openSessionThat(t, c, true)
@@ -71,13 +71,12 @@ func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 }
 
 // TestSlowRenewals: an application may renew at its own pace, and one that relies on events
-// need not renew. In Available mode, no lease ends on a busy machine.
+// need not renew.
 func TestSlowRenewals(t *testing.T) {
 	t.Parallel()
 	const shortest = 200 * time.Millisecond
 	for name, interval := range map[string]time.Duration{"slow": 2 * shortest, "none": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, name, func(t *testing.T) {
 			a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) {
 				g.Safety.Mode, g.Timing.SuspicionTimeout = office.Available, shortest
 			}).group("a")
@@ -97,6 +96,24 @@ func TestSlowRenewals(t *testing.T) {
 	}
 }
 
+// TestSessionIsNotClosedBeforeItsPromiseEnds: the lease was longer before, because renewals were late.
+func TestSessionIsNotClosedBeforeItsPromiseEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
+		s := openSession(t, a)
+		nextEvent(t, s, Lead)
+		renew(t, s)
+		const promise = 10 * testLease
+		must.Succeed(t, a.call(testwait.Context(t), func() { s.promisedUntil = a.cfg.Clock.Now() + election.Tick(promise) }))
+		start := time.Now()
+		renew(t, s)
+		if e, err := s.Next(testwait.Context(t)); !errors.Is(err, ErrNotRenewed) || time.Since(start) < promise {
+			t.Errorf("got event %+v, %v after %s, want %v after %s", e, err, time.Since(start), ErrNotRenewed, promise)
+		}
+	})
+}
+
 // renew renews a session that leads.
 func renew(t *testing.T, s *Session) Leader {
 	t.Helper()
@@ -112,8 +129,7 @@ func renew(t *testing.T, s *Session) Leader {
 func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []office.Mode{office.Available, office.Majority} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
+		inVirtualTime(t, mode.String(), func(t *testing.T) {
 			c := newCluster(t, map[string]int{"c": 30}, func(g *config.Group) { g.Safety.Mode = mode }).group("c")
 			s, other := openSession(t, c), openSession(t, c)
 			nextEvent(t, s, Lead)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -73,130 +74,142 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 // TestReportsOnlyChanges: Refresh doesn't cause a report if nothing has changed.
 func TestReportsOnlyChanges(t *testing.T) {
 	t.Parallel()
-	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
-	reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
-	before := reports.last()
-	cluster.isolate("c")
-	reports.waitFor(t, "c has crashed, and b leads", func(r control.Report) bool {
-		return r.Coordinator == "b" && r.Processes[0].Name == "c" && r.Processes[0].Status == "Crashed" && r.ElectedAt.After(before.ElectedAt)
-	})
-	a := cluster.group("a")
-	reports.mu.Lock()
-	count := len(reports.reports)
-	reports.mu.Unlock()
-	for range 10 {
-		a.Refresh() // Nothing has changed.
-	}
-	must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
-	reports.mu.Lock()
-	for i, r := range reports.reports[count:] {
-		t.Errorf("got report %d without a change: %+v", i, r)
-	}
-	reports.mu.Unlock()
-	list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
-	must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
-	reports.waitFor(t, "it has another list", func(r control.Report) bool {
-		return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
+	synctest.Test(t, func(t *testing.T) {
+		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
+		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
+		before := reports.last()
+		cluster.isolate("c")
+		reports.waitFor(t, "c has crashed, and b leads", func(r control.Report) bool {
+			return r.Coordinator == "b" && r.Processes[0].Name == "c" && r.Processes[0].Status == "Crashed" && r.ElectedAt.After(before.ElectedAt)
+		})
+		a := cluster.group("a")
+		reports.mu.Lock()
+		count := len(reports.reports)
+		reports.mu.Unlock()
+		for range 10 {
+			a.Refresh() // Nothing has changed.
+		}
+		must.Succeed(t, a.AwaitRoundTrip(testwait.Context(t)))
+		reports.mu.Lock()
+		for i, r := range reports.reports[count:] {
+			t.Errorf("got report %d without a change: %+v", i, r)
+		}
+		reports.mu.Unlock()
+		list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
+		must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
+		reports.waitFor(t, "it has another list", func(r control.Report) bool {
+			return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
+		})
 	})
 }
 
 // TestReportSaysSinceWhenItIsNotEligible: a new reason begins anew, and other changes don't.
 func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 	t.Parallel()
-	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
-	a := cluster.group("a")
-	reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
-	before := time.Now()
-	reportUnhealthy(t, a)
-	isSince := func(why Ineligibility, at time.Time) func(control.Report) bool {
-		return func(r control.Report) bool { return r.Ineligible == why.String() && !r.IneligibleSince.Before(at) }
-	}
-	reports.waitFor(t, "the probe fails", isSince(ProbeFails, before))
-	since := reports.last().IneligibleSince
-	cluster.isolate("c")
-	reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
-	must.Succeed(t, a.Exclude(testwait.Context(t)))
-	reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
+	synctest.Test(t, func(t *testing.T) {
+		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
+		a := cluster.group("a")
+		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
+		before := time.Now()
+		reportUnhealthy(t, a)
+		isSince := func(why Ineligibility, at time.Time) func(control.Report) bool {
+			return func(r control.Report) bool { return r.Ineligible == why.String() && !r.IneligibleSince.Before(at) }
+		}
+		reports.waitFor(t, "the probe fails", isSince(ProbeFails, before))
+		since := reports.last().IneligibleSince
+		cluster.isolate("c")
+		reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
+		must.Succeed(t, a.Exclude(testwait.Context(t)))
+		reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
+	})
 }
 
 // TestExcludedProcessDoesNotLead: not even without another coordinator.
 func TestExcludedProcessDoesNotLead(t *testing.T) {
 	t.Parallel()
-	cluster, reports := newReportingCluster(t, true, map[string]int{"a": 10})
-	if r := reports.last(); r.Eligible || !r.Excluded {
-		t.Errorf("got report %+v, want excluded and not eligible", r)
-	}
-	a := cluster.group("a")
-	must.Succeed(t, a.Readmit(testwait.Context(t)))
-	reports.waitFor(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Excluded })
-	if err := a.Exclude(testwait.Context(t)); !errors.Is(err, ErrNoSuccessor) {
-		t.Errorf("Exclude of the only member: got %v, %+v, want %v", err, reports.last(), ErrNoSuccessor)
-	}
-	if excluded, err := a.Excluded(testwait.Context(t)); err != nil || excluded {
-		t.Errorf("Excluded after a refusal: got %t, %v", excluded, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, reports := newReportingCluster(t, true, map[string]int{"a": 10})
+		if r := reports.last(); r.Eligible || !r.Excluded {
+			t.Errorf("got report %+v, want excluded and not eligible", r)
+		}
+		a := cluster.group("a")
+		must.Succeed(t, a.Readmit(testwait.Context(t)))
+		reports.waitFor(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Excluded })
+		if err := a.Exclude(testwait.Context(t)); !errors.Is(err, ErrNoSuccessor) {
+			t.Errorf("Exclude of the only member: got %v, %+v, want %v", err, reports.last(), ErrNoSuccessor)
+		}
+		if excluded, err := a.Excluded(testwait.Context(t)); err != nil || excluded {
+			t.Errorf("Excluded after a refusal: got %t, %v", excluded, err)
+		}
+	})
 }
 
 // TestExcludeWaitsForApplication: as every hand-over does.
 func TestExcludeWaitsForApplication(t *testing.T) {
 	t.Parallel()
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-	c := cluster.group("c")
-	s := openSession(t, c)
-	lead := nextEvent(t, s, Lead)
-	cluster.awaitFollowers("c", "a", "b")
-	excluded := make(chan error, 1)
-	ctx := testwait.Context(t)
-	go func() { excluded <- retryStepDown(ctx, c.Exclude) }()
-	nextEvent(t, s, Stop)
-	if l := cluster.group("a").Leader(); l.Coordinator != "c" {
-		t.Errorf("a: got %+v, want coordinator c while its application stops", l)
-	}
-	must.Succeed(t, c.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
-	if err := <-excluded; err != nil {
-		t.Error(err)
-	}
-	waitFor(t, cluster.group("b"), "b leads", isLeading)
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+		c := cluster.group("c")
+		s := openSession(t, c)
+		lead := nextEvent(t, s, Lead)
+		cluster.awaitFollowers("c", "a", "b")
+		excluded := make(chan error, 1)
+		ctx := testwait.Context(t)
+		go func() { excluded <- retryStepDown(ctx, c.Exclude) }()
+		nextEvent(t, s, Stop)
+		if l := cluster.group("a").Leader(); l.Coordinator != "c" {
+			t.Errorf("a: got %+v, want coordinator c while its application stops", l)
+		}
+		must.Succeed(t, c.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
+		if err := <-excluded; err != nil {
+			t.Error(err)
+		}
+		waitFor(t, cluster.group("b"), "b leads", isLeading)
+	})
 }
 
 // TestRemovedMemberTakesPartUntilListIsSettled: it may be restarted before a majority
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 	t.Parallel()
-	old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
-	list := control.List{Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1}
-	cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
-	for i, name := range []string{"a", "b"} {
-		if l := cluster.group("e").Leader(); l.Leading {
-			t.Errorf("e: got %+v, want not leading without a majority of the previous list", l)
+	synctest.Test(t, func(t *testing.T) {
+		old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
+		list := control.List{Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1}
+		cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
+		for i, name := range []string{"a", "b"} {
+			if l := cluster.group("e").Leader(); l.Leading {
+				t.Errorf("e: got %+v, want not leading without a majority of the previous list", l)
+			}
+			settings := cluster.group("d").cfg.Group
+			cluster.join(name, uint32(10+i), settings)
 		}
-		settings := cluster.group("d").cfg.Group
-		cluster.join(name, uint32(10+i), settings)
-	}
-	waitFor(t, cluster.group("e"), "e leads", isLeading)
-	if s, err := cluster.group("a").Status(testwait.Context(t)); err != nil || s.Leading || s.Version != 2 {
-		t.Errorf("a: got %+v, %v, want version 2, not leading", s, err)
-	}
+		waitFor(t, cluster.group("e"), "e leads", isLeading)
+		if s, err := cluster.group("a").Status(testwait.Context(t)); err != nil || s.Leading || s.Version != 2 {
+			t.Errorf("a: got %+v, %v, want version 2, not leading", s, err)
+		}
+	})
 }
 
 // TestShortTenuresAreReported: the application of c fails in each tenure.
 func TestShortTenuresAreReported(t *testing.T) {
 	t.Parallel()
-	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
-	for range 2 {
-		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" })
-		for _, healthy := range []bool{false, true} {
-			must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), healthy))
-			if !healthy {
-				reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" })
+	synctest.Test(t, func(t *testing.T) {
+		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
+		for range 2 {
+			reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" })
+			for _, healthy := range []bool{false, true} {
+				must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), healthy))
+				if !healthy {
+					reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" })
+				}
 			}
 		}
-	}
-	reports.waitFor(t, "c is held back", func(r control.Report) bool {
-		row := r.Processes[0]
-		return r.Coordinator == "b" && row.Name == "c" && row.ShortTenures == 2 && row.PenaltySeconds == 60
+		reports.waitFor(t, "c is held back", func(r control.Report) bool {
+			row := r.Processes[0]
+			return r.Coordinator == "b" && row.Name == "c" && row.ShortTenures == 2 && row.PenaltySeconds == 60
+		})
+		if got := cluster.group("a").HeldBack(); got != 1 {
+			t.Errorf("got %d members that are held back, want 1", got)
+		}
 	})
-	if got := cluster.group("a").HeldBack(); got != 1 {
-		t.Errorf("got %d members that are held back, want 1", got)
-	}
 }

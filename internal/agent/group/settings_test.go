@@ -3,6 +3,7 @@ package group
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -19,57 +20,61 @@ const longLease = 10 * testLease
 // accept each other, and the shorter lease counts. The coordinator continues in its term.
 func TestSettingsChangeWithoutElection(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-	holder := c.group("c")
-	first := waitFor(t, holder, "c leads", isLeading)
-	change := func(name string) {
-		t.Helper()
-		g := c.group(name)
-		next := g.cfg.Group
-		next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
-		next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
-		must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
-		if g.DrainTimeout() != 7*time.Second {
-			t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+		holder := c.group("c")
+		first := waitFor(t, holder, "c leads", isLeading)
+		change := func(name string) {
+			t.Helper()
+			g := c.group(name)
+			next := g.cfg.Group
+			next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
+			next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
+			must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
+			if g.DrainTimeout() != 7*time.Second {
+				t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
+			}
 		}
-	}
-	change("c")
-	holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > 0 })
-	if rest := holder.tenureRemaining(t); rest > testLease {
-		t.Errorf("got a tenure for another %s by grants of members whose lease is %s", rest, testLease)
-	}
-	change("a")
-	holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > testLease }) // c and a are a majority
-	change("b")
-	for name, g := range c.groups {
-		if problems := g.Problems(); len(problems) > 0 {
-			t.Errorf("%s: got problems %q, want none", name, problems)
+		change("c")
+		holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > 0 })
+		if rest := holder.tenureRemaining(t); rest > testLease {
+			t.Errorf("got a tenure for another %s by grants of members whose lease is %s", rest, testLease)
 		}
-		if l := g.Leader(); l.Coordinator != "c" || l.Term != first.Term {
-			t.Errorf("%s: got %+v, want c in term %d", name, l, first.Term)
+		change("a")
+		holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > testLease }) // c and a are a majority
+		change("b")
+		for name, g := range c.groups {
+			if problems := g.Problems(); len(problems) > 0 {
+				t.Errorf("%s: got problems %q, want none", name, problems)
+			}
+			if l := g.Leader(); l.Coordinator != "c" || l.Term != first.Term {
+				t.Errorf("%s: got %+v, want c in term %d", name, l, first.Term)
+			}
 		}
-	}
+	})
 }
 
 // TestSessionsLearnTheDrainTimeout: otherwise, an application that needs a longer one would
 // end its session before it has stopped, and the successor would begin.
 func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, map[string]int{"a": 10}, nil)
-	g := c.group("a")
-	waitFor(t, g, "a leads", isLeading)
-	s := openSession(t, g)
-	for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
-		next := g.cfg.Group
-		next.Timing.DrainTimeout = drain
-		must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
-	}
-	nextEvent(t, s, Lead)
-	nextEvent(t, s, SettingsChanged)
-	nextEvent(t, s, SettingsChanged)
-	if e, more := s.pop(); more {
-		t.Errorf("got event %+v, want one for each change", e)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, map[string]int{"a": 10}, nil)
+		g := c.group("a")
+		waitFor(t, g, "a leads", isLeading)
+		s := openSession(t, g)
+		for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
+			next := g.cfg.Group
+			next.Timing.DrainTimeout = drain
+			must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
+		}
+		nextEvent(t, s, Lead)
+		nextEvent(t, s, SettingsChanged)
+		nextEvent(t, s, SettingsChanged)
+		if e, more := s.pop(); more {
+			t.Errorf("got event %+v, want one for each change", e)
+		}
+	})
 }
 
 // tenureRemaining returns for how long the grants of the coordinator suffice.
@@ -97,13 +102,15 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 
 func TestInvalidSettingsAreRefused(t *testing.T) {
 	t.Parallel()
-	g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
-	next := g.cfg.Group
-	next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
-	if err := g.Reconfigure(testwait.Context(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
-		t.Errorf("got %v, want an error about the lease", err)
-	}
-	if g.DrainTimeout() == time.Hour {
-		t.Error("got the new drain timeout, want the previous one")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+		next := g.cfg.Group
+		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
+		if err := g.Reconfigure(testwait.Context(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
+			t.Errorf("got %v, want an error about the lease", err)
+		}
+		if g.DrainTimeout() == time.Hour {
+			t.Error("got the new drain timeout, want the previous one")
+		}
+	})
 }
