@@ -55,8 +55,12 @@ func (r *runner) growth(ctx context.Context) error {
 	growth := Growth{Report: r.report}
 	for _, groups := range operatorCounts {
 		result, err := r.operatorWith(ctx, groups)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("operator with %d groups: %w", groups, err)
+			r.fail("An operator with %d groups: bench-operator failed: %v.", groups, err)
+			continue
 		}
 		growth.Operators = append(growth.Operators, result)
 	}
@@ -83,10 +87,20 @@ func (r *runner) growth(ctx context.Context) error {
 	return writeReport(r.options.output, growthMarkdown, growth, nil)
 }
 
+// The manifest's memory suffices for manifestGroups. With more groups, GOMEMLIMIT is manyGroupsMemory.
+const (
+	manifestGroups   = 1000
+	manyGroupsMemory = "800MiB"
+)
+
 // operatorWith measures an operator with a number of groups, by the benchmark for that.
 func (r *runner) operatorWith(ctx context.Context, groups int) (result OperatorGrowth, err error) {
 	r.printf("an operator with %d groups", groups)
-	command := exec.CommandContext(ctx, "bin/bench-operator", "--json", "--groups", strconv.Itoa(groups), "--rate", "20", "--elections", "15s", "--idle", "5s")
+	arguments := []string{"--json", "--groups", strconv.Itoa(groups), "--rate", "20", "--elections", "15s", "--idle", "5s"}
+	if groups > manifestGroups {
+		arguments = append(arguments, "--memory-limit", manyGroupsMemory)
+	}
+	command := exec.CommandContext(ctx, "bin/bench-operator", arguments...) //nolint:gosec // of constants
 	command.Stderr = r.progress
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	output, err := command.Output()
