@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
@@ -53,7 +54,8 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 		if cause == CauseSilence {
 			e.last.vacantSince = lastHeard
 		}
-		if in.Kind == election.Receive && status.Coordinator != election.None {
+		resigned := in.Message.Kind == election.Resigned && in.Message.From == e.coordinator
+		if in.Kind == election.Receive && status.Coordinator != election.None && !resigned {
 			e.last.cause = causeUnknown
 		}
 		e.resigning = CauseStart
@@ -62,6 +64,16 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 		e.last.gap, e.last.gapKnown = time.Duration(in.Now-e.last.vacantSince), true
 	}
 	e.coordinator, e.term = status.Coordinator, status.Term
+}
+
+// correct returns why the last tenure ended, if its coordinator says so only now: the messages of the next one may arrive earlier.
+func (e *endings) correct(m *election.Message, announced Cause) Cause {
+	last := &e.last
+	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || last.cause != causeUnknown && last.cause != CauseSilence {
+		return CauseStart
+	}
+	last.cause = cmp.Or(announced, CauseHandover)
+	return last.cause
 }
 
 // report returns the end of the last tenure for a report, or nil.

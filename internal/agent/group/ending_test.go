@@ -67,6 +67,21 @@ func TestEndings(t *testing.T) {
 		"the next coordinator is the first sign": {[]step{
 			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
 		}, "c in term 7: unknown"},
+		"the coordinator resigned, and the next one is known already": {[]step{
+			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 3, Kind: election.Resigned}}, status(1, 8), nil},
+		}, "c in term 7: hand-over, gap 0s"},
+		"the message of its coordinator arrives after that": {[]step{
+			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
+			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(1, 8), nil},
+		}, "c in term 7: hand-over"},
+		"a vote for the next coordinator is the first sign, and the message arrives late": {[]step{
+			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Elect}}, status(election.None, 7), nil},
+			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(election.None, 7), nil},
+		}, "c in term 7: hand-over"},
+		"a message of an earlier tenure arrives late": {[]step{
+			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
+			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 6, Kind: election.Resigned}}, status(1, 8), nil},
+		}, "c in term 7: unknown"},
 		"another term of the same coordinator": {[]step{
 			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 3, Kind: election.Beat}}, status(3, 8), nil},
 		}, "c in term 7: unknown"},
@@ -180,7 +195,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 				if name == "c" && c.want == control.EndStopped {
 					continue
 				}
-				log.waitFor(t, name+" reports the end", func(r control.Report) bool {
+				log.waitForAny(t, name+" reports the end", func(r control.Report) bool {
 					return r.Ended != nil && r.Ended.Coordinator == cmp.Or(c.coordinator, "c") && r.Ended.Cause == c.want
 				})
 			}

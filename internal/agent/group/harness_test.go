@@ -35,6 +35,8 @@ type cluster struct {
 	cut    map[string]bool
 	// roundTrip is the measured round-trip time to report.
 	roundTrip time.Duration
+	// latency is how long a message takes. With 0, messages of two members can arrive in any order.
+	latency time.Duration
 	// outFor is for how long members have not been in the group when they join it.
 	outFor time.Duration
 	// tune, if it isn't nil, changes the configuration of each member.
@@ -59,7 +61,7 @@ func (l link) receiver(to string) *Group {
 
 func (l link) Send(to string, out transport.Outgoing) bool {
 	l.cluster.mu.Lock()
-	g := l.receiver(to)
+	g, latency := l.receiver(to), l.cluster.latency
 	l.cluster.mu.Unlock()
 	if g == nil {
 		return false
@@ -73,7 +75,10 @@ func (l link) Send(to string, out transport.Outgoing) bool {
 	if err != nil {
 		l.cluster.t.Error(err)
 	}
-	go l.deliver(to, frame.Message) // Send must not block; messages may overtake each other.
+	go func() { // Send must not block; messages may overtake each other.
+		time.Sleep(latency)
+		l.deliver(to, frame.Message)
+	}()
 	return true
 }
 
@@ -118,6 +123,7 @@ func newCluster(t *testing.T, priorities map[string]int, change func(*config.Gro
 func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config), changes ...func(*config.Group)) *cluster {
 	t.Helper()
 	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, tune: tune}
+	t.Cleanup(func() { time.Sleep(cluster.latency) }) // The last messages arrive.
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
 		settings.List.Members = append(settings.List.Members, control.Member{

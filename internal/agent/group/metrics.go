@@ -155,6 +155,8 @@ func (o *observer) resignation(in *election.Input, events []election.Event) Caus
 		return cmp.Or(o.endings.resigning, CauseHandover)
 	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned:
 		return cmp.Or(o.announced, CauseHandover)
+	case in.Kind == election.Receive:
+		return o.endings.correct(&in.Message, o.announced)
 	}
 	return CauseStart
 }
