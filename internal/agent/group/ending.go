@@ -33,7 +33,7 @@ type ending struct {
 	gapKnown    bool
 }
 
-// causeUnknown: the process learned of the end only from the next coordinator.
+// causeUnknown: the process learned of the end only from others, such as the next coordinator.
 const causeUnknown = CauseCount
 
 // decide records why this process gives up the office. The first reason counts: others follow from it.
@@ -55,7 +55,7 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 			e.last.vacantSince = lastHeard
 		}
 		resigned := in.Message.Kind == election.Resigned && in.Message.From == e.coordinator
-		if in.Kind == election.Receive && status.Coordinator != election.None && !resigned {
+		if in.Kind == election.Receive && !resigned {
 			e.last.cause = causeUnknown
 		}
 		e.resigning = CauseStart
@@ -69,7 +69,7 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 // correct returns why the last tenure ended, if its coordinator says so only now: the messages of the next one may arrive earlier.
 func (e *endings) correct(m *election.Message, announced Cause) Cause {
 	last := &e.last
-	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || last.cause != causeUnknown && last.cause != CauseSilence {
+	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || last.cause != causeUnknown {
 		return CauseStart
 	}
 	last.cause = cmp.Or(announced, CauseHandover)
