@@ -72,7 +72,7 @@ var scenarios = []scenario{
 	{name: "a function that stays loses the office after the drain timeout", asyncio: true, only: libraries, overlap: true, run: func(s *scene) {
 		s.each(leadThenWait)
 		s.each(func(l *lane) error {
-			if err := errors.Join(l.tell("c", "hold"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop"), l.awaitAll("b", "lead")); err != nil {
+			if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop"), l.awaitAll("b", "lead")); err != nil {
 				return err
 			}
 			if l.has("c", "done") {
@@ -85,7 +85,7 @@ var scenarios = []scenario{
 	{name: "exits before the drain timeout if the function stays", asyncio: true, only: newer, exitLate: true, run: func(s *scene) {
 		s.each(leadThenWait)
 		s.each(func(l *lane) error {
-			if err := errors.Join(l.tell("c", "hold"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop")); err != nil {
+			if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop")); err != nil {
 				return err
 			}
 			if status, err := l.awaitEnd("c"); err != nil || status != 1 {
@@ -125,7 +125,7 @@ var scenarios = []scenario{
 	}},
 	{name: "agent is frozen: exits before the lease ends if the function stays", asyncio: true, only: newer, exitLate: true, run: func(s *scene) {
 		s.each(leadThenWait)
-		s.each(func(l *lane) error { return errors.Join(l.tell("c", "hold"), l.awaitReady("b")) })
+		s.each(func(l *lane) error { return errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b")) })
 		s.do(s.Agent("c").Stop())
 		s.each(func(l *lane) error {
 			if status, err := l.awaitEnd("c"); err != nil || status != 1 {
