@@ -31,9 +31,11 @@ type ending struct {
 	vacantSince election.Tick
 	gap         time.Duration
 	gapKnown    bool
+	// presumed: the process learned of the end only from others, so its coordinator may still say why.
+	presumed bool
 }
 
-// causeUnknown: the process learned of the end only from others, such as the next coordinator.
+// causeUnknown: the process learned of the end only from the next coordinator.
 const causeUnknown = CauseCount
 
 // decide records why this process gives up the office. The first reason counts: others follow from it.
@@ -55,7 +57,8 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 			e.last.vacantSince = lastHeard
 		}
 		resigned := in.Message.Kind == election.Resigned && in.Message.From == e.coordinator
-		if in.Kind == election.Receive && !resigned {
+		e.last.presumed = in.Kind == election.Receive && !resigned
+		if e.last.presumed && status.Coordinator != election.None {
 			e.last.cause = causeUnknown
 		}
 		e.resigning = CauseStart
@@ -69,10 +72,10 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 // correct returns why the last tenure ended, if its coordinator says so only now: the messages of the next one may arrive earlier.
 func (e *endings) correct(m *election.Message, announced Cause) Cause {
 	last := &e.last
-	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || last.cause != causeUnknown {
+	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || !last.presumed {
 		return CauseStart
 	}
-	last.cause = cmp.Or(announced, CauseHandover)
+	last.cause, last.presumed = cmp.Or(announced, CauseHandover), false
 	return last.cause
 }
 

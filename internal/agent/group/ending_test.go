@@ -78,6 +78,10 @@ func TestEndings(t *testing.T) {
 			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Elect}}, status(election.None, 7), nil},
 			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(election.None, 7), nil},
 		}, "c in term 7: hand-over"},
+		"another member notices the silence first": {[]step{
+			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Elect}}, status(election.None, 7), nil},
+			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
+		}, "c in term 7: silence, gap 51ms"},
 		"the coordinator was silent, and resigns much later": {[]step{
 			{election.Input{Kind: election.TimePassed, Now: at(500)}, status(election.None, 7), nil},
 			{election.Input{Kind: election.Receive, Now: at(60000), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(1, 8), nil},
