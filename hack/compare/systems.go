@@ -123,7 +123,7 @@ func conclave(mode string) system {
 	}
 	if mode != "Available" { // See ADR 44.
 		s.memory = time.Minute
-		s.settings += " After a coordinator that fell silent, the next lease is twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."
+		s.settings += " After a coordinator that fell silent and returned within 2 s, leases are twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."
 	}
 	return s
 }

@@ -82,6 +82,6 @@ var adaptMutants = []mutant{
 	{
 		description: "a lapse doesn't make the next lease longer", file: "election/office/pace.go",
 		old: "next *= 2", new: "next *= 1",
-		check: "^TestTenureAfterLapseBeginsWithLongerLease$", pkg: "election/office", wantOutput: "coordinator that silent",
+		check: "^TestLateCoordinatorMakesNextLeaseLonger$", pkg: "election/office", wantOutput: "it_was_late",
 	},
 }

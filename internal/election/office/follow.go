@@ -140,7 +140,7 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 // wait for their campaign delay. The vacancy is proven if the coordinator has ended
 // or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, m.nextPace(!proven)
+	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, m.nextPace(false)
 	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()

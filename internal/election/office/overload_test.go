@@ -106,26 +106,52 @@ func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 	})
 }
 
-// TestTenureAfterLapseBeginsWithLongerLease, because what ended one tenure would end the next one.
-func TestTenureAfterLapseBeginsWithLongerLease(t *testing.T) {
-	for how, want := range map[string]election.Tick{"silent": 2 * lease, "ended": lease} {
-		g := newGroup(t, office.Majority, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
-			c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, 100*lease
-		})
-		g.advance(4 * heartbeat)
-		g.crash(5, how == "ended")
-		requested := election.Tick(0)
-		g.capture = func(m *election.Message) bool {
-			if m.Kind == election.Beat && m.From == 4 {
-				requested = m.Hold.Lease
+// TestLateCoordinatorMakesNextLeaseLonger, because what ended one tenure would end the next one. One that is dead, was away for longer
+// than the longest lease, or has restarted, doesn't.
+func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
+	for name, test := range map[string]struct {
+		ended    bool
+		silence  election.Tick // 0 if it never returns
+		restarts bool
+		want     election.Tick
+	}{
+		"it ended":               {ended: true, want: lease},
+		"it is silent":           {want: lease},
+		"it was late":            {silence: 2 * lease, want: 2 * lease},
+		"it was away for longer": {silence: 6 * lease, want: lease},
+		"it restarted":           {silence: 2 * lease, restarts: true, want: lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := newRoster(t, 1, 1, 2, 3, 4, 5)
+			g := newGroup(t, office.Majority, 5, members, func(c *office.Config) {
+				c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, 100*lease
+			})
+			g.advance(4 * heartbeat)
+			paused := g.machines[5]
+			g.crash(5, test.ended)
+			requested := election.Tick(0)
+			g.capture = func(m *election.Message) bool {
+				if m.Kind == election.Beat && m.From == 4 {
+					requested = m.Hold.Lease
+				}
+				return false
 			}
-			return false
-		}
-		g.advance(4 * lease)
-		g.wantHolder(4)
-		if requested != want {
-			t.Errorf("after a coordinator that %s: got a lease of %d, want %d", how, requested, want)
-		}
+			g.advance(max(test.silence, lease+suspicionTimeout))
+			g.wantHolder(4)
+			if requested != lease {
+				t.Errorf("before anything is heard: got a lease of %d, want %d", requested, lease)
+			}
+			if test.restarts {
+				g.start(5, members, nil)
+			} else if test.silence > 0 {
+				g.machines[5] = paused
+			}
+			g.advance(lease)
+			g.wantHolder(4)
+			if requested != test.want {
+				t.Errorf("got a lease of %d, want %d", requested, test.want)
+			}
+		})
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 //
 //   - The lease is at least leasePerAge times as long as the longest time after which a majority has answered a BEAT,
 //     and the next one has been sent. In Available mode there are no leases, so nothing grows.
-//   - If a coordinator loses its grants or falls silent nevertheless, the next tenure begins
-//     with twice the pace. Otherwise it would end in the same way.
+//   - If a coordinator loses its grants nevertheless, the next tenure has twice the pace. Otherwise it
+//     would end in the same way. If it falls silent, the next coordinator has twice the pace as soon as it
+//     hears from that process, which had only been late. A dead one says nothing about delays.
 //
 // While the network and the machines are quiet, a group with a MinHeartbeat has a smaller pace.
 // The coordinator sends BEATs more often, too, announces that with each BEAT, and so a silent
@@ -157,6 +158,44 @@ func (m *Machine) measure(delay election.Tick) {
 // measureLoss records that a member has lost this coordinator, so that its suspicion is
 // false.
 func (m *Machine) measureLoss() { m.measure(m.cfg.Heartbeat) }
+
+// silenced is a coordinator that fell silent, until its successor has heard from the same incarnation or the longest
+// lease has passed.
+type silenced struct {
+	id    election.ID
+	life  uint32
+	until election.Tick
+}
+
+// newSilenced returns the coordinator that this process succeeds because it fell silent.
+func (m *Machine) newSilenced() (s silenced) {
+	if lost := m.vacancy.lost; lost != election.None && !m.vacancy.proven && m.cfg.stretches() {
+		s = silenced{id: lost, life: m.peers[lost].life, until: m.now + m.cfg.Lease}
+	}
+	return s
+}
+
+func (s *silenced) encode(b []byte, now election.Tick) []byte {
+	b = election.AppendNumber(b, uint64(s.id))
+	if s.id == election.None {
+		return b
+	}
+	b = election.AppendNumber(b, uint64(s.life))
+	return election.AppendMoment(b, max(s.until, now), now)
+}
+
+// measureSilence records that the last coordinator was late and not dead: it has sent a message.
+func (m *Machine) measureSilence(from election.ID, life uint32) {
+	s := &m.tenure.silenced
+	if from != s.id || life != s.life || s.id == election.None {
+		return
+	}
+	if m.now < s.until {
+		m.pace = m.nextPace(true)
+		m.tenure.delays.oldestBefore = max(m.tenure.delays.oldestBefore, m.scaled(m.cfg.usualLease())/leasePerAge)
+	}
+	*s = silenced{}
+}
 
 // measureAge records how long ago the last BEATs were sent that a majority has granted, just before the next ones. If that is
 // long, these request a longer lease.

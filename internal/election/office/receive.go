@@ -20,6 +20,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	outdated := msg.Kind == election.Beat && m.isOutdated(msg)
 	m.welcome(msg, out)
+	m.measureSilence(msg.From, msg.Hold.Life)
 	if msg.From != m.cfg.Self {
 		if p := &m.peers[msg.From]; p.life != msg.Hold.Life {
 			p.life, p.startedAt = msg.Hold.Life, m.now

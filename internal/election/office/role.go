@@ -48,8 +48,9 @@ type candidacy struct {
 // tenure is the state of a holder or a draining process.
 type tenure struct {
 	token election.Token
-	// delays determine the pace.
-	delays delays
+	// delays and silenced determine the pace.
+	delays   delays
+	silenced silenced
 	// A draining process resigns in favor of successor, which may be None until then, when its
 	// application has stopped, and at drainUntil at the latest.
 	successor  election.ID
@@ -94,7 +95,8 @@ func (m *Machine) becomeCandidate(term election.Term) {
 func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
 	m.tenure = tenure{
-		token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
+		token:    election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
+		silenced: m.newSilenced(),
 	}
 	m.beatAt, m.pace = m.now, m.nextPace(false)
 	m.tenure.delays = m.newDelays()

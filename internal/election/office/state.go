@@ -41,6 +41,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, max(m.drainsUntil, now), now)
 	b = m.request.encode(b, now)
 	b = m.tenure.delays.encode(b, now)
+	b = m.tenure.silenced.encode(b, now)
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod, m.probePause())
 		b = m.peers[i].record.encode(b, m, now)
