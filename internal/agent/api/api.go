@@ -114,6 +114,7 @@ func routes(groups Groups, metrics http.Handler, l *lanes) map[string]methods {
 	}
 	all := map[string]methods{
 		"/v1/groups":                                   get(&l.queries, a.listGroups),
+		"/v1/renewals":                                 post(&l.sessions, a.renew(&l.sessions)),
 		"/v1/groups/{group}/leader":                    {http.MethodGet: l.forLeader(a.withGroup(getLeader))},
 		"/v1/groups/{group}/status":                    get(&l.details, a.withGroup(getStatus)),
 		"/v1/groups/{group}" + journal.Path:            get(&l.details, a.withGroup(getJournal)),
@@ -175,17 +176,25 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // withGroup passes the group that a path names to a handler.
 func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("group")
-		g, ok := a.groups.Find(name)
-		switch {
-		case ok:
-			handle(g, w, r)
-		case a.groups.Expects(name):
-			writeUnavailable(w, reasonNoDocument, fmt.Errorf("group %s is not running: this agent has no document of it", name))
-		default:
-			writeError(w, http.StatusNotFound, fmt.Errorf("group %q not found: GET /v1/groups lists the groups of this agent", name))
+		g, missing := a.find(r.PathValue("group"))
+		if missing != nil {
+			writeJSON(w, missing.status, missing)
+			return
 		}
+		handle(g, w, r)
 	}
+}
+
+// find returns a group, or why there is none.
+func (a *api) find(name string) (Group, *failure) {
+	g, ok := a.groups.Find(name)
+	switch {
+	case ok:
+		return g, nil
+	case a.groups.Expects(name):
+		return nil, &failure{http.StatusServiceUnavailable, fmt.Sprintf("group %s is not running: this agent has no document of it", name), reasonNoDocument}
+	}
+	return nil, &failure{http.StatusNotFound, fmt.Sprintf("group %q not found: GET /v1/groups lists the groups of this agent", name), ""}
 }
 
 func (a *api) listGroups(w http.ResponseWriter, _ *http.Request) {
@@ -220,7 +229,7 @@ func confirmStopped(g Group, w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Term uint64 `json:"term"`
 	}
-	if !readJSON(w, r, &request) {
+	if !readJSON(w, r, bodyMax, &request) {
 		return
 	}
 	if request.Term == 0 {
@@ -238,7 +247,7 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		To string `json:"to"`
 	}
-	if !readJSON(w, r, &request) {
+	if !readJSON(w, r, bodyMax, &request) {
 		return
 	}
 	l, err := g.StepDown(r.Context(), request.To)

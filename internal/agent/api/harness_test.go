@@ -75,7 +75,11 @@ func (f *fakeGroup) LeaderWithPromise(_ context.Context, atMost time.Duration) (
 	return l, nil
 }
 
-func (f *fakeGroup) RenewSession(_ context.Context, session string) (group.Leader, error) {
+func (f *fakeGroup) RenewSession(ctx context.Context, session string) (group.Leader, error) {
+	if session == "stuck" {
+		<-ctx.Done()
+		return group.Leader{}, ctx.Err()
+	}
 	if session != "s1" {
 		return group.Leader{}, group.ErrNoSession
 	}

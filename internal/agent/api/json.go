@@ -26,8 +26,15 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_, _ = w.Write(append(line, '\n'))
 }
 
+// failure is the response to a request that failed.
+type failure struct {
+	status int
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
 func writeError(w http.ResponseWriter, code int, err error) {
-	writeJSON(w, code, map[string]string{"error": err.Error()})
+	writeJSON(w, code, failure{Error: err.Error()})
 }
 
 // The reasons why a group can't respond, as distinct from a member that isn't the coordinator, which has the same status.
@@ -38,7 +45,7 @@ const (
 )
 
 func writeUnavailable(w http.ResponseWriter, reason string, err error) {
-	writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error(), "reason": reason})
+	writeJSON(w, http.StatusServiceUnavailable, failure{Error: err.Error(), Reason: reason})
 }
 
 func writeText(w http.ResponseWriter, code int, lines ...string) {
@@ -47,9 +54,9 @@ func writeText(w http.ResponseWriter, code int, lines ...string) {
 	_, _ = io.WriteString(w, strings.Join(lines, "\n")+"\n")
 }
 
-// writeGroupError writes an error that a Group has returned.
-func writeGroupError(w http.ResponseWriter, err error) {
-	code := http.StatusInternalServerError
+// groupFailure returns the response for an error that a Group has returned.
+func groupFailure(err error) failure {
+	code, reason := http.StatusInternalServerError, ""
 	switch {
 	case errors.Is(err, group.ErrNoSession):
 		code = http.StatusNotFound
@@ -58,23 +65,28 @@ func writeGroupError(w http.ResponseWriter, err error) {
 	case errors.Is(err, group.ErrHandOverTimeout):
 		code = http.StatusGatewayTimeout
 	case errors.Is(err, group.ErrClosed), errors.Is(err, context.Canceled):
-		writeUnavailable(w, reasonLeaving, err)
-		return
+		code, reason = http.StatusServiceUnavailable, reasonLeaving
 	}
-	writeError(w, code, err)
+	return failure{code, err.Error(), reason}
 }
 
-// bodyMax is far more than the largest valid body.
+// writeGroupError writes an error that a Group has returned.
+func writeGroupError(w http.ResponseWriter, err error) {
+	failed := groupFailure(err)
+	writeJSON(w, failed.status, failed)
+}
+
+// bodyMax is far more than the largest valid body of most requests.
 const bodyMax = 4 << 10
 
-// readJSON reads the body of a request as one JSON object without unknown fields. The
+// readJSON reads the body of a request, of so many bytes at most, as one JSON object without unknown fields. The
 // body may be empty. If it is invalid, readJSON writes an error and returns false.
-func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
+func readJSON(w http.ResponseWriter, r *http.Request, most int64, into any) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body must have at most %d bytes", bodyMax))
+		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body must have at most %d bytes", most))
 		return false
 	case err != nil:
 		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the body: %w", err))

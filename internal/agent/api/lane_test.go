@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -84,5 +87,39 @@ func TestLoopDelaysNoOtherKind(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestRenewals: each session of a request gets the result that it would get alone, one group that stands still delays the others for a
+// moment only, and many sessions count as several requests.
+func TestRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newLanes()
+		renew := func(sessions ...string) (code int, body string) {
+			w := httptest.NewRecorder()
+			text := `{"sessions":[` + strings.Join(sessions, ",") + `]}`
+			routes(newFakeGroup(), nil, limits)["/v1/renewals"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/renewals", strings.NewReader(text)))
+			return w.Code, w.Body.String()
+		}
+		session := func(group, id string) string { return fmt.Sprintf(`{"group":%q,"session":%q}`, group, id) }
+		start := time.Now()
+		code, body := renew(session("ledger", "s1"), session("other", "s1"), session("ledger", "s2"), session("ledger", "stuck"), session("expected", "s1"))
+		for _, want := range []string{
+			`{"results":[{"status":503,"leader":{"group":"ledger",`, `{"status":404,"error":"group \"other\" not found`, `{"status":404,"error":"session not found"`,
+			`{"status":503,"error":"group ledger didn't respond within 100ms"}`, `{"status":503,"error":"group expected is not running`, `"reason":"NoDocument"`,
+		} {
+			if code != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("got %d %s, want 200 and %s", code, body, want)
+			}
+		}
+		equal(t, renewalTimeout, time.Since(start))
+		time.Sleep(time.Second)
+		before := limits.sessions.limiter.Tokens()
+		code, _ = renew(slices.Repeat([]string{session("ledger", "s1")}, renewalsMax)...)
+		equal(t, http.StatusOK, code)
+		equal(t, 1+renewalsMax/renewalsPerTurn, int(before-limits.sessions.limiter.Tokens()))
+		code, body = renew(slices.Repeat([]string{session("ledger", "s1")}, renewalsMax+1)...)
+		equal(t, http.StatusBadRequest, code)
+		equal(t, `{"error":"sessions must have 1 to 100 elements, got 101"}`+"\n", body)
 	})
 }

@@ -28,11 +28,14 @@ func getLeader(g Group, w http.ResponseWriter, r *http.Request) {
 		writeGroupError(w, err)
 		return
 	}
-	code := http.StatusServiceUnavailable
+	writeJSON(w, statusOf(&l), l)
+}
+
+func statusOf(l *group.Leader) int {
 	if l.Leading {
-		code = http.StatusOK
+		return http.StatusOK
 	}
-	writeJSON(w, code, l)
+	return http.StatusServiceUnavailable
 }
 
 // leaderFor returns the coordinator for a client. A client with a session will be asked to

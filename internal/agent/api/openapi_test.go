@@ -148,6 +148,10 @@ func TestAgentFollowsContract(t *testing.T) {
 			"GET " + ledger + "/watch":                      {400: "{}"},
 			"GET " + ledger + "/session":                    {400: "{}"},
 			"POST " + ledger + "/session/{session}/stopped": {204: `{"term":7}`, 400: "{}", 409: `{"term":6}`, 413: long},
+			"POST /v1/renewals": {
+				200: `{"sessions":[{"group":"ledger","session":"s1"},{"group":"expected","session":"s1"}]}`, 400: `{"sessions":[]}`,
+				413: strings.Repeat(" ", renewalsBodyMax+1),
+			},
 			"POST " + ledger + "/step-down": {
 				200: "", 400: "[]", 409: `{"to":"self"}`, 413: long, 500: `{"to":"odd"}`, 503: `{"to":"left"}`, 504: `{"to":"late"}`,
 			},

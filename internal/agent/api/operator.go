@@ -219,7 +219,7 @@ func (o *operatorAPI) setEligible(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Eligible *bool `json:"eligible"`
 	}
-	if !readJSON(w, r, &request) {
+	if !readJSON(w, r, bodyMax, &request) {
 		return
 	}
 	if request.Eligible == nil {
