@@ -78,13 +78,11 @@ func LogTo(log *slog.Logger) Option {
 	return func(a *agent) { a.log = log }
 }
 
-// DialWith sets the function that connects with the agent, in place of that of a net.Dialer.
+// DialWith sets the function that connects with the agent, in place of that of a net.Dialer. Pass the same Option to all calls of
+// Run: they share a connection then, as without this Option.
 func DialWith(connect func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(a *agent) {
-		transport := newTransport()
-		transport.DialContext = toAgent(connect)
-		a.http.Transport = transport
-	}
+	c := newConnections(connect)
+	return func(a *agent) { a.connections = c }
 }
 
 // OnRenewal sets a function that Run calls with each renewal, one after the other. It is
@@ -130,19 +128,23 @@ const (
 type agent struct {
 	address string
 	group   string
-	base    string
-	log     *slog.Logger
-	http    http.Client
-	clock   leaseClock
+	// root is the URL of the agent, and base that of the group.
+	root, base  string
+	log         *slog.Logger
+	connections *connections
+	http        http.Client
+	clock       leaseClock
+	// renewals is nil without Run.
+	renewals *renewals
 	// onRenewal is nil or a function for renewals.
 	onRenewal func(Renewal)
 }
 
 // newTransport returns a transport that keeps connections alive, so that a renewal
 // takes one round trip. It ignores proxy settings of the environment.
-func newTransport() *http.Transport {
+func newTransport(connect dialFunc) *http.Transport {
 	return &http.Transport{
-		DialContext:           toAgent(new(net.Dialer).DialContext),
+		DialContext:           toAgent(connect),
 		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   2,
@@ -150,11 +152,17 @@ func newTransport() *http.Transport {
 	}
 }
 
-// sharedTransport is the transport of all calls of Leader.
-var sharedTransport = newTransport()
+func newConnections(connect dialFunc) *connections {
+	return &connections{connect: connect, renewals: map[string]*renewals{}, forLeader: newTransport(connect)}
+}
 
-func newAgent(group string, transport *http.Transport, options []Option) (*agent, error) {
-	a := &agent{group: group, log: slog.Default(), http: http.Client{Transport: transport}, clock: newLeaseClock()}
+// direct are the connections without DialWith.
+var direct = newConnections(new(net.Dialer).DialContext)
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func newAgent(group string, options []Option) (*agent, error) {
+	a := &agent{group: group, log: slog.Default(), connections: direct, clock: clock}
 	a.address = cmp.Or(os.Getenv("CONCLAVE_AGENT"), defaultAddress)
 	for _, option := range options {
 		option(a)
@@ -166,8 +174,9 @@ func newAgent(group string, transport *http.Transport, options []Option) (*agent
 	if group == "" {
 		return nil, errors.New("the name of the group must not be empty")
 	}
-	a.base = "http://" + host + "/v1/groups/" + url.PathEscape(group)
-	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	a.root = "http://" + host
+	a.base = a.root + "/v1/groups/" + url.PathEscape(group)
+	a.http = http.Client{Transport: a.connections.forLeader, CheckRedirect: noRedirect}
 	return a, nil
 }
 
@@ -198,30 +207,49 @@ func newStatusError(status int, body []byte) error {
 	return &statusError{status, response.Error}
 }
 
-// request sends a request and reads the whole response, so that the connection can be
-// reused.
+// request sends a request for the group.
 func (a *agent) request(ctx context.Context, method, path string, body []byte) (status int, response []byte, err error) {
+	return send(ctx, &a.http, method, a.base+path, body, maxResponse)
+}
+
+// send sends a request and reads the whole response, so that the connection can be reused.
+func send(ctx context.Context, to *http.Client, method, url string, body []byte, most int64) (status int, response []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	r, err := a.http.Do(request)
+	r, err := to.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer r.Body.Close()
-	response, err = io.ReadAll(io.LimitReader(r.Body, maxResponse))
+	response, err = io.ReadAll(io.LimitReader(r.Body, most))
 	return r.StatusCode, response, err
 }
 
-// queryLeader queries the coordinator. The client adds the remaining time of the
-// response to the time before the request, because it doesn't know how long the
-// response took.
-//
-// The query may have the parameter session, to renew the tenure of a session, or
-// promiseMillis. Without them, the response has no remaining time.
+// leaderResponse is the agent's response to a query for the coordinator.
+type leaderResponse struct {
+	State
+
+	RemainingMillis *int64 `json:"remainingMillis"`
+}
+
+// stateOf returns the state that a response contains. The client adds the remaining time of the response to the time before
+// the request, because it doesn't know how long the response took. The coordinator's agent responds with status 200, any
+// other agent with 503. Both include the name of the group.
+func (r *leaderResponse) stateOf(group string, status int, sent time.Duration) (State, error) {
+	if r.Group != group || r.Leading != (status == http.StatusOK) {
+		return State{}, &statusError{status, "the response isn't the state of group " + group}
+	}
+	if r.RemainingMillis != nil {
+		r.until = max(1, sent+time.Duration(*r.RemainingMillis)*time.Millisecond)
+	}
+	return r.State, nil
+}
+
+// queryLeader queries the coordinator. The query may have the parameter promiseMillis. Without it, the response has no remaining time.
 func (a *agent) queryLeader(ctx context.Context, query url.Values) (State, error) {
 	path := "/leader"
 	if len(query) > 0 {
@@ -232,24 +260,15 @@ func (a *agent) queryLeader(ctx context.Context, query url.Values) (State, error
 	if err != nil {
 		return State{}, err
 	}
-	var response struct {
-		State
-
-		RemainingMillis *int64 `json:"remainingMillis"`
-	}
-	// The coordinator's agent responds with status 200, any other agent with 503. Both
-	// include the name of the group.
-	if json.Unmarshal(body, &response) != nil || response.Group != a.group || response.Leading != (status == http.StatusOK) {
+	var response leaderResponse
+	if json.Unmarshal(body, &response) != nil || response.Group == "" {
 		return State{}, newStatusError(status, body)
 	}
-	if response.RemainingMillis != nil {
-		remaining := time.Duration(*response.RemainingMillis) * time.Millisecond
-		response.until = max(1, sentAt+remaining)
-		if response.Leading {
-			response.Until = sent.Add(remaining)
-		}
+	state, err := response.stateOf(a.group, status, sentAt)
+	if err == nil && state.Leading && response.RemainingMillis != nil {
+		state.Until = sent.Add(time.Duration(*response.RemainingMillis) * time.Millisecond)
 	}
-	return response.State, nil
+	return state, err
 }
 
 // confirmStopped notifies the agent that the application has stopped.
@@ -285,7 +304,7 @@ func LeaderWithPromise(ctx context.Context, group string, atMost time.Duration, 
 }
 
 func leader(ctx context.Context, group string, query url.Values, options []Option) (State, error) {
-	a, err := newAgent(group, sharedTransport, options)
+	a, err := newAgent(group, options)
 	if err != nil {
 		return State{}, err
 	}

@@ -17,6 +17,9 @@ type leaseTimer interface {
 	stop()
 }
 
+// clock is that of all sessions, so that they renew at the same moments: see renewalDelay.
+var clock = newLeaseClock()
+
 // monotonicClock returns a clock that stops while the machine is suspended.
 func monotonicClock() leaseClock {
 	start := time.Now()

@@ -145,14 +145,14 @@ func TestRenewalsReuseTheConnection(t *testing.T) {
 		wantError(t, r.awaitResult(), nil)
 		fake.mu.Lock()
 		defer fake.mu.Unlock()
-		if fake.connections != 2 {
-			t.Fatalf("got %d connections, want 2", fake.connections)
+		if fake.accepted != 2 {
+			t.Fatalf("got %d connections, want 2", fake.accepted)
 		}
 	})
 }
 
 func TestProxyIsIgnored(t *testing.T) {
-	if newTransport().Proxy != nil {
+	if newTransport(nil).Proxy != nil {
 		t.Fatal("the transport has a proxy")
 	}
 }

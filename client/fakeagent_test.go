@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,11 +31,17 @@ type fakeAgent struct {
 	t      *testing.T
 	host   testHost
 	server *httptest.Server
+	// connections are those of all clients with this agent, and clock is their clock.
+	connections *connections
+	clock       leaseClock
 
-	mu          sync.Mutex
-	respond     func() (status int, body string)
-	queries     int
-	connections int
+	mu      sync.Mutex
+	respond func() (status int, body string)
+	queries int
+	// batches are the numbers of sessions in the requests for renewals, and gone the sessions that the agent doesn't know.
+	batches  []int
+	gone     map[string]bool
+	accepted int
 
 	// sessions and watches receive the streams that the client opens, stops the terms
 	// in which the client confirms that the application has stopped.
@@ -60,6 +68,7 @@ func newFakeAgent(t *testing.T) *fakeAgent {
 		t: t, sessions: make(chan *stream, 1), watches: make(chan *stream, 1), stops: make(chan uint64, 10),
 		respond: func() (int, string) { return http.StatusServiceUnavailable, `{"group":"ledger","self":"a"}` },
 	}
+	f.connections, f.clock = newConnections(f.host.DialContext), monotonicClock()
 	f.start()
 	t.Cleanup(f.stop)
 	return f
@@ -77,6 +86,7 @@ func (f *fakeAgent) start() {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
+	mux.HandleFunc("POST /v1/renewals", f.serveRenewals)
 	mux.HandleFunc("GET /v1/groups/ledger/session", func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("renews"); got != "true" {
 			f.t.Errorf("got renews=%s, want true", got)
@@ -106,20 +116,46 @@ func (f *fakeAgent) start() {
 	f.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			f.mu.Lock()
-			f.connections++
+			f.accepted++
 			f.mu.Unlock()
 		}
 	}
 	f.server.Start()
 }
 
+// serveRenewals responds for each session as to a query for the coordinator.
+func (f *fakeAgent) serveRenewals(w http.ResponseWriter, r *http.Request) {
+	var request struct{ Sessions []renewalRequest }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		f.t.Error(err)
+	}
+	f.mu.Lock()
+	f.queries++
+	f.batches = append(f.batches, len(request.Sessions))
+	respond := f.respond
+	f.mu.Unlock()
+	results := make([]map[string]any, len(request.Sessions))
+	for i, session := range request.Sessions {
+		status, body := respond()
+		if f.gone[session.Session] {
+			status, body = http.StatusNotFound, "no such session"
+		}
+		results[i] = map[string]any{"status": status}
+		if strings.Contains(body, "self") {
+			results[i]["leader"] = json.RawMessage(body)
+		} else {
+			results[i]["error"] = body
+		}
+	}
+	if err := json.NewEncoder(w).Encode(map[string]any{"results": results}); err != nil {
+		f.t.Error(err)
+	}
+}
+
 // dialOption is an Option that connects a client to this agent, on the virtual time of
 // package synctest.
 func (f *fakeAgent) dialOption(a *agent) {
-	a.clock = monotonicClock()
-	if transport, ok := a.http.Transport.(*http.Transport); ok {
-		transport.DialContext = f.host.DialContext
-	}
+	a.clock, a.connections = f.clock, f.connections
 }
 
 // stop closes all connections, as the kernel does when an agent is killed.
@@ -205,6 +241,13 @@ func (f *fakeAgent) queryCount() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queries
+}
+
+// requests returns the numbers of sessions in the requests for renewals.
+func (f *fakeAgent) requests() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.batches)
 }
 
 func token(term uint64) uint64 { return term<<20 | 10 }

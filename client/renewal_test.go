@@ -3,7 +3,10 @@
 package client
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,5 +55,97 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 				r.end()
 			})
 		})
+	}
+}
+
+// TestSessionsRenewTogether: the sessions of a program share requests, although they began to lead at different moments.
+func TestSessionsRenewTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		const sessions = 5
+		var runs []*clientRun
+		var calls []*call
+		for i := range sessions {
+			r := startRun(fake)
+			session := fake.acceptSession(drainTimeout)
+			fake.lead(session, 7, lease)
+			runs, calls = append(runs, r), append(calls, r.awaitCall(7))
+			time.Sleep(time.Duration(7*i) * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		before := len(fake.requests())
+		time.Sleep(10 * time.Second)
+		batches := fake.requests()[before:]
+		renewals, requests := 0, len(batches)
+		for _, count := range batches {
+			renewals += count
+		}
+		if wanted := 10 * sessions * 4 * 1000 / lease; renewals < wanted*9/10 || renewals > wanted*11/10 {
+			t.Errorf("got %d renewals in 10 s, want about %d, four per lease and session", renewals, wanted)
+		}
+		if requests > renewals/sessions*2 {
+			t.Errorf("got %d requests for %d renewals of %d sessions, want shared requests", requests, renewals, sessions)
+		}
+		for i, c := range calls {
+			wantError(t, context.Cause(c.ctx), nil)
+			runs[i].cancel()
+			c.result <- nil
+			wantError(t, runs[i].awaitResult(), context.Canceled)
+		}
+		if len(fake.connections.renewals) > 0 {
+			t.Error("without sessions, the connection for renewals remains")
+		}
+	})
+}
+
+// TestResultsOfRenewals: one request is for a hundred sessions at most, and each session gets its own result.
+func TestResultsOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		fake.setLeading(7, lease)
+		fake.gone = map[string]bool{"s3": true}
+		a, err := newAgent("ledger", []Option{fake.dialOption})
+		wantError(t, err, nil)
+		defer fake.connections.join(a)()
+		defer fake.connections.join(a)() // Otherwise renewals don't wait for others.
+		const count = 2*renewalsMax + 1
+		var results [count]chan queryResult
+		for i := range results {
+			results[i] = make(chan queryResult, 1)
+			go func() { results[i] <- a.renew(t.Context(), fmt.Sprint("s", i), false) }()
+		}
+		for i, result := range results {
+			switch r := <-result; {
+			case i == 3 && !isClientError(r.err):
+				t.Errorf("got %v for the session that is gone, want an error of the client", r.err)
+			case i != 3 && (r.err != nil || r.state.Token != token(7) || r.state.until != r.sent+lease*time.Millisecond):
+				t.Errorf("session %d: got %+v, want a renewal", i, r)
+			}
+		}
+		batches := fake.requests()
+		slices.Sort(batches)
+		if !slices.Equal(batches, []int{1, renewalsMax, renewalsMax}) {
+			t.Errorf("got requests for %d sessions, want at most %d in each", batches, renewalsMax)
+		}
+	})
+}
+
+func TestRenewalsAreDueTogether(t *testing.T) {
+	for _, interval := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 95 * time.Millisecond, time.Second} {
+		moments := map[time.Duration]bool{}
+		var sum time.Duration
+		const starts = 1000
+		for i := range starts {
+			now := time.Hour + time.Duration(i)*interval/starts
+			delay := renewalDelay(now, interval)
+			if delay <= 0 || delay < interval/2 || delay > interval*3/2 {
+				t.Fatalf("got a delay of %s for an interval of %s", delay, interval)
+			}
+			moments[now+delay] = true
+			sum += delay
+		}
+		if mean := sum / starts; mean < interval*4/5 || mean > interval*6/5 || len(moments) > 7 {
+			t.Errorf("interval %s: got a mean of %s and %d moments, want one moment for many sessions", interval, mean, len(moments))
+		}
 	}
 }

@@ -23,12 +23,15 @@ import (
 // invalid, or if the agent's first response is that the group doesn't exist. It waits
 // for an agent that it cannot reach.
 func Run(ctx context.Context, group string, lead func(ctx context.Context, token uint64) error, options ...Option) error {
-	// A transport of its own, so that Run leaves no connections behind.
-	a, err := newAgent(group, newTransport(), options)
+	a, err := newAgent(group, options)
 	if err != nil {
 		return err
 	}
+	// A transport of its own, so that Run leaves no connections behind.
+	a.http.Transport = newTransport(a.connections.connect)
 	defer a.http.CloseIdleConnections()
+	leave := a.connections.join(a)
+	defer leave()
 	var retry backoff
 	for groupExists, logged := false, false; ; {
 		start := time.Now()

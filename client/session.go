@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 )
@@ -65,7 +64,7 @@ type eventData struct {
 	Token       uint64 `json:"token"`
 }
 
-// queryResult is the result of agent.queryLeader, sent a time before it, and received one
+// queryResult is the result of agent.renew, sent a time before it, and received one
 // after it.
 type queryResult struct {
 	sent, received time.Duration
@@ -210,12 +209,8 @@ func (s *session) query() {
 		return
 	}
 	s.querying, s.introduced = true, true
-	renewal := url.Values{"session": {s.id}}
-	s.start(func() {
-		sent := s.agent.clock.now()
-		state, err := s.agent.queryLeader(s.ctx, renewal)
-		s.results <- queryResult{sent, s.agent.clock.now(), state, err}
-	})
+	id := s.id
+	s.start(func() { s.results <- s.agent.renew(s.ctx, id, !renew) })
 }
 
 // start runs a function in a goroutine that the session waits for. It is WaitGroup.Go, which Go 1.23 doesn't have.
@@ -318,7 +313,9 @@ func (s *session) reportEnd() {
 }
 
 // scheduleRenewal sets the time of the next renewal.
-func (s *session) scheduleRenewal() { s.queryTimer = time.After(s.tenure.renewInterval) }
+func (s *session) scheduleRenewal() {
+	s.queryTimer = time.After(renewalDelay(s.agent.clock.now(), s.tenure.renewInterval))
+}
 
 // afterReturn continues the session after a function whose context had ended has
 // returned. An error ends the session.

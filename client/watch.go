@@ -24,13 +24,13 @@ import (
 // Leading and Token of the states may be outdated. To act as coordinator, use Run.
 func Watch(ctx context.Context, group string, options ...Option) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
-		transport := newTransport()
-		defer transport.CloseIdleConnections()
-		a, err := newAgent(group, transport, options)
+		a, err := newAgent(group, options)
 		if err != nil {
 			yield(State{}, err)
 			return
 		}
+		a.http.Transport = newTransport(a.connections.connect)
+		defer a.http.CloseIdleConnections()
 		w := watcher{agent: a, yield: yield}
 		w.run(ctx)
 	}

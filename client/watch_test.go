@@ -139,10 +139,9 @@ func TestBreakEndsTheWatch(t *testing.T) {
 func TestLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
-		transport := newTransport()
-		defer transport.CloseIdleConnections()
-		a, err := newAgent("ledger", transport, []Option{fake.dialOption})
+		a, err := newAgent("ledger", []Option{fake.dialOption})
 		wantError(t, err, nil)
+		defer a.http.CloseIdleConnections()
 		query := func() (State, error) { return a.queryLeader(t.Context(), nil) }
 		fake.setFollowing("e", 7)
 		state, err := query()

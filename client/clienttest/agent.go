@@ -84,6 +84,7 @@ func Start(t testing.TB, group string) *Agent {
 	a.state = client.State{Group: group, Self: Self, Coordinator: Other, Priority: priority, Term: 1}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /v1/renewals", a.serveRenewals)
 	mux.HandleFunc("GET /v1/groups/{group}/leader", a.only(a.serveLeader))
 	mux.HandleFunc("GET /v1/groups/{group}/watch", a.only(a.serveWatch))
 	mux.HandleFunc("GET /v1/groups/{group}/session", a.only(a.serveSession))
@@ -223,47 +224,107 @@ func (a *Agent) setCoordinator(name string) {
 // only answers requests for other groups as a real agent does.
 func (a *Agent) only(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if name := r.PathValue("group"); name != a.group {
-			respond(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("this agent has no group %q, only %q", name, a.group)})
+		if err := a.check(r.PathValue("group")); err != nil {
+			respond(w, http.StatusNotFound, map[string]string{"error": err.Error()})
 			return
 		}
 		serve(w, r)
 	}
 }
 
-func (a *Agent) serveLeader(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	response := struct {
-		client.State
+func (a *Agent) check(group string) error {
+	if group != a.group {
+		return fmt.Errorf("this agent has no group %q, only %q", group, a.group)
+	}
+	return nil
+}
 
-		RemainingMillis int64 `json:"remainingMillis,omitempty"`
-	}{State: a.state}
+// leader is the response to a query for the coordinator.
+type leader struct {
+	client.State
+
+	RemainingMillis int64 `json:"remainingMillis,omitempty"`
+}
+
+func (l *leader) status() int {
+	if l.Leading {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+func (a *Agent) serveLeader(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	if id := query.Get("session"); id != "" {
-		at := slices.IndexFunc(a.sessions, func(s *session) bool { return s.id() == id })
-		if at < 0 {
-			respond(w, http.StatusNotFound, map[string]string{"error": "no session " + id})
+		l, err := a.renew(id)
+		if err != nil {
+			respond(w, http.StatusNotFound, map[string]string{"error": err.Error()})
 			return
 		}
-		a.sessions[at].counts = true
-		if at > 0 { // It isn't its turn.
-			response.Leading, response.Token = false, 0
+		respond(w, l.status(), l)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := &leader{State: a.state}
+	if a.state.Coordinator == Self && query.Has("promiseMillis") {
+		l.RemainingMillis = lease.Milliseconds()
+	}
+	respond(w, l.status(), l)
+}
+
+// renewed is the result of the renewal of one session.
+type renewed struct {
+	Status int     `json:"status"`
+	Leader *leader `json:"leader,omitempty"`
+	Error  string  `json:"error,omitempty"`
+}
+
+func (a *Agent) serveRenewals(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Sessions []struct{ Group, Session string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		respond(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	results := make([]renewed, len(request.Sessions))
+	for i, session := range request.Sessions {
+		err := a.check(session.Group)
+		if err == nil {
+			results[i].Leader, err = a.renew(session.Session)
 		}
-		if response.Leading {
-			a.renewals++
-			a.answered = a.state.Term
+		if err != nil {
+			results[i] = renewed{Status: http.StatusNotFound, Error: err.Error()}
+			continue
 		}
-		a.notify()
+		results[i].Status = results[i].Leader.status()
 	}
-	if a.state.Coordinator == Self && (query.Has("session") || query.Has("promiseMillis")) {
-		response.RemainingMillis = lease.Milliseconds()
+	respond(w, http.StatusOK, map[string]any{"results": results})
+}
+
+// renew renews the session with an ID.
+func (a *Agent) renew(id string) (*leader, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.IndexFunc(a.sessions, func(s *session) bool { return s.id() == id })
+	if at < 0 {
+		return nil, fmt.Errorf("no session %s", id)
 	}
-	status := http.StatusServiceUnavailable
-	if response.Leading {
-		status = http.StatusOK
+	l := &leader{State: a.state}
+	a.sessions[at].counts = true
+	if at > 0 { // It isn't its turn.
+		l.Leading, l.Token = false, 0
 	}
-	respond(w, status, response)
+	if l.Leading {
+		a.renewals++
+		a.answered = a.state.Term
+	}
+	if a.state.Coordinator == Self {
+		l.RemainingMillis = lease.Milliseconds()
+	}
+	a.notify()
+	return l, nil
 }
 
 func (a *Agent) serveWatch(w http.ResponseWriter, r *http.Request) {

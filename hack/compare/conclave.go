@@ -21,11 +21,11 @@ func startConclave(_ context.Context, s *spec) ([]elector, error) {
 	if err := s.daemon(s.Agent...); err != nil {
 		return nil, err
 	}
+	// As without DialWith, all groups share the connection for renewals.
+	options := []client.Option{client.At("http://" + s.API), client.LogTo(slog.New(slog.DiscardHandler)), client.DialWith(s.dialer().DialContext)}
 	var all []elector
 	for i := range s.Groups {
-		all = append(all, &conclaveElector{group: groupName(i), members: s.Members, options: []client.Option{
-			client.At("http://" + s.API), client.LogTo(slog.New(slog.DiscardHandler)), client.DialWith(s.dialer().DialContext),
-		}})
+		all = append(all, &conclaveElector{group: groupName(i), members: s.Members, options: options})
 	}
 	return all, nil
 }

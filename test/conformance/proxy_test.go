@@ -64,7 +64,9 @@ func (l *lane) behindProxy(name string, p *proxy) error {
 
 func isSession(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/session") }
 
-func isRenewal(r *http.Request) bool { return r.URL.Query().Has("session") }
+func isRenewal(r *http.Request) bool {
+	return r.URL.Query().Has("session") || r.URL.Path == "/v1/renewals"
+}
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if hook := p.hook.Load(); hook == nil || !(*hook)(w, r) {
