@@ -155,6 +155,36 @@ func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 	}
 }
 
+// TestRestartBeforeSuccession: a silent coordinator that has restarted when another process succeeds it wasn't late. Before, no majority was connected.
+func TestRestartBeforeSuccession(t *testing.T) {
+	members := newRoster(t, 1, 1, 2, 3, 4, 5)
+	g := newGroup(t, office.Majority, 5, members, func(c *office.Config) {
+		c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, 100*lease
+	})
+	g.advance(4 * heartbeat)
+	g.crash(1, true)
+	g.crash(2, true)
+	g.crash(5, false)
+	g.advance(2 * lease)
+	g.wantHolder(election.None)
+	g.start(5, members, nil)
+	g.input(5, election.Input{Kind: election.BecomeIneligible})
+	g.advance(heartbeat)
+	g.start(1, members, func(c *office.Config) { c.MemoryLost = false })
+	requested := election.Tick(0)
+	g.capture = func(m *election.Message) bool {
+		if m.Kind == election.Beat && m.From == 4 {
+			requested = m.Hold.Lease
+		}
+		return false
+	}
+	g.advance(8 * lease)
+	g.wantHolder(4)
+	if requested != lease {
+		t.Errorf("got a lease of %d, want %d", requested, lease)
+	}
+}
+
 // TestMemberWithShorterLeaseDoesntMultiplyHeartbeats: it grants for the usual lease at most, because it is older.
 func TestMemberWithShorterLeaseDoesntMultiplyHeartbeats(t *testing.T) {
 	h := newHolder(t, office.Majority, grows)

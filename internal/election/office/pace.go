@@ -159,42 +159,26 @@ func (m *Machine) measure(delay election.Tick) {
 // false.
 func (m *Machine) measureLoss() { m.measure(m.cfg.Heartbeat) }
 
-// silenced is a coordinator that fell silent, until its successor has heard from the same incarnation or the longest
-// lease has passed.
+// silenced is a coordinator that fell silent before this one, until it has sent a message or the longest lease has passed.
 type silenced struct {
 	id    election.ID
 	life  uint32
 	until election.Tick
 }
 
-// newSilenced returns the coordinator that this process succeeds because it fell silent.
-func (m *Machine) newSilenced() (s silenced) {
-	if lost := m.vacancy.lost; lost != election.None && !m.vacancy.proven && m.cfg.stretches() {
-		s = silenced{id: lost, life: m.peers[lost].life, until: m.now + m.cfg.Lease}
-	}
-	return s
-}
-
 func (s *silenced) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(s.id))
-	if s.id == election.None {
-		return b
-	}
 	b = election.AppendNumber(b, uint64(s.life))
 	return election.AppendMoment(b, max(s.until, now), now)
 }
 
 // measureSilence records that the last coordinator was late and not dead: it has sent a message.
 func (m *Machine) measureSilence(from election.ID, life uint32) {
-	s := &m.tenure.silenced
-	if from != s.id || life != s.life || s.id == election.None {
-		return
-	}
-	if m.now < s.until {
+	if s := &m.tenure.silenced; from == s.id && life == s.life && m.now < s.until {
 		m.pace = m.nextPace(true)
 		m.tenure.delays.oldestBefore = max(m.tenure.delays.oldestBefore, m.scaled(m.cfg.usualLease())/leasePerAge)
+		*s = silenced{}
 	}
-	*s = silenced{}
 }
 
 // measureAge records how long ago the last BEATs were sent that a majority has granted, just before the next ones. If that is

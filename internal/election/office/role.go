@@ -96,7 +96,7 @@ func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
 	m.tenure = tenure{
 		token:    election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
-		silenced: m.newSilenced(),
+		silenced: silenced{id: m.vacancy.lost, life: m.vacancy.lostLife, until: m.now + m.cfg.Lease},
 	}
 	m.beatAt, m.pace = m.now, m.nextPace(false)
 	m.tenure.delays = m.newDelays()

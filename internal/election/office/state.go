@@ -105,6 +105,7 @@ func (c *contender) encode(b []byte, now election.Tick) []byte {
 func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, v.campaignAt, now)
 	b = election.AppendNumber(b, uint64(v.lost))
+	b = election.AppendNumber(b, uint64(v.lostLife))
 	b = election.AppendNumber(b, uint64(v.successor))
 	b = election.AppendMoment(b, max(v.trustUntil, now), now)
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)

@@ -25,8 +25,10 @@ import "github.com/conclave-dev/conclave/internal/election"
 type vacancy struct {
 	// campaignAt is when a follower campaigns, Never if it doesn't.
 	campaignAt election.Tick
-	// lost is the coordinator whose failure caused the vacancy, or None.
-	lost election.ID
+	// lost is the coordinator whose failure caused the vacancy, or None. lostLife is its incarnation, 0 if
+	// that is known to have ended.
+	lost     election.ID
+	lostLife uint32
 	// successor is in favor of whom the last coordinator resigned, or None. It can claim the office
 	// without an election.
 	successor election.ID
@@ -79,6 +81,9 @@ func (m *Machine) deadCoordinator() election.ID {
 func (m *Machine) newVacancy(dead election.ID, proven, silent bool) vacancy {
 	v := m.noVacancy()
 	v.lost, v.proven = dead, proven
+	if dead != election.None && !proven {
+		v.lostLife = m.peers[dead].life
+	}
 	if !silent {
 		v.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
 	}
