@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -66,6 +67,17 @@ func (l *lane) reserve() (turn *rate.Reservation, wait time.Duration, refused bo
 		return turn, waitMax, true
 	}
 	return turn, wait, false
+}
+
+// pay lets a request that needs more than its own turn wait for others.
+func (l *lane) pay(ctx context.Context, turns int) {
+	l.reserving.Lock()
+	more := l.limiter.ReserveN(time.Now(), turns)
+	l.reserving.Unlock()
+	select {
+	case <-time.After(more.Delay()):
+	case <-ctx.Done():
+	}
 }
 
 // limit lets requests wait for their turn. A request whose turn would come too late is refused, but only after waitMax, so that

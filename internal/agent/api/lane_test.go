@@ -106,7 +106,7 @@ func TestRenewals(t *testing.T) {
 		code, body := renew(session("ledger", "s1"), session("other", "s1"), session("ledger", "s2"), session("ledger", "stuck"), session("expected", "s1"))
 		for _, want := range []string{
 			`{"results":[{"status":503,"leader":{"group":"ledger",`, `{"status":404,"error":"group \"other\" not found`, `{"status":404,"error":"session not found"`,
-			`{"status":503,"error":"group ledger didn't respond within 100ms"}`, `{"status":503,"error":"group expected is not running`, `"reason":"NoDocument"`,
+			`{"status":503,"error":"the group doesn't respond in time: renew this session alone"}`, `{"status":503,"error":"group expected is not running`, `"reason":"NoDocument"`,
 		} {
 			if code != http.StatusOK || !strings.Contains(body, want) {
 				t.Errorf("got %d %s, want 200 and %s", code, body, want)

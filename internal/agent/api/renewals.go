@@ -15,10 +15,12 @@ const (
 	// renewalsMax is the maximum of sessions in a request, and renewalsBodyMax is more than those need.
 	renewalsMax     = 100
 	renewalsBodyMax = 64 << 10
-	// renewalsPerTurn is how many of them need as much processor time as a request.
-	renewalsPerTurn = 10
-	// renewalTimeout is how long a request waits for a group if it is for others as well. The tenures of those must not end
-	// because one group stands still.
+	// renewalsPerTurn is how many of them need as much processor time as a request. Only largeRenewalsMax requests with so many run
+	// at once, so that renewals of single sessions don't wait for many turns of others.
+	renewalsPerTurn  = 10
+	largeRenewalsMax = 4
+	// renewalTimeout is how long a request waits for a group if it is for others as well, but a quarter of their shortest lease at most.
+	// Their tenures must not end because one group stands still.
 	renewalTimeout = 100 * time.Millisecond
 )
 
@@ -38,6 +40,7 @@ type renewed struct {
 // renew renews several sessions. A program that leads a hundred groups would spend more processor time on a request for each
 // session than the agents spend on all of these groups.
 func (a *api) renew(limits *lane) http.HandlerFunc {
+	large := make(chan struct{}, largeRenewalsMax)
 	return func(w http.ResponseWriter, r *http.Request) {
 		var request struct {
 			Sessions []renewal `json:"sessions"`
@@ -50,32 +53,54 @@ func (a *api) renew(limits *lane) http.HandlerFunc {
 			writeError(w, http.StatusBadRequest, fmt.Errorf("sessions must have 1 to %d elements, got %d", renewalsMax, count))
 			return
 		}
-		limits.limiter.ReserveN(time.Now(), count/renewalsPerTurn) // The next requests wait for these turns.
-		ctx := r.Context()
-		if count > 1 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, renewalTimeout)
-			defer cancel()
+		if count >= renewalsPerTurn {
+			select {
+			case large <- struct{}{}:
+				defer func() { <-large }()
+			case <-r.Context().Done():
+				return
+			}
+			limits.pay(r.Context(), count/renewalsPerTurn)
 		}
-		results := make([]renewed, count)
-		var all sync.WaitGroup
-		for i, session := range request.Sessions {
-			all.Go(func() { results[i] = a.renewOne(ctx, session) })
-		}
-		all.Wait()
-		writeJSON(w, http.StatusOK, map[string][]renewed{"results": results})
+		writeJSON(w, http.StatusOK, map[string][]renewed{"results": a.renewAll(r.Context(), request.Sessions)})
 	}
 }
 
-func (a *api) renewOne(ctx context.Context, session renewal) renewed {
-	g, missing := a.find(session.Group)
-	if missing != nil {
-		return renewed{Status: missing.status, failure: *missing}
+// renewAll renews all sessions at the same time.
+func (a *api) renewAll(ctx context.Context, sessions []renewal) []renewed {
+	results, groups := make([]renewed, len(sessions)), make([]Group, len(sessions))
+	timeout := renewalTimeout
+	for i, session := range sessions {
+		g, missing := a.find(session.Group)
+		if missing != nil {
+			results[i] = renewed{Status: missing.status, failure: *missing}
+			continue
+		}
+		groups[i] = g
+		if lease := g.Lease(); lease > 0 {
+			timeout = min(timeout, lease/4)
+		}
 	}
-	l, err := g.RenewSession(ctx, session.Session)
+	if len(sessions) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	var all sync.WaitGroup
+	for i, g := range groups {
+		if g != nil {
+			all.Go(func() { results[i] = renewOne(ctx, g, sessions[i].Session) })
+		}
+	}
+	all.Wait()
+	return results
+}
+
+func renewOne(ctx context.Context, g Group, session string) renewed {
+	l, err := g.RenewSession(ctx, session)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return renewed{Status: http.StatusServiceUnavailable, failure: failure{Error: fmt.Sprintf("group %s didn't respond within %s", session.Group, renewalTimeout)}}
+		return renewed{Status: http.StatusServiceUnavailable, failure: failure{Error: "the group doesn't respond in time: renew this session alone"}}
 	case err != nil:
 		failed := groupFailure(err)
 		return renewed{Status: failed.status, failure: failed}
