@@ -194,7 +194,7 @@ func (e *statusError) Error() string {
 // retry may succeed.
 func isClientError(err error) bool {
 	var e *statusError
-	return errors.As(err, &e) && e.status >= 400 && e.status < 500
+	return errors.As(err, &e) && e.status >= 400 && e.status < 500 && e.status != http.StatusTooManyRequests
 }
 
 func newStatusError(status int, body []byte) error {
@@ -220,6 +220,7 @@ func send(ctx context.Context, to *http.Client, method, url string, body []byte,
 	if err != nil {
 		return 0, nil, err
 	}
+	request.Header["X-Idempotency-Key"] = []string{} // It isn't sent: the transport repeats a request on a connection that the agent has closed.
 	r, err := to.Do(request)
 	if err != nil {
 		return 0, nil, err

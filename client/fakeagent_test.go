@@ -38,10 +38,13 @@ type fakeAgent struct {
 	mu      sync.Mutex
 	respond func() (status int, body string)
 	queries int
-	// batches are the numbers of sessions in the requests for renewals, and gone the sessions that the agent doesn't know.
-	batches  []int
-	gone     map[string]bool
-	accepted int
+	// batches are the numbers of sessions in the requests for renewals. gone are the sessions that the agent doesn't know, and stuck those
+	// of groups that respond too late for requests with other sessions. busy is how many of the next requests get the status 429.
+	batches     []int
+	gone, stuck map[string]bool
+	busy        int
+	accepted    int
+	opened      int
 
 	// sessions and watches receive the streams that the client opens, stops the terms
 	// in which the client confirms that the application has stopped.
@@ -104,7 +107,7 @@ func (f *fakeAgent) start() {
 		<-r.Context().Done()
 	})
 	mux.HandleFunc("GET /v1/groups/ledger/watch", func(w http.ResponseWriter, r *http.Request) { serveStream(w, r, f.watches) })
-	mux.HandleFunc("POST /v1/groups/ledger/session/s1/stopped", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /v1/groups/ledger/session/{session}/stopped", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Term uint64 }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			f.t.Error(err)
@@ -132,13 +135,21 @@ func (f *fakeAgent) serveRenewals(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.queries++
 	f.batches = append(f.batches, len(request.Sessions))
-	respond := f.respond
+	respond, busy := f.respond, f.busy > 0
+	f.busy--
 	f.mu.Unlock()
+	if busy {
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
 	results := make([]map[string]any, len(request.Sessions))
 	for i, session := range request.Sessions {
 		status, body := respond()
 		if f.gone[session.Session] {
 			status, body = http.StatusNotFound, "no such session"
+		}
+		if f.stuck[session.Session] && len(results) > 1 {
+			status, body = http.StatusServiceUnavailable, "too late"
 		}
 		results[i] = map[string]any{"status": status}
 		if strings.Contains(body, "self") {
@@ -256,7 +267,8 @@ func token(term uint64) uint64 { return term<<20 | 10 }
 func (f *fakeAgent) acceptSession(drain time.Duration) *stream {
 	f.t.Helper()
 	s := <-f.sessions
-	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s1\",\"drainMillis\":%d,\"leaseMillis\":%d}\n\n", drain.Milliseconds(), lease))
+	f.opened++
+	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s%d\",\"drainMillis\":%d,\"leaseMillis\":%d}\n\n", f.opened, drain.Milliseconds(), lease))
 	return s
 }
 

@@ -62,7 +62,7 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 func TestSessionsRenewTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
-		const sessions = 5
+		const sessions, moments = 20, 4 // Sessions that began at different moments may use all of those within an interval.
 		var runs []*clientRun
 		var calls []*call
 		for i := range sessions {
@@ -83,7 +83,7 @@ func TestSessionsRenewTogether(t *testing.T) {
 		if wanted := 10 * sessions * 4 * 1000 / lease; renewals < wanted*9/10 || renewals > wanted*11/10 {
 			t.Errorf("got %d renewals in 10 s, want about %d, four per lease and session", renewals, wanted)
 		}
-		if requests > renewals/sessions*2 {
+		if requests > renewals/sessions*(moments+1) {
 			t.Errorf("got %d requests for %d renewals of %d sessions, want shared requests", requests, renewals, sessions)
 		}
 		for i, c := range calls {
@@ -95,6 +95,39 @@ func TestSessionsRenewTogether(t *testing.T) {
 		if len(fake.connections.renewals) > 0 {
 			t.Error("without sessions, the connection for renewals remains")
 		}
+	})
+}
+
+// TestFailedRenewalIsRepeatedAlone: a session whose group responds too slowly for requests with others keeps its tenure.
+func TestFailedRenewalIsRepeatedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		fake.stuck = map[string]bool{"s2": true}
+		for range 3 {
+			r := startRun(fake)
+			session := fake.acceptSession(drainTimeout)
+			fake.lead(session, 7, lease)
+			call := r.awaitCall(7)
+			defer func() {
+				wantError(t, context.Cause(call.ctx), nil)
+				call.result <- nil
+			}()
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// TestBusyAgentEndsNoTenure: the status 429 says nothing about the session.
+func TestBusyAgentEndsNoTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, r, _, call := startLeading(t, lease)
+		fake.mu.Lock()
+		fake.busy = 2
+		fake.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		wantError(t, context.Cause(call.ctx), nil)
+		call.result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 

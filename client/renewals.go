@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,10 @@ type connections struct {
 type renewals struct {
 	base string
 	http http.Client
-	// runs counts the calls of Run. Once it is 0 again, no connections remain.
+	// runs counts the calls of Run. Once it is 0 again, ctx ends, and no connections remain.
 	runs atomic.Int32
+	ctx  context.Context //nolint:containedctx // Requests are for several sessions.
+	end  context.CancelFunc
 
 	mu      sync.Mutex
 	waiting []*renewal
@@ -42,23 +45,26 @@ type renewal struct {
 const (
 	// renewalsMax is the maximum of sessions in a request.
 	renewalsMax = 100
-	// collectTime is how long a renewal that isn't urgent waits for others that are due at the same time.
+	// collectTime is how long a renewal waits for others that are due at the same time.
 	collectTime = time.Millisecond
 	// maxRenewals limits the size of a response.
 	maxRenewals = 1 << 20
 )
 
-// renew renews a session. The result is that of a failed query if ctx ends before.
-func (a *agent) renew(ctx context.Context, session string, urgent bool) queryResult {
+// renew renews a session. The result is that of a failed query if ctx ends before. A session that renews alone doesn't wait for others,
+// nor for their groups.
+func (a *agent) renew(ctx context.Context, session string, alone bool) queryResult {
 	item, r := &renewal{a, session, make(chan queryResult, 1)}, a.renewals
-	r.mu.Lock()
-	r.waiting = append(r.waiting, item)
-	first := len(r.waiting) == 1
-	r.mu.Unlock()
-	if urgent || r.runs.Load() == 1 {
-		go r.send() //nolint:contextcheck // The request is for other sessions, too.
-	} else if first {
-		time.AfterFunc(collectTime, r.send)
+	if alone || r.runs.Load() == 1 {
+		go r.request([]*renewal{item})
+	} else {
+		r.mu.Lock()
+		r.waiting = append(r.waiting, item)
+		first := len(r.waiting) == 1
+		r.mu.Unlock()
+		if first {
+			time.AfterFunc(collectTime, r.send)
+		}
 	}
 	select {
 	case result := <-item.result:
@@ -75,13 +81,10 @@ func (r *renewals) send() {
 	r.waiting = nil
 	r.mu.Unlock()
 	for len(waiting) > renewalsMax {
-		batch := waiting[:renewalsMax]
-		go r.request(batch)
+		go r.request(waiting[:renewalsMax])
 		waiting = waiting[renewalsMax:]
 	}
-	if len(waiting) > 0 {
-		r.request(waiting)
-	}
+	r.request(waiting)
 }
 
 type renewalRequest struct {
@@ -91,12 +94,9 @@ type renewalRequest struct {
 
 // request sends a request for some sessions, and passes the results on.
 func (r *renewals) request(batch []*renewal) {
-	body := struct {
-		Sessions []renewalRequest `json:"sessions"`
-	}{make([]renewalRequest, len(batch))}
-	sent := make([]time.Duration, len(batch))
+	sessions, sent := make([]renewalRequest, len(batch)), make([]time.Duration, len(batch))
 	for i, item := range batch {
-		body.Sessions[i] = renewalRequest{item.agent.group, item.session}
+		sessions[i] = renewalRequest{item.agent.group, item.session}
 		sent[i] = item.agent.clock.now()
 	}
 	var response struct {
@@ -106,12 +106,9 @@ func (r *renewals) request(batch []*renewal) {
 			Error  string          `json:"error"`
 		} `json:"results"`
 	}
-	text, err := json.Marshal(body)
+	text, err := json.Marshal(map[string]any{"sessions": sessions})
 	if err == nil {
-		err = post(&r.http, r.base+"/v1/renewals", text, &response)
-	}
-	if r.runs.Load() == 0 {
-		r.http.CloseIdleConnections()
+		err = r.post(text, &response)
 	}
 	if err == nil && len(response.Results) != len(batch) {
 		err = errors.New("the agent's response doesn't have a result for each session")
@@ -130,11 +127,9 @@ func (r *renewals) request(batch []*renewal) {
 	}
 }
 
-// post posts a JSON value, and reads the response.
-func post(to *http.Client, url string, body []byte, response any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), responseTimeout)
-	defer cancel()
-	status, text, err := send(ctx, to, http.MethodPost, url, body, maxRenewals)
+// post sends a request, and reads the response.
+func (r *renewals) post(body []byte, response any) error {
+	status, text, err := send(r.ctx, &r.http, http.MethodPost, r.base+"/v1/renewals", body, maxRenewals)
 	if err != nil {
 		return err
 	}
@@ -150,7 +145,10 @@ func (c *connections) join(a *agent) (leave func()) {
 	defer c.mu.Unlock()
 	r := c.renewals[a.address]
 	if r == nil {
-		r = &renewals{base: a.root, http: http.Client{Transport: newTransport(c.connect), CheckRedirect: noRedirect}}
+		transport := newTransport(c.connect)
+		transport.MaxIdleConnsPerHost = 5 // An agent has 400 sessions at most.
+		r = &renewals{base: a.root, http: http.Client{Transport: transport, CheckRedirect: noRedirect}}
+		r.ctx, r.end = context.WithCancel(context.Background())
 		c.renewals[a.address] = r
 	}
 	r.runs.Add(1)
@@ -160,10 +158,14 @@ func (c *connections) join(a *agent) (leave func()) {
 		defer c.mu.Unlock()
 		if r.runs.Add(-1) == 0 {
 			delete(c.renewals, a.address)
+			r.end()
 			r.http.CloseIdleConnections()
 		}
 	}
 }
+
+// phase keeps the programs of a machine from renewing at the same moments.
+var phase = rand.N(time.Second)
 
 // renewalDelay returns in how much time a session should renew. Sessions renew at the same moments, about an interval apart,
 // so that they share requests.
@@ -172,5 +174,6 @@ func renewalDelay(now, interval time.Duration) time.Duration {
 	for 6*slot <= interval {
 		slot *= 2
 	}
+	now += phase
 	return (now + interval + slot/2).Truncate(slot) - now
 }

@@ -69,7 +69,7 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 	release := make(chan error)
 	block := func(context.Context, uint64) error { return <-release }
 	newRunningSession := func() *session {
-		s := newSession(t.Context(), &agent{clock: monotonicClock(), renewals: &renewals{}}, block)
+		s := newSession(t.Context(), &agent{clock: monotonicClock(), renewals: &renewals{ctx: t.Context()}}, block)
 		s.tenure = startTenure(t.Context(), monotonicClock(), 7, token(7), 0, block)
 		return s
 	}

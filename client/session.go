@@ -43,8 +43,8 @@ type session struct {
 	// pendingStop is the term for which the agent waits until the function has
 	// stopped, or 0.
 	pendingStop uint64
-	// querying is set while a query is in progress.
-	querying bool
+	// querying is set while a query is in progress, and failed if the last one has failed.
+	querying, failed bool
 	// introduced is set once a query has shown the agent that this session belongs to an
 	// application: a stream alone may be a stray request.
 	introduced bool
@@ -134,7 +134,7 @@ func (s *session) loop() (*outcome, error) {
 		case err := <-s.streamEnded:
 			return nil, err
 		case r := <-s.results:
-			s.querying = false
+			s.querying, s.failed = false, r.err != nil
 			s.handleResult(r)
 		case <-s.queryTimer:
 			s.query()
@@ -209,8 +209,8 @@ func (s *session) query() {
 		return
 	}
 	s.querying, s.introduced = true, true
-	id := s.id
-	s.start(func() { s.results <- s.agent.renew(s.ctx, id, !renew) })
+	id, alone := s.id, !renew || s.failed
+	s.start(func() { s.results <- s.agent.renew(s.ctx, id, alone) })
 }
 
 // start runs a function in a goroutine that the session waits for. It is WaitGroup.Go, which Go 1.23 doesn't have.
