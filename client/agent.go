@@ -152,13 +152,6 @@ func newTransport(connect dialFunc) *http.Transport {
 	}
 }
 
-func newConnections(connect dialFunc) *connections {
-	return &connections{connect: connect, renewals: map[string]*renewals{}, forLeader: newTransport(connect)}
-}
-
-// direct are the connections without DialWith.
-var direct = newConnections(new(net.Dialer).DialContext)
-
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAgent(group string, options []Option) (*agent, error) {

@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,43 +124,6 @@ func (f *fakeAgent) start() {
 	f.server.Start()
 }
 
-// serveRenewals responds for each session as to a query for the coordinator.
-func (f *fakeAgent) serveRenewals(w http.ResponseWriter, r *http.Request) {
-	var request struct{ Sessions []renewalRequest }
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		f.t.Error(err)
-	}
-	f.mu.Lock()
-	f.queries++
-	f.batches = append(f.batches, len(request.Sessions))
-	respond, busy := f.respond, f.busy > 0
-	f.busy--
-	f.mu.Unlock()
-	if busy {
-		w.WriteHeader(http.StatusTooManyRequests)
-		return
-	}
-	results := make([]map[string]any, len(request.Sessions))
-	for i, session := range request.Sessions {
-		status, body := respond()
-		if f.gone[session.Session] {
-			status, body = http.StatusNotFound, "no such session"
-		}
-		if f.stuck[session.Session] && len(results) > 1 {
-			status, body = http.StatusServiceUnavailable, "too late"
-		}
-		results[i] = map[string]any{"status": status}
-		if strings.Contains(body, "self") {
-			results[i]["leader"] = json.RawMessage(body)
-		} else {
-			results[i]["error"] = body
-		}
-	}
-	if err := json.NewEncoder(w).Encode(map[string]any{"results": results}); err != nil {
-		f.t.Error(err)
-	}
-}
-
 // dialOption is an Option that connects a client to this agent, on the virtual time of
 // package synctest.
 func (f *fakeAgent) dialOption(a *agent) {
@@ -252,13 +213,6 @@ func (f *fakeAgent) queryCount() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queries
-}
-
-// requests returns the numbers of sessions in the requests for renewals.
-func (f *fakeAgent) requests() []int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.batches)
 }
 
 func token(term uint64) uint64 { return term<<20 | 10 }

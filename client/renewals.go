@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,38 @@ type connections struct {
 	renewals map[string]*renewals
 	// forLeader is the transport of all calls of Leader.
 	forLeader *http.Transport
+}
+
+func newConnections(connect dialFunc) *connections {
+	return &connections{connect: connect, renewals: map[string]*renewals{}, forLeader: newTransport(connect)}
+}
+
+// direct are the connections without DialWith.
+var direct = newConnections(new(net.Dialer).DialContext)
+
+// join lets the sessions of a call of Run renew together with those of others. The caller leaves when it has no session any more.
+func (c *connections) join(a *agent) (leave func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.renewals[a.address]
+	if r == nil {
+		transport := newTransport(c.connect)
+		transport.MaxIdleConnsPerHost = 5 // An agent has 400 sessions at most.
+		r = &renewals{base: a.root, http: http.Client{Transport: transport, CheckRedirect: noRedirect}}
+		r.ctx, r.end = context.WithCancel(context.Background())
+		c.renewals[a.address] = r
+	}
+	r.runs.Add(1)
+	a.renewals = r
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if r.runs.Add(-1) == 0 {
+			delete(c.renewals, a.address)
+			r.end()
+			r.http.CloseIdleConnections()
+		}
+	}
 }
 
 // renewals renews the sessions that this process has with one agent. Those that are due at the same time share a request: a
@@ -116,8 +149,7 @@ func (r *renewals) request(batch []*renewal) {
 	for i, item := range batch {
 		result := queryResult{sent: sent[i], received: item.agent.clock.now(), err: err}
 		if err == nil {
-			one := &response.Results[i]
-			if one.Leader == nil {
+			if one := &response.Results[i]; one.Leader == nil {
 				result.err = &statusError{one.Status, one.Error}
 			} else {
 				result.state, result.err = one.Leader.stateOf(item.agent.group, one.Status, sent[i])
@@ -137,31 +169,6 @@ func (r *renewals) post(body []byte, response any) error {
 		return newStatusError(status, text)
 	}
 	return nil
-}
-
-// join returns the renewals of sessions with an agent. The caller leaves when it has no session any more.
-func (c *connections) join(a *agent) (leave func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.renewals[a.address]
-	if r == nil {
-		transport := newTransport(c.connect)
-		transport.MaxIdleConnsPerHost = 5 // An agent has 400 sessions at most.
-		r = &renewals{base: a.root, http: http.Client{Transport: transport, CheckRedirect: noRedirect}}
-		r.ctx, r.end = context.WithCancel(context.Background())
-		c.renewals[a.address] = r
-	}
-	r.runs.Add(1)
-	a.renewals = r
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if r.runs.Add(-1) == 0 {
-			delete(c.renewals, a.address)
-			r.end()
-			r.http.CloseIdleConnections()
-		}
-	}
 }
 
 // phase keeps the programs of a machine from renewing at the same moments.
