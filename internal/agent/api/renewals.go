@@ -73,7 +73,7 @@ func (a *api) renewAll(ctx context.Context, sessions []renewal) []renewed {
 	for i, session := range sessions {
 		g, missing := a.find(session.Group)
 		if missing != nil {
-			results[i] = renewed{Status: missing.status, failure: *missing}
+			results[i] = notRenewed(*missing)
 			continue
 		}
 		groups[i] = g
@@ -100,10 +100,11 @@ func renewOne(ctx context.Context, g Group, session string) renewed {
 	l, err := g.RenewSession(ctx, session)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return renewed{Status: http.StatusServiceUnavailable, failure: failure{Error: "the group doesn't respond in time: renew this session alone"}}
+		return notRenewed(failure{status: http.StatusServiceUnavailable, Error: "the group doesn't respond in time: renew this session alone"})
 	case err != nil:
-		failed := groupFailure(err)
-		return renewed{Status: failed.status, failure: failed}
+		return notRenewed(groupFailure(err))
 	}
 	return renewed{Status: statusOf(&l), Leader: &l}
 }
+
+func notRenewed(why failure) renewed { return renewed{Status: why.status, failure: why} }
