@@ -9,12 +9,12 @@ import (
 )
 
 // budget is how many lines of Go the parts of this repository have at most: see docs/adr/0049-a-budget-of-lines.md.
-var budget = map[string]int{"product": 70_000, "tests": 84_000, "tools": 17_000}
+var budget = map[string]int{"product": 69_200, "tests": 84_800, "tools": 17_000}
 
 // part returns to which part a file belongs.
 func part(name string) string {
 	switch top, _, _ := strings.Cut(name, "/"); {
-	case strings.HasSuffix(name, "_test.go"), strings.HasPrefix(name, "internal/testing/"):
+	case strings.HasSuffix(name, "_test.go"), strings.HasPrefix(name, "internal/testing/"), strings.HasPrefix(name, "internal/election/electiontest/"):
 		return "tests"
 	case top == "hack", top == "test", top == "examples":
 		return "tools"
