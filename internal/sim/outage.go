@@ -129,8 +129,7 @@ func (s *simulation) longestOutage() election.Tick {
 }
 
 // waitForClocks returns how long the slowest clock needs to reach the terms in use. A process whose clock is ahead may have
-// brought them about when it restarted without its memory, and could not recover. The floor of a list makes the readings of
-// all clocks alike while it is ahead of them.
+// brought them about when it restarted without its memory, and could not recover.
 func (s *simulation) waitForClocks() election.Tick {
 	slowest, used := election.MaxEpoch, s.highestTerm().Epoch()
 	for id := election.ID(1); id <= s.maxID; id++ {
@@ -139,9 +138,28 @@ func (s *simulation) waitForClocks() election.Tick {
 		}
 	}
 	if s.operator.current.Floor.Epoch() >= slowest {
-		return 0
+		return s.waitForReadings()
 	}
 	return election.Tick(used+1-min(slowest, used+1)) * s.schedule.epochTicks
+}
+
+// waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of all clocks
+// nearly alike: how long a majority needs to reach the first term after that of the last coordinator. If many lists follow each
+// other, readings stand still, and sixteen elections use up all terms (ADR 35).
+func (s *simulation) waitForReadings() election.Tick {
+	list, tokens := s.operator.current, s.checker.tokens
+	var waits []election.Tick
+	for _, m := range list.Ring() {
+		if p := &s.processes[m.ID]; p.up && len(tokens) > 1 { // the last one has ended the outage
+			clock := election.TermClock{AtBoot: p.clock.wall(s.outages.began), TicksPerEpoch: s.schedule.epochTicks, ListFloor: list.Floor}
+			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1))
+		}
+	}
+	if len(waits) < list.Majority() {
+		return 0
+	}
+	slices.Sort(waits)
+	return waits[list.Majority()-1]
 }
 
 // enoughRemember reports whether so many members remember what they have granted before the present outage that the others can recover from

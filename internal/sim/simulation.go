@@ -24,9 +24,8 @@ const (
 	initialWallClock election.Epoch = 1000
 )
 
-// maxStepsPerSchedule ends a schedule that doesn't terminate. The longest regular
-// schedules take a tenth of it.
-const maxStepsPerSchedule = 200_000
+// maxStepsPerProcess ends a schedule that doesn't terminate. Most schedules take less than a tenth of it.
+const maxStepsPerProcess = 40_000
 
 // maxMembers is the most processes that a schedule can have, including those that
 // join. The type network stores the cut links of a process in 32 bits.
@@ -109,8 +108,8 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 		switch {
 		case !more:
 			s.checker.fail("progress", "no event is pending")
-		case s.steps-began > maxStepsPerSchedule:
-			s.checker.fail("progress", fmt.Sprintf("no end at %d: more than %d steps", e.at, maxStepsPerSchedule))
+		case s.steps-began > maxStepsPerProcess*uint64(s.maxID):
+			s.checker.fail("progress", fmt.Sprintf("no end at %d after %d steps", e.at, s.steps-began))
 		case e.at > s.schedule.deadline && s.schedule.lasting():
 			s.judgeLasting()
 			s.queue.push(e)
