@@ -17,7 +17,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 	f := membership.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{}, Preferred: s.preferred,
 		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
-		Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
+		ServicesForbidden: s.servicesForbidden, Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
@@ -45,8 +45,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
 		Group: s.group, List: s.group.Status.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
-		ServiceConflict: p.ServiceConflict, ServiceHasSelector: p.ServiceHasSelector, EndpointSliceConflict: p.EndpointSliceConflict,
-		PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
+		ServiceProblem: p.ServiceProblem, PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
 		Pods: s.pods, Nodes: s.nodes, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
 	for name := range s.pods {

@@ -28,6 +28,9 @@ import (
 // applyService writes the Service and its EndpointSlice, and deletes those of an
 // earlier name.
 func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan, coordinator string) error {
+	if s.servicesForbidden {
+		return nil
+	}
 	if p.ServiceHasSelector {
 		return r.applyServiceWithSelector(ctx, s, coordinator)
 	}

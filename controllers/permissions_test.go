@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -22,7 +23,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
 )
 
-// permissions are the rules of the markers in rbac.go.
+// permissions are the rules of the markers in rbac.go, and of the optional role.
 var permissions = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 	text, err := os.ReadFile("rbac.go")
 	if err != nil {
@@ -37,7 +38,17 @@ var permissions = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 			Verbs:     strings.Split(found[3], ";"),
 		})
 	}
-	return rules, nil
+	optional, err := os.ReadFile("../config/rbac/services.yaml")
+	if err != nil {
+		return nil, err
+	}
+	objects, err := manifests.Parse(optional)
+	if err != nil {
+		return nil, err
+	}
+	var role rbacv1.ClusterRole
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, &role)
+	return append(rules, role.Rules...), err
 })
 
 // policies are those of the manager.

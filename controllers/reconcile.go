@@ -47,6 +47,7 @@ type Reconciler struct {
 	queue    queue
 	limits   namespaceLimits
 	spread   *spreader
+	services services
 	// documentDropped logs once that the status of a group has lost its document.
 	documentDropped sync.Once
 	// explanations limits the reads of pods that only the status explains.
@@ -124,7 +125,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if plan.ServiceConflict || plan.ServiceHasSelector || plan.EndpointSliceConflict {
+	if plan.ServiceProblem != nil && !s.servicesForbidden {
 		// The cache leaves out objects of others, so no watch reports their deletion.
 		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
 	}
@@ -185,7 +186,7 @@ func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) 
 // lacksObject reports whether an object is missing that was written together with the
 // first list.
 func (s *snapshot) lacksObject() bool {
-	return s.group.Status.MemberList != nil && s.group.Spec.Service != nil && s.service == nil
+	return s.group.Status.MemberList != nil && s.group.Spec.Service != nil && s.service == nil && !s.servicesForbidden
 }
 
 // hasObjectOfOther reports whether an object belongs to another group of the name: an

@@ -30,7 +30,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -146,12 +145,10 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 // addGroupController adds the controller that reconciles groups.
 func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](initialBackoff, maxBackoff)
-	return ctrl.NewControllerManagedBy(mgr).
+	groups, err := ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
@@ -162,7 +159,11 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			SkipNameValidation:      &r.options.SkipNameValidation,
 			NeedLeaderElection:      new(false), // see standby.go
 		}).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	return r.services.setup(mgr, groups, r.log)
 }
 
 // addAgentController adds the controller that connects to the agents of all pods.

@@ -50,8 +50,10 @@ type snapshot struct {
 	// required are the lowest revisions that agents accept which refused a document because of that.
 	required []int64
 
-	service       *corev1.Service
-	endpointSlice *discoveryv1.EndpointSlice
+	// servicesForbidden: the operator may not write Services.
+	servicesForbidden bool
+	service           *corev1.Service
+	endpointSlice     *discoveryv1.EndpointSlice
 	// keepsEndpoint: the Service still points at the former coordinator.
 	keepsEndpoint bool
 }
@@ -193,7 +195,8 @@ func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {
-	if s.group.Spec.Service == nil {
+	s.servicesForbidden = !r.services.permitted.Load()
+	if s.group.Spec.Service == nil || s.servicesForbidden {
 		return nil
 	}
 	var err error

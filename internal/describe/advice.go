@@ -59,6 +59,8 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operate.md describes."
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
+	case v1.ReasonServicesForbidden:
+		return "The operator was installed without this right: see docs/install.md. The agents elect without the Service."
 	case v1.ReasonPodsUnlisted:
 		return "Add each to spec.members of an ElectionGroup, use spec.selector, or scale the StatefulSet down."
 	case v1.ReasonPortMissing:

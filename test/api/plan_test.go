@@ -191,7 +191,7 @@ func (h *harness) step() {
 		h.writeStatus(&status)
 	}
 	r := groupstatus.Evaluate(groupstatus.Facts{
-		Group: h.group, List: p.List, Problem: p.Problem, ServiceConflict: p.ServiceConflict, Pods: h.pods, Agents: h.agents, Now: h.now,
+		Group: h.group, List: p.List, Problem: p.Problem, ServiceProblem: p.ServiceProblem, Pods: h.pods, Agents: h.agents, Now: h.now,
 	})
 	h.writeStatus(&r.Status)
 }

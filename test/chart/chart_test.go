@@ -249,6 +249,26 @@ func TestAdditionsAreThoseOfConfig(t *testing.T) {
 	}
 }
 
+// TestServicesAreOptional: without the value, only their permission is missing.
+func TestServicesAreOptional(t *testing.T) {
+	want := mustRender(t, "elections", images)
+	for _, key := range []string{"ClusterRole conclave-services", "ClusterRoleBinding conclave-services"} {
+		if want[key] == nil {
+			t.Errorf("the chart lacks %s", key)
+		}
+		delete(want, key)
+	}
+	got := mustRender(t, "elections", images+"services: {enabled: false}")
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	for key, o := range got {
+		if strings.Contains(key, "Role") && strings.Contains(text(t, o), "endpointslices") {
+			t.Errorf("%s permits EndpointSlices", key)
+		}
+	}
+}
+
 func TestValuesReachThePods(t *testing.T) {
 	values := `
 replicas: 3

@@ -94,10 +94,12 @@ var (
 		"conclave.dev/electiongroups/finalizers: update",
 		"conclave.dev/electiongroups/status: update",
 		"conclave.dev/electiongroups: get list watch",
-		"discovery.k8s.io/endpointslices: create delete get list patch watch",
 		"events.k8s.io/events: create get",
 		"nodes: list watch",
 		"pods: get list patch watch",
+	}
+	optionalRules = []string{
+		"discovery.k8s.io/endpointslices: create delete get list patch watch",
 		"services: create delete get list patch watch",
 	}
 	namespaceRules = []string{
@@ -112,8 +114,9 @@ var (
 func TestPermissionsOfTheManager(t *testing.T) {
 	objects := build(t, "config/default")
 	for what, lists := range map[string][2][]string{
-		"ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), clusterRules},
-		"Role":        {formatRules(find[rbacv1.Role](t, objects, "Role", manager).Rules), namespaceRules},
+		"ClusterRole":          {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), clusterRules},
+		"optional ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "conclave-services").Rules), optionalRules},
+		"Role":                 {formatRules(find[rbacv1.Role](t, objects, "Role", manager).Rules), namespaceRules},
 	} {
 		if got, want := strings.Join(lists[0], "\n"), strings.Join(lists[1], "\n"); got != want {
 			t.Errorf("%s: got permissions\n%s\nwant\n%s", what, got, want)
@@ -123,7 +126,7 @@ func TestPermissionsOfTheManager(t *testing.T) {
 		switch object.GetKind() {
 		case "ClusterRoleBinding", "RoleBinding":
 			bound := find[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
-			if bound.RoleRef.Name != manager || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
+			if bound.RoleRef.Name != bound.Name || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
 				t.Errorf("%s %s grants %v to %v, want only the manager", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
 			}
 		}

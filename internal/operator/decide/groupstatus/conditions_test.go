@@ -208,26 +208,8 @@ func TestConditions(t *testing.T) {
 			wantConditions{ready: "False WriteFailed: Traffic may go to the wrong pod because a write failed: write Service front: denied"},
 		},
 		"the Service has another owner": {
-			3, func(s *harness) {
-				s.ServiceConflict = true
-				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
-			},
-			wantConditions{ready: "False ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service"},
-		},
-		"the Service has a selector": {
-			3, func(s *harness) {
-				s.ServiceHasSelector = true
-				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
-			},
-			wantConditions{ready: "False ServiceConflict: Service front has a selector, so it points at all pods that match: " +
-				"change spec.service.name, or delete the Service, and the operator creates it without a selector"},
-		},
-		"the EndpointSlice has another owner": {
-			3, func(s *harness) {
-				s.EndpointSliceConflict = true
-				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
-			},
-			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice"},
+			3, func(s *harness) { s.ServiceProblem = serviceConflict },
+			wantConditions{ready: "False ServiceConflict: Service front has another owner"},
 		},
 		"the Service names a port that the pod of the coordinator lacks": {
 			3, func(s *harness) {

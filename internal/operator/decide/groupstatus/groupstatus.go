@@ -43,12 +43,10 @@ type AgentState struct {
 // Facts is the input of an evaluation.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// List is the present member list. Problem, StatusBehind and the conflicts are results of
-	// membership.MakePlan.
-	List                                                       *v1.MemberList
-	Problem                                                    *membership.Problem
-	StatusBehind                                               bool
-	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
+	// List is the present member list. The problems and StatusBehind are results of membership.MakePlan.
+	List                    *v1.MemberList
+	Problem, ServiceProblem *membership.Problem
+	StatusBehind            bool
 	// PublishError is the error of the last write before a document, and RoutingError that
 	// of the last write of the Service, the EndpointSlice or a role label; "" if none.
 	PublishError, RoutingError string

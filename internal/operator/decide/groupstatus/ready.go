@@ -25,7 +25,7 @@ func (e *evaluation) blocked(elected, agreed, connected finding) finding {
 // readyCondition returns the condition Ready, which has the most important problem.
 func (e *evaluation) readyCondition(blocked finding) finding {
 	return firstFinding(
-		constant(blocked), e.adopting, e.serviceConflict, e.routingFailed, e.membersDown, e.noFailover,
+		constant(blocked), e.adopting, e.serviceProblem, e.routingFailed, e.membersDown, e.noFailover,
 		constant(isTrue(v1.ReasonHealthy, "The group is healthy")),
 	)
 }
@@ -65,7 +65,7 @@ func (e *evaluation) progressingCondition(agreed finding) finding {
 }
 
 func (e *evaluation) degradedCondition() finding {
-	found := firstFinding(e.planProblem, e.publishFailed, e.serviceConflict, e.routingFailed, e.membersDown)
+	found := firstFinding(e.planProblem, e.publishFailed, e.serviceProblem, e.routingFailed, e.membersDown)
 	if found.reason != "" {
 		return isTrue(found.reason, found.message)
 	}
@@ -132,18 +132,12 @@ func (e *evaluation) adopting() finding {
 	return isFalse(v1.ReasonAdopting, fmt.Sprintf("The agents are adopting version %d of the member list", e.List.Version))
 }
 
-func (e *evaluation) serviceConflict() finding {
-	const conflict = "%s %s has another owner: change spec.service.name, or delete the %[1]s"
-	switch {
-	case e.ServiceConflict:
-		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(conflict, "Service", e.Group.Spec.Service.Name))
-	case e.ServiceHasSelector:
-		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it points at all pods that match: "+
-			"change spec.service.name, or delete the Service, and the operator creates it without a selector", e.Group.Spec.Service.Name))
-	case e.EndpointSliceConflict:
-		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(conflict, "EndpointSlice", membership.EndpointSliceName(e.Group)))
+// serviceProblem is the reason why the Service doesn't follow the coordinator, other than a failed write.
+func (e *evaluation) serviceProblem() finding {
+	if e.ServiceProblem == nil {
+		return e.portMissing()
 	}
-	return e.portMissing()
+	return isFalse(e.ServiceProblem.Reason, e.ServiceProblem.Message)
 }
 
 // stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one, such as invalid
@@ -156,8 +150,8 @@ func (e *evaluation) stalled() finding {
 	if found := e.planProblem(); slices.Contains(lasting, found.reason) {
 		return isTrue(found.reason, found.message)
 	}
-	if found := e.serviceConflict(); found.reason == v1.ReasonServiceConflict {
-		return isTrue(found.reason, found.message)
+	if e.ServiceProblem != nil {
+		return isTrue(e.ServiceProblem.Reason, e.ServiceProblem.Message)
 	}
 	return finding{}
 }

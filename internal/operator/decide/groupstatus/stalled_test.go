@@ -25,9 +25,7 @@ func TestStalled(t *testing.T) {
 		"no pods yet":                         {problem(v1.ReasonNoMembers), ""},
 		"invalid pods of a group with a list": {problem(v1.ReasonInvalidMembers), ""},
 		"invalid pods of a new group":         {func(s *harness) { problem(v1.ReasonInvalidMembers)(s); s.List = nil }, v1.ReasonInvalidMembers},
-		"a Service of another owner": {func(s *harness) {
-			s.Group.Spec.Service, s.ServiceConflict = &v1.CoordinatorService{Name: "web"}, true
-		}, v1.ReasonServiceConflict},
+		"a Service of another owner":          {func(s *harness) { s.ServiceProblem = serviceConflict }, v1.ReasonServiceConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
@@ -40,7 +38,7 @@ func TestStalled(t *testing.T) {
 			case c.want != "" && (found == nil || found.Reason != string(c.want) || found.Status != "True" || found.Message == ""):
 				t.Errorf("got %+v, want True with the reason %s", found, c.want)
 			}
-			s.Problem, s.ServiceConflict = nil, false
+			s.Problem, s.ServiceProblem = nil, nil
 			s.Group.Status = status
 			if found := meta.FindStatusCondition(s.evaluate().Status.Conditions, string(v1.ConditionStalled)); found != nil {
 				t.Errorf("after it was resolved: got %+v, want none", found)

@@ -87,12 +87,14 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
+var serviceConflict = &membership.Problem{Reason: v1.ReasonServiceConflict, Message: "Service front has another owner"}
+
 // TestReadyHasTheMostImportantProblem resolves one problem after the other.
 func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s := newHarness(3)
 	s.Problem = &membership.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
 	s.PublishError, s.RoutingError = "write it", "write another"
-	s.ServiceConflict, s.Group.Spec.Service = true, &v1.CoordinatorService{Name: "front"}
+	s.ServiceProblem = serviceConflict
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 	}
@@ -114,7 +116,7 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 		{v1.ReasonNoCoordinator, func() { s.elect("a") }},
 		{v1.ReasonDisagreement, func() { s.report("b").Digest = "d" }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.report("a").Version = 2 }},
-		{v1.ReasonServiceConflict, func() { s.ServiceConflict = false }},
+		{v1.ReasonServiceConflict, func() { s.ServiceProblem = nil }},
 		{v1.ReasonWriteFailed, func() { s.RoutingError = "" }},
 		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonNoFailover, func() {

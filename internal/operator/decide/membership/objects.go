@@ -33,14 +33,3 @@ func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err != nil || version.Group != v1.GroupVersion.Group || owner.Kind != kind || owner.Name != group.Name
 }
-
-// serviceConflict reports whether the Service of the wanted name has another owner, or
-// else a selector. Kubernetes creates EndpointSlices for a Service with a selector, which
-// point at all pods that match. It doesn't delete them when the selector is removed.
-func (f *Facts) serviceConflict() (otherOwner, hasSelector bool) {
-	if f.Group.Spec.Service == nil || f.Service == nil {
-		return false, false
-	}
-	otherOwner = OwnedByOther(f.Service, f.Group)
-	return otherOwner, !otherOwner && len(f.Service.Spec.Selector) > 0
-}

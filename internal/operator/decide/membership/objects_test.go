@@ -75,5 +75,7 @@ func TestEndpointSliceConflict(t *testing.T) {
 	f.EndpointSlice = &discoveryv1.EndpointSlice{}
 	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
 		t.Errorf("want a conflict and a Service; got %+v", p)
+	} else {
+		expectServiceProblem(t, &p, "ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice")
 	}
 }

@@ -54,6 +54,8 @@ type Facts struct {
 	Published *v1.PublishedDocument
 	// Revision is the highest known revision of a group of this name.
 	Revision int64
+	// ServicesForbidden means that the operator may not write Services and EndpointSlices.
+	ServicesForbidden bool
 	// Service and EndpointSlice are the existing objects of the wanted names, whatever their
 	// owner is; nil if there is none.
 	Service       *corev1.Service
@@ -86,10 +88,11 @@ type Plan struct {
 	// RequeueAt is the time of the next plan if no fact changes before; zero if none is
 	// needed.
 	RequeueAt time.Time
-	// Service is nil if none is wanted, or if the Service of that name has another owner
-	// or a selector.
-	Service                                                    *corev1.Service
-	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
+	// Service is nil if none is wanted, or it can't be the group's. ServiceProblem says why that, or its EndpointSlice, can't be
+	// written; nil if it can.
+	Service                                   *corev1.Service
+	ServiceProblem                            *Problem
+	ServiceHasSelector, EndpointSliceConflict bool
 }
 
 // MakePlan plans the next step for a group.
@@ -105,11 +108,9 @@ func MakePlan(f Facts) Plan {
 	if p.List != nil && !p.StatusBehind && !f.waitsForEarlierGroup() {
 		p.publishDocument(&f, p.List)
 	}
-	p.ServiceConflict, p.ServiceHasSelector = f.serviceConflict()
-	if f.Group.Spec.Service != nil && !p.ServiceConflict && !p.ServiceHasSelector {
-		p.Service = wantedService(f.Group)
+	if f.Group.Spec.Service != nil {
+		p.planService(&f)
 	}
-	p.EndpointSliceConflict = p.Service != nil && f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group)
 	return p
 }
 

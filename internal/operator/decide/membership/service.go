@@ -2,6 +2,7 @@ package membership
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,29 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
+
+// planService plans the Service of a group that wants one.
+func (p *Plan) planService(f *Facts) {
+	const conflict = "%s %s has another owner: change spec.service.name, or delete the %[1]s"
+	name := f.Group.Spec.Service.Name
+	switch {
+	case f.ServicesForbidden:
+		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator may not write Services and EndpointSlices: " +
+			"remove spec.service, or bind the operator's ServiceAccount to ClusterRole conclave-services"}
+	case f.Service != nil && OwnedByOther(f.Service, f.Group):
+		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(conflict, "Service", name)}
+	case f.Service != nil && len(f.Service.Spec.Selector) > 0:
+		// Kubernetes creates EndpointSlices for it, and doesn't delete them when the selector is removed.
+		p.ServiceHasSelector = true
+		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it points at all pods that match: "+
+			"change spec.service.name, or delete the Service, and the operator creates it without a selector", name)}
+	default:
+		p.Service = wantedService(f.Group)
+		if p.EndpointSliceConflict = f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group); p.EndpointSliceConflict {
+			p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(conflict, "EndpointSlice", EndpointSliceName(f.Group))}
+		}
+	}
+}
 
 // wantedService returns the Service of a group that wants one.
 func wantedService(group *v1.ElectionGroup) *corev1.Service {

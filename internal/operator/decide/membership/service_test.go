@@ -21,7 +21,7 @@ func withService(f *Facts) {
 
 func TestService(t *testing.T) {
 	f := newDeclaredFacts("a 10")
-	if p := f.step(); p.Service != nil || p.ServiceConflict {
+	if p := f.step(); p.Service != nil || p.ServiceProblem != nil {
 		t.Errorf("got Service %v, want none", p.Service)
 	}
 	withService(f)
@@ -43,18 +43,45 @@ status:
   loadBalancer: {}
 `)
 	f.Service = p.Service
-	if p := f.step(); p.Service == nil || p.ServiceConflict {
+	if p := f.step(); p.Service == nil || p.ServiceProblem != nil {
 		t.Error("got a conflict of an object with itself")
 	}
 	f.Service = &corev1.Service{}
-	if p := f.step(); p.Service != nil || !p.ServiceConflict {
+	if p := f.step(); p.Service != nil {
 		t.Error("got a Service although there is one with another owner")
+	} else {
+		expectServiceProblem(t, &p, "ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
 	}
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
-	if p := f.step(); p.Service != nil || p.ServiceConflict || !p.ServiceHasSelector {
+	if p := f.step(); p.Service != nil || !p.ServiceHasSelector {
 		t.Error("got a Service although there is one with a selector")
+	} else {
+		expectServiceProblem(t, &p, "ServiceConflict: Service front has a selector, so it points at all pods that match: "+
+			"change spec.service.name, or delete the Service, and the operator creates it without a selector")
 	}
+}
+
+func expectServiceProblem(t *testing.T, p *Plan, want string) {
+	t.Helper()
+	got := "none"
+	if p.ServiceProblem != nil {
+		got = string(p.ServiceProblem.Reason) + ": " + p.ServiceProblem.Message
+	}
+	expect(t, "the problem of the Service", got, want)
+}
+
+func TestForbiddenService(t *testing.T) {
+	f := newDeclaredFacts("a 10").addPods("a")
+	f.ServicesForbidden = true
+	p := f.step()
+	expectServiceProblem(t, &p, "none")
+	withService(f)
+	if p = f.step(); p.Service != nil || p.Document == nil {
+		t.Errorf("got Service %v and document %v, want no Service, and the document", p.Service, p.Document)
+	}
+	expectServiceProblem(t, &p, "ServicesForbidden: The operator may not write Services and EndpointSlices: "+
+		"remove spec.service, or bind the operator's ServiceAccount to ClusterRole conclave-services")
 }
 
 func TestEndpointSlice(t *testing.T) {

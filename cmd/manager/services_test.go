@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// TestServicesArePermittedLater: without the permission for Services, groups work without them and say so. Groups get their
+// Services when the permission comes, as in an installation that creates it after the manager.
+func TestServicesArePermittedLater(t *testing.T) {
+	e := newEnv(t)
+	binding := &rbacv1.ClusterRoleBinding{}
+	if err := e.get(binding, "", "conclave-services"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the permission has been withdrawn", e.mayNotReadServices)
+	e.start()
+	e.eventually("the manager is ready", e.ready)
+	for name, service := range map[string]*v1.CoordinatorService{"plain": nil, "ledger": {Name: "ledger", Ports: []v1.ServicePort{{Port: 80}}}} {
+		e.create(&v1.ElectionGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       v1.ElectionGroupSpec{Members: []v1.Member{{Pod: name + "-0", Priority: 1}}, Service: service},
+		})
+	}
+	e.awaitStalled("ledger", string(v1.ReasonServicesForbidden))
+	e.awaitStalled("plain", "")
+	if err := e.get(&corev1.Service{}, "default", "ledger"); err == nil {
+		t.Error("got a Service without the permission")
+	}
+	if e.log.Contains("forbidden") {
+		t.Error("got \"forbidden\" in the log, want no attempt")
+	}
+
+	binding.ResourceVersion = ""
+	e.create(binding)
+	e.eventually("the Service exists", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
+	e.awaitStalled("ledger", "")
+	// Its watch works, too.
+	if err := e.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the Service exists again", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
+}
+
+func (e *env) mayNotReadServices() error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: account, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "services"},
+	}}
+	err := e.Create(e.t.Context(), review)
+	if err == nil && review.Status.Allowed {
+		err = errors.New("the manager may read Services")
+	}
+	return err
+}
+
+// awaitStalled waits until a group has a document, and the condition Stalled with a reason, or without one if that is "".
+func (e *env) awaitStalled(name, reason string) {
+	e.t.Helper()
+	e.eventually("the group "+name+" has a document and is stalled by: "+reason, func() error {
+		group := &v1.ElectionGroup{}
+		if err := e.get(group, "default", name); err != nil {
+			return err
+		}
+		got := ""
+		if found := meta.FindStatusCondition(group.Status.Conditions, string(v1.ConditionStalled)); found != nil {
+			got = found.Reason
+		}
+		if got != reason || group.Status.Document == nil {
+			return fmt.Errorf("got %q and document %v", got, group.Status.Document)
+		}
+		return nil
+	})
+}
