@@ -319,6 +319,22 @@ func TestNoTimeToLeadIsLogged(t *testing.T) {
 	})
 }
 
+// TestRefusedConfirmationIsLogged: an agent without the endpoint for renewals, for example, never lets the function run.
+func TestRefusedConfirmationIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(0)
+		fake.setResponse(func() (int, string) { return http.StatusNotFound, `404 page not found` })
+		session.sendLead(t, 7)
+		time.Sleep(time.Second)
+		if n := strings.Count(r.log.String(), "the agent refuses to confirm it"); n != 1 || len(r.calls) > 0 {
+			t.Errorf("got %d lines about the refusal and %d calls, want 1 and none: %s", n, len(r.calls), r.log.String())
+		}
+		r.end()
+	})
+}
+
 func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r, session, c := startLeading(t, minute)

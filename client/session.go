@@ -48,7 +48,7 @@ type session struct {
 	// introduced is set once a query has shown the agent that this session belongs to an
 	// application: a stream alone may be a stray request.
 	introduced bool
-	// warned is set once it was logged that the agent promises no time.
+	// warned is set once it was logged why the function isn't called.
 	warned bool
 	// queryTimer fires when the next query is due. drainTimer fires when the function
 	// should have returned. Both are nil if there is nothing to wait for.
@@ -242,18 +242,24 @@ func (s *session) handleResult(r queryResult) {
 	default:
 		// The query failed, or its result is older or newer than the event. If the
 		// tenure has ended, the agent sends an event.
-		s.warnWithoutTime(r)
+		s.warn(r)
 		s.queryTimer = time.After(queryInterval)
 	}
 }
 
-// warnWithoutTime logs why the function isn't called if the agent promises no time in which
-// it could run.
-func (s *session) warnWithoutTime(r queryResult) {
-	if r.err == nil && r.state.Token == s.pendingLead.Token && s.drainTimeout == 0 && !s.warned {
-		s.warned = true
+// warn logs why the function isn't called if a retry won't change it: the agent promises no time in which
+// it could run, or refuses to confirm the tenure.
+func (s *session) warn(r queryResult) {
+	withoutTime := r.err == nil && r.state.Token == s.pendingLead.Token && s.drainTimeout == 0
+	switch {
+	case s.warned || !withoutTime && !isClientError(r.err):
+		return
+	case withoutTime:
 		s.agent.log.Warn("cannot lead: the group's drainMillis is 0, so a handover doesn't wait for this process", "group", s.agent.group)
+	default:
+		s.agent.log.Warn("cannot lead: the agent refuses to confirm it; is it older than this client?", "group", s.agent.group, "error", r.err)
 	}
+	s.warned = true
 }
 
 // updateTenure renews the tenure, or ends it before the agent's event arrives.
