@@ -159,7 +159,7 @@ func (s *simulation) waitForReadings() election.Tick {
 		return 0
 	}
 	slices.Sort(waits)
-	return waits[list.Majority()-1]
+	return max(0, waits[list.Majority()-1]-(s.outages.since-s.outages.began))
 }
 
 // enoughRemember reports whether so many members remember what they have granted before the present outage that the others can recover from
