@@ -54,13 +54,13 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Until a majority of the previous list has adopted the new one, a coordinator needs a majority of both. Members of the previous list " +
 			"adopt it when they run, and do not count when their pods no longer exist."
 	case v1.ReasonWriteFailed:
-		return "The operator retries every few seconds. Check for a quota, or an admission policy or webhook."
+		return "The operator retries every few seconds. Check for a quota, an admission policy or webhook, or a missing permission."
 	case v1.ReasonCAMissing:
 		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operate.md describes."
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
 	case v1.ReasonServicesForbidden:
-		return "The operator was installed without this right: see docs/install.md. The agents elect without the Service."
+		return "The agents elect without the Service. With Helm, services.enabled=true grants the permission."
 	case v1.ReasonPodsUnlisted:
 		return "Add each to spec.members of an ElectionGroup, use spec.selector, or scale the StatefulSet down."
 	case v1.ReasonPortMissing:
@@ -91,6 +91,10 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 func unreachable(g *v1.ElectionGroup) string {
 	only := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable && p.Status != v1.ProcessCrashed }
 	all := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable }
+	pending := func(p v1.Process) bool { return p.Reason == v1.ProcessPodPending }
+	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, pending) {
+		return "See why they do not start: kubectl describe pods " + namespaceFlag(g)
+	}
 	if slices.ContainsFunc(g.Status.Processes, all) && !slices.ContainsFunc(g.Status.Processes, only) {
 		return "The other agents cannot reach them, either: they have ended, or their nodes are unreachable."
 	}

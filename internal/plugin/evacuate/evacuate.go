@@ -143,7 +143,7 @@ func (o *options) await(ctx context.Context, out io.Writer, connected client.Wit
 		return fmt.Errorf("%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
 			"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), count(leaving.found, "coordinator"), o.timeout, leaving.describe())
 	case leaving.found == 0:
-		fmt.Fprintln(out, "there was no coordinator")
+		fmt.Fprintln(out, "no coordinator was there")
 	default:
 		fmt.Fprintf(out, "%s left within %.1f s\n", count(leaving.found, "coordinator"), time.Since(started).Seconds())
 	}

@@ -176,6 +176,10 @@ func TestConditions(t *testing.T) {
 			3, func(s *harness) { s.deletePod("a") },
 			wantConditions{connected: "False PodsMissing: Members have no pods: create a, or remove it from spec.members"},
 		},
+		"the agent of a pod runs, and its application doesn't": {
+			3, func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodPending },
+			wantConditions{connected: "True Connected: The agent of each member is connected"},
+		},
 		"a pod is pending": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 			wantConditions{connected: "False Unreachable: Pods are not running yet: a"},

@@ -28,8 +28,11 @@ func (e *evaluation) connectedCondition() finding {
 	for i := range e.rows {
 		row := &e.rows[i]
 		reason := row.Reason
-		if reason == v1.ProcessPodTerminating && !e.Agents[row.Pod].Connected {
+		switch connected := e.Agents[row.Pod].Connected; {
+		case reason == v1.ProcessPodTerminating && !connected:
 			reason = v1.ProcessUnreachable
+		case reason == v1.ProcessPodPending && connected:
+			continue // only its application hasn't started
 		}
 		pods[reason] = append(pods[reason], row.Pod)
 	}
