@@ -27,10 +27,15 @@ import (
 
 // applyService writes the Service and its EndpointSlice, and deletes those of an
 // earlier name.
-func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan, coordinator string) error {
+func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan, coordinator string) (err error) {
 	if s.servicesForbidden {
 		return nil
 	}
+	defer func() {
+		if apierrors.IsForbidden(err) {
+			r.services.refused.Store(true)
+		}
+	}()
 	if p.ServiceHasSelector {
 		return r.applyServiceWithSelector(ctx, s, coordinator)
 	}

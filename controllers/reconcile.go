@@ -125,7 +125,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if plan.ServiceProblem != nil && !s.servicesForbidden {
+	if plan.ServiceProblem != nil && (!s.servicesForbidden || r.services.permitted.Load()) {
 		// The cache leaves out objects of others, so no watch reports their deletion.
 		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
 	}

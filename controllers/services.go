@@ -11,45 +11,47 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// services watches the Services and EndpointSlices of groups once the operator may read them. Its
-// role for that, config/rbac/services.yaml, is optional. It may also be bound after the manager has
-// started: an installation creates objects in any order. If it is removed, writes fail.
+// services watches the Services and EndpointSlices of groups while the operator may read them. Its
+// role for that, config/rbac/services.yaml, is optional. It may also be bound or withdrawn while the
+// manager runs: an installation creates objects in any order.
 type services struct {
 	permitted atomic.Bool
-	live      client.Reader
-	watch     func() error
-	log       logr.Logger
+	// refused is set when the API server has refused a request because of the permission.
+	refused atomic.Bool
+	watched bool
+	live    client.Reader
+	cache   ctrlcache.Cache
+	groups  controller.Controller
+	log     logr.Logger
 }
 
+// servicesRecheck is how often the operator asks whether it has the permission, if it hasn't, or may have lost it.
 const servicesRecheck = 10 * time.Second
+
+// serviceKinds are the kinds that the optional role is about.
+var serviceKinds = []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}
 
 // setup begins the watches if the operator has the permission.
 func (s *services) setup(mgr ctrl.Manager, groups controller.Controller, log logr.Logger) error {
-	s.live, s.log = mgr.GetAPIReader(), log
-	s.watch = func() error {
-		for _, kind := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
-			if err := groups.Watch(source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(groupOfObject))); err != nil {
-				return fmt.Errorf("watch each %s: %w", kindOf(kind), err)
-			}
-		}
-		s.permitted.Store(true)
-		return nil
+	s.live, s.cache, s.groups, s.log = mgr.GetAPIReader(), mgr.GetCache(), groups, log
+	ctx, cancel := context.WithTimeout(context.Background(), reconcileTimeout)
+	defer cancel()
+	permitted, err := s.ask(ctx)
+	if err == nil && permitted {
+		err = s.watch()
 	}
-	permitted, err := s.ask(context.Background())
-	if err != nil {
-		return err
+	s.permitted.Store(permitted)
+	if err == nil && !permitted {
+		log.Info("the operator may not read Services and EndpointSlices, so it creates none for groups with spec.service: see docs/install.md")
 	}
-	if permitted {
-		return s.watch()
-	}
-	log.Info("the operator may not read Services and EndpointSlices, so groups with spec.service have none: see docs/install.md")
-	return nil
+	return err
 }
 
 // ask asks the API server whether the operator may list the objects: its role permits this together with everything else.
@@ -64,25 +66,51 @@ func (s *services) ask(ctx context.Context) (permitted bool, err error) {
 	return true, nil
 }
 
-// await begins the watches as soon as the operator has the permission, and then calls begun.
-func (s *services) await(ctx context.Context, begun func()) {
+func (s *services) watch() error {
+	for _, kind := range serviceKinds {
+		if err := s.groups.Watch(source.Kind(s.cache, kind, handler.EnqueueRequestsFromMapFunc(groupOfObject))); err != nil {
+			return fmt.Errorf("watch each %s: %w", kindOf(kind), err)
+		}
+	}
+	s.watched = true
+	return nil
+}
+
+// follow finds out when the permission comes or goes, and calls changed then.
+func (s *services) follow(ctx context.Context, changed func()) {
 	ticker := time.NewTicker(servicesRecheck)
 	defer ticker.Stop()
-	for !s.permitted.Load() {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+		if s.permitted.Load() && !s.refused.Swap(false) {
+			continue
+		}
 		permitted, err := s.ask(ctx)
 		if err == nil && permitted {
-			if err = s.watch(); err == nil {
-				s.log.Info("the operator may write Services and EndpointSlices now")
-				begun()
-			}
+			err = s.prepare(ctx)
 		}
 		if err != nil {
-			s.log.Error(err, "cannot watch Services and EndpointSlices")
+			s.log.Error(err, "cannot find out whether the operator may read Services and EndpointSlices")
+		} else if s.permitted.Swap(permitted) != permitted {
+			s.log.Info("the operator's permission for Services and EndpointSlices has changed", "permitted", permitted)
+			changed()
 		}
 	}
+}
+
+// prepare begins the watches, and waits until the cache has all objects: reconciles would wait for them.
+func (s *services) prepare(ctx context.Context) error {
+	if s.watched {
+		return nil
+	}
+	for _, kind := range serviceKinds {
+		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("read each %s: %w", kindOf(kind), err)
+		}
+	}
+	return s.watch()
 }

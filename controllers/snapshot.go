@@ -194,12 +194,17 @@ func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (
 	return nodes, nil
 }
 
-func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {
+func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error) {
 	s.servicesForbidden = !r.services.permitted.Load()
 	if s.group.Spec.Service == nil || s.servicesForbidden {
 		return nil
 	}
-	var err error
+	defer func() {
+		if apierrors.IsForbidden(err) { // Agents must not wait for the permission.
+			r.services.refused.Store(true)
+			s.servicesForbidden, s.service, s.endpointSlice, err = true, nil, nil, nil
+		}
+	}()
 	s.service, err = getObject[corev1.Service](ctx, r, s.key.Namespace, s.group.Spec.Service.Name)
 	if err != nil {
 		return err

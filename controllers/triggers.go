@@ -28,7 +28,7 @@ func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLim
 	r.queue.Store(&q)
 	go r.watchElection(ctx)
 	go r.spreadCoordinators(ctx)
-	go r.services.await(ctx, func() { r.triggerAll(ctx) })
+	go r.services.follow(ctx, func() { r.triggerAll(ctx) })
 	return nil
 }
 

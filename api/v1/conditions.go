@@ -91,7 +91,7 @@ const (
 	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner, or
 	// the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"
-	// ReasonServicesForbidden (False): the operator may not write Services and EndpointSlices.
+	// ReasonServicesForbidden (False): the operator lacks the permission for Services and EndpointSlices.
 	ReasonServicesForbidden Reason = "ServicesForbidden"
 	// ReasonPortMissing (False): no container of the coordinator's pod has a port with the name of
 	// a targetPort.

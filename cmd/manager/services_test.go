@@ -28,12 +28,11 @@ func TestServicesArePermittedLater(t *testing.T) {
 	e.eventually("the permission has been withdrawn", e.mayNotReadServices)
 	e.start()
 	e.eventually("the manager is ready", e.ready)
-	for name, service := range map[string]*v1.CoordinatorService{"plain": nil, "ledger": {Name: "ledger", Ports: []v1.ServicePort{{Port: 80}}}} {
-		e.create(&v1.ElectionGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec:       v1.ElectionGroupSpec{Members: []v1.Member{{Pod: name + "-0", Priority: 1}}, Service: service},
-		})
-	}
+	e.createGroupWithService("ledger")
+	e.create(&v1.ElectionGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain"},
+		Spec:       v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "plain-0", Priority: 1}}},
+	})
 	e.awaitStalled("ledger", string(v1.ReasonServicesForbidden))
 	e.awaitStalled("plain", "")
 	if err := e.get(&corev1.Service{}, "default", "ledger"); err == nil {
@@ -52,6 +51,24 @@ func TestServicesArePermittedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.eventually("the Service exists again", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
+
+	// Without it, a new group gets its document, too. Its Service can't be read.
+	if err := e.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the permission has been withdrawn", e.mayNotReadServices)
+	e.createGroupWithService("fresh")
+	e.awaitStalled("fresh", string(v1.ReasonServicesForbidden))
+	e.awaitStalled("ledger", string(v1.ReasonServicesForbidden))
+}
+
+func (e *env) createGroupWithService(name string) {
+	e.create(&v1.ElectionGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: v1.ElectionGroupSpec{
+			Members: []v1.Member{{Pod: name + "-0", Priority: 1}}, Service: &v1.CoordinatorService{Name: name, Ports: []v1.ServicePort{{Port: 80}}},
+		},
+	})
 }
 
 func (e *env) mayNotReadServices() error {

@@ -126,7 +126,7 @@ func TestPermissionsOfTheManager(t *testing.T) {
 		switch object.GetKind() {
 		case "ClusterRoleBinding", "RoleBinding":
 			bound := find[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
-			if bound.RoleRef.Name != bound.Name || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
+			if !slices.Contains([]string{manager, "conclave-services"}, bound.RoleRef.Name) || bound.RoleRef.Name != bound.Name || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
 				t.Errorf("%s %s grants %v to %v, want only the manager", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
 			}
 		}

@@ -20,8 +20,8 @@ func (p *Plan) planService(f *Facts) {
 	name := f.Group.Spec.Service.Name
 	switch {
 	case f.ServicesForbidden:
-		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator may not write Services and EndpointSlices: " +
-			"remove spec.service, or bind the operator's ServiceAccount to ClusterRole conclave-services"}
+		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks the permission for Services, so a Service that exists may point at a former coordinator: " +
+			"grant the permission as in docs/install.md, or remove spec.service and delete the Service"}
 	case f.Service != nil && OwnedByOther(f.Service, f.Group):
 		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(conflict, "Service", name)}
 	case f.Service != nil && len(f.Service.Spec.Selector) > 0:

@@ -80,8 +80,8 @@ func TestForbiddenService(t *testing.T) {
 	if p = f.step(); p.Service != nil || p.Document == nil {
 		t.Errorf("got Service %v and document %v, want no Service, and the document", p.Service, p.Document)
 	}
-	expectServiceProblem(t, &p, "ServicesForbidden: The operator may not write Services and EndpointSlices: "+
-		"remove spec.service, or bind the operator's ServiceAccount to ClusterRole conclave-services")
+	expectServiceProblem(t, &p, "ServicesForbidden: The operator lacks the permission for Services, so a Service that exists may point at a former coordinator: "+
+		"grant the permission as in docs/install.md, or remove spec.service and delete the Service")
 }
 
 func TestEndpointSlice(t *testing.T) {
