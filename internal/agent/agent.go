@@ -254,6 +254,15 @@ func (a *Agent) PeerEnded(peer string, life uint32) {
 	}
 }
 
+// PeerRefused implements transport.Events.
+func (a *Agent) PeerRefused(peer string) {
+	for _, name := range a.Names() {
+		if g, ok := a.Find(name); ok {
+			g.PeerRefused(peer)
+		}
+	}
+}
+
 // Close leaves all groups and closes the connections. If the agent is a coordinator, it
 // first hands the office over, unless ctx ends.
 func (a *Agent) Close(ctx context.Context) {

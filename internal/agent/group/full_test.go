@@ -17,6 +17,7 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, inform := range map[string]func(*Group){
 			"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
+			"PeerRefused":  func(g *Group) { g.PeerRefused("b") },
 			"CorrectClock": (*Group).CorrectClock,
 			"Refresh":      (*Group).Refresh,
 		} {

@@ -107,3 +107,14 @@ func (g *Group) PeerEnded(peer string, life uint32) {
 		}
 	})
 }
+
+// PeerRefused reports that the process of a peer has probably ended. Of the coordinator, that is a reason to suspect it
+// before it has been silent for the suspicion timeout: until then, this process would answer elections of the others, but
+// claim nothing. All other processes are left to the coordinator. It doesn't wait, either.
+func (g *Group) PeerRefused(peer string) {
+	g.enqueueWithoutWait(func() {
+		if id, known := g.names.ids[peer]; known && id == g.machine.Status().Coordinator && id != g.self {
+			g.step(election.Input{Kind: election.Suspect, Peer: id})
+		}
+	})
+}

@@ -39,6 +39,7 @@ type member struct {
 	mu       sync.Mutex
 	messages []string // FROM TERM
 	ended    []endedPeer
+	refused  []string // calls of PeerRefused
 }
 
 func (m *member) ReceiveMessage(from string, message *wire.Message) {
@@ -51,6 +52,18 @@ func (m *member) PeerEnded(peer string, life uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended = append(m.ended, endedPeer{peer, life})
+}
+
+func (m *member) PeerRefused(peer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = append(m.refused, peer)
+}
+
+func (m *member) refusedPeers() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.refused)
 }
 
 func (m *member) endedPeers() []endedPeer {

@@ -188,6 +188,9 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Lock()
 	p.conn, p.connecting = nil, true
 	p.mu.Unlock()
+	if next == nil && !c.listenAddressVerified.Load() && !c.closedHere.Load() {
+		p.transport.tasks.Go(func() { p.checkUnverified(c) })
+	}
 	p.transport.notifyChange()
 	return next
 }

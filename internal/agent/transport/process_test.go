@@ -35,6 +35,7 @@ type discardEvents struct{}
 
 func (discardEvents) ReceiveMessage(string, *wire.Message) {}
 func (discardEvents) PeerEnded(string, uint32)             {}
+func (discardEvents) PeerRefused(string)                   {}
 
 // runMember prints the address on which the member listens, and reads the addresses
 // of its peers, until it is killed or its input ends.

@@ -222,6 +222,28 @@ func (p *peer) announce(ctx context.Context) dialOutcome {
 	return dialOutcome{}
 }
 
+// checkUnverified finds out whether the address at which the process at the other end of a closed connection
+// should listen refuses a new connection. See closedRetries for a process that is being killed.
+func (p *peer) checkUnverified(c *conn) {
+	for attempt := range closedRetries {
+		ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+		result := resultOf(p.transport.probeListener(ctx, c.listenAddress), c.listenAddress)
+		cancel()
+		if result == refused && !p.connected() && !p.stopped() {
+			p.transport.Events.PeerRefused(p.name)
+			p.transport.Log.Info("peer process has probably ended: its unverified address refuses connections", "peer", p.name, "address", c.listenAddress)
+		}
+		if result != connClosed {
+			return
+		}
+		select {
+		case <-time.After(min(time.Duration(attempt)*closedRetryStep, closedRetryMax)):
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
 // callBack verifies that the process that established a connection listens at the
 // assumed address.
 func (p *peer) callBack(ctx context.Context, c *conn) {

@@ -29,7 +29,8 @@
 // Only the address at which that incarnation was reached is conclusive. With
 // address translation, the source address of an incoming connection isn't one at
 // which the peer listens. Therefore the side that accepts a connection dials back
-// once, to verify the address.
+// once, to verify the address. Until it has, a refused connection isn't proof, but a reason to suspect
+// the process (checkUnverified). An agent that has just started has many addresses to verify.
 //
 // # Goroutines
 //
@@ -114,6 +115,9 @@ type Events interface {
 	ReceiveMessage(from string, message *wire.Message)
 	// PeerEnded reports that this incarnation of the peer has ended.
 	PeerEnded(peer string, life uint32)
+	// PeerRefused reports that the peer closed the connection, and that the address at which it listens as it said
+	// refuses a new one. That isn't verified, so the process has probably ended, but need not have.
+	PeerRefused(peer string)
 }
 
 // Security authenticates peers.
