@@ -90,7 +90,7 @@ func TestEvacuate(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 
-	if got := e.runCommand(t, "evacuate", "zone", zone); got.status != 0 || !strings.HasSuffix(got.stdout, "\nthere was no coordinator\n") {
+	if got := e.runCommand(t, "evacuate", "zone", zone); got.status != 0 || !strings.HasSuffix(got.stdout, "\nno coordinator was there\n") {
 		t.Errorf("again: got %+v", got)
 	}
 	if got, want := e.runCommand(t, "evacuate", "zone", zone, "--end"), "coordinators may return to zone west-bank (2 nodes)\n"; got.stdout != want {
