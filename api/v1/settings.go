@@ -27,8 +27,8 @@ type Safety struct {
 
 	// leaseMillis is the time after which a grant expires unless it is renewed. It
 	// must be greater than two heartbeats, except in Available mode, which has no
-	// grants. While renewals are late, leases grow up to four times, but not beyond 2000,
-	// and the suspicion timeout in proportion. A change of this longest lease begins a new
+	// grants. While renewals are late, leases grow, up to 2000 unless this is more, and
+	// the suspicion timeout in proportion. A change of this longest lease begins a new
 	// version of the member list, and while members have different leases, the shorter
 	// one counts between two of them.
 	// +optional
@@ -117,28 +117,15 @@ const (
 // Timing defines the intervals and timeouts of the election. The defaults of optional
 // fields are derived from the others.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.minHeartbeatMillis) || self.minHeartbeatMillis <= self.heartbeatMillis",message="minHeartbeatMillis must be at most heartbeatMillis",messageExpression="'minHeartbeatMillis (%d) must be at most heartbeatMillis (%d)'.format([self.minHeartbeatMillis, self.heartbeatMillis])",fieldPath=".minHeartbeatMillis"
 // +kubebuilder:validation:XValidation:rule="!has(self.patienceMillis) || self.patienceMillis > self.heartbeatMillis",message="patienceMillis must be greater than heartbeatMillis",messageExpression="'patienceMillis (%d) must be greater than heartbeatMillis (%d), for example %d'.format([self.patienceMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".patienceMillis"
 // +kubebuilder:validation:XValidation:rule="!has(self.replyMillis) || self.replyMillis < (has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis)",message="replyMillis must be less than patienceMillis",messageExpression="'replyMillis (%d) must be less than patienceMillis (%d)'.format([self.replyMillis, has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis])",fieldPath=".replyMillis"
 type Timing struct {
-	// heartbeatMillis is the interval between two heartbeats, or the longest one if
-	// minHeartbeatMillis is set.
+	// heartbeatMillis is the interval between two heartbeats.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=60000
 	HeartbeatMillis int32 `json:"heartbeatMillis,omitempty"`
-
-	// minHeartbeatMillis makes the timing adapt to the delays that the coordinator
-	// measures: on a quiet network, heartbeats have this interval, and the suspicion
-	// timeout of the coordinator and, in Majority mode, the lease are shorter in
-	// proportion. So a silent coordinator is replaced sooner, and an idle agent needs
-	// more CPU time. The interval grows up to heartbeatMillis as soon as something is
-	// late. By default, the timing doesn't adapt.
-	// +optional
-	// +kubebuilder:validation:Minimum=10
-	// +kubebuilder:validation:Maximum=60000
-	MinHeartbeatMillis *int32 `json:"minHeartbeatMillis,omitempty"`
 
 	// patienceMillis is the suspicion timeout: a member that has been silent for this
 	// time is suspected to have crashed. The default is four heartbeats.

@@ -64,7 +64,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
-		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, idle: time.Second, groups: []int{1, 2},
+		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, heartbeat: 100, idle: time.Second, groups: []int{1, 2},
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"kill -9 until all agents know", "until 4 witnesses have completed", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "highest resident memory", "idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
+		"kill -9 until all agents know", "until 4 witnesses have completed", "hand-over: no coordinator", "SIGSTOP, then kill -9, until all agents know", "kill -9, p99", "highest resident memory", "idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())

@@ -16,8 +16,6 @@ type Idle struct {
 	Peers   int
 	Groups  int
 	Seconds float64
-	// Heartbeat is the interval of heartbeats in milliseconds, if the timing adapts.
-	Heartbeat float64
 	// Resident is the median of the agents' resident memory.
 	Resident float64
 	// Coordinator and Follower are CPU usages in percent of a core. Follower is the
@@ -30,25 +28,16 @@ type Idle struct {
 // idlePeers is the number of peers of each idle agent.
 const idlePeers = 5
 
-// idle measures agents that receive no requests: with the default timing in each number
-// of groups, then in one group whose timing adapts.
+// idle measures agents that receive no requests, in each number of groups.
 func (r *runner) idle(ctx context.Context, report *Report) error {
 	for _, groups := range r.options.groups {
-		idle, err := r.idleIn(ctx, groups, nil)
+		idle, err := r.idleIn(ctx, groups)
 		if err != nil {
 			return fmt.Errorf("idle agents in %d groups: %w", groups, err)
 		}
 		report.Idle = append(report.Idle, idle)
 		idle.judge(report.Idle[0])
 	}
-	if r.options.minHeartbeat <= 0 {
-		return nil
-	}
-	idle, err := r.idleIn(ctx, 1, r.options.adaptiveTiming())
-	if err != nil {
-		return fmt.Errorf("idle agents whose timing adapts: %w", err)
-	}
-	report.AdaptiveIdle = idle
 	return nil
 }
 
@@ -72,12 +61,11 @@ func (i *Idle) judge(first *Idle) {
 
 // idleIn measures agents that are members of several groups, all with the same
 // coordinator.
-func (r *runner) idleIn(ctx context.Context, groups int, timing *agentcluster.Timing) (idle *Idle, err error) {
+func (r *runner) idleIn(ctx context.Context, groups int) (idle *Idle, err error) {
 	plan, err := r.plan("Majority", idlePeers+1)
 	if err != nil {
 		return nil, err
 	}
-	plan.Group.Timing = timing
 	plan.Group.Preemption = &agentcluster.Preemption{Policy: "Always"}
 	for i := range groups - 1 {
 		further := plan.Group
@@ -93,13 +81,6 @@ func (r *runner) idleIn(ctx context.Context, groups int, timing *agentcluster.Ti
 		return nil, err
 	}
 	idle = &Idle{Peers: idlePeers, Groups: groups}
-	if timing != nil {
-		interval, err := h.awaitCalm(ctx, time.Duration(timing.MinHeartbeatMillis)*time.Millisecond)
-		if err != nil {
-			return nil, err
-		}
-		idle.Heartbeat = benchmark.Millis(interval)
-	}
 	r.printf("measuring idle agents in %d groups for %s", groups, r.options.idle)
 	return idle, idle.observe(ctx, h, r.options.idle)
 }

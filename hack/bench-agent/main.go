@@ -24,9 +24,9 @@ type options struct {
 	kills     int
 	handOvers int
 	stops     int
-	// minHeartbeat is that of the groups whose timing adapts, in milliseconds.
-	minHeartbeat int
-	idle         time.Duration
+	// heartbeat is the interval of heartbeats in milliseconds. The lease is five times as long.
+	heartbeat int
+	idle      time.Duration
 	// groups are the numbers of groups in which idle agents take part.
 	groups []int
 	// agent is the path of a binary.
@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
 	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
-	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also measure idle agents in a group whose heartbeats adapt down to this interval; 0 skips it")
+	flags.IntVar(&o.heartbeat, "heartbeat-millis", 100, "the interval of heartbeats; the suspicion timeout is four times as long, the lease five times")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")

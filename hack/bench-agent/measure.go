@@ -63,7 +63,7 @@ func (r *runner) printf(format string, arguments ...any) {
 	fmt.Fprintf(r.progress, "bench-agent: "+format+"\n", arguments...)
 }
 
-// plan returns a group with default timing. Preemption is off, so that exactly one
+// plan returns a group. Preemption is off, so that exactly one
 // election follows each kill.
 func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	r.groups++
@@ -72,7 +72,8 @@ func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	plan := agentcluster.Options{
 		Binary: r.binary, Folder: folder, Agents: agents, TLS: true,
 		Group: agentcluster.Group{
-			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
+			Safety: &agentcluster.Safety{Mode: mode, LeaseMillis: 5 * r.options.heartbeat}, Timing: &agentcluster.Timing{HeartbeatMillis: r.options.heartbeat},
+			Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 		},
 	}
 	return plan, os.Mkdir(folder, 0o700)

@@ -13,8 +13,6 @@ import (
 type Report struct {
 	Groups []*Group
 	Idle   []*Idle
-	// AdaptiveIdle is that of agents whose timing adapts.
-	AdaptiveIdle *Idle
 }
 
 // Group contains the results of one group of agents.
@@ -30,7 +28,7 @@ type Group struct {
 	Failures []string
 }
 
-// defaultHeartbeat is the interval of heartbeats. The groups use the defaults.
+// defaultHeartbeat is the default interval of heartbeats.
 const defaultHeartbeat = 100 * time.Millisecond
 
 // defaultLease is the lease duration in milliseconds.
@@ -99,7 +97,6 @@ func (r *Report) Print(out io.Writer) error {
 	for _, idle := range r.Idle {
 		idle.print(out)
 	}
-	r.AdaptiveIdle.print(out)
 	return nil
 }
 
@@ -111,7 +108,7 @@ func (g *Group) print(table io.Writer) {
 		{"failover: kill -9 until all agents know the next coordinator", g.Kills},
 		{fmt.Sprintf("floor: kill -9 until %d witnesses have completed a request", g.Agents-1), g.Floor},
 		{"hand-over: no coordinator", g.HandOvers},
-		{"failover: SIGSTOP until all agents know the next coordinator", g.Stops},
+		{"failover: SIGSTOP, then kill -9, until all agents know the next coordinator", g.Stops},
 	} {
 		if row.series == nil {
 			continue
@@ -126,15 +123,8 @@ func (g *Group) print(table io.Writer) {
 }
 
 func (i *Idle) print(out io.Writer) {
-	if i == nil {
-		return
-	}
-	timing := ""
-	if i.Heartbeat > 0 {
-		timing = fmt.Sprintf(" and heartbeats that adapted to %.0f ms", i.Heartbeat)
-	}
-	fmt.Fprintf(out, "\nidle for %.0f s with %d peers, groups: %d%s: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
-		i.Seconds, i.Peers, i.Groups, timing, i.Resident, i.Follower, i.Coordinator)
+	fmt.Fprintf(out, "\nidle for %.0f s with %d peers, groups: %d: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
+		i.Seconds, i.Peers, i.Groups, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
 		fmt.Fprintf(out, "idle, groups: %d: %s\n", i.Groups, goal)
 	}

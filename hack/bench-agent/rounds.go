@@ -80,20 +80,28 @@ func (h *harness) settle(ctx context.Context) error {
 func (h *harness) kill(ctx context.Context) (time.Duration, error) {
 	victim := h.cluster.Agent(h.coordinator)
 	took, failed := h.failover(ctx, victim.Kill)
+	return took, errors.Join(failed, h.restart(ctx, victim))
+}
+
+// restart starts the process that was coordinator again, and waits until it votes.
+func (h *harness) restart(ctx context.Context, victim *agentcluster.Agent) error {
 	if err := h.cluster.Restart(victim.Name); err != nil {
-		return 0, err
+		return err
 	}
 	// A process starts to measure its grant delay shortly after it was started.
 	const margin = 100 * time.Millisecond
-	return took, errors.Join(failed, benchmark.Wait(ctx, h.grantDelay+margin))
+	return benchmark.Wait(ctx, h.grantDelay+margin)
 }
 
-// stop pauses the coordinator's process with SIGSTOP and measures like kill. Then it
-// resumes the process.
+// stop pauses the coordinator's process with SIGSTOP and measures like kill. The process doesn't continue, like one on a node
+// that has failed.
 func (h *harness) stop(ctx context.Context) (time.Duration, error) {
 	victim := h.cluster.Agent(h.coordinator)
 	took, failed := h.failover(ctx, victim.Stop)
-	return took, errors.Join(failed, victim.Continue())
+	if _, err := victim.Kill(); err != nil {
+		return 0, err
+	}
+	return took, errors.Join(failed, h.restart(ctx, victim))
 }
 
 func (h *harness) failover(ctx context.Context, inject func() (time.Time, error)) (time.Duration, error) {

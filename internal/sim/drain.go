@@ -15,7 +15,7 @@ func (sch *schedule) waitsForApplications() election.Tick {
 }
 
 // sparesTenures are the faults that end no tenure, as long as enough members can grant.
-const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Adapt | Drains | Operator | Mixed | Grow
+const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Drains | Operator | Mixed | Grow
 
 // checkDrain checks that a process whose tenure has expired wasn't waiting for its application to stop. It has the drain
 // timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the tight timing, which

@@ -51,7 +51,9 @@ func (sch *schedule) drawExtraFaults(s *simulation) {
 		s.drawExtra(Rejoin, 300)
 		s.checker.electionCause = true
 	}
-	s.drawExtra(Grow, 500)
+	if s.drawExtra(Grow, 500) && r.percent(80) {
+		sch.leaseBefore, sch.leaseAfter = longLease, longLease // The usual one must be longer than two heartbeats.
+	}
 }
 
 // addExtraActions adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.

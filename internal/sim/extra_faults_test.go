@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// Faults that don't end, long drains, bursts of lists, groups whose members differ, and a timing that adapts or that users
+// Faults that don't end, long drains, bursts of lists, groups whose members differ, and leases that grow or that users
 // change, each with those faults that make it show. With skew, clocks differ by up to the maximum that agents accept, so
 // that members whose clocks are behind grant late.
 var extraFaults = []struct {
@@ -28,7 +28,7 @@ var extraFaults = []struct {
 	{"crash,appdead,partition,mixed", 1000},
 	{"crash,partition,rejoin", 1000},
 	{"crash,partition,delay,jump,skew", 2000},
-	{"all,adapt", 6000},
+	{"all,grow", 6000},
 	{"all,settings", 6000},
 }
 

@@ -60,9 +60,6 @@ const (
 const (
 	// Gone: a process is reported as ended although it runs.
 	Gone Fault = (allFaults + 1) << iota
-	// Adapt: the timing adapts to measured delays, within bounds that differ between the
-	// processes. This breaks no assumption, but it is no fault either.
-	Adapt
 	// Settings: processes get other leases, heartbeats and suspicion timeouts while they
 	// run, one by one. This is no fault either.
 	Settings
@@ -94,7 +91,7 @@ const (
 	Mixed
 	// Rejoin: a process joins the group again, without its memory, in the same incarnation.
 	Rejoin
-	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This is no fault either.
+	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This breaks no assumption, but it is no fault either.
 	Grow
 	// Tail: the time that a message takes has a heavy tail, during the whole schedule.
 	Tail
@@ -112,7 +109,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail"}
+var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -19,7 +19,6 @@ var moreChances = []struct {
 	{Deep, 2},
 	{Skew, 5},
 	{Gone, 30},
-	{Adapt, 100},
 	{Settings, 100},
 	{Late, 30},
 	{Correct, 30},
@@ -55,11 +54,6 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 	}
 	if sch.faults&(Skew|Correct) != 0 {
 		s.checker.electionCause = true // members whose clocks are behind grant late
-	}
-	if sch.faults&Adapt != 0 && s.more.percent(50) {
-		// With a lease of many heartbeats, a later grant for a shorter lease can end before
-		// the grant for the longer one.
-		sch.leaseBefore, sch.leaseAfter = longLease, longLease
 	}
 	if sch.faults&Graph != 0 {
 		s.network.drawGraph(&s.more, election.ID(s.size))

@@ -23,7 +23,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv(mutantVariable) != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
-	all := slices.Concat(mutants, termMutants, electionMutants, adaptMutants, settingsMutants, outageMutants, memoryMutants, tenureMutants)
+	all := slices.Concat(mutants, termMutants, electionMutants, growMutants, settingsMutants, outageMutants, memoryMutants, tenureMutants)
 	programs := buildMutants(t, all)
 	unchanged := map[string]bool{}
 	for number, m := range all {

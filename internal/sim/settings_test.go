@@ -60,7 +60,7 @@ var settingsMutants = []mutant{
 	},
 	{
 		description: "followers suspect a coordinator whose heartbeats are longer than theirs", file: "election/office/pace.go",
-		old: "case announced > m.cfg.Heartbeat:", new: "case announced > m.cfg.Lease:",
+		old: "if announced > m.cfg.Heartbeat {", new: "if announced > m.cfg.Lease {",
 		check: seedCheck, wantOutput: "convergence",
 	},
 }

@@ -182,7 +182,7 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	}
 	s.mix(p)
 	c.Apply(s.officeSettings(p))
-	s.schedule.drawAdaptation(s, &c)
+	s.schedule.drawGrowth(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
 	if c.Term = claimed; !memoryLost {
 		c.Term, c.Coordinator = 1, s.firstRoster.Ranked()[0].ID

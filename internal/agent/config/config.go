@@ -113,8 +113,6 @@ type Preemption struct {
 // Timing has the timeouts and intervals of a group; see office.Config.
 type Timing struct {
 	Heartbeat, SuspicionTimeout, Stagger time.Duration
-	// MinHeartbeat is the shortest interval of heartbeats, 0 if the timing doesn't adapt.
-	MinHeartbeat time.Duration
 	// ReplyTimeout is T, the time within which a peer answers. If Measured is true,
 	// the agent adds the measured round-trip time to it.
 	ReplyTimeout time.Duration

@@ -57,7 +57,7 @@ func TestLongestLease(t *testing.T) {
 		}
 	}
 	for usual, want := range map[time.Duration]time.Duration{
-		150 * time.Millisecond: 600 * time.Millisecond, 500 * time.Millisecond: 2 * time.Second, time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second,
+		150 * time.Millisecond: 2 * time.Second, 500 * time.Millisecond: 2 * time.Second, time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second,
 	} {
 		if got := control.LongestLease(usual); got != want {
 			t.Errorf("usually %s: got a longest lease of %s, want %s", usual, got, want)

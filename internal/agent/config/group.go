@@ -94,7 +94,6 @@ func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
 func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
 	return p.mapping(key, n,
 		field{key: "heartbeatMillis", read: p.duration(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "minHeartbeatMillis", read: p.duration(&t.MinHeartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
 		field{key: "patienceMillis", read: p.duration(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
 		field{key: "staggerMillis", read: p.duration(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
 		field{key: "replyMillis", read: p.duration(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
@@ -133,10 +132,6 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 		t.ReplyTimeout = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
 	}
 	// A value that could not be read is 0, and its error is recorded.
-	if t.MinHeartbeat > beat {
-		p.errorf(timing.at("minHeartbeatMillis"), "minHeartbeatMillis (%d) must be at most heartbeatMillis (%d)",
-			t.MinHeartbeat.Milliseconds(), beat.Milliseconds())
-	}
 	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
 		p.errorf(timing.at("patienceMillis"), "patienceMillis (%d) must be greater than heartbeatMillis (%d): use %d, for example",
 			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())

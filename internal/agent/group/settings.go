@@ -15,7 +15,7 @@ func officeSettings(group *config.Group) office.Settings {
 	timing := &group.Timing
 	return office.Settings{
 		Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease), UsualLease: ticks(group.Safety.UsualLease),
-		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
+		Heartbeat: ticks(timing.Heartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		LongTenure: ticks(longTenure(group.Preemption.Stable)),

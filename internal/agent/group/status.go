@@ -14,8 +14,8 @@ type snapshot struct {
 	leader Leader
 	// until is the end of the lease, if this process is coordinator.
 	until election.Tick
-	// heartbeat is the interval of the coordinator's heartbeats, and patience the suspicion timeout.
-	heartbeat, patience election.Tick
+	// patience is the suspicion timeout.
+	patience election.Tick
 	// heldBack is the number of members that this process holds back.
 	heldBack int
 	// votes: this process may grant the office.
@@ -28,7 +28,7 @@ type snapshot struct {
 func (g *Group) publish() {
 	status := g.machine.Status()
 	s := snapshot{
-		until: status.Until, heartbeat: g.machine.HeartbeatInForce(), patience: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
+		until: status.Until, patience: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
 		votes: g.machine.Votes(g.cfg.Clock.Now()), ineligible: g.ineligible(),
 	}
 	s.leader = Leader{
@@ -79,11 +79,7 @@ func (g *Group) Leader() Leader {
 	return leader
 }
 
-// Heartbeat returns the interval at which the coordinator sends heartbeats now, as far as
-// this process knows. It never blocks.
-func (g *Group) Heartbeat() time.Duration { return time.Duration(g.published.Load().heartbeat) }
-
-// SuspicionTimeout returns after which silence the coordinator is suspected now.
+// SuspicionTimeout returns after which silence the coordinator is suspected now. It never blocks.
 func (g *Group) SuspicionTimeout() time.Duration { return time.Duration(g.published.Load().patience) }
 
 // Votes reports whether this process may grant the office.
@@ -135,8 +131,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 func (g *Group) timingInForce() *control.TimingInForce {
 	timing := &g.cfg.Group.Timing
 	t := &control.TimingInForce{
-		HeartbeatMillis: timing.Heartbeat.Milliseconds(), MinHeartbeatMillis: timing.MinHeartbeat.Milliseconds(),
-		IntervalMillis: time.Duration(g.machine.HeartbeatInForce()).Milliseconds(), PatienceMillis: timing.SuspicionTimeout.Milliseconds(),
+		HeartbeatMillis: timing.Heartbeat.Milliseconds(), PatienceMillis: timing.SuspicionTimeout.Milliseconds(),
 		LongestPatienceMillis: g.cfg.Group.LongestPatience().Milliseconds(),
 	}
 	if g.cfg.Group.Safety.Mode != office.Available {

@@ -9,8 +9,8 @@ import (
 // measureInterval is the time between adjustments to the measured round-trip times.
 const measureInterval = 5 * time.Second
 
-// calmPeriod returns how long a coordinator measures no long delay before it makes the
-// timing shorter. It measures several heartbeats in that time.
+// calmPeriod returns how long a coordinator measures no late renewal before it makes a lease that
+// has grown shorter. It measures several heartbeats in that time.
 func calmPeriod(heartbeat time.Duration) time.Duration { return max(5*time.Second, 4*heartbeat) }
 
 // electionTiming returns the timeouts of an election in which a peer replies within

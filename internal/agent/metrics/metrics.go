@@ -288,14 +288,14 @@ func (p *page) gauges(groups Groups) {
 	type state struct {
 		group.Leader
 
-		heartbeat, patience time.Duration
-		heldBack            int
-		ineligible          group.Ineligibility
+		patience   time.Duration
+		heldBack   int
+		ineligible group.Ineligibility
 	}
 	var states []state
 	for _, name := range groups.Names() {
 		if g, ok := groups.Find(name); ok {
-			states = append(states, state{g.Leader(), g.Heartbeat(), g.SuspicionTimeout(), g.HeldBack(), g.Ineligible()})
+			states = append(states, state{g.Leader(), g.SuspicionTimeout(), g.HeldBack(), g.Ineligible()})
 		}
 	}
 	gauge := func(name, help string, value func(*state) float64) {
@@ -309,8 +309,6 @@ func (p *page) gauges(groups Groups) {
 	gauge("conclave_coordinator_known", "Whether this process knows a coordinator: 1 or 0.",
 		func(s *state) float64 { return boolValue(s.Coordinator != "") })
 	gauge("conclave_term", "Term of the latest coordinator.", func(s *state) float64 { return float64(s.Term) })
-	gauge("conclave_heartbeat_seconds", "Interval of the coordinator's heartbeats, which may adapt to measured delays.",
-		func(s *state) float64 { return s.heartbeat.Seconds() })
 	gauge("conclave_suspicion_timeout_seconds", "Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
 		func(s *state) float64 { return s.patience.Seconds() })
 	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",

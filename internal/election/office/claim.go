@@ -8,7 +8,7 @@ import (
 // claimTimeout is how long a claim may take. Grants of an earlier holder have to
 // expire first, which were for the lease in force. A process that has just started may not know that
 // it was a longer one. Then it has to claim again.
-func (m *Machine) claimTimeout() election.Tick { return m.grownLease() + m.cfg.SuspicionTimeout }
+func (m *Machine) claimTimeout() election.Tick { return m.leaseInForce() + m.cfg.SuspicionTimeout }
 
 func (m *Machine) claimUntil() election.Tick { return m.candidacy.since + m.claimTimeout() }
 
@@ -113,7 +113,6 @@ func (m *Machine) countGrant(msg *election.Message, out *election.Output) {
 		m.recordGrant(msg.From, sent, granted)
 		m.acquireIfGranted(out)
 	}
-	m.measure(m.now - msg.Hold.Sent)
 	if m.role == Holder && m.roster.Outranks(msg.From, m.cfg.Self) {
 		m.considerHandOver(out)
 	}

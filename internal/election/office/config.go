@@ -68,10 +68,8 @@ type Config struct {
 	Lease, UsualLease election.Tick
 	// Heartbeat is the longest time between two BEATs.
 	Heartbeat election.Tick
-	// MinHeartbeat is the shortest time between two BEATs. If it is 0 or equal to
-	// Heartbeat, the timing doesn't adapt: see pace.go. Otherwise CalmPeriod is how long
-	// no delay may have been long before the timing becomes shorter.
-	MinHeartbeat, CalmPeriod election.Tick
+	// CalmPeriod is how long no renewal may have been late before a lease that has grown becomes shorter.
+	CalmPeriod election.Tick
 	// AlignHeartbeats makes the coordinator send its BEATs at multiples of Heartbeat.
 	// So all groups of a process send them at the same time, and share what that costs.
 	AlignHeartbeats bool
@@ -151,10 +149,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("unknown safety mode %d", c.Mode)
 	case c.Heartbeat <= 0:
 		return fmt.Errorf("the heartbeat (%d ticks) must be positive", c.Heartbeat)
-	case c.MinHeartbeat < 0 || c.MinHeartbeat > c.Heartbeat:
-		return fmt.Errorf("the shortest heartbeat (%d ticks) must be between 0 and the longest one (%d)", c.MinHeartbeat, c.Heartbeat)
-	case (c.adaptive() || c.stretches()) && c.CalmPeriod <= 0:
-		return fmt.Errorf("the calm period (%d ticks) must be positive if the timing adapts", c.CalmPeriod)
+	case c.stretches() && c.CalmPeriod <= 0:
+		return fmt.Errorf("the calm period (%d ticks) must be positive if leases grow", c.CalmPeriod)
 	case c.SuspicionTimeout <= c.Heartbeat:
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:

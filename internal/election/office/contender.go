@@ -69,7 +69,7 @@ func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *e
 	}
 	m.contend(beat)
 	if m.now >= m.contender.askedUntil {
-		m.contender.askedUntil = m.now + m.HeartbeatInForce()
+		m.contender.askedUntil = m.now + m.cfg.Heartbeat
 		m.sendProbes(out)
 	}
 }

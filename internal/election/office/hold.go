@@ -11,7 +11,7 @@ import (
 // coordinator.
 func (m *Machine) heartbeat(out *election.Output) {
 	m.shorten()
-	m.beatAt = m.now + m.HeartbeatInForce()
+	m.beatAt = m.now + m.cfg.Heartbeat
 	if m.cfg.Mode == Available {
 		if due := m.cfg.Clock.Due(m.term); m.role == Candidate && m.now < due {
 			m.beatAt = due

@@ -7,12 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// The coordinator adapts the timing of the group to the delays that it measures. The pace
-// is the share of the usual timing that is in force, for the suspicion timeout of followers
-// and for the lease. It is usually 1.
-//
-// Under load, when renewals are late, the pace grows, up to the longest lease. So a group on
-// an overloaded machine keeps its coordinator, and notices later that one has fallen silent.
+// The coordinator makes leases longer while renewals are late, up to the longest one. So a group on
+// an overloaded machine keeps its coordinator, and notices later that one has fallen silent. The pace
+// is how many times as long as usual the lease and the suspicion timeout of the followers are.
 //
 //   - The lease is at least leasePerAge times as long as the longest time after which a majority has answered a BEAT,
 //     and the next one has been sent. In Available mode there are no leases, so nothing grows.
@@ -20,43 +17,23 @@ import (
 //     would end in the same way. If it falls silent, the next coordinator has twice the pace as soon as it
 //     hears from that process, which had only been late. A dead one says nothing about delays.
 //
-// While the network and the machines are quiet, a group with a MinHeartbeat has a smaller pace.
-// The coordinator sends BEATs more often, too, announces that with each BEAT, and so a silent
-// coordinator is replaced sooner.
-//
-//   - The pace grows at once. An answer, or a timer of the coordinator, that is late by more than
-//     a quarter of a heartbeat makes the next heartbeat longer. The same happens when a
-//     member has lost the coordinator, because that suspicion is false.
-//   - Each tenure begins with the usual timing, or a longer one.
-//   - In Strict the lease isn't shortened.
-//
-// The pace shrinks slowly: at most by half per calm period, and only to what the delays of
-// this period and the one before allow. A late renewal counts for about a minute, because load
-// comes in waves. The coordinator suspects others after the
-// configured timeout, because nothing is gained if it does so sooner.
+// The pace grows at once. It shrinks slowly: at most by half per calm period. A late renewal counts for
+// about a minute, because load comes in waves. Heartbeats remain as frequent as they are, and the
+// coordinator suspects others after the configured timeout.
 //
 // No rule of safety depends on the pace: each grant names its lease (package grants). A
-// process that follows no announcements, because it has other bounds or is older, only
-// waits longer, or suspects a coordinator sooner.
+// process that doesn't follow announcements suspects a coordinator sooner.
 
 // fullPace stands for the usual timing. A pace is in thousandths.
 const fullPace election.Tick = 1000
-
-// delaysPerHeartbeat is how many times as long as the longest delay a heartbeat is. The
-// suspicion timeout is four heartbeats by default. So a delay that leads to a suspicion
-// is twelve times as long as any other one of the last calm periods.
-const delaysPerHeartbeat = 4
 
 // leasePerAge is how many times as long as the age of the last renewal, just before the next one, a lease is, at least.
 const leasePerAge = 3
 
 // delays are those that a holder has measured.
 type delays struct {
-	// longest is the longest one of this calm period, which ends at periodEnd, and
-	// before that of the period before.
-	longest, before election.Tick
-	// oldest is the greatest age of a renewal in this calm period, and oldestBefore what the earlier
-	// periods still count for: an eighth less with each one.
+	// oldest is the greatest age of a renewal in this calm period, which ends at periodEnd, and oldestBefore
+	// what the earlier periods still count for: an eighth less with each one.
 	oldest, oldestBefore election.Tick
 	periodEnd            election.Tick
 	// renewedAt is when the last BEATs were sent that a majority has granted.
@@ -73,15 +50,12 @@ func (m *Machine) newDelays() delays {
 }
 
 func (d *delays) encode(b []byte, now election.Tick) []byte {
-	for _, delay := range [...]election.Tick{d.longest, d.before, d.oldest, d.oldestBefore} {
+	for _, delay := range [...]election.Tick{d.oldest, d.oldestBefore} {
 		b = election.AppendNumber(b, uint64(delay))
 	}
 	b = election.AppendMoment(b, d.renewedAt, now)
 	return election.AppendMoment(b, d.periodEnd, now)
 }
-
-// adaptive reports whether this process shortens its timing.
-func (c *Config) adaptive() bool { return 0 < c.MinHeartbeat && c.MinHeartbeat < c.Heartbeat }
 
 // usualLease is the lease while nothing is late.
 func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Lease) }
@@ -98,14 +72,8 @@ func (c *Config) longestPace() election.Tick {
 	return max(fullPace, c.Lease*fullPace/c.usualLease())
 }
 
-// scaled returns the share of a usual duration that is in force.
+// scaled returns what is in force of a usual duration.
 func (m *Machine) scaled(d election.Tick) election.Tick { return d * m.pace / fullPace }
-
-// HeartbeatInForce returns the interval at which the coordinator sends BEATs now, as far
-// as this process knows.
-func (m *Machine) HeartbeatInForce() election.Tick {
-	return min(m.scaled(m.cfg.Heartbeat), m.cfg.Heartbeat)
-}
 
 // SuspicionTimeoutInForce returns after which silence the coordinator is suspected now, as far as this process knows.
 func (m *Machine) SuspicionTimeoutInForce() election.Tick { return m.scaled(m.cfg.SuspicionTimeout) }
@@ -118,46 +86,16 @@ func (m *Machine) announced(interval election.Tick) election.Tick {
 
 // requestedLease returns the lease for which this process requests grants.
 func (m *Machine) requestedLease() election.Tick {
-	switch m.cfg.Mode {
-	case Available:
+	if m.cfg.Mode == Available {
 		return 0
-	case Majority:
-		return min(m.scaled(m.cfg.usualLease()), m.cfg.Lease)
-	default:
-		return m.grownLease()
 	}
+	return m.leaseInForce()
 }
 
-// grownLease returns the usual lease, or the longer one that late renewals require.
-func (m *Machine) grownLease() election.Tick {
-	usual := m.cfg.usualLease()
-	return min(max(m.scaled(usual), usual), m.cfg.Lease)
+// leaseInForce returns the usual lease, or the longer one that late renewals require.
+func (m *Machine) leaseInForce() election.Tick {
+	return min(m.scaled(m.cfg.usualLease()), m.cfg.Lease)
 }
-
-// paceFor returns the pace at which heartbeats have at least this interval, within the
-// bounds of this process.
-func (m *Machine) paceFor(interval election.Tick) election.Tick {
-	thousandths := func(d election.Tick) election.Tick {
-		d = min(max(d, 0), m.cfg.Heartbeat)
-		return (d*fullPace + m.cfg.Heartbeat - 1) / m.cfg.Heartbeat
-	}
-	return max(thousandths(interval), thousandths(m.cfg.MinHeartbeat), 1)
-}
-
-// measure records a delay of this tenure: of an answer, or of a timer. A long one makes
-// the heartbeats that follow longer.
-func (m *Machine) measure(delay election.Tick) {
-	if m.role < Holder || !m.cfg.adaptive() {
-		return
-	}
-	delay = min(delay, m.cfg.Heartbeat)
-	m.tenure.delays.longest = max(m.tenure.delays.longest, delay)
-	m.pace = max(m.pace, m.paceFor(delaysPerHeartbeat*delay))
-}
-
-// measureLoss records that a member has lost this coordinator, so that its suspicion is
-// false.
-func (m *Machine) measureLoss() { m.measure(m.cfg.Heartbeat) }
 
 // silenced is a coordinator that fell silent before this one, until it has sent a message or the longest lease has passed.
 type silenced struct {
@@ -226,18 +164,14 @@ func (m *Machine) shorten() {
 	if m.role < Holder || m.now < d.periodEnd {
 		return
 	}
-	shortest := fullPace
-	if m.cfg.adaptive() {
-		shortest = m.paceFor(delaysPerHeartbeat * max(d.longest, d.before))
-	}
 	oldest := max(d.oldest, d.oldestBefore-d.oldestBefore/8)
-	m.pace = min(m.pace, max(m.pace/2, shortest, m.paceForLease(leasePerAge*oldest)))
-	*d = delays{before: d.longest, oldestBefore: oldest, periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: d.renewedAt}
+	m.pace = min(m.pace, max(m.pace/2, fullPace, m.paceForLease(leasePerAge*oldest)))
+	*d = delays{oldestBefore: oldest, periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: d.renewedAt}
 }
 
 // nextPace returns the pace until the next tenure begins, and with which it does.
 func (m *Machine) nextPace(lapsed bool) election.Tick {
-	next := max(m.pace, fullPace)
+	next := m.pace
 	if lapsed {
 		next *= 2
 	}
@@ -248,11 +182,8 @@ func (m *Machine) nextPace(lapsed bool) election.Tick {
 // than the configured one while the coordinator has other settings.
 func (m *Machine) followPace(announced election.Tick) {
 	pace := fullPace
-	switch longest := m.longestHeartbeat(); {
-	case announced > m.cfg.Heartbeat:
-		pace = (min(announced, longest)*fullPace + m.cfg.Heartbeat - 1) / m.cfg.Heartbeat
-	case announced > 0 && m.cfg.adaptive():
-		pace = m.paceFor(announced)
+	if announced > m.cfg.Heartbeat {
+		pace = (min(announced, m.longestHeartbeat())*fullPace + m.cfg.Heartbeat - 1) / m.cfg.Heartbeat
 	}
 	if pace != m.pace && m.role == Follower {
 		m.pace = pace

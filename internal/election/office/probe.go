@@ -109,9 +109,6 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		m.retryPreVote()
 		return // a process that has no coordinator sends probes itself
 	}
-	if !msg.Hold.Held && msg.Subject == election.None {
-		m.measureLoss()
-	}
 	if msg.Hold.Held {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)

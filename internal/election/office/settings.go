@@ -18,7 +18,7 @@ type Settings struct {
 	Mode                       Mode
 	Lease, UsualLease          election.Tick
 	Heartbeat                  election.Tick
-	MinHeartbeat, CalmPeriod   election.Tick
+	CalmPeriod                 election.Tick
 	SuspicionTimeout, Stagger  election.Tick
 	Policy                     Policy
 	StablePeriod, DrainTimeout election.Tick
@@ -28,7 +28,7 @@ type Settings struct {
 // Apply replaces the settings of a configuration.
 func (c *Config) Apply(s Settings) {
 	c.Mode, c.Lease, c.UsualLease = s.Mode, s.Lease, s.UsualLease
-	c.Heartbeat, c.MinHeartbeat, c.CalmPeriod = s.Heartbeat, s.MinHeartbeat, s.CalmPeriod
+	c.Heartbeat, c.CalmPeriod = s.Heartbeat, s.CalmPeriod
 	c.SuspicionTimeout, c.Stagger, c.Policy = s.SuspicionTimeout, s.Stagger, s.Policy
 	c.StablePeriod, c.DrainTimeout, c.LongTenure = s.StablePeriod, s.DrainTimeout, s.LongTenure
 }
@@ -97,7 +97,7 @@ func (r *request) encode(b []byte, now election.Tick) []byte {
 // than requested, and than the usual one, because it has other settings, the interval is shorter in
 // proportion, down to an eighth.
 func (m *Machine) beatInterval() election.Tick {
-	interval, wanted := m.HeartbeatInForce(), min(m.request.lease, m.cfg.usualLease())
+	interval, wanted := m.cfg.Heartbeat, min(m.request.lease, m.cfg.usualLease())
 	if m.request.granted >= wanted {
 		return interval
 	}

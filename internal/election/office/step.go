@@ -142,7 +142,6 @@ func (m *Machine) stepTenure(in *election.Input, out *election.Output) {
 func (m *Machine) tickTenure(out *election.Output) {
 	if m.now >= m.beatAt {
 		m.cause = "heartbeat"
-		m.measure(m.now - m.beatAt)
 		m.measureAge()
 		m.heartbeat(out)
 	}

@@ -34,7 +34,7 @@ func (m *Machine) updateWatch() {
 // forgiveIfLate postpones suspicions if this step is late for a deadline. The process was
 // paused or had no CPU time, and messages that arrived meanwhile may not have been read.
 func (m *Machine) forgiveIfLate() {
-	if m.now-m.HeartbeatInForce()/2 > m.due {
+	if m.now-m.cfg.Heartbeat/2 > m.due {
 		m.detector.Forgive(m.now, m.cfg.Heartbeat/2)
 	}
 }

@@ -5,11 +5,7 @@ import "time"
 // TimingInForce is what an agent reports of the timing that is in force in a group.
 type TimingInForce struct {
 	HeartbeatMillis int64 `json:"heartbeatMillis"`
-	// MinHeartbeatMillis is 0 unless the timing adapts.
-	MinHeartbeatMillis int64 `json:"minHeartbeatMillis,omitempty"`
-	// IntervalMillis is the interval of heartbeats now.
-	IntervalMillis int64 `json:"intervalMillis"`
-	PatienceMillis int64 `json:"patienceMillis"`
+	PatienceMillis  int64 `json:"patienceMillis"`
 	// LeaseMillis is 0 in Available mode, which has no lease.
 	LeaseMillis int64 `json:"leaseMillis,omitempty"`
 	// LongestPatienceMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too

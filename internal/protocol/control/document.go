@@ -44,9 +44,9 @@ type Safety struct {
 	LongestLeaseMillis int32 `json:"longestLeaseMillis,omitempty"`
 }
 
-// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one: up to four times
-// that, but not beyond two seconds. A new pod waits that long before it votes.
-func LongestLease(usual time.Duration) time.Duration { return max(usual, min(4*usual, 2*time.Second)) }
+// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A new pod waits
+// that long before it votes.
+func LongestLease(usual time.Duration) time.Duration { return max(usual, 2*time.Second) }
 
 // LongestLeaseMillis is LongestLease in milliseconds, as in the API.
 func LongestLeaseMillis(usual int32) int32 {
@@ -61,13 +61,11 @@ type Preemption struct {
 
 // Timing has the group's timeouts. The agent derives those that are nil.
 type Timing struct {
-	HeartbeatMillis int32 `json:"heartbeatMillis"`
-	// MinHeartbeatMillis is nil if the timing doesn't adapt.
-	MinHeartbeatMillis *int32 `json:"minHeartbeatMillis,omitempty"`
-	PatienceMillis     *int32 `json:"patienceMillis,omitempty"`
-	StaggerMillis      *int32 `json:"staggerMillis,omitempty"`
-	ReplyMillis        *int32 `json:"replyMillis,omitempty"`
-	DrainMillis        *int32 `json:"drainMillis,omitempty"`
+	HeartbeatMillis int32  `json:"heartbeatMillis"`
+	PatienceMillis  *int32 `json:"patienceMillis,omitempty"`
+	StaggerMillis   *int32 `json:"staggerMillis,omitempty"`
+	ReplyMillis     *int32 `json:"replyMillis,omitempty"`
+	DrainMillis     *int32 `json:"drainMillis,omitempty"`
 }
 
 // Application configures the application's part in elections.

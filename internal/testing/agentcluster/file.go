@@ -57,12 +57,10 @@ type Preemption struct {
 // Timing contains the group's timeouts.
 type Timing struct {
 	HeartbeatMillis int `json:"heartbeatMillis,omitempty"`
-	// MinHeartbeatMillis, if it is set, makes the timing adapt.
-	MinHeartbeatMillis int `json:"minHeartbeatMillis,omitempty"`
-	PatienceMillis     int `json:"patienceMillis,omitempty"`
-	StaggerMillis      int `json:"staggerMillis,omitempty"`
-	ReplyMillis        int `json:"replyMillis,omitempty"`
-	DrainMillis        int `json:"drainMillis,omitempty"`
+	PatienceMillis  int `json:"patienceMillis,omitempty"`
+	StaggerMillis   int `json:"staggerMillis,omitempty"`
+	ReplyMillis     int `json:"replyMillis,omitempty"`
+	DrainMillis     int `json:"drainMillis,omitempty"`
 }
 
 // Application defines how the agent checks the health of its application.

@@ -75,13 +75,10 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 	spec := &group.Spec
 	leaseMillis := min(usualLease(group), longestLease)
 	heartbeat := cmp.Or(spec.Timing.HeartbeatMillis, 100)
-	shortest, patience := spec.Timing.MinHeartbeatMillis, spec.Timing.PatienceMillis
+	patience := spec.Timing.PatienceMillis
 	if longest := max((leaseMillis-1)/2, 1); heartbeat > longest && spec.Safety.Mode != v1.Available {
 		patience = cmp.Or(patience, new(4*heartbeat)) // Its default follows from the heartbeat.
 		heartbeat = longest
-		if shortest != nil && *shortest > longest {
-			shortest = &longest
-		}
 	}
 	return control.Group{
 		Name:      group.Name,
@@ -94,12 +91,11 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 			StableSeconds: *cmp.Or(spec.Preemption.StableSeconds, new(int32(5))),
 		},
 		Timing: control.Timing{
-			HeartbeatMillis:    heartbeat,
-			MinHeartbeatMillis: shortest,
-			PatienceMillis:     patience,
-			StaggerMillis:      spec.Timing.StaggerMillis,
-			ReplyMillis:        spec.Timing.ReplyMillis,
-			DrainMillis:        cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
+			HeartbeatMillis: heartbeat,
+			PatienceMillis:  patience,
+			StaggerMillis:   spec.Timing.StaggerMillis,
+			ReplyMillis:     spec.Timing.ReplyMillis,
+			DrainMillis:     cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
 		},
 		Application: control.Application{Session: string(cmp.Or(spec.Application.Session, v1.SessionOptional))},
 	}

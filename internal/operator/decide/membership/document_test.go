@@ -57,7 +57,6 @@ func randomFacts(rng *rand.Rand) *Facts {
 	}
 	spec.Timing = v1.Timing{HeartbeatMillis: heartbeat, DrainMillis: new(int32(rng.IntN(100)))}
 	if rng.IntN(2) == 0 {
-		spec.Timing.MinHeartbeatMillis = new(1 + int32(rng.IntN(int(heartbeat))))
 		spec.Timing.PatienceMillis = new(heartbeat + 1 + int32(rng.IntN(1000)))
 		spec.Timing.StaggerMillis = new(int32(rng.IntN(1000)))
 		spec.Timing.ReplyMillis = new(1 + int32(rng.IntN(int(heartbeat))))
@@ -108,7 +107,7 @@ func TestDigest(t *testing.T) {
 			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5, LongestLeaseMillis: 6},
 			Preemption: control.Preemption{Policy: "Never", StableSeconds: 6},
 			Timing: control.Timing{
-				HeartbeatMillis: 1, MinHeartbeatMillis: millis, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
+				HeartbeatMillis: 1, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
 			Application: control.Application{Session: "Required"},
 			List: control.List{
@@ -122,7 +121,7 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "7de829a10353e12fe6695a0a732a434c79057b12eef13edcc9e576dcc8ebc3f1" {
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "ae4822aab06fed2060d6719e48b285b7d4a26e01c4f0366787e925fbac63d294" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +

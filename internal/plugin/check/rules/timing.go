@@ -32,11 +32,10 @@ type MemberAnswers struct {
 // Timing is the timing of a group and the measured delays, for programs.
 type Timing struct {
 	// Group is the namespace and the name.
-	Group              string `json:"group"`
-	HeartbeatMillis    int64  `json:"heartbeatMillis"`
-	MinHeartbeatMillis int64  `json:"minHeartbeatMillis,omitempty"`
-	PatienceMillis     int64  `json:"patienceMillis"`
-	LeaseMillis        int64  `json:"leaseMillis,omitempty"`
+	Group           string `json:"group"`
+	HeartbeatMillis int64  `json:"heartbeatMillis"`
+	PatienceMillis  int64  `json:"patienceMillis"`
+	LeaseMillis     int64  `json:"leaseMillis,omitempty"`
 	// P99Micros and LongestMicros are those of the slowest members, which may differ.
 	P99Micros     int64  `json:"p99Micros,omitempty"`
 	LongestMicros int64  `json:"longestMicros,omitempty"`
@@ -58,7 +57,7 @@ func Timings(f *Facts) []Timing {
 }
 
 func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
-	d := &delays{timing: m.Timing, size: m.Size, members: m.Members, strict: g.Spec.Safety.Mode == v1.Strict}
+	d := &delays{timing: m.Timing, size: m.Size, members: m.Members}
 	if g.Status.Coordinator != nil {
 		d.coordinator = g.Status.Coordinator.Pod
 	}
@@ -67,7 +66,7 @@ func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
 
 const (
 	// patienceFactor is how many times as long as 99 % of the answers take a delay may be without
-	// an effect. It is the factor by which adaptive heartbeats exceed delays.
+	// an effect.
 	patienceFactor = 4
 	// answersMin is the least number of answers whose 99 % mean anything.
 	answersMin = 100
@@ -111,8 +110,6 @@ type delays struct {
 	timing  *control.TimingInForce
 	size    int
 	members []MemberAnswers
-	// strict: the lease doesn't adapt.
-	strict bool
 	// coordinator is the pod whose agent has measured.
 	coordinator string
 }
@@ -128,7 +125,7 @@ func (d *delays) slowest() MemberAnswers {
 
 func (d *delays) figures() Timing {
 	t := d.timing
-	f := Timing{HeartbeatMillis: t.HeartbeatMillis, MinHeartbeatMillis: t.MinHeartbeatMillis, PatienceMillis: t.PatienceMillis, LeaseMillis: t.LeaseMillis}
+	f := Timing{HeartbeatMillis: t.HeartbeatMillis, PatienceMillis: t.PatienceMillis, LeaseMillis: t.LeaseMillis}
 	if len(d.members) > 0 {
 		s := d.slowest()
 		f.LongestMicros, f.LongestPod = s.LongestMicros, s.Pod
@@ -239,14 +236,6 @@ func (d *delays) check() Finding {
 			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+leaseAdvice
 		}
 	}
-	// The advice must be sufficient while heartbeats are the most frequent, too.
-	switch minimum := d.shortestHeartbeat(&advised); {
-	case minimum > 0 && short == "":
-		short = "While heartbeats are the most frequent, the timing is too short for the longest answer"
-		advice = fmt.Sprintf("set spec.timing.minHeartbeatMillis to at least %d", minimum)
-	case minimum > 0:
-		advice += fmt.Sprintf(", and spec.timing.minHeartbeatMillis to at least %d", minimum)
-	}
 	if short == "" {
 		return Finding{Level: OK, Message: figures}
 	}
@@ -254,29 +243,6 @@ func (d *delays) check() Finding {
 		Level: Warning, Message: short + ". " + figures,
 		Advice: "Find out what delays agents, such as a CPU limit, the network or a busy node, or " + advice + ".",
 	}
-}
-
-// shortestHeartbeat returns which setting of minHeartbeatMillis a timing would need, or 0 if its own
-// is sufficient. A delay makes heartbeats less frequent, but only after it was measured. So the
-// longest one counts.
-func (d *delays) shortestHeartbeat(t *control.TimingInForce) int64 {
-	if t.MinHeartbeatMillis == 0 || t.MinHeartbeatMillis >= t.HeartbeatMillis {
-		return 0
-	}
-	slowest := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.longest(&a), d.longest(&b)) })
-	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
-	// With an interval of h, everything has the share h/heartbeat of what is configured.
-	interval := func(delay, tolerated time.Duration) time.Duration {
-		return micros(delay.Microseconds() * heartbeat.Microseconds() / tolerated.Microseconds())
-	}
-	needed := interval(d.longest(&slowest), patience-heartbeat)
-	if tolerated := lease - lease/leaseMargin - heartbeat; tolerated > 0 && !d.strict {
-		needed = max(needed, interval(d.ofMajority(d.longest), tolerated))
-	}
-	if needed <= millis(t.MinHeartbeatMillis) {
-		return 0
-	}
-	return min(roundUp(needed), t.HeartbeatMillis)
 }
 
 // roundUp returns a duration in milliseconds, rounded up to two digits.
@@ -291,11 +257,7 @@ func roundUp(d time.Duration) int64 {
 // describe returns the figures in words.
 func (d *delays) describe() string {
 	t, f := d.timing, d.figures()
-	text := fmt.Sprintf("Heartbeat %d ms", t.HeartbeatMillis)
-	if t.MinHeartbeatMillis > 0 {
-		text = fmt.Sprintf("Heartbeat %d to %d ms, now %d ms", t.MinHeartbeatMillis, t.HeartbeatMillis, t.IntervalMillis)
-	}
-	text += fmt.Sprintf(", suspicion timeout %s", growing(t.PatienceMillis, t.LongestPatienceMillis))
+	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis, growing(t.PatienceMillis, t.LongestPatienceMillis))
 	if t.LeaseMillis > 0 {
 		text += fmt.Sprintf(", lease %s", growing(t.LeaseMillis, t.LongestLeaseMillis))
 	}

@@ -69,7 +69,7 @@ func TestOnePause(t *testing.T) {
 		},
 	} {
 		f := healthy(t)
-		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3}
+		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3}
 		for i, a := range c.answers {
 			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
 		}
@@ -93,7 +93,7 @@ func TestTimingTooShort(t *testing.T) {
 		fast      = 3.0
 		findOut   = "Find out what delays agents, such as a CPU limit, the network or a busy node, or "
 	)
-	defaults := control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}
+	defaults := control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}
 	timing := func(change func(*control.TimingInForce)) control.TimingInForce {
 		t := defaults
 		change(&t)
@@ -101,7 +101,6 @@ func TestTimingTooShort(t *testing.T) {
 	}
 	noLease := timing(func(t *control.TimingInForce) { t.LeaseMillis = 0 })
 	shortLease := timing(func(t *control.TimingInForce) { t.PatienceMillis, t.LeaseMillis = 1000, 300 })
-	adaptive := timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.IntervalMillis = 40, 44 })
 	grows := timing(func(t *control.TimingInForce) { t.LongestPatienceMillis, t.LongestLeaseMillis = 1600, 2000 })
 	few := answersIn(90, 90)
 	few.Count = 20
@@ -176,35 +175,6 @@ func TestTimingTooShort(t *testing.T) {
 				"99 % of the answers took up to 80 ms, the longest 1200 ms (ledger-0). " + available,
 			advice: findOut + "set spec.timing.patienceMillis to at least 1300.",
 		},
-		"adaptive and quiet": {
-			timing: adaptive, answers: []control.Answers{answersIn(9, 110), answersIn(9, 20)},
-			want: "ok: 99 % of the answers took up to 9.0 ms, the longest 110 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
-		},
-		"adaptive, and longer than the shortest suspicion timeout tolerates": {
-			timing: adaptive, answers: []control.Answers{answersIn(9, 150), answersIn(9, 20)},
-			want: "warning: While heartbeats are the most frequent, the timing is too short for the longest answer. " +
-				"99 % of the answers took up to 9.0 ms, the longest 150 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
-			advice: findOut + "set spec.timing.minHeartbeatMillis to at least 50.",
-		},
-		"adaptive, and a majority is longer than the shortest lease tolerates": {
-			timing:  timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.LeaseMillis = 40, 320 }),
-			answers: []control.Answers{answersIn(9, 90), answersIn(9, 91)},
-			want: "warning: While heartbeats are the most frequent, the timing is too short for the longest answer. " +
-				"99 % of the answers took up to 9.0 ms, the longest 91 ms (ledger-1). Heartbeat 40 to 100 ms, now 100 ms, suspicion timeout 400 ms, lease 320 ms.",
-			advice: findOut + "set spec.timing.minHeartbeatMillis to at least 45.",
-		},
-		"adaptive in Strict mode, where the lease isn't shortened": {
-			timing: timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.LeaseMillis = 40, 320 }), mode: v1.Strict,
-			answers: []control.Answers{answersIn(9, 90), answersIn(9, 91)},
-			want: "ok: 99 % of the answers took up to 9.0 ms, the longest 91 ms (ledger-1). " +
-				"Heartbeat 40 to 100 ms, now 100 ms, suspicion timeout 400 ms, lease 320 ms.",
-		},
-		"adaptive, and longer than the configured suspicion timeout tolerates": {
-			timing: adaptive, answers: []control.Answers{answersIn(9, 350), answersIn(9, 20)},
-			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
-				"99 % of the answers took up to 9.0 ms, the longest 350 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
-			advice: findOut + "set spec.timing.patienceMillis to at least 450, and spec.timing.minHeartbeatMillis to at least 100.",
-		},
 	} {
 		f := healthy(t)
 		f.Groups[0].Spec.Safety.Mode = c.mode
@@ -255,7 +225,7 @@ unknown timing of group bank/queue: It is unknown how long answers to heartbeats
 func TestTimings(t *testing.T) {
 	f := healthy(t)
 	f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: {
-		Timing: &control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
+		Timing: &control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
 		Members: []MemberAnswers{{"ledger-0", answersIn(4, 6)}, {"ledger-1", answersIn(3, 20)}},
 	}}
 	want := Timing{

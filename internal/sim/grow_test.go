@@ -9,12 +9,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// Groups whose timing adapts request many leases, shorter and longer ones in turn.
-func TestAdaptingSchedulesChangeLeases(t *testing.T) {
+// Groups whose leases grow request many leases, shorter and longer ones in turn.
+func TestGrowingSchedulesChangeLeases(t *testing.T) {
 	var shorter, longer, last [31]election.Tick
 	seen := map[election.Tick]bool{}
 	sample(t, sim.Sampling{
-		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,adapt", ","), Schedules: 400, Seed: 1,
+		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,grow", ","), Schedules: 400, Seed: 1,
 		Watch: func(s diagram.Step) {
 			if s.Fault != "" {
 				return
@@ -45,10 +45,10 @@ func TestAdaptingSchedulesChangeLeases(t *testing.T) {
 	}
 }
 
-const adaptCheck = "^TestSchedulesWithExtraFaults$/^all,adapt$"
+const growCheck = "^TestSchedulesWithExtraFaults$/^all,grow$"
 
-// adaptMutants break the rules of a timing that adapts.
-var adaptMutants = []mutant{
+// growMutants break the rules of leases that grow.
+var growMutants = []mutant{
 	{
 		description: "a grant for a shorter lease shortens an earlier promise", file: "election/grants/ledger.go",
 		old: "l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))", new: "l.until = now + cmp.Or(r.Lease, l.lease)",
@@ -57,12 +57,12 @@ var adaptMutants = []mutant{
 	{
 		description: "the holder counts a longer lease than it requested", file: "election/grants/support.go",
 		old: "lease = cmp.Or(lease, s.lease)", new: "lease = cmp.Or(s.lease, lease)",
-		check: adaptCheck, wantOutput: "one holder",
+		check: growCheck, wantOutput: "one holder",
 	},
 	{
 		description: "an answer doesn't name the lease of its grant", file: "election/office/grant.go",
 		old: "Ready: m.ready(), Lease: r.Lease,", new: "Ready: m.ready(),",
-		check: adaptCheck, wantOutput: "one holder",
+		check: growCheck, wantOutput: "one holder",
 	},
 	{
 		description: "followers don't adopt the interval that the coordinator announces", file: "election/office/follow.go",
