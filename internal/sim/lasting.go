@@ -75,10 +75,13 @@ func (sch *schedule) drawLasting(s *simulation) {
 }
 
 // draw draws the additional time of a message.
-func (t tail) draw(r *rng) election.Tick {
+func (t tail) draw(s *simulation) election.Tick {
 	delay := t.shortest
-	for delay > 0 && delay < maxTail && r.percent(t.percent) {
+	for delay > 0 && delay < maxTail && s.extra.percent(t.percent) {
 		delay *= 2
+	}
+	if delay >= lease/2 && s.schedule.extended {
+		s.checker.stalls++
 	}
 	return delay
 }
@@ -112,13 +115,11 @@ func (s *simulation) countTenure() {
 		if s.schedule.faults&Throttle != 0 {
 			most += s.size // and a process that stood still has led until it finds out
 		}
-		if s.schedule.faults&Tail != 0 {
-			most += 2 // where the links to those that hear the coordinator stall, too, there is a second one for a moment
-		}
 	}
-	if list := s.operator.current; s.schedule.faults&(Lossy|Tail) != 0 && list.Majority() == list.Len() {
-		most += 2 // where each member is needed, some messages in a row that are lost or late end a tenure
+	if list := s.operator.current; s.schedule.faults&Lossy != 0 && list.Majority() == list.Len() {
+		most += 2 // where each member is needed, some messages in a row that are lost end a tenure
 	}
+	most += c.stalls // each may end a tenure
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
 	}

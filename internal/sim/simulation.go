@@ -334,7 +334,7 @@ func (s *simulation) send(m *election.Message) {
 		return
 	}
 	now := s.queue.now
-	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency + s.schedule.tail.draw(&s.extra)
+	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency + s.schedule.tail.draw(s)
 	fifo := true
 	if now < s.schedule.healAt {
 		if s.schedule.loses(s) {
