@@ -25,10 +25,11 @@ func SocketPath(api string) (path string, ok bool) { return strings.CutPrefix(ap
 // CheckAPI checks the address of the local API.
 func CheckAPI(api string) error {
 	path, ok := SocketPath(api)
+	err := checkAddress(api)
 	switch {
-	case !ok:
-		return checkAddress(api)
-	case !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/":
+	case !ok && (err == nil || !strings.HasPrefix(api, "unix:")): // unix may also be the name of a host.
+		return err
+	case !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/":
 		return fmt.Errorf("must have an absolute path after unix://, as in unix:///run/conclave/agent.sock, got %q", truncate(api))
 	case len(path) > maxSocketPath:
 		return fmt.Errorf("must have a path of at most %d bytes, got %d", maxSocketPath, len(path))

@@ -13,7 +13,10 @@ func TestAddressOfLocalAPI(t *testing.T) {
 		"unix:///run/../agent.sock":           "absolute path",
 		"unix:///":                            "absolute path",
 		"unix:///" + strings.Repeat("x", 107): "at most 107 bytes, got 108",
-		"unix:/run/agent.sock":                "must",
+		"unix:/run/agent.sock":                "absolute path after unix://",
+		"unix:relative.sock":                  "absolute path after unix://",
+		"unix:7374":                           "",
+		"unixes:relative.sock":                "a port from 1 to 65535",
 	} {
 		switch err := CheckAPI(address); {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
