@@ -75,7 +75,7 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 		return []Problem{{
 			Reason:  string(reasonFlapping),
 			Message: fmt.Sprintf("%d tenures have ended by a failure in the last ten minutes: %s.", len(ends), strings.Join(reasons, ", ")),
-			Advice:  flappingAdvice(g, order[0]),
+			Advice:  flappingAdvice(g, order[0], ends),
 		}}
 	}
 	ends := slices.DeleteFunc(failures(g, now, lapsesPeriod), func(t v1.Tenure) bool { return t.EndReason != v1.EndLapse })
@@ -85,18 +85,21 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 	return []Problem{{
 		Reason:  string(reasonLeaseLapses),
 		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within spec.safety.leaseMillis (%d).", len(ends), g.Spec.Safety.LeaseMillis),
-		Advice:  flappingAdvice(g, v1.EndLapse),
+		Advice:  flappingAdvice(g, v1.EndLapse, ends),
 	}}
 }
 
-func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason) string {
+// flappingAdvice returns how to find out why most of the tenures ended for a reason. ends has the newest first.
+func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason, ends []v1.Tenure) string {
 	switch reason {
 	case v1.EndLapse:
 		return fmt.Sprintf("Find out what delays agents, such as a CPU limit or the network. For the lease that their delays need, run: kubectl conclave check %s %s", g.Name, namespaceFlag(g))
 	case v1.EndSilence:
 		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " + namespaceFlag(g)
 	case v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed:
-		return "The application fails. See its logs: kubectl logs POD --previous " + namespaceFlag(g)
+		last := slices.IndexFunc(ends, func(t v1.Tenure) bool { return t.EndReason == reason })
+		return fmt.Sprintf("The application fails. See its logs, with --previous if its container has restarted: kubectl logs %s %s",
+			ends[last].Pod, namespaceFlag(g))
 	default:
 		return "Agents or pods restart. See why: kubectl describe pods " + namespaceFlag(g)
 	}
