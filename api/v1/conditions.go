@@ -88,8 +88,8 @@ const (
 	// ReasonCAMissing (False): the operator does not start, because the Secret of its CA
 	// was deleted.
 	ReasonCAMissing Reason = "CAMissing"
-	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner, or
-	// the Service has a selector.
+	// ReasonServiceConflict (False): the Service or its EndpointSlice does not belong to the
+	// group, or the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"
 	// ReasonServicesForbidden (False): the operator lacks the permission for Services and EndpointSlices.
 	ReasonServicesForbidden Reason = "ServicesForbidden"

@@ -72,7 +72,9 @@ func TestEndpointSliceConflict(t *testing.T) {
 	if p := f.step(); p.EndpointSliceConflict {
 		t.Error("got a conflict of an object with itself")
 	}
-	f.EndpointSlice = &discoveryv1.EndpointSlice{}
+	f.EndpointSlice = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Name: "front-conclave", OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a"),
+	}}
 	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
 		t.Errorf("want a conflict and a Service; got %+v", p)
 	} else {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -16,14 +17,13 @@ import (
 
 // planService plans the Service of a group that wants one.
 func (p *Plan) planService(f *Facts) {
-	const conflict = "%s %s has another owner: change spec.service.name, or delete the %[1]s"
 	name := f.Group.Spec.Service.Name
 	switch {
 	case f.ServicesForbidden:
 		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks the permission for Services, so a Service that exists may point at a former coordinator: " +
 			"grant the permission as in docs/install.md, or remove spec.service and delete the Service"}
 	case f.Service != nil && OwnedByOther(f.Service, f.Group):
-		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(conflict, "Service", name)}
+		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("Service", f.Service, f.Group)}
 	case f.Service != nil && len(f.Service.Spec.Selector) > 0:
 		// Kubernetes creates EndpointSlices for it, and doesn't delete them when the selector is removed.
 		p.ServiceHasSelector = true
@@ -32,9 +32,18 @@ func (p *Plan) planService(f *Facts) {
 	default:
 		p.Service = wantedService(f.Group)
 		if p.EndpointSliceConflict = f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group); p.EndpointSliceConflict {
-			p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(conflict, "EndpointSlice", EndpointSliceName(f.Group))}
+			p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("EndpointSlice", f.EndpointSlice, f.Group)}
 		}
 	}
+}
+
+// conflict says why an object isn't the group's.
+func conflict(kind string, object metav1.Object, group *v1.ElectionGroup) string {
+	why := "has another owner"
+	if metav1.GetControllerOfNoCopy(object) == nil {
+		why = fmt.Sprintf("does not belong to this group, because it has no label %s: %s", v1.LabelGroup, group.Name)
+	}
+	return fmt.Sprintf("%s %s %s: change spec.service.name, or delete the %[1]s", kind, object.GetName(), why)
 }
 
 // wantedService returns the Service of a group that wants one.

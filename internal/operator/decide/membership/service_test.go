@@ -46,12 +46,16 @@ status:
 	if p := f.step(); p.Service == nil || p.ServiceProblem != nil {
 		t.Error("got a conflict of an object with itself")
 	}
-	f.Service = &corev1.Service{}
+	f.Service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "front"}}
 	if p := f.step(); p.Service != nil {
-		t.Error("got a Service although there is one with another owner")
+		t.Error("got a Service although there is one of a user")
 	} else {
-		expectServiceProblem(t, &p, "ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
+		expectServiceProblem(t, &p, "ServiceConflict: Service front does not belong to this group, because it has no label conclave.dev/group: ledger: "+
+			"change spec.service.name, or delete the Service")
 	}
+	f.Service.OwnerReferences = ownerReferences("apps/v1", "Deployment", "web", "6f0c")
+	owned := f.step()
+	expectServiceProblem(t, &owned, "ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
 	if p := f.step(); p.Service != nil || !p.ServiceHasSelector {
