@@ -69,7 +69,7 @@ func (r *Reconciler) reportStatus(ctx context.Context, s *snapshot, status *v1.E
 	}
 	if r.mustWait(s, status) {
 		if r.leads() {
-			r.metrics.countDeferred(s.key)
+			r.metrics.update(s.key, func(g *groupMetrics) { g.deferred++ })
 		}
 		return true, nil, nil
 	}

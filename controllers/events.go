@@ -34,7 +34,7 @@ func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *grou
 			s.state.pendingEvents = s.state.pendingEvents[dropped:]
 			s.state.droppedEvents += dropped
 			if r.leads() {
-				r.metrics.countDropped(s.key, dropped)
+				r.metrics.update(s.key, func(g *groupMetrics) { g.droppedEvents += uint64(dropped) })
 			}
 			s.deadline.reached(at, s.now)
 			return nil

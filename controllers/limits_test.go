@@ -130,7 +130,7 @@ func TestEventsAreLimited(t *testing.T) {
 	if want := fmt.Sprintf("election 99 (after %d events that were left out)", left); events.notes[len(events.notes)-1] != want {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
 	}
-	if got := r.metrics.of(s.key).droppedEvents; got != uint64(left) {
+	if got := r.metrics.groups[s.key].droppedEvents; got != uint64(left) {
 		t.Errorf("got %d dropped events in the metric, want %d", got, left)
 	}
 }

@@ -80,11 +80,14 @@ func groupOfObject(_ context.Context, object client.Object) []reconcile.Request 
 	}}}
 }
 
-// changed filters out updates that change nothing of what the cache retains.
-func changed[T any, P interface {
+// objectOf is a pointer to the struct of an object.
+type objectOf[T any] interface {
 	*T
 	client.Object
-}](same func(before, after P) bool) predicate.Predicate {
+}
+
+// changed filters out updates that change nothing of what the cache retains.
+func changed[T any, P objectOf[T]](same func(before, after P) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(P)
 		if !ok {
@@ -95,14 +98,9 @@ func changed[T any, P interface {
 	}}
 }
 
-func samePod(before, after *corev1.Pod) bool {
+// sameContent reports whether two versions of an object differ in nothing else.
+func sameContent[T any, P objectOf[T]](before, after P) bool {
 	old := *before
-	old.ResourceVersion = after.ResourceVersion
-	return equality.Semantic.DeepEqual(&old, after)
-}
-
-func sameNode(before, after *corev1.Node) bool {
-	old := *before
-	old.ResourceVersion = after.ResourceVersion
-	return equality.Semantic.DeepEqual(&old, after)
+	P(&old).SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(P(&old), after)
 }

@@ -195,38 +195,12 @@ func (m *metricSet) forget(group types.NamespacedName) {
 	delete(m.groups, group)
 }
 
-// set replaces the gauges of a group.
-func (m *metricSet) set(group types.NamespacedName, now groupGauges) {
+// update changes the metrics of a group. Only the leader has such metrics.
+func (m *metricSet) update(group types.NamespacedName, change func(*groupMetrics)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(group).groupGauges = now
-}
-
-// countElection adds an election of a group.
-func (m *metricSet) countElection(group types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(group).elections++
-}
-
-// countDeferred, as countDropped, is for the leader only: only that has metrics of groups. It adds a change of the status of a group that waits.
-func (m *metricSet) countDeferred(group types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(group).deferred++
-}
-
-// countDropped adds events of a group that aren't written.
-func (m *metricSet) countDropped(group types.NamespacedName, events int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(group).droppedEvents += uint64(events) //nolint:gosec // It isn't negative.
-}
-
-// of returns the metrics of a group. The caller holds the lock.
-func (m *metricSet) of(group types.NamespacedName) *groupMetrics {
 	if m.groups[group] == nil {
 		m.groups[group] = &groupMetrics{}
 	}
-	return m.groups[group]
+	change(m.groups[group])
 }

@@ -38,7 +38,7 @@ func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
 func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *groupstatus.Result) {
 	was, is := before.Status.Coordinator, result.Status.Coordinator
 	if is != nil && !sameCoordinator(was, is) {
-		r.metrics.countElection(s.key)
+		r.metrics.update(s.key, func(g *groupMetrics) { g.elections++ })
 		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 && !lost.IsZero() && !named.IsZero() {
 			r.metrics.failover.WithLabelValues(endOfTenureBefore(result.Status.History)).Observe(max(named.Sub(lost), 0).Seconds())
 		}

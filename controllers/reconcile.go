@@ -120,7 +120,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	result := groupstatus.Evaluate(s.statusFacts(&plan))
 	if leads {
 		// Alerts depend on the gauges, also while the status can't be written.
-		r.metrics.set(s.key, s.gauges(&result))
+		r.metrics.update(s.key, func(g *groupMetrics) { g.groupGauges = s.gauges(&result) })
 	}
 	if err != nil {
 		return err

@@ -148,8 +148,8 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 	groups, err := ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(sameContent[corev1.Pod]))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.options.Workers,
@@ -170,7 +170,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 func (r *Reconciler) addAgentController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agents").
-		For(&corev1.Pod{}, builder.WithPredicates(changed(samePod))).
+		For(&corev1.Pod{}, builder.WithPredicates(changed(sameContent[corev1.Pod]))).
 		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation, NeedLeaderElection: new(false)}).
 		Complete(reconcile.Func(r.reconcileAgent))
 }

@@ -216,10 +216,7 @@ func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error)
 // getObject reads an object of a kind of which the cache has only those with the
 // operator's label. An object that isn't in the cache may belong to another owner:
 // only then does getObject query the API server. It returns nil if there is none.
-func getObject[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, r *Reconciler, namespace, name string) (P, error) {
+func getObject[T any, P objectOf[T]](ctx context.Context, r *Reconciler, namespace, name string) (P, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	object := P(new(T))
 	err := r.writer.Get(ctx, key, object)
