@@ -141,6 +141,18 @@ type Problem struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
+// lines returns the problem and the advice. since is for how long it has lasted, or "".
+func (p *Problem) lines(since string) []string {
+	if p.Type == "" {
+		return []string{p.Message}
+	}
+	lines := []string{fmt.Sprintf("%s is %s (%s)%s: %s", p.Type, p.Status, p.Reason, since, p.Message)}
+	if p.Advice != "" {
+		lines = append(lines, "  "+p.Advice)
+	}
+	return lines
+}
+
 // Problems returns the problems of a group. If the status is out of date, that comes first,
 // without a type.
 func Problems(g *v1.ElectionGroup) []Problem {
@@ -156,6 +168,3 @@ func Problems(g *v1.ElectionGroup) []Problem {
 	}
 	return all
 }
-
-// Reason returns the reason and the message of a row of the process status table, or "".
-func Reason(p *v1.Process) string { return reason(p) }

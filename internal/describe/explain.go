@@ -131,7 +131,7 @@ func notElectedReason(g *v1.ElectionGroup, p *v1.Process) string {
 
 func status(p *v1.Process) string {
 	text := string(p.Status)
-	if r := reason(p); r != "" {
+	if r := Reason(p); r != "" {
 		text += " (" + strings.TrimSuffix(r, ".") + ")"
 	}
 	return text
@@ -209,14 +209,8 @@ func fail(n int) string {
 
 func problems(g *v1.ElectionGroup, now time.Time) []string {
 	var lines []string
-	if text := staleNotice(g); text != "" {
-		lines = append(lines, text)
-	}
-	for _, c := range notableConditions(g) {
-		lines = append(lines, fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, sentence(c.Message)))
-		if text := advice(g, v1.Reason(c.Reason)); text != "" {
-			lines = append(lines, "  "+text)
-		}
+	for _, p := range Problems(g) {
+		lines = append(lines, p.lines("")...)
 	}
 	if text := DownTogether(g); text != "" {
 		lines = append(lines, text)

@@ -21,14 +21,8 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 			fmt.Fprintln(w, "  "+gap)
 		}
 	}
-	if text := staleNotice(g); text != "" {
-		fmt.Fprintf(w, "\n%s\n", text)
-	}
-	for _, c := range notableConditions(g) {
-		fmt.Fprintf(w, "\n%s is %s (%s) for %s: %s\n", c.Type, c.Status, c.Reason, age(c.LastTransitionTime.Time, now), sentence(c.Message))
-		if text := advice(g, v1.Reason(c.Reason)); text != "" {
-			fmt.Fprintf(w, "  %s\n", text)
-		}
+	for _, p := range Problems(g) {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(p.lines(" for "+age(p.Since, now)), "\n"))
 	}
 	if text := DownTogether(g); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
@@ -133,7 +127,7 @@ func table(w io.Writer, rows []v1.Process, now time.Time) {
 		if row.Since != nil {
 			since = age(row.Since.Time, now)
 		}
-		line(row.Pod, fmt.Sprint(row.Priority), string(row.Status), since, row.Node, row.Zone, reason(row))
+		line(row.Pod, fmt.Sprint(row.Priority), string(row.Status), since, row.Node, row.Zone, Reason(row))
 	}
 	flushColumns(w, columns, &text)
 }
@@ -146,8 +140,8 @@ func flushColumns(w io.Writer, columns *tabwriter.Writer, text *strings.Builder)
 	}
 }
 
-// reason returns the reason and the message of a row, or "".
-func reason(p *v1.Process) string {
+// Reason returns the reason and the message of a row of the process status table, or "".
+func Reason(p *v1.Process) string {
 	if p.Reason != "" && p.Message != "" {
 		return string(p.Reason) + ": " + p.Message
 	}
