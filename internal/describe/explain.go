@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Explain writes why the coordinator is the coordinator, which member is next, which
@@ -20,7 +22,7 @@ func Explain(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 		lines []string
 	}{
 		{"Coordinator", append([]string{coordinator(g, now)}, election(g)...)},
-		{"Reason", electionReason(g, &a)},
+		{"Reason", electionReason(g, &a, now)},
 		{"Next coordinator", []string{nextCoordinator(g, &a)}},
 		{"Failure tolerance", failureTolerance(g, &a)},
 		{"Problems", problems(g, now)},
@@ -61,7 +63,7 @@ func election(g *v1.ElectionGroup) []string {
 }
 
 // electionReason explains why the coordinator, or no member, was elected.
-func electionReason(g *v1.ElectionGroup, a *analysis) []string {
+func electionReason(g *v1.ElectionGroup, a *analysis, now time.Time) []string {
 	c := g.Status.Coordinator
 	if c == nil {
 		return []string{noCoordinatorReason(g, a)}
@@ -79,7 +81,7 @@ func electionReason(g *v1.ElectionGroup, a *analysis) []string {
 			lines = append(lines, fmt.Sprintf("- %s not shown", countMembers(len(a.above)-most)))
 			break
 		}
-		lines = append(lines, "- "+notElectedReason(g, &a.above[i]))
+		lines = append(lines, "- "+notElectedReason(g, &a.above[i], now))
 	}
 	return lines
 }
@@ -101,7 +103,7 @@ func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 
 // notElectedReason explains why a member is not the coordinator although its priority is
 // higher than the coordinator's.
-func notElectedReason(g *v1.ElectionGroup, p *v1.Process) string {
+func notElectedReason(g *v1.ElectionGroup, p *v1.Process, now time.Time) string {
 	name := fmt.Sprintf("%s (%d)", p.Pod, p.Priority)
 	switch {
 	case !isUp(p):
@@ -114,19 +116,19 @@ func notElectedReason(g *v1.ElectionGroup, p *v1.Process) string {
 		return name + " is up, but not eligible. " + sentence(p.Message)
 	case !isEligible(p):
 		return name + " is up, but not eligible, probably because of its application."
-	}
-	switch g.Spec.Preemption.Policy {
-	case v1.PreemptNever:
+	case g.Spec.Preemption.Policy == v1.PreemptNever:
 		return name + " is up, and takes over only when the coordinator stops: preemption is Never."
-	case v1.PreemptWhenStable:
-		seconds := int32(0)
-		if g.Spec.Preemption.StableSeconds != nil {
-			seconds = *g.Spec.Preemption.StableSeconds
-		}
-		return fmt.Sprintf("%s is up, and takes over when it has been eligible for %d s: preemption is WhenStable.", name, seconds)
-	case v1.PreemptAlways:
 	}
-	return name + " is up, and is taking over."
+	text := name + " is up, and is taking over."
+	stable := *cmp.Or(g.Spec.Preemption.StableSeconds, new(int32(5)))
+	if g.Spec.Preemption.Policy == v1.PreemptWhenStable {
+		text = fmt.Sprintf("%s is up, and takes over when it has been eligible for %d s: preemption is WhenStable.", name, stable)
+	}
+	// The status has no reason HeldBack any more when the penalty of a member is over, but the agents still know of it.
+	if long := control.LongTenure(time.Duration(stable) * time.Second); now.Sub(g.Status.Coordinator.ElectedAt.Time) < long {
+		text += fmt.Sprintf(" If its last tenures were short, it waits until the coordinator has led for %s.", long)
+	}
+	return text
 }
 
 func status(p *v1.Process) string {

@@ -36,7 +36,7 @@ func ExplanationOf(g *v1.ElectionGroup, now time.Time) Explanation {
 	a := analyze(g)
 	e := Explanation{
 		Namespace: g.Namespace, Name: g.Name, Coordinator: g.Status.Coordinator,
-		Reason: electionReason(g, &a), Next: []string{}, Members: a.members, Up: a.up, Needed: 1,
+		Reason: electionReason(g, &a, now), Next: []string{}, Members: a.members, Up: a.up, Needed: 1,
 		FailureTolerance: failureTolerance(g, &a), Problems: append([]Problem{}, Problems(g)...), Warnings: Warnings(g, now), DownTogether: DownTogether(g), At: now.UTC(),
 	}
 	if a.needsMajority {

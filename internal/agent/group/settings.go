@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // officeSettings returns the settings for the machine.
@@ -18,15 +19,8 @@ func officeSettings(group *config.Group) office.Settings {
 		Heartbeat: ticks(timing.Heartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
-		LongTenure: ticks(longTenure(group.Preemption.Stable)),
+		LongTenure: ticks(control.LongTenure(group.Preemption.Stable)),
 	}
-}
-
-// longTenure returns how long a tenure must last so that it doesn't count against a member: ten
-// stable periods, but at least a minute. So a member that fails again and again leads once in a
-// minute at most. The longest penalty is eight times as long.
-func longTenure(stable time.Duration) time.Duration {
-	return min(max(10*stable, time.Minute), 2*time.Minute)
 }
 
 // Reconfigure switches to the settings of next, except for the member list. The election

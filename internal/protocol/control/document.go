@@ -59,6 +59,13 @@ type Preemption struct {
 	StableSeconds int32  `json:"stableSeconds"`
 }
 
+// LongTenure returns how long a tenure must last so that it doesn't count against a member: ten
+// stable periods, but at least a minute. So a member that fails again and again leads once in a
+// minute at most. The longest penalty is eight times as long.
+func LongTenure(stable time.Duration) time.Duration {
+	return min(max(10*stable, time.Minute), 2*time.Minute)
+}
+
 // Timing has the group's timeouts. The agent derives those that are nil.
 type Timing struct {
 	HeartbeatMillis int32  `json:"heartbeatMillis"`
