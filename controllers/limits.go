@@ -98,7 +98,7 @@ func (r *Reconciler) mustWait(s *snapshot, next *v1.ElectionGroupStatus) bool {
 	now := time.Now()
 	ofNamespace := r.limits.of(s.key.Namespace, now)
 	turns, namespaceLimit := &s.state.limits.changes, ofNamespace.changes
-	if isElection(&s.group.Status, next) {
+	if was := &s.group.Status; was.Term != next.Term || !sameCoordinator(was.Coordinator, next.Coordinator) {
 		turns, namespaceLimit = &s.state.limits.elections, ofNamespace.elections
 	}
 	at := turns.next(now, namespaceLimit)
@@ -109,10 +109,6 @@ func (r *Reconciler) mustWait(s *snapshot, next *v1.ElectionGroupStatus) bool {
 	}
 	turns.take()
 	return false
-}
-
-func isElection(was, is *v1.ElectionGroupStatus) bool {
-	return was.Term != is.Term || !sameCoordinator(was.Coordinator, is.Coordinator)
 }
 
 // sameCoordinator reports whether two statuses have the same tenure.

@@ -91,14 +91,10 @@ func isFollowed(pod *corev1.Pod) bool {
 
 // agentIncarnation returns a number that changes whenever the pod's agent restarts.
 func agentIncarnation(pod *corev1.Pod) int32 {
-	for i := range pod.Status.InitContainerStatuses {
-		if status := &pod.Status.InitContainerStatuses[i]; status.Name == v1.AgentContainer {
-			incarnation := 2 * status.RestartCount
-			if status.Started != nil && *status.Started {
-				incarnation++
-			}
-			return incarnation
-		}
+	status := membership.AgentStatus(pod)
+	incarnation := 2 * status.RestartCount
+	if status.Started != nil && *status.Started {
+		incarnation++
 	}
-	return 0
+	return incarnation
 }

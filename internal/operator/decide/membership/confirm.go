@@ -67,27 +67,17 @@ func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
 			entries = append(entries, confirmation{pod.Name, pod.UID}.String())
 		}
 	}
-	message := fmt.Sprintf("%s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
+	were, have := "were", "they have"
+	if len(names) == 1 {
+		were, have = "was", "it has"
+	}
+	message := fmt.Sprintf("%s %s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
 		"kubectl annotate electiongroup %s --namespace %s --overwrite %s=%s",
-		was(names), has(names), f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped, strings.Join(entries, ","))
+		Abbreviate(names), were, have, f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped, strings.Join(entries, ","))
 	if mistake != "" {
 		message = mistake + ". " + message
 	}
 	return &Problem{v1.ReasonStopUnconfirmed, message}
-}
-
-func was(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " was"
-	}
-	return Abbreviate(names) + " were"
-}
-
-func has(names []string) string {
-	if len(names) == 1 {
-		return "it has"
-	}
-	return "they have"
 }
 
 // confirmationMistake returns what is wrong with the annotation, in one line. Entries of

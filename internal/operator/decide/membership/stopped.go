@@ -56,27 +56,23 @@ func hasStopped(pod *corev1.Pod, node *corev1.Node) bool {
 // phase alone isn't from the kubelet: the garbage collector of pods sets it to Failed when
 // it deletes a pod whose node was removed. It doesn't change the containers' states.
 func agentTerminated(pod *corev1.Pod) bool {
-	state := agentState(pod)
-	return state != nil && state.Terminated != nil
+	return AgentStatus(pod).State.Terminated != nil
 }
 
 // agentStarted reports whether the agent of a pod has ever run.
 func agentStarted(pod *corev1.Pod) bool {
-	for i := range pod.Status.InitContainerStatuses {
-		if s := &pod.Status.InitContainerStatuses[i]; s.Name == v1.AgentContainer {
-			return s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
-		}
-	}
-	return false
+	s := AgentStatus(pod)
+	return s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
 }
 
-func agentState(pod *corev1.Pod) *corev1.ContainerState {
+// AgentStatus returns the status of a pod's agent, without a state if the kubelet hasn't reported one.
+func AgentStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.InitContainerStatuses {
 		if s := &pod.Status.InitContainerStatuses[i]; s.Name == v1.AgentContainer {
-			return &s.State
+			return s
 		}
 	}
-	return nil
+	return &corev1.ContainerStatus{}
 }
 
 func anyContainerRuns(pod *corev1.Pod) bool {
