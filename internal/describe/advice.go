@@ -39,7 +39,10 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonNoCoordinator, v1.ReasonElecting:
 		return "An election takes less than a second. If the problem persists, see the reason: kubectl conclave explain " + g.Name + " " + namespaceFlag(g)
 	case v1.ReasonDisagreement, v1.ReasonCoordinatorsDiffer:
-		return disagreement(g)
+		if g.Spec.Safety.Mode == v1.Available {
+			return "In Available mode, each side of a network partition has its own coordinator. This ends when the sides are connected again."
+		}
+		return "At most one of them may act: the others have older fencing tokens, or expired leases. If the problem persists, see the logs of each agent: " + logs
 	case v1.ReasonListsDiffer:
 		return "Agents with different member lists ignore each other. The operator sends them the newest list. If the problem persists, delete the pods " +
 			"with the older list, one after the other."
@@ -111,14 +114,6 @@ func noFailover(g *v1.ElectionGroup) string {
 		return "Give a second member a priority above 0."
 	}
 	return "Add members: three members tolerate one failure."
-}
-
-func disagreement(g *v1.ElectionGroup) string {
-	if g.Spec.Safety.Mode == v1.Available {
-		return "In Available mode, each side of a network partition has its own coordinator. This ends when the sides are connected again."
-	}
-	return "At most one of them may act: the others have older fencing tokens, or expired leases. If the problem persists, see the logs of each agent: " +
-		"kubectl logs POD -c " + v1.AgentContainer + " " + namespaceFlag(g)
 }
 
 func serviceConflict(g *v1.ElectionGroup) string {

@@ -3,6 +3,7 @@ package stepdown
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -298,10 +299,7 @@ func preemptionWarning(g *v1.ElectionGroup, before *v1.Coordinator, after *clien
 	if g.Spec.Preemption.Policy == v1.PreemptNever || int64(before.Priority) <= int64(after.Priority) {
 		return ""
 	}
-	seconds := int32(5)
-	if s := g.Spec.Preemption.StableSeconds; s != nil {
-		seconds = *s
-	}
+	seconds := *cmp.Or(g.Spec.Preemption.StableSeconds, new(int32(5)))
 	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %d s, then takes over again if it is healthy (spec.preemption.policy: %s)",
 		before.Pod, before.Priority, seconds, g.Spec.Preemption.Policy)
 }
