@@ -15,11 +15,7 @@ func TestElectionsWithoutEndAreLimited(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Available }, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Available }, pods...)
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCoordinator("ledger", "ledger-2", 7)
 	e.awaitQuiet(o)

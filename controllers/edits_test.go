@@ -158,11 +158,7 @@ func TestLeaseChanges(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(withShortWaits, pods...)
 	e.elect("ledger", "p-2", 7)
 	e.awaitCoordinator("ledger", "p-2", 7)
 	before := e.group("ledger").Status.MemberList.LeaseMillis
@@ -306,11 +302,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withService, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(withService, pods...)
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	var now corev1.Service

@@ -53,11 +53,7 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"p-four", "p-six", "p-other"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withService, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(withService, pods...)
 	for term, pod := range []string{"p-four", "p-six", "p-four"} {
 		e.elect("ledger", pod, uint64(term+7))
 		e.awaitCoordinator("ledger", pod, int64(term+7))

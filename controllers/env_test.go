@@ -83,6 +83,16 @@ func (e *env) createGroup(name string, change func(*v1.ElectionGroup), pods ...s
 	return group
 }
 
+// startLedger creates pods with agents, and a group of them, and waits until the agents have its list.
+func (e *env) startLedger(change func(*v1.ElectionGroup), pods ...string) {
+	e.t.Helper()
+	for _, pod := range pods {
+		e.pod(pod, "ledger")
+	}
+	e.createGroup("ledger", change, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+}
+
 func (e *env) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }

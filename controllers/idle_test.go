@@ -18,11 +18,7 @@ import (
 func (e *env) createSettledGroup(o *operator) {
 	e.t.Helper()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withService, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(withService, pods...)
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCoordinator("ledger", "ledger-2", 7)
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)

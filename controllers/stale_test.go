@@ -61,11 +61,7 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.startLedger(withShortWaits, pods...)
 	e.elect("ledger", "p-0", 7)
 	e.awaitCoordinator("ledger", "p-0", 7)
 	e.deletePod("p-2")
