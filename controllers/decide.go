@@ -46,7 +46,7 @@ func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
 		Group: s.group, List: s.group.Status.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
 		ServiceProblem: p.ServiceProblem, PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
-		Pods: s.pods, Nodes: s.nodes, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
+		Pods: s.pods, Nodes: s.nodes, Deleted: s.deleted, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
 	for name := range s.pods {
 		connection := s.connections[name]

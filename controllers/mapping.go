@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
@@ -49,6 +50,26 @@ func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedN
 		names = append(names, groups.Items[i].Name)
 	}
 	return names
+}
+
+const (
+	// deletedRetention is longer than agents take to report the end of a tenure, also after they have fallen silent.
+	deletedRetention = time.Minute
+	// maxDeletedPods bounds the memory, however many pods users delete. Without a pod, the history has what the agents report.
+	maxDeletedPods = 10_000
+)
+
+// rememberDeleted retains for a while when the deletion of a pod was requested. A pod that is deleted without a grace period is gone,
+// or replaced by another one, before the agents report the end of its tenure. As a predicate, it filters out no event.
+func (r *Reconciler) rememberDeleted(e event.DeleteEvent) bool {
+	if pod, ok := e.Object.(*corev1.Pod); ok && membership.HasAgent(pod) {
+		at := time.Now().Add(-time.Second) // Agents may know sooner, and the times of the API server have the same precision.
+		if requested := groupstatus.DeletionRequested(pod); !requested.IsZero() && requested.Before(at) {
+			at = requested
+		}
+		r.deleted.Add(client.ObjectKeyFromObject(pod), at, deletedRetention)
+	}
+	return true
 }
 
 // groupsOfNode maps a node to the groups of its pods.

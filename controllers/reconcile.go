@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -48,6 +49,8 @@ type Reconciler struct {
 	limits   namespaceLimits
 	spread   *spreader
 	services services
+	// deleted has when the deletion of pods was requested that are gone.
+	deleted *utilcache.LRUExpireCache
 	// documentDropped logs once that the status of a group has lost its document.
 	documentDropped sync.Once
 	// explanations limits the reads of pods that only the status explains.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -37,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -130,6 +132,7 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(), explanations: newExplanationLimit(),
+		deleted: utilcache.NewLRUExpireCache(maxDeletedPods),
 	}
 	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
 	r.metrics = newMetricSet(r.agents.Connected)
@@ -148,7 +151,8 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 	groups, err := ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(sameContent[corev1.Pod]))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod),
+			builder.WithPredicates(changed(sameContent[corev1.Pod]), predicate.Funcs{DeleteFunc: r.rememberDeleted})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{

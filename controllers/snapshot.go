@@ -38,6 +38,8 @@ type snapshot struct {
 	// agents without a pod are left out.
 	pods  map[string]*corev1.Pod
 	nodes map[string]*corev1.Node
+	// deleted has when the deletion of pods was requested: see rememberDeleted.
+	deleted map[string]time.Time
 	// unlisted are pods that membership.Unlisted has found.
 	unlisted []string
 	// explaining has the names of pods that have no agent, and may be gone by now: see addExplainingPods.
@@ -63,7 +65,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	key := client.ObjectKeyFromObject(group)
 	s := &snapshot{
 		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
-		pods: map[string]*corev1.Pod{}, explaining: map[string]bool{},
+		pods: map[string]*corev1.Pod{}, deleted: map[string]time.Time{}, explaining: map[string]bool{},
 		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
 	}
 	reports := r.agents.Reports(key)
@@ -78,6 +80,12 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	}
 	r.addExplainingPods(ctx, s)
 	s.preferred = r.spread.preferred(key)
+	for i := range group.Status.History {
+		name := group.Status.History[i].Pod
+		if at, ok := r.deleted.Get(types.NamespacedName{Namespace: key.Namespace, Name: name}); ok {
+			s.deleted[name], _ = at.(time.Time)
+		}
+	}
 	for name, pod := range s.pods {
 		if connection, ok := r.connection(pod); ok {
 			s.connections[name] = connection

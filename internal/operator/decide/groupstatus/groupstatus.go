@@ -54,6 +54,8 @@ type Facts struct {
 	// label. Nodes has their nodes by name.
 	Pods  map[string]*corev1.Pod
 	Nodes map[string]*corev1.Node
+	// Deleted has when the deletion of pods was requested, by name, also of pods whose objects have just gone.
+	Deleted map[string]time.Time
 	// Unlisted are the pods that membership.Unlisted has found.
 	Unlisted []string
 	// Agents has the agents by the names of their pods: those of members, of selected

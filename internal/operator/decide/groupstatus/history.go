@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -124,12 +125,23 @@ var followFromDeletion = []v1.EndReason{
 
 // podDeletedBefore reports whether a tenure ended after the deletion of its pod was requested.
 func (e *evaluation) podDeletedBefore(t *v1.Tenure) bool {
-	pod := e.Pods[t.Pod]
-	if t.Until == nil || pod == nil || pod.DeletionTimestamp == nil {
+	if t.Until == nil {
 		return false
 	}
-	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	return !t.Until.Time.Before(pod.DeletionTimestamp.Add(-grace))
+	endedAfter := func(at time.Time) bool { return !at.IsZero() && !t.Until.Time.Before(at) }
+	// A tenure that began later is that of another pod of the name.
+	if at := e.Deleted[t.Pod]; endedAfter(at) && t.From.Time.Before(at.Add(time.Second)) {
+		return true
+	}
+	return endedAfter(DeletionRequested(e.Pods[t.Pod]))
+}
+
+// DeletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is no pod.
+func DeletionRequested(pod *corev1.Pod) time.Time {
+	if pod == nil || pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 }
 
 // reportedReason returns why a tenure ended, if agents report it. What most agents report counts, except
