@@ -113,11 +113,22 @@ func (e *env) group(name string) *v1.ElectionGroup {
 // edit changes a group as a user does.
 func (e *env) edit(name string, change func(*v1.ElectionGroup)) {
 	e.t.Helper()
-	group := e.group(name)
-	patch := client.MergeFrom(group.DeepCopy())
-	change(group)
-	if err := e.client.Patch(e.t.Context(), group, patch); err != nil {
-		e.t.Fatal(err)
+	group := &v1.ElectionGroup{ObjectMeta: e.metadata(name)}
+	e.update([]client.Object{group}, func(client.Object) { change(group) })
+}
+
+// update reads objects, and writes what a change changes of each.
+func (e *env) update(objects []client.Object, change func(client.Object)) {
+	e.t.Helper()
+	for _, object := range objects {
+		if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			e.t.Fatal(err)
+		}
+		before, _ := object.DeepCopyObject().(client.Object)
+		change(object)
+		if err := e.client.Patch(e.t.Context(), object, client.MergeFrom(before)); err != nil {
+			e.t.Fatal(err)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -147,12 +146,10 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "audit"}}
-	group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
-	group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
-	if err := e.client.Create(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	e.createGroup("audit", func(group *v1.ElectionGroup) {
+		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
+		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
+	})
 	e.eventually("audit has been reconciled", func() bool { return e.group("audit").Status.ObservedGeneration == 1 })
 	e.awaitQuiet(o)
 	if list := e.group("audit").Status.MemberList; list != nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -27,12 +26,10 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
 		withApp("ledger")(pod)
 	})
-	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger"}}
-	group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
-	group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
-	if err := e.client.Create(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	e.createGroup("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
+		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
+	})
 	e.eventually("the pod has its record", func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
 	if reads := o.countReads("/electiongroups/g0") + o.countReads("/electiongroups/g2999"); reads > 0 {
 		t.Errorf("got %d reads of groups that only the edited record names, want none", reads)

@@ -88,42 +88,30 @@ func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object clien
 func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c"}}
-		list := &v1.MemberList{
+		group.Status.MemberList = &v1.MemberList{
 			Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "a", Priority: 2}},
 			Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
-		group.Status.MemberList = list
 		group.Status.Document = &v1.PublishedDocument{Revision: 1}
-		apiServer := func(objects ...client.Object) client.Client {
-			builder := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(objects...)
-			return builder.WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
-		}
-		for name, c := range map[string]struct{ cached, live client.Client }{
-			"the pod isn't in the cache": {apiServer(), apiServer()},
-		} {
-			slow := &slowReader{Reader: c.live, delay: time.Minute}
-			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit()}
-			r.agents = agents.New(agents.Options{Credentials: slow})
-			missing := func() bool {
-				s, err := r.gather(t.Context(), group)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s.membershipFacts().Missing["a"]
+		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
+		slow := &slowReader{Reader: cached, delay: time.Minute}
+		r := &Reconciler{cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit()}
+		r.agents = agents.New(agents.Options{Credentials: slow})
+		expectMissing := func(when string, want bool) {
+			s, err := r.gather(t.Context(), group)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if missing() {
-				t.Errorf("%s: got the member missing at once, want a wait", name)
-			}
-			slow.delay = 0
-			time.Sleep(membership.AdoptionWait(group) - time.Nanosecond)
-			if missing() {
-				t.Errorf("%s: got the member missing before the wait is over", name)
-			}
-			time.Sleep(time.Nanosecond)
-			if !missing() {
-				t.Errorf("%s: got the member not missing after the wait", name)
+			if got := s.membershipFacts().Missing["a"]; got != want {
+				t.Errorf("%s: got missing=%t", when, got)
 			}
 		}
+		expectMissing("at once", false)
+		slow.delay = 0
+		time.Sleep(membership.AdoptionWait(group) - time.Nanosecond)
+		expectMissing("before the wait is over", false)
+		time.Sleep(time.Nanosecond)
+		expectMissing("after the wait", true)
 	})
 }
 

@@ -110,22 +110,7 @@ func TestFurtherOwnersRemain(t *testing.T) {
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
-	update := func(change func(client.Object)) {
-		t.Helper()
-		for _, object := range objects {
-			if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Fatal(err)
-			}
-			before, ok := object.DeepCopyObject().(client.Object)
-			if !ok {
-				t.Fatalf("got a copy of type %T", before)
-			}
-			change(object)
-			if err := e.client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	update := func(change func(client.Object)) { e.update(objects, change) }
 	before := len(o.written())
 	update(func(object client.Object) { object.SetOwnerReferences(append(object.GetOwnerReferences(), owner)) })
 	e.awaitQuiet(o)

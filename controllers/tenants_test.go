@@ -60,19 +60,7 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
-	update := func(change func(client.Object)) {
-		t.Helper()
-		for _, object := range objects {
-			if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Fatal(err)
-			}
-			before, _ := object.DeepCopyObject().(client.Object)
-			change(object)
-			if err := e.client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	update := func(change func(client.Object)) { e.update(objects, change) }
 	update(func(object client.Object) {
 		labels := map[string]string{"of": "user"}
 		maps.Copy(labels, object.GetLabels())
