@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -168,4 +170,26 @@ type countingReader struct {
 func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	c.reads++
 	return c.Reader.Get(ctx, key, object, options...)
+}
+
+// startingReader is an API server that isn't ready at once.
+type startingReader struct {
+	client.Reader
+	requests int
+}
+
+func (s *startingReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	if s.requests++; s.requests == 1 {
+		return apierrors.NewTooManyRequests("starting", 1)
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
+}
+
+func TestFirstAnswerIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := services{live: &startingReader{}}
+		if permitted, err := s.firstAnswer(t.Context()); permitted || err != nil {
+			t.Errorf("got %t and %v, want the answer to the second request", permitted, err)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,18 +36,10 @@ type services struct {
 // servicesRecheck is how often the operator asks whether it has the permission, if it hasn't, or may have lost it.
 const servicesRecheck = 10 * time.Second
 
-// serviceKinds are the kinds that the optional role is about.
-var serviceKinds = []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}}
-
 // setup begins the watches if the operator has the permission.
 func (s *services) setup(mgr ctrl.Manager, groups controller.Controller, log logr.Logger) error {
 	s.live, s.cache, s.groups, s.log = mgr.GetAPIReader(), mgr.GetCache(), groups, log
-	ctx, cancel := context.WithTimeout(context.Background(), reconcileTimeout)
-	defer cancel()
-	permitted, err := s.ask(ctx)
-	if err == nil && permitted {
-		err = s.watch()
-	}
+	permitted, err := s.firstAnswer(context.Background())
 	s.permitted.Store(permitted)
 	if err == nil && !permitted {
 		log.Info("the operator may not read Services and EndpointSlices, so it creates none for groups with spec.service: see docs/install.md")
@@ -54,7 +47,17 @@ func (s *services) setup(mgr ctrl.Manager, groups controller.Controller, log log
 	return err
 }
 
-// ask asks the API server whether the operator may list the objects: its role permits this together with everything else.
+// firstAnswer asks until the API server answers. It may be starting, too.
+func (s *services) firstAnswer(ctx context.Context) (permitted bool, err error) {
+	_ = wait.PollUntilContextTimeout(ctx, time.Second, reconcileTimeout, true, func(ctx context.Context) (bool, error) {
+		permitted, err = s.ask(ctx)
+		return err == nil, nil
+	})
+	return permitted, err
+}
+
+// ask asks the API server whether the operator may list the objects: its role permits this together with everything else. If so, the
+// cache has them.
 func (s *services) ask(ctx context.Context) (permitted bool, err error) {
 	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
 		if err := s.live.List(ctx, list, client.Limit(1)); apierrors.IsForbidden(err) {
@@ -63,11 +66,18 @@ func (s *services) ask(ctx context.Context) (permitted bool, err error) {
 			return false, fmt.Errorf("list one object: %w", err)
 		}
 	}
-	return true, nil
+	return true, s.prepare(ctx)
 }
 
-func (s *services) watch() error {
-	for _, kind := range serviceKinds {
+// prepare begins the watches, and waits until the cache has all objects, if it has started: reconciles would wait for them.
+func (s *services) prepare(ctx context.Context) error {
+	if s.watched {
+		return nil
+	}
+	for _, kind := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
+		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("read each %s: %w", kindOf(kind), err)
+		}
 		if err := s.groups.Watch(source.Kind(s.cache, kind, handler.EnqueueRequestsFromMapFunc(groupOfObject))); err != nil {
 			return fmt.Errorf("watch each %s: %w", kindOf(kind), err)
 		}
@@ -90,9 +100,6 @@ func (s *services) follow(ctx context.Context, changed func()) {
 			continue
 		}
 		permitted, err := s.ask(ctx)
-		if err == nil && permitted {
-			err = s.prepare(ctx)
-		}
 		if err != nil {
 			s.log.Error(err, "cannot find out whether the operator may read Services and EndpointSlices")
 		} else if s.permitted.Swap(permitted) != permitted {
@@ -100,17 +107,4 @@ func (s *services) follow(ctx context.Context, changed func()) {
 			changed()
 		}
 	}
-}
-
-// prepare begins the watches, and waits until the cache has all objects: reconciles would wait for them.
-func (s *services) prepare(ctx context.Context) error {
-	if s.watched {
-		return nil
-	}
-	for _, kind := range serviceKinds {
-		if _, err := s.cache.GetInformer(ctx, kind); err != nil {
-			return fmt.Errorf("read each %s: %w", kindOf(kind), err)
-		}
-	}
-	return s.watch()
 }
