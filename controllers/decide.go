@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
 		Group: s.group, List: s.group.Status.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
-		ServiceProblem: p.ServiceProblem, PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
+		ServiceProblem: cmp.Or(p.ServiceProblem, s.state.routingError.servicesForbidden()), PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
 		Pods: s.pods, Nodes: s.nodes, Deleted: s.deleted, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
 	for name := range s.pods {

@@ -3,11 +3,15 @@ package controllers
 import (
 	"cmp"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // writeError is the API server's reason for rejecting a write, for the status. The zero
@@ -59,6 +63,17 @@ func (e writeError) next(errs ...error) writeError {
 		return e
 	}
 	return first
+}
+
+// notPermitted matches the response of the API server's authorization. Quotas and admission have the same code, but other texts.
+var notPermitted = regexp.MustCompile(`: User ".*" cannot \w+ resource "(services|endpointslices)"`)
+
+// servicesForbidden returns the problem that the operator lacks a permission that its role for Services has; nil if that isn't the error.
+func (e writeError) servicesForbidden() *membership.Problem {
+	if e.reason != metav1.StatusReasonForbidden || !notPermitted.MatchString(e.text) {
+		return nil
+	}
+	return &membership.Problem{Reason: v1.ReasonServicesForbidden, Message: "The operator lacks a permission, so a Service that exists may point at a former coordinator: " + e.text}
 }
 
 // truncate shortens a text to at most limit bytes.

@@ -38,3 +38,17 @@ func TestWriteErrorIsStable(t *testing.T) {
 		t.Errorf("got %q, want a truncated text", e.text)
 	}
 }
+
+func TestPermissionForServicesIsMissing(t *testing.T) {
+	for response, want := range map[string]bool{
+		`User "manager" cannot patch resource "services" in API group "" in the namespace "bank"`:                       true,
+		`User "manager" cannot patch resource "endpointslices" in API group "discovery.k8s.io" in the namespace "bank"`: true,
+		`User "manager" cannot patch resource "pods" in API group "" in the namespace "bank"`:                           false,
+		`exceeded quota: small, requested: services=1, used: services=9, limited: services=9`:                           false,
+	} {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "front", errors.New(response))
+		if got := (writeError{}).next(fmt.Errorf("apply Service front: %w", err)).servicesForbidden(); (got != nil) != want {
+			t.Errorf("%s: got %+v, want a problem: %t", response, got, want)
+		}
+	}
+}

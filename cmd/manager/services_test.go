@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -60,6 +61,21 @@ func TestServicesArePermittedLater(t *testing.T) {
 	e.createGroupWithService("fresh")
 	e.awaitStalled("fresh", string(v1.ReasonServicesForbidden))
 	e.awaitStalled("ledger", string(v1.ReasonServicesForbidden))
+
+	// It may read them, as an account with the ClusterRole view, and the condition says what is missing.
+	binding = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "conclave-view"}, Subjects: binding.Subjects}
+	binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-view"}
+	e.create(binding)
+	e.eventually("the condition names the permission", func() error {
+		group := &v1.ElectionGroup{}
+		err := e.get(group, "default", "fresh")
+		found := meta.FindStatusCondition(group.Status.Conditions, string(v1.ConditionStalled))
+		if err == nil && (found == nil || !strings.Contains(found.Message, `cannot patch resource "services"`)) {
+			err = fmt.Errorf("got %+v", found)
+		}
+		return err
+	})
+	e.awaitStalled("fresh", string(v1.ReasonServicesForbidden))
 }
 
 func (e *env) createGroupWithService(name string) {
