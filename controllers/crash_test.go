@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -60,9 +61,7 @@ func (e *env) dump() string {
 	var text strings.Builder
 	add := func(what string, value any) {
 		line, err := json.MarshalIndent(value, "", " ")
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, err)
 		fmt.Fprintf(&text, "%s: %s\n", what, line)
 	}
 	e.dumpGroups(add)
@@ -158,9 +157,7 @@ func sorted(words []string) []string {
 
 func (e *env) list(objects client.ObjectList, options ...client.ListOption) {
 	e.t.Helper()
-	if err := e.client.List(e.t.Context(), objects, append(options, client.InNamespace(e.namespace))...); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.List(e.t.Context(), objects, append(options, client.InNamespace(e.namespace))...))
 }
 
 // awaitDump waits until the state is the wanted one.

@@ -14,23 +14,20 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // loseState replaces the agent of a pod by one that has no documents.
 func (e *env) loseState(pod string, groups ...string) {
 	e.t.Helper()
-	if err := e.agents[pod].Stop(); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.agents[pod].Stop())
 	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: e.namespace, Pod: pod, Groups: groups, Address: net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)), Network: &e.network,
 	}, e.certificates)
 	if err == nil {
 		err = agent.Run(e.t.Context())
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	e.t.Cleanup(func() { _ = agent.Stop() })
 	e.mu.Lock()
 	e.agents[pod] = agent
@@ -123,9 +120,7 @@ func TestDroppedDocumentIsRemembered(t *testing.T) {
 	published := e.document("ledger").Revision
 	group := e.group("ledger")
 	group.Status.Document = nil
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	before := len(o.written())
 	e.elect("ledger", "ledger-1", 8)
 	e.awaitCoordinator("ledger", "ledger-1", 8)

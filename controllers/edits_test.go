@@ -16,6 +16,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // awaitCondition waits for a condition with a reason.
@@ -224,9 +225,7 @@ func TestTwoGroupsOfTheSamePods(t *testing.T) {
 	e.awaitRole("p-2", "ledger", v1.RoleCoordinator)
 	e.awaitRole("p-2", "audit", v1.RoleFollower)
 	e.awaitRole("p-0", "audit", v1.RoleCoordinator)
-	if err := e.client.Delete(t.Context(), e.group("audit")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("audit")))
 	e.awaitRole("p-0", "audit", "")
 	e.eventually("the agents have left audit", func() bool {
 		return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") && !e.inGroup("p-2", "audit")
@@ -298,9 +297,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}}},
 	}
-	if err := e.client.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Create(t.Context(), other))
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	e.startLedger(withService, pods...)
 	e.elect("ledger", "ledger-2", 7)
@@ -334,21 +331,15 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	if e.endpoint("ledger-leader") != "" {
 		t.Error("got an EndpointSlice for a Service with a selector, want none")
 	}
-	if err := e.client.Delete(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), service))
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	e.eventually("a Service without a selector points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
 
 	created := &corev1.Service{}
-	if err := e.client.Get(t.Context(), e.key("ledger-leader"), created); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Get(t.Context(), e.key("ledger-leader"), created))
 	patch := client.MergeFrom(created.DeepCopy())
 	created.Spec.Selector = map[string]string{"app": "ledger"}
-	if err := e.client.Patch(t.Context(), created, patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Patch(t.Context(), created, patch))
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	e.elect("ledger", "ledger-1", 8)
 	e.eventually("its EndpointSlice follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
@@ -368,9 +359,7 @@ func TestServiceIsHandedOver(t *testing.T) {
 	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "none"}}
 	e.createAsUser(service)
 	e.createSettledGroupWith(o, v1.ReasonHealthy)
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(service), service))
 	if ports := service.Spec.Ports; len(ports) != 1 || ports[0].Name != "" || ports[0].Port != 8080 {
 		t.Errorf("got ports %+v, want the group's only", ports)
 	}

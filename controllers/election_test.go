@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -27,9 +28,7 @@ func withService(group *v1.ElectionGroup) {
 func (e *env) endpoint(service string) string {
 	e.t.Helper()
 	var slices discoveryv1.EndpointSliceList
-	if err := e.client.List(e.t.Context(), &slices, client.InNamespace(e.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.List(e.t.Context(), &slices, client.InNamespace(e.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}))
 	for _, slice := range slices.Items {
 		for _, endpoint := range slice.Endpoints {
 			return endpoint.Addresses[0]
@@ -41,9 +40,7 @@ func (e *env) endpoint(service string) string {
 func (e *env) ip(pod string) string {
 	e.t.Helper()
 	found := &corev1.Pod{}
-	if err := e.client.Get(e.t.Context(), e.key(pod), found); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(pod), found))
 	return found.Status.PodIP
 }
 
@@ -131,9 +128,7 @@ func TestUserOfStepDownIsNamed(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: "alice@example.org", Groups: []string{"system:masters"}}
 	pod := &corev1.Pod{ObjectMeta: e.metadata("ledger-1")}
 	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1.AnnotationStepDownBy, v1.FormatStepDownBy("ledger", 8, "alice@example.org"))
-	if err := testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))))
 	e.endTenure(control.EndStepDown, "ledger-1", 8, "ledger-0")
 	const want = "ledger-1 stepped down, as alice@example.org requested"
 	if history := e.group("ledger").Status.History; len(history) < 2 || history[1].DescribeEnd() != want {

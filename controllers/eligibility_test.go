@@ -12,6 +12,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func onNode(node string) func(*corev1.Pod) {
@@ -23,9 +24,7 @@ func (e *env) createNode(name string) string {
 	e.t.Helper()
 	name += "-" + e.namespace
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := e.client.Create(e.t.Context(), node); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Create(e.t.Context(), node))
 	return name
 }
 
@@ -37,14 +36,10 @@ func (e *env) cordon(name string, cordoned bool) {
 func (e *env) changeNode(name string, change func(*corev1.Node)) {
 	e.t.Helper()
 	node := &corev1.Node{}
-	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node))
 	patch := client.MergeFrom(node.DeepCopy())
 	change(node)
-	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Patch(e.t.Context(), node, patch))
 }
 
 func (e *env) awaitExcluded(agent *fakeagent.Agent, group string, excluded bool) {
@@ -104,9 +99,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.awaitCoordinator("ledger", "p-2", 9)
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "p-2"}}
-	if err := e.client.Delete(t.Context(), pod, client.GracePeriodSeconds(300)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), pod, client.GracePeriodSeconds(300)))
 	e.awaitExcluded(p2, "ledger", true)
 	if report, _ := p1.Report("ledger"); report.Excluded {
 		t.Error("got p-1 excluded, want it eligible")

@@ -18,6 +18,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -50,9 +51,7 @@ func newEnvOn(t testing.TB, server *apiserver.Server) *env {
 		agents: map[string]*fakeagent.Agent{},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "controllers-"}}
-	if err := e.client.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Create(t.Context(), namespace))
 	e.namespace = namespace.Name
 	return e
 }
@@ -60,9 +59,7 @@ func newEnvOn(t testing.TB, server *apiserver.Server) *env {
 func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
 	t.Helper()
 	certificates, err := fakeagent.NewCertificateFactory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return certificates
 }
 
@@ -77,9 +74,7 @@ func (e *env) createGroup(name string, change func(*v1.ElectionGroup), pods ...s
 	if change != nil {
 		change(group)
 	}
-	if err := e.client.Create(e.t.Context(), group); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Create(e.t.Context(), group))
 	return group
 }
 
@@ -104,9 +99,7 @@ func (e *env) metadata(name string) metav1.ObjectMeta {
 func (e *env) group(name string) *v1.ElectionGroup {
 	e.t.Helper()
 	group := &v1.ElectionGroup{}
-	if err := e.client.Get(e.t.Context(), e.key(name), group); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(name), group))
 	return group
 }
 
@@ -121,14 +114,10 @@ func (e *env) edit(name string, change func(*v1.ElectionGroup)) {
 func (e *env) update(objects []client.Object, change func(client.Object)) {
 	e.t.Helper()
 	for _, object := range objects {
-		if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object))
 		before, _ := object.DeepCopyObject().(client.Object)
 		change(object)
-		if err := e.client.Patch(e.t.Context(), object, client.MergeFrom(before)); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.client.Patch(e.t.Context(), object, client.MergeFrom(before)))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -65,9 +66,7 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 	}
 	group := e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
 	group.Status.ObservedGeneration = 7
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.startOperator()
 	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
 }
@@ -94,9 +93,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	for _, pod := range []string{"x-0", "x-1", "x-2"} {
 		e.pod(pod, "ledger")
 	}
-	if err := e.client.Delete(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), old))
 	e.createGroup("ledger", withShortWaits, "x-0", "x-1", "x-2")
 	e.eventually("the status names the agents in the earlier group", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
@@ -138,13 +135,9 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 	e.pod("other", "audit")
 	for _, name := range []string{"p-0", "p-1", "p-2"} {
 		pod := &corev1.Pod{}
-		if err := e.client.Get(t.Context(), e.key(name), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.client.Get(t.Context(), e.key(name), pod))
 		pod.Annotations[v1.AnnotationGroups] = "ledger,audit"
-		if err := e.client.Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.client.Update(t.Context(), pod))
 	}
 	e.createGroup("audit", func(group *v1.ElectionGroup) {
 		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}

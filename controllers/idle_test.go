@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // createSettledGroup creates a group of three with a coordinator, and waits until the
@@ -128,9 +129,7 @@ func TestWritesOfAChangedZone(t *testing.T) {
 func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sum := 0.0
 	for _, family := range families {
 		if family.GetName() != name {
@@ -173,9 +172,7 @@ func TestMetrics(t *testing.T) {
 	if value(t, o.metrics, "conclave_operator_status_lag_seconds") == 0 {
 		t.Error("got no lag, want one for each change of the status")
 	}
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.eventually("the series of the deleted group are removed", func() bool {
 		return value(t, o.metrics, "conclave_operator_groups") == 0 && value(t, o.metrics, "conclave_operator_agents_expected") == 0
 	})

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -31,9 +32,7 @@ func BenchmarkStatusLag(b *testing.B) {
 	}
 	watching := testclient.New(b, apiServer.Config(b))
 	changes, err := watching.Watch(b.Context(), &v1.ElectionGroupList{}, client.InNamespace(e.namespace))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer changes.Stop()
 	var lags []time.Duration
 	term := uint64(7)
@@ -42,9 +41,7 @@ func BenchmarkStatusLag(b *testing.B) {
 	// At a higher rate, the operator would throttle the reports.
 	limit := rate.NewLimiter(4, 1)
 	for b.Loop() {
-		if err := limit.Wait(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, limit.Wait(b.Context()))
 		term++
 		began := time.Now()
 		e.elect(groups[term%4], pods[term%5], term)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -112,9 +113,7 @@ func TestEventsAreLimited(t *testing.T) {
 	r, s := newLimitedGroup(events)
 	for i := range elections {
 		result := &groupstatus.Result{Events: []groupstatus.Event{{Note: fmt.Sprint("election ", i), Key: fmt.Sprint(i)}}}
-		if err := r.recordEvents(t.Context(), s, result); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.recordEvents(t.Context(), s, result))
 	}
 	if len(events.notes) < eventBurst || len(events.notes) > eventBurst+int(time.Since(s.now).Minutes()) {
 		t.Fatalf("got %d events at once, want %d", len(events.notes), eventBurst)
@@ -123,9 +122,7 @@ func TestEventsAreLimited(t *testing.T) {
 		t.Errorf("got the next reconcile after %s, want it when the next event may be written", wait)
 	}
 	s.state.limits.events.reserved = time.Now() // A minute has passed.
-	if err := r.recordEvents(t.Context(), s, &groupstatus.Result{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.recordEvents(t.Context(), s, &groupstatus.Result{}))
 	left := elections - eventBurst - 1
 	if want := fmt.Sprintf("election 99 (after %d events that were left out)", left); events.notes[len(events.notes)-1] != want {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
@@ -140,19 +137,13 @@ func TestStandbyCountsNothingOfGroups(t *testing.T) {
 	r, s := newLimitedGroup(&fakeEventClient{})
 	r.elected = make(chan struct{})
 	for i := range 2 * eventBurst {
-		if err := r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}))
 	}
 	r.metrics.connected = func() map[string]int { return nil }
 	registry := prometheus.NewPedanticRegistry()
-	if err := r.metrics.register(registry); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.metrics.register(registry))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if strings.Contains(metric.String(), "ledger") {

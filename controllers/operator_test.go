@@ -26,6 +26,7 @@ import (
 
 	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -272,18 +273,14 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 		LeaderElectionConfig: e.config,
 		LeaseDuration:        new(o.lease), RenewDeadline: new(o.lease / 2), RetryPeriod: new(o.lease / 10),
 	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: e.certificates, Dial: o.dial,
 		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
 	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	go func() {
 		defer close(o.done)
 		_ = mgr.Start(ctx)

@@ -10,23 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // createAsUser creates an object with another field owner.
 func (e *env) createAsUser(object client.Object) {
 	e.t.Helper()
-	if err := e.client.Create(e.t.Context(), object, client.FieldOwner("kubectl-create")); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Create(e.t.Context(), object, client.FieldOwner("kubectl-create")))
 }
 
 // expectUnchanged expects that an object hasn't been written since it was read.
 func (e *env) expectUnchanged(object client.Object) {
 	e.t.Helper()
 	version, uid := object.GetResourceVersion(), object.GetUID()
-	if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object))
 	if object.GetUID() != uid || object.GetResourceVersion() != version {
 		e.t.Errorf("%T %s: got version %s of UID %s, want %s of %s", object, object.GetName(), object.GetResourceVersion(), object.GetUID(), version, uid)
 	}
@@ -42,9 +39,7 @@ func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	e.createAsUser(other)
 	e.createSettledGroupWith(o, v1.ReasonServiceConflict)
 	e.expectUnchanged(other)
-	if err := e.client.Delete(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), other))
 	e.elect("ledger", "ledger-1", 8)
 	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
@@ -87,9 +82,7 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	} {
-		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != uid {
 			t.Errorf("%T: got owners %+v, want the group %s", object, owners, uid)
 		}

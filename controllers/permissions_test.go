@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // permissions are the rules of the markers in rbac.go, and of the optional role.
@@ -65,14 +66,10 @@ func userWithPermissions(t testing.TB, config *rest.Config) string {
 		t.Fatalf("got %d rules in rbac.go, want some: %v", len(rules), err)
 	}
 	policies, err := policies()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const user = "system:serviceaccount:conclave-system:conclave-manager"
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	name := metav1.ObjectMeta{Name: "conclave-test"}
 	objects := []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: rules},
@@ -101,9 +98,7 @@ func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 	config = rest.CopyConfig(config)
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 		err := c.Create(ctx, foreign, client.DryRunAll)
@@ -116,9 +111,7 @@ func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 
 func TestPermissionsAreMinimal(t *testing.T) {
 	rules, err := permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, rule := range rules {
 		for _, word := range append(append(rule.APIGroups, rule.Resources...), rule.Verbs...) {
 			if strings.Contains(word, "*") || word == "secrets" || word == "pods/exec" || word == "deletecollection" {

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // pod creates a running pod with a fake agent.
@@ -40,12 +41,8 @@ func (e *env) podWith(name string, groups []string, change func(*corev1.Pod)) *f
 		Namespace: e.namespace, Pod: name, Groups: groups,
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)), Network: &e.network,
 	}, e.certificates)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	if err := agent.Run(e.t.Context()); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
+	must.Succeed(e.t, agent.Run(e.t.Context()))
 	e.t.Cleanup(func() { _ = agent.Stop() })
 	e.mu.Lock()
 	e.agents[name] = agent
@@ -61,9 +58,7 @@ func (e *env) podWithoutAgent(name string, change func(*corev1.Pod)) *corev1.Pod
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	change(pod)
-	if err := e.client.Create(e.t.Context(), pod); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Create(e.t.Context(), pod))
 	e.mu.Lock()
 	e.ips++
 	ip := fmt.Sprintf("10.1.%d.%d", e.ips/250, e.ips%250+1)
@@ -76,9 +71,7 @@ func (e *env) podWithoutAgent(name string, change func(*corev1.Pod)) *corev1.Pod
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIP = ip
 	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}}
-	if err := e.client.Status().Patch(e.t.Context(), pod, patch); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Status().Patch(e.t.Context(), pod, patch))
 	return pod
 }
 
@@ -90,14 +83,10 @@ func (e *env) deletePod(name string) {
 	delete(e.agents, name)
 	e.mu.Unlock()
 	if agent != nil {
-		if err := agent.Stop(); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, agent.Stop())
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
-	if err := e.client.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
 // elect makes all agents of a group report a coordinator, and report members without an
@@ -138,9 +127,7 @@ func (e *env) awaitAdopted(group string, version uint32, pods ...string) {
 func (e *env) role(pod, group string) string {
 	e.t.Helper()
 	found := &corev1.Pod{}
-	if err := e.client.Get(e.t.Context(), e.key(pod), found); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(pod), found))
 	return found.Labels[v1.RoleLabel(group)]
 }
 

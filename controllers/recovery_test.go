@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A group is deleted and elections take place while no operator runs.
@@ -42,9 +43,7 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 	e.awaitQuiet(first)
 	first.stop()
 
-	if err := e.client.Delete(t.Context(), e.group("audit")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("audit")))
 	e.elect("ledger", "p-1", 8)
 	e.deletePod("p-2")
 	e.elect("ledger", "p-0", 9)
@@ -65,9 +64,7 @@ func TestGroupIsRecreated(t *testing.T) {
 	e.createSettledGroup(o)
 	before := e.document("ledger")
 	e.elect("ledger", "", 7)
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1")
 	e.awaitAdopted("ledger", 1, "ledger-0", "ledger-1")
 	e.eventually("ledger-2 has left", func() bool { return !e.inGroup("ledger-2", "ledger") })
@@ -107,20 +104,14 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 	for _, object := range []client.Object{
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"}},
 	} {
-		if err := e.client.Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.client.Delete(t.Context(), object))
 		e.eventually(fmt.Sprintf("%T exists again", object), func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil })
 	}
 	pod := &corev1.Pod{}
-	if err := e.client.Get(t.Context(), e.key("ledger-0"), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Get(t.Context(), e.key("ledger-0"), pod))
 	patch := client.MergeFrom(pod.DeepCopy())
 	pod.Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
-	if err := e.client.Patch(t.Context(), pod, patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Patch(t.Context(), pod, patch))
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
 	if got := e.endpoint("ledger-leader"); got != address {
 		t.Errorf("got Service at %q, want %q", got, address)
@@ -135,9 +126,7 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 	e.createSettledGroup(o)
 	label := v1.RoleLabel("ledger")
 	other := coreapply.Pod("ledger-0", e.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
-	if err := e.client.Apply(t.Context(), other, client.FieldOwner("another-manager"), client.ForceOwnership); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Apply(t.Context(), other, client.FieldOwner("another-manager"), client.ForceOwnership))
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
 	if err := e.client.Apply(t.Context(), other, client.FieldOwner("another-manager")); !apierrors.IsConflict(err) {
 		t.Errorf("got %v when another manager applies the label again, want a conflict", err)
@@ -169,9 +158,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 	if !e.inGroup("ledger-3", "ledger") {
 		t.Error("got ledger-3 out of the group, want it to stay: the newer list may have it")
 	}
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.eventually("the agents have left", func() bool { return !e.inGroup("ledger-3", "ledger") && !e.inGroup("ledger-0", "ledger") })
 	e.createGroup("ledger", withShortWaits, "ledger-1", "ledger-2", "ledger-3")
 	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2", "ledger-3")
@@ -220,9 +207,7 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
-	if err := e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	e.eventually("the agents have left", func() bool {
 		return !e.inGroup("ledger-0", "ledger") && !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger")
 	})
@@ -232,9 +217,7 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
 	for _, object := range owned {
-		if err := e.client.Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.client.Delete(t.Context(), object))
 	}
 	e.pod("ledger-3", "ledger") // triggers a reconcile
 	e.awaitQuiet(o)

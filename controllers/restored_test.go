@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A restore from a backup creates a group again, with the status that it had. Agents of the
@@ -19,9 +20,7 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	first := e.startOperator()
 	e.createSettledGroup(first)
 	first.stop()
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.agents[pod].Refuse(func(call fakeagent.Call) int {
 			if call.Method == http.MethodDelete {
@@ -38,9 +37,7 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	previous := &v1.PreviousList{Version: 3, Members: group.Spec.Members[:2]}
 	group.Status.MemberList = &v1.MemberList{Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous, LeaseMillis: 60, Floor: new(int64(5))}
 	group.Status.Term = 7
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	contact := make(chan struct{})
 	second := e.startOperator(func(o *operator) {
 		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {

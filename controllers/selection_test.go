@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // selectedPod creates a pod as the webhook leaves it: with a record of the groups that select
@@ -27,9 +28,7 @@ func (e *env) selectedPod(name, recorded string, change func(*corev1.Pod)) {
 func (e *env) readPod(name string) *corev1.Pod {
 	e.t.Helper()
 	pod := &corev1.Pod{}
-	if err := e.client.Get(e.t.Context(), e.key(name), pod); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(name), pod))
 	return pod
 }
 
@@ -67,9 +66,7 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 	pod := e.readPod("ledger-1")
 	patch := client.MergeFrom(pod.DeepCopy())
 	pod.Labels["app"] = "other"
-	if err := e.client.Patch(t.Context(), pod, patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Patch(t.Context(), pod, patch))
 	e.awaitRecord("ledger-1", "")
 
 	e.edit("first", func(group *v1.ElectionGroup) {
@@ -77,9 +74,7 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 	})
 	e.awaitRecord("ledger-1", "first")
 
-	if err := e.client.Delete(t.Context(), e.group("selector")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("selector")))
 	e.awaitRecord("ledger-0", "first")
 	e.awaitRecord("ledger-2", "")
 }
@@ -128,8 +123,6 @@ func TestPodThatNoGroupListsIsReported(t *testing.T) {
 		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "ledger-2", Priority: 30})
 	})
 	e.eventually("the condition names the other one", func() bool { return strings.HasPrefix(unlisted(), "Pod ledger-3 has ") })
-	if err := e.client.Delete(t.Context(), e.readPod("ledger-3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.readPod("ledger-3")))
 	e.eventually("there is no condition", func() bool { return unlisted() == "" })
 }

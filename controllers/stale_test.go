@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // An operator with a stale cache continues to run beside another one. None of its
@@ -101,9 +102,7 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 	e.createSettledGroup(first)
 	resume, before := first.pauseWatch("electiongroups"), len(first.written())
 	e.startOperator()
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.createGroup("ledger", withService, "ledger-0", "ledger-1", "ledger-2")
 	e.awaitAdopted("ledger", 1, "ledger-0", "ledger-1", "ledger-2")
 	e.elect("ledger", "ledger-1", 8)
@@ -135,13 +134,9 @@ func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
 	o := e.startOperator()
 	e.createSettledGroup(o)
 	resume, before := o.pauseWatch("electiongroups"), len(o.written())
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader")}
-	if err := e.client.Delete(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), service))
 	e.awaitQuiet(o)
 	if writes := o.written()[before:]; len(writes) > 0 {
 		t.Errorf("got writes %v for a deleted group, want none", writes)

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // fivePods are the members of the groups in the tests of losses.
@@ -45,9 +46,7 @@ func (e *env) crashLeader(changes ...func(*operator)) (standby *operator) {
 func (e *env) stopAgents(pods ...string) {
 	e.t.Helper()
 	for _, pod := range pods {
-		if err := e.agents[pod].Stop(); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.agents[pod].Stop())
 	}
 }
 
@@ -60,9 +59,7 @@ func (e *env) report(coordinator string, term uint64, pods ...string) {
 	}
 	for _, pod := range pods {
 		err := e.agents[pod].SetLeadership("ledger", fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: crashed})
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, err)
 	}
 }
 
@@ -91,9 +88,7 @@ func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 	}
 
 	// The next election is another matter.
-	if err := e.agents["ledger-2"].Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.agents["ledger-2"].Run(t.Context()))
 	e.awaitStreams(1, "ledger-2")
 	e.report("ledger-2", 8, "ledger-0", "ledger-1", "ledger-2")
 	e.awaitCoordinator("ledger", "ledger-2", 8)
@@ -146,9 +141,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 
 	group := e.group("ledger")
 	group.Status.Coordinator, group.Status.LastCoordinator = before.Coordinator, nil
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.awaitQuiet(standby)
 	if e.group("ledger").Status.Coordinator == nil {
 		t.Error("got the loss of the same term written again, want what the other replica wrote")
@@ -156,9 +149,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 
 	group = e.group("ledger")
 	group.Status.Coordinator = nil
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.report("ledger-4", 7, fivePods...)
 	e.awaitCoordinator("ledger", "ledger-4", 7)
 	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-4") })
@@ -166,9 +157,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 	written := len(standby.written())
 	group = e.group("ledger")
 	group.Status.Coordinator = nil
-	if err := e.client.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.awaitQuiet(standby)
 	if writes := standby.written()[written:]; len(writes) > 0 {
 		t.Errorf("got writes %v after another replica wrote the same loss, want none", writes)

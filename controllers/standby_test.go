@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -37,9 +38,7 @@ func (e *env) startLeader(lease time.Duration) *operator {
 func (e *env) leaseHolder() string {
 	e.t.Helper()
 	lease := &coordinationv1.Lease{}
-	if err := e.client.Get(e.t.Context(), e.key(leaseName), lease); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Get(e.t.Context(), e.key(leaseName), lease))
 	return *lease.Spec.HolderIdentity
 }
 
@@ -119,9 +118,7 @@ func TestStandbyBecomesLeader(t *testing.T) {
 	standby := e.startReplica(lease, longLease)
 	e.awaitStreams(2, pods...)
 	leader.stop()
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	<-standby.elected
 	e.eventually("the label of a deleted group is removed", func() bool { return e.role("ledger-2", "ledger") == "" })
 	e.createGroup("ledger", nil, pods...)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -53,9 +54,7 @@ func (e *env) findPod(name string) *corev1.Pod {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return pod
 }
 
@@ -81,9 +80,7 @@ func (e *env) changePodStatus(name string, change func(*corev1.PodStatus)) {
 	pod := e.findPod(name)
 	patch := client.MergeFrom(pod.DeepCopy())
 	change(&pod.Status)
-	if err := e.client.Status().Patch(e.t.Context(), pod, patch); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.client.Status().Patch(e.t.Context(), pod, patch))
 }
 
 func (e *env) awaitNoPod(name string) {
@@ -141,9 +138,7 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.awaitNoPod("p-3")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-p-4"}}
 	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
-	if err := e.client.Create(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Create(t.Context(), node))
 	t.Cleanup(func() { _ = e.client.Delete(t.Context(), node) })
 	e.awaitNoPod("p-4")
 }
@@ -155,12 +150,8 @@ func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
 	before := e.createStrictGroup()["p-4"]
-	if err := e.client.Delete(t.Context(), e.findPod("p-4"), client.GracePeriodSeconds(1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.agents["p-4"].Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.findPod("p-4"), client.GracePeriodSeconds(1)))
+	must.Succeed(t, e.agents["p-4"].Stop())
 	e.reportStopped("p-4")
 	e.deletePodIfAny("p-4") // As the kubelet does after its report.
 	e.awaitNoPod("p-4")
@@ -195,9 +186,7 @@ func TestPodsAreReleasedWithTheGroup(t *testing.T) {
 	e.awaitHeld("p-4", true)
 	e.deletePod("p-4")
 	o.stop()
-	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.startOperator()
 	e.awaitNoPod("p-4")
 	e.awaitHeld("p-0", false)

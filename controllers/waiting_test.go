@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -51,18 +52,14 @@ func TestListWaitsForItsMembers(t *testing.T) {
 
 	first.stop()
 	for _, pod := range members[:3] {
-		if err := e.agents[pod].Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.agents[pod].Stop())
 	}
 	second := e.startOperator()
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonUnreachable)
 	e.awaitQuiet(second)
 	e.expectPresentList()
 	for _, pod := range members[:3] {
-		if err := e.agents[pod].Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.agents[pod].Run(t.Context()))
 	}
 	e.eventually("the operator is connected to the present members", func() bool {
 		c := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
