@@ -24,6 +24,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestUnfinishedRequestsDontExhaustManager has clients without credentials that send large
@@ -94,9 +95,7 @@ func (e *env) review() []byte {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "none"}}},
 	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	review, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
@@ -104,9 +103,7 @@ func (e *env) review() []byte {
 			Object: runtime.RawExtension{Raw: pod},
 		},
 	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return review
 }
 
@@ -127,16 +124,12 @@ func (e *env) admit(ctx context.Context, review []byte) error {
 func (e *env) peakMemory() int {
 	e.t.Helper()
 	file, err := os.Open(filepath.Join("/proc", strconv.Itoa(e.pid), "status"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if value, found := strings.CutPrefix(lines.Text(), "VmHWM:"); found {
 			kilobytes, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
-			if err != nil {
-				e.t.Fatal(err)
-			}
+			must.Succeed(e.t, err)
 			return kilobytes << 10
 		}
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -70,17 +71,11 @@ func newEnv(t *testing.T) *env {
 	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &testwait.Log{}}
 	e.applyConfig()
 	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := user.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, text, 0o600))
 	t.Setenv("KUBECONFIG", kubeconfig)
 	return e
 }
@@ -88,9 +83,7 @@ func newEnv(t *testing.T) *env {
 func (e *env) applyConfig() {
 	e.t.Helper()
 	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	for _, object := range objects {
 		if err := e.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
 			e.t.Fatal(object.GetKind(), object.GetName(), err)
@@ -104,9 +97,7 @@ func (e *env) start() func() int {
 	e.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
 		port, err := testnet.FreePort()
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, err)
 		e.addresses[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	var args []string
@@ -117,14 +108,10 @@ func (e *env) start() func() int {
 		args = append(args, "--"+flag, address)
 	}
 	executable, err := os.Executable()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	manager := exec.CommandContext(context.WithoutCancel(e.t.Context()), executable, args...)
 	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true", "POD_NAMESPACE="+namespace, "AGENT_IMAGE=agent:1"), e.log
-	if err := manager.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, manager.Start())
 	e.pid = manager.Process.Pid
 	stop := sync.OnceValue(func() int {
 		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
@@ -162,9 +149,7 @@ func (e *env) tlsConfig(service string) *tls.Config {
 	bundle := e.caBundle
 	if bundle == nil {
 		var webhook admissionregistrationv1.MutatingWebhookConfiguration
-		if err := e.get(&webhook, "", webhookConfig); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.get(&webhook, "", webhookConfig))
 		bundle = webhook.Webhooks[0].ClientConfig.CABundle
 	}
 	roots := x509.NewCertPool()
@@ -183,9 +168,7 @@ func (e *env) request(ctx context.Context, flag, service, path, token string, bo
 		method = http.MethodPost
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+e.addresses[flag]+path, bytes.NewReader(body))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -203,18 +186,14 @@ func (e *env) token(in, name string, spec authenticationv1.TokenRequestSpec) str
 	e.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: spec}
 	err := e.SubResource("token").Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return request.Status.Token
 }
 
 func (e *env) create(objects ...client.Object) {
 	e.t.Helper()
 	for _, object := range objects {
-		if err := e.Create(e.t.Context(), object); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.Create(e.t.Context(), object))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestHostileAgentsDontExhaustManager: the forty pods of a tenant send reports of a megabyte with empty rows, as often as the
@@ -44,9 +45,7 @@ func TestHostileAgentsDontExhaustManager(t *testing.T) {
 	}
 	certificates := e.certificates()
 	honest := e.newAgent(types.NamespacedName{Namespace: "default", Name: "ledger-0"}, "127.0.5.1", certificates)
-	if err := honest.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, honest.Run(t.Context()))
 	t.Cleanup(func() { _ = honest.Stop() })
 	e.expectElection(honest, 1)
 
@@ -64,9 +63,7 @@ func TestHostileAgentsDontExhaustManager(t *testing.T) {
 				}
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for term := uint64(2); sent.Load() < connections || term < 10; term++ {
 		e.expectElection(honest, term)
@@ -95,9 +92,7 @@ func (e *env) certificates() *fakeagent.CertificateFactory {
 	e.eventually("there is a CA", func() error { return e.get(&secret, namespace, authority.SecretName) })
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
 	ca, err := identity.ParseCA(root)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return &fakeagent.CertificateFactory{Authority: ca, Authorities: root.Cert}
 }
 
@@ -107,15 +102,11 @@ func (e *env) newAgent(pod types.NamespacedName, ip string, certificates *fakeag
 	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: pod.Namespace, Pod: pod.Name, Groups: []string{"ledger"}, Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
 	}, certificates)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	running := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	patch := fmt.Sprintf(`{"status": {"phase": "Running", "podIP": %q, "podIPs": [{"ip": %q}]}}`, ip, ip)
 	// An update would conflict with the manager's writes.
-	if err := e.Status().Patch(e.t.Context(), &running, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.Status().Patch(e.t.Context(), &running, client.RawPatch(types.MergePatchType, []byte(patch))))
 	return agent
 }
 

@@ -7,6 +7,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestTimeoutOfTheLeaseEndsNoWatch: only requests for the Lease have a timeout. Watches would end with it, too.
@@ -41,14 +43,10 @@ func TestRestartedLeaderNeedNotWaitForItsLease(t *testing.T) {
 	stop := e.start()
 	e.eventually("the manager is ready", e.ready)
 	before := lead(coordinationv1.LeaseSpec{})
-	if err := syscall.Kill(e.pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Kill(e.pid, syscall.SIGKILL))
 	stop()
 	var last coordinationv1.Lease
-	if err := e.get(&last, namespace, leaseName); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.get(&last, namespace, leaseName))
 	e.start()
 	after := lead(last.Spec)
 	if *after.HolderIdentity != pod || *after.LeaseTransitions != *before.LeaseTransitions || !after.AcquireTime.Equal(before.AcquireTime) {

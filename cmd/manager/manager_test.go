@@ -24,6 +24,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestManagerWorksWithItsPermissions(t *testing.T) {
@@ -93,9 +94,7 @@ func (e *env) createPod(pod types.NamespacedName) *corev1.Pod {
 	e.create(created)
 	// The API server can't reach the webhook: there is no Service network here.
 	created.Labels[v1.LabelAgent] = v1.AgentEnabled
-	if err := e.Update(e.t.Context(), created); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.Update(e.t.Context(), created))
 	return created
 }
 
@@ -104,13 +103,9 @@ func (e *env) enroll(t *testing.T) (status int, text string) {
 	t.Helper()
 	pod := e.createPod(types.NamespacedName{Namespace: "default", Name: "ledger-0"})
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	body, err := json.Marshal(control.EnrollmentRequest{
 		Token: e.token("default", "ledger", authenticationv1.TokenRequestSpec{
 			Audiences:      []string{v1.TokenAudience},
@@ -118,13 +113,9 @@ func (e *env) enroll(t *testing.T) (status int, text string) {
 		}),
 		Request: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	status, text, err = e.request(t.Context(), "identity-port", identityService, control.CertificatesPath, "", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return status, text
 }
 
@@ -132,14 +123,10 @@ func (e *env) enroll(t *testing.T) (status int, text string) {
 // makes the manager write it again.
 func (e *env) expectWebhookRepaired(t *testing.T) {
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := e.get(&webhook, "", webhookConfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.get(&webhook, "", webhookConfig))
 	want := webhook.Webhooks[0].ClientConfig.CABundle
 	webhook.Webhooks[0].ClientConfig.CABundle = nil
-	if err := e.Update(t.Context(), &webhook); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Update(t.Context(), &webhook))
 	e.eventually("the webhook configuration has the CA bundle again", func() error {
 		err := e.get(&webhook, "", webhookConfig)
 		if err == nil && !bytes.Equal(webhook.Webhooks[0].ClientConfig.CABundle, want) {

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // scrapeTo is for the test of the dashboards, which is in another module.
@@ -32,9 +33,7 @@ func (e *env) scrape(account string) (status int, text string) {
 		token = e.token("default", account, authenticationv1.TokenRequestSpec{})
 	}
 	status, text, err := e.request(e.t.Context(), "metrics-address", metricsService, "/metrics", token, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return status, text
 }
 
@@ -58,9 +57,7 @@ func (e *env) expectMetrics(t *testing.T) {
 	}
 	text := e.awaitMetrics()
 	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
 	if len(names) < 5 {
 		t.Errorf("got metrics %q in the alerts, want at least 5", names)
@@ -139,8 +136,6 @@ func (e *env) expectRefusedWriteCounted(t *testing.T) {
 		return nil
 	})
 	if *scrapeTo != "" {
-		if err := os.WriteFile(*scrapeTo, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(*scrapeTo, []byte(text), 0o600))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestServicesArePermittedLater: without the permission for Services, groups work without them and say so. Groups get their
@@ -20,12 +21,8 @@ import (
 func TestServicesArePermittedLater(t *testing.T) {
 	e := newEnv(t)
 	binding := &rbacv1.ClusterRoleBinding{}
-	if err := e.get(binding, "", "conclave-services"); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.get(binding, "", "conclave-services"))
+	must.Succeed(t, e.Delete(t.Context(), binding))
 	e.eventually("the permission has been withdrawn", e.mayNotReadServices)
 	e.start()
 	e.eventually("the manager is ready", e.ready)
@@ -48,15 +45,11 @@ func TestServicesArePermittedLater(t *testing.T) {
 	e.eventually("the Service exists", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
 	e.awaitStalled("ledger", "")
 	// Its watch works, too.
-	if err := e.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}))
 	e.eventually("the Service exists again", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
 
 	// Without it, a new group gets its document, too. Its Service can't be read.
-	if err := e.Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), binding))
 	e.eventually("the permission has been withdrawn", e.mayNotReadServices)
 	e.createGroupWithService("fresh")
 	e.awaitStalled("fresh", string(v1.ReasonServicesForbidden))

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -39,9 +40,7 @@ func newHarness(t *testing.T) *harness {
 func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
 	t.Helper()
 	certificates, err := fakeagent.NewCertificateFactory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return certificates
 }
 
@@ -121,18 +120,14 @@ func (h *harness) newAgentOf(of fakeagent.Identity) *fakeagent.Agent {
 	h.t.Helper()
 	of.Network = &h.network
 	a, err := fakeagent.New(of, h.certificates)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	h.t.Cleanup(func() { h.stop(a) })
 	return a
 }
 
 func (h *harness) run(a *fakeagent.Agent) {
 	h.t.Helper()
-	if err := a.Run(h.t.Context()); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, a.Run(h.t.Context()))
 }
 
 func (h *harness) stop(a *fakeagent.Agent) {

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The operator doesn't read a response header without end: it would fill the memory
@@ -44,9 +45,7 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 			}
 		}
 	}
-	if err := a.ServeRaw(t.Context(), respond); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.ServeRaw(t.Context(), respond))
 	h.follow("ledger-0", "1", "10.0.0.1")
 	<-done
 	if most := int64(16 << 20); sent.Load() > most {
@@ -207,9 +206,7 @@ func TestFloodOfReportsIsThrottled(t *testing.T) {
 		}
 		<-t.Context().Done()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	seen := map[uint64]bool{}
 	h.eventually("the last report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool {
@@ -240,9 +237,7 @@ func TestThrottledReportIsStoredWhenConnectionEnds(t *testing.T) {
 		}
 		_, _ = io.WriteString(conn, stream)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("the last report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
 }
@@ -265,9 +260,7 @@ func TestSecondCurrentEventEndsTheConnection(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("the connection has its problem", func() bool {
 		connection, _ := h.Connection(key("ledger-0"))
@@ -313,9 +306,7 @@ func TestContinuousStreamIsReadSlowly(t *testing.T) {
 		}
 		written <- sent
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	sent := <-written
 	if most := agents.ByteBurst + int(agents.ByteRate*time.Since(began).Seconds()) + 1<<20; sent < enough || sent > most {

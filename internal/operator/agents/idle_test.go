@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // agentsFolder is the environment variable that makes this test binary run agents in
@@ -56,13 +57,9 @@ func TestIdleAgents(t *testing.T) {
 func writeOperatorCertificate(t *testing.T, certificates *fakeagent.CertificateFactory, folder string) {
 	t.Helper()
 	pair, err := certificates.Authority.Issue(identity.Names{control.Operator}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, text := range map[string][]byte{"cert": pair.Cert, "key": pair.Key, "ca": certificates.Authorities} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
 }
 
@@ -73,16 +70,10 @@ func BenchmarkIdleStream(b *testing.B) {
 	other := exec.Command(os.Args[0], "-test.run=^TestIdleAgents$", "-test.timeout=5m")
 	other.Env = append(os.Environ(), agentsFolder+"="+folder)
 	stdin, err := other.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	stdout, err := other.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := other.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
+	must.Succeed(b, other.Start())
 	b.Cleanup(func() {
 		_ = stdin.Close()
 		_ = other.Wait()
@@ -99,9 +90,7 @@ func BenchmarkIdleStream(b *testing.B) {
 	files, err := identity.Open(identity.Paths{
 		Cert: filepath.Join(folder, "cert"), Key: filepath.Join(folder, "key"), CA: filepath.Join(folder, "ca"),
 	}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for b.Loop() {
 		measure(b, files, addresses)
 	}

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // retained returns how many bytes the cache retains of an object, and expects that it retains
@@ -20,13 +21,9 @@ import (
 func retained(t *testing.T, strip func(any) (any, error), object any) int {
 	t.Helper()
 	stripped, err := strip(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, err := strip(stripped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !reflect.DeepEqual(stripped, again) {
 		t.Errorf("got another object when it was stripped again: %.300v, want %.300v", again, stripped)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var apiServer = apiserver.New()
@@ -21,9 +22,7 @@ func connect(t *testing.T) client.Client {
 	t.Helper()
 	config := apiServer.Config(t)
 	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }
 
@@ -34,9 +33,7 @@ func TestInjectedPodMeetsRestrictedPodSecurity(t *testing.T) {
 	namespace := func(name, level string) {
 		t.Helper()
 		labels := map[string]string{"pod-security.kubernetes.io/enforce": level}
-		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
 	}
 	namespace("bank", "restricted")
 	namespace("open", "privileged")
@@ -71,26 +68,18 @@ spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := yaml.YAMLToJSON([]byte(test.pod))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			operations, err := inject.Patch(raw, settings)
 			if err != nil || len(operations) == 0 {
 				t.Fatalf("got operations %v and error %v, want operations", operations, err)
 			}
 			var pod corev1.Pod
-			if err := yaml.UnmarshalStrict(apply(t, raw, operations), &pod); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict(apply(t, raw, operations), &pod))
 			pod.Namespace = test.namespace
 			pod.Spec.ServiceAccountName = "default" // In a cluster, an admission plugin sets it.
-			if err := c.Create(t.Context(), &pod); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Create(t.Context(), &pod))
 			stored := &corev1.Pod{}
-			if err := c.Get(t.Context(), types.NamespacedName{Namespace: test.namespace, Name: name}, stored); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Get(t.Context(), types.NamespacedName{Namespace: test.namespace, Name: name}, stored))
 			agent := stored.Spec.InitContainers[0]
 			if agent.Name != "conclave-agent" || agent.RestartPolicy == nil || *agent.RestartPolicy != corev1.ContainerRestartPolicyAlways {
 				t.Errorf("got first init container %+v, want the agent as a sidecar", agent)

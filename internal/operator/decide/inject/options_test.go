@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // settingsOf returns the settings of an operator with the options and the Secrets of a test.
@@ -38,9 +39,7 @@ type decodedPod struct {
 func podOf(t *testing.T, raw []byte) *decodedPod {
 	t.Helper()
 	p := &decodedPod{}
-	if err := json.Unmarshal(raw, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(raw, p))
 	return p
 }
 
@@ -65,9 +64,7 @@ func renderOptions(t *testing.T, pod []byte) string {
 		}
 	}
 	text, err := yaml.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var settings = inject.Settings{
@@ -26,9 +27,7 @@ func TestPods(t *testing.T) {
 	datadriven.Walk(t, "testdata/pods", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			pod, err := yaml.YAMLToJSON([]byte(d.Input))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			operations, err := inject.Patch(pod, settingsOf(d))
 			if err != nil {
 				return "refused: " + err.Error()
@@ -60,9 +59,7 @@ func render(t *testing.T, operations []inject.Operation, whole bool) string {
 	var text strings.Builder
 	for _, o := range operations {
 		value, err := yaml.JSONToYAML(o.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text.WriteString(o.Op + " " + o.Path + "\n")
 		if whole {
 			text.Write(value)
@@ -77,13 +74,9 @@ func renderExec(t *testing.T, pod []byte) string {
 	var p struct {
 		Spec struct{ InitContainers, Containers []any }
 	}
-	if err := json.Unmarshal(pod, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(pod, &p))
 	text, err := yaml.Marshal(append(p.Spec.InitContainers[1:], p.Spec.Containers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -91,13 +84,9 @@ func renderExec(t *testing.T, pod []byte) string {
 func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 	t.Helper()
 	raw, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	patch, err := jsonpatch.DecodePatch(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	patched, err := patch.Apply(pod)
 	if err != nil {
 		t.Fatalf("cannot apply\n%s\nto\n%s: %v", raw, pod, err)
@@ -107,9 +96,7 @@ func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 
 func TestInjectionIsIdempotent(t *testing.T) {
 	pod, err := os.ReadFile(filepath.Join("testdata", "pod.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	operations, err := inject.Patch(pod, settings)
 	if err != nil || len(operations) == 0 {
 		t.Fatalf("got operations %v and error %v, want operations", operations, err)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestSelectedPods does what the webhook does with the pods in testdata/selected. Below
@@ -16,9 +17,7 @@ import (
 func TestSelectedPods(t *testing.T) {
 	datadriven.RunTest(t, "testdata/selected", func(t *testing.T, d *datadriven.TestData) string {
 		pod, err := yaml.YAMLToJSON([]byte(d.Input))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var groups []string
 		for _, arg := range d.CmdArgs {
 			if arg.Key == "groups" {
@@ -56,15 +55,11 @@ func describeAgent(t *testing.T, pod []byte) string {
 			}
 		}
 	}
-	if err := json.Unmarshal(pod, &result); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(pod, &result))
 	var text strings.Builder
 	write := func(value any) {
 		lines, err := yaml.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text.Write(lines)
 	}
 	write(result.Metadata)

@@ -14,15 +14,14 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // metricsSecret reads the credentials, and verifies them.
 func metricsSecret(t *testing.T, c client.Client) *corev1.Secret {
 	t.Helper()
 	var secret corev1.Secret
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: MetricsSecretName}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: MetricsSecretName}, &secret))
 	pair := identity.Pair{Cert: secret.Data[MetricsCertKey], Key: secret.Data[MetricsKeyKey]}
 	names, err := identity.Verify(pair, secret.Data[MetricsCAKey])
 	if err != nil || len(names) != 1 || names[0] != control.MetricsReader {
@@ -34,9 +33,7 @@ func metricsSecret(t *testing.T, c client.Client) *corev1.Secret {
 func publishMetrics(t *testing.T, c client.Client, s *Store) {
 	t.Helper()
 	p := &MetricsPublisher{Store: s, Client: c, Namespace: namespace, Log: discard}
-	if err := p.publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.publish(t.Context()))
 }
 
 // TestMetricsCredentialsStayValid runs two replicas for 400 days, which includes a rotation of
@@ -55,9 +52,7 @@ func TestMetricsCredentialsStayValid(t *testing.T) {
 		replicas := []*Store{mustOpen(t, c, time.Now), mustOpen(t, c, time.Now)}
 		for range 2 * 400 {
 			for _, s := range replicas {
-				if err := s.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Refresh(t.Context()))
 				publishMetrics(t, c, s)
 			}
 			secret := metricsSecret(t, c)
@@ -93,9 +88,7 @@ func TestMetricsCredentialsAreRepaired(t *testing.T) {
 	} {
 		edited := metricsSecret(t, c)
 		change(edited.Data)
-		if err := c.Update(t.Context(), edited); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Update(t.Context(), edited))
 		publishMetrics(t, c, s)
 		if got := metricsSecret(t, c); got.ResourceVersion == edited.ResourceVersion {
 			t.Errorf("%s: the Secret wasn't written again", name)

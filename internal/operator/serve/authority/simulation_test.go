@@ -23,6 +23,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // These tests simulate several years of rotations in virtual time. Two replicas with
@@ -302,9 +303,7 @@ func simulate(t *testing.T, schedule Schedule, seed uint64, years int, requests 
 func TestCertificatesAreTrustedDuringRotations(t *testing.T) {
 	for seed := range uint64(3) {
 		s, err := simulate(t, defaultSchedule, seed, 4, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Logf("seed %d: %d certificates, %d CAs, %d refusals", seed, s.signed, len(s.signers), s.refused)
 		if len(s.signers) < 4 || len(s.signers) > 5 {
 			t.Errorf("got certificates of %d CAs in four years, want 4 or 5", len(s.signers))
@@ -314,9 +313,7 @@ func TestCertificatesAreTrustedDuringRotations(t *testing.T) {
 
 func TestCertificatesAreTrustedDuringRequestedRotations(t *testing.T) {
 	s, err := simulate(t, defaultSchedule, 0, 1, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("%d certificates, %d CAs, %d refusals", s.signed, len(s.signers), s.refused)
 	if len(s.signers) < 10 {
 		t.Errorf("got certificates of %d CAs, want at least 10", len(s.signers))

@@ -21,6 +21,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const namespace = "conclave-system"
@@ -30,18 +31,14 @@ var discard = slog.New(slog.DiscardHandler)
 func mustOpen(t *testing.T, c client.Client, clock func() time.Time) *Store {
 	t.Helper()
 	s, err := open(t.Context(), c, namespace, discard, defaultSchedule, clock, Anyway)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
 func mustBundle(t *testing.T, s *Store) string {
 	t.Helper()
 	b, err := s.Bundle(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(b)
 }
 
@@ -53,12 +50,8 @@ func TestReplicasShareOneCA(t *testing.T) {
 	}
 	// A running replica restores a Secret that was deleted by mistake.
 	before := mustBundle(t, a)
-	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
+	must.Succeed(t, a.Refresh(t.Context()))
 	if mustBundle(t, mustOpen(t, c, time.Now)) != before {
 		t.Error("the replica created another CA instead of restoring the known one")
 	}
@@ -78,13 +71,9 @@ func TestInvalidSecretIsNotReplaced(t *testing.T) {
 			mustOpen(t, c, time.Now)
 			var secret corev1.Secret
 			key := client.ObjectKey{Namespace: namespace, Name: SecretName}
-			if err := c.Get(t.Context(), key, &secret); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Get(t.Context(), key, &secret))
 			change(secret.Data)
-			if err := c.Update(t.Context(), &secret); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Update(t.Context(), &secret))
 			_, err := Open(t.Context(), c, namespace, discard, Anyway)
 			if err == nil || !strings.Contains(err.Error(), "restore the Secret, or replace it") {
 				t.Errorf("got error %v, want one that says how to repair the Secret", err)
@@ -146,23 +135,15 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustOpen(t, fake.NewClientBuilder().Build(), time.Now)
 		certificate, err := s.NewServerCertificate("a.svc", "b.svc")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		operator, err := s.NewOperatorCertificate()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		issuers := map[string]bool{}
 		for end := time.Now().AddDate(2, 0, 0); time.Now().Before(end); {
 			time.Sleep(3 * time.Hour)
-			if err := s.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Refresh(t.Context()))
 			cert, err := certificate.GetCertificate(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM([]byte(mustBundle(t, s)))
 			for _, host := range []string{"a.svc", "b.svc"} {
@@ -179,13 +160,9 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 			t.Errorf("got certificates of %d CAs in two years, want 3", len(issuers))
 		}
 		pair, err := s.currentView().signer.Issue(identity.Names{{Domain: "bank", Group: "ledger", Member: "ledger-0"}}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		agent, err := identity.NewInMemory(pair, []byte(mustBundle(t, s)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if names, err := handshake(operator, agent); err != nil || !names.Has(control.Operator) {
 			t.Errorf("got names %s and error %v, want %s", names, err, control.Operator)
 		}
@@ -214,9 +191,7 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 			t.Fatal(err, p.Ready())
 		}
 		var found admissionregistrationv1.MutatingWebhookConfiguration
-		if err := c.Get(t.Context(), client.ObjectKey{Name: "conclave"}, &found); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Name: "conclave"}, &found))
 		return string(found.Webhooks[0].ClientConfig.CABundle)
 	}
 	if got := publish(outdated); got != old {
@@ -244,13 +219,9 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 func annotate(t *testing.T, c client.Client, value string) {
 	t.Helper()
 	var secret corev1.Secret
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret))
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, RotateAnnotation, value)
-	if err := c.Update(t.Context(), &secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), &secret))
 }
 
 // TestRotationOnRequest requests a rotation, and another one while the first one takes its steps.
@@ -262,9 +233,7 @@ func TestRotationOnRequest(t *testing.T) {
 	refresh := func() {
 		t.Helper()
 		before := s.currentView().state
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Refresh(t.Context()))
 		after := s.currentView().state
 		if before.Former.exists() && !after.Former.exists() {
 			steps = append(steps, "retire") // The next rotation may begin at the same time.
@@ -292,9 +261,7 @@ func TestRotationOnRequest(t *testing.T) {
 		t.Errorf("got steps %v, want %v", steps, want)
 	}
 	var secret corev1.Secret
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret))
 	if value, found := secret.Annotations[RotateAnnotation]; found {
 		t.Errorf("got annotation %q after the rotations, want none", value)
 	}
@@ -305,15 +272,9 @@ func TestRestoredSecretRequestsNothing(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	s := mustOpen(t, c, time.Now)
 	annotate(t, c, RotateNow)
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Refresh(t.Context()))
+	must.Succeed(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
+	must.Succeed(t, s.Refresh(t.Context()))
 	if state := s.currentView().state; state.Requested || !state.Next.exists() {
 		t.Errorf("got request %t and next CA %t, want the rotation as before, and no request", state.Requested, state.Next.exists())
 	}

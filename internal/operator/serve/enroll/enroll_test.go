@@ -26,6 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestPodGetsCertificateForItsGroups(t *testing.T) {
@@ -44,9 +45,7 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	}
 	block, _ := pem.Decode([]byte(response.Certificate))
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !slices.Equal(cert.DNSNames, []string{identity.AgentHost}) || len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 ||
 		cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
 		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request", cert.Subject, cert.DNSNames, pod.UID)
@@ -62,9 +61,7 @@ func TestRefusedEnrollments(t *testing.T) {
 	change := func(name string, do func(*corev1.Pod)) *corev1.Pod { return e.createPod(name, do) }
 	finished := e.createPod("finished")
 	finished.Status.Phase = corev1.PodSucceeded
-	if err := e.Status().Update(t.Context(), finished); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), finished))
 	deleted := e.createPod("deleted")
 	ofDeleted := e.token(deleted, v1.TokenAudience)
 	e.deletePod(deleted)
@@ -205,28 +202,18 @@ func TestRequestsAreBounded(t *testing.T) {
 	e := newEnv(t)
 	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
 	large, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slow, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slowDER, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	invalid, _ := pem.Decode([]byte(e.request))
 	invalid.Bytes[len(invalid.Bytes)-1] ^= 1
 	in := func(request string) string {
 		text, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: request})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 	encoded := func(der []byte) string {

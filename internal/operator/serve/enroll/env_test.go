@@ -29,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -79,9 +80,7 @@ func (e *env) makeRequest() {
 		e.t.Fatal(err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{host}}, e.key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	e.request = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -94,13 +93,9 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 		e.t.Fatal(err)
 	}
 	certificate, err := e.store.NewServerCertificate(host)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	c := e.Client
 	for _, w := range wrap {
 		c = w(c)
@@ -121,9 +116,7 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 		}
 	})
 	bundle, err := e.store.Bundle(e.t.Context())
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	e.https = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: host}}}
@@ -132,9 +125,7 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 
 func (e *env) create(object client.Object) {
 	e.t.Helper()
-	if err := e.Create(e.t.Context(), object); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.Create(e.t.Context(), object))
 }
 
 // createPod creates a pod that takes part in the groups ledger and audit, after applying
@@ -162,9 +153,7 @@ func (e *env) createPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 // deletePod deletes a pod at once, as its kubelet does after the pod has stopped.
 func (e *env) deletePod(pod *corev1.Pod) {
 	e.t.Helper()
-	if err := e.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
 // token requests a token as the kubelet does. Without a pod, the token isn't bound.
@@ -177,9 +166,7 @@ func (e *env) token(pod *corev1.Pod, audience string) string {
 		}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger"}}
-	if err := e.SubResource("token").Create(e.t.Context(), account, request); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.SubResource("token").Create(e.t.Context(), account, request))
 	return request.Status.Token
 }
 
@@ -187,30 +174,22 @@ func (e *env) token(pod *corev1.Pod, audience string) string {
 func (e *env) post(token string) (int, control.EnrollmentResponse, string) {
 	e.t.Helper()
 	body, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: e.request})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return e.send(http.MethodPost, e.url, body)
 }
 
 func (e *env) send(method, url string, body []byte) (int, control.EnrollmentResponse, string) {
 	e.t.Helper()
 	request, err := http.NewRequestWithContext(e.t.Context(), method, url, bytes.NewReader(body))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	httpResponse, err := e.https.Do(request)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	defer httpResponse.Body.Close()
 	if !httpResponse.Close {
 		e.t.Error("got a response after which the connection remains open, want one request for each connection")
 	}
 	text, err := io.ReadAll(httpResponse.Body)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	var response control.EnrollmentResponse
 	var failure control.ErrorResponse
 	if httpResponse.StatusCode == http.StatusOK {
@@ -228,13 +207,9 @@ func (e *env) send(method, url string, body []byte) (int, control.EnrollmentResp
 func (e *env) verifiedNames(r control.EnrollmentResponse) string {
 	e.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(e.key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	names, err := identity.Verify(identity.Pair{Cert: []byte(r.Certificate), Key: key}, []byte(r.CABundle))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return names.String()
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func (e *env) createGroup(name string, mode v1.SafetyMode) {
@@ -37,9 +38,7 @@ func TestPodOfStrictGroupIsHeld(t *testing.T) {
 		if status, _, message := e.post(token); status != http.StatusOK {
 			t.Fatalf("%s: got %d %q, want 200", occasion, status, message)
 		}
-		if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		slices.Sort(pod.Finalizers)
 		if want := []string{v1.StopFinalizer("ledger"), "example.org/other"}; !slices.Equal(pod.Finalizers, want) {
 			t.Errorf("%s: got finalizers %q, want %q", occasion, pod.Finalizers, want)
@@ -58,9 +57,7 @@ func TestPodThatIsBeingDeletedGetsNoCertificateForStrictGroup(t *testing.T) {
 	e.createGroup("ledger", v1.Strict)
 	pod := e.createPod("ledger-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
 	token := e.token(pod, v1.TokenAudience)
-	if err := e.Delete(t.Context(), pod, client.GracePeriodSeconds(30)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), pod, client.GracePeriodSeconds(30)))
 	status, _, message := e.post(token)
 	if status != http.StatusConflict || !strings.HasSuffix(message, "ledger-0 is being deleted") {
 		t.Errorf("got %d %q, want 409 and the reason", status, message)

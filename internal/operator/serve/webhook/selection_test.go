@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -27,9 +28,7 @@ const untouched = "untouched"
 func createNamespace(t *testing.T, c client.Client, labels map[string]string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-", Labels: labels}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), namespace))
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace.Name, Name: name}
 	}
@@ -39,9 +38,7 @@ func createNamespace(t *testing.T, c client.Client, labels map[string]string) st
 			Selector: &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}}, PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
 		}},
 	} {
-		if err := c.Create(t.Context(), group); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), group))
 	}
 	return namespace.Name
 }
@@ -141,14 +138,10 @@ func TestNamespaceOptsIn(t *testing.T) {
 func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 	c := testclient.New(t, apiServer.Config(t))
 	port, err := testnet.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := configuration(t, port)
 	config.Name = "without-manager"
-	if err := c.Create(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), config))
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), config); err != nil {
 			t.Error(err)

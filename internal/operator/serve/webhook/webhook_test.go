@@ -30,6 +30,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -46,13 +47,9 @@ var settings = inject.Settings{AgentImage: "agent:1", IdentityURL: "https://conc
 func configuration(t *testing.T, port int) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	text, err := os.ReadFile("../../../../config/webhook/webhook.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var config admissionregistrationv1.MutatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &config))
 	for i := range config.Webhooks {
 		url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + *config.Webhooks[i].ClientConfig.Service.Path
 		config.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url}
@@ -78,17 +75,11 @@ func serve(t *testing.T) client.Client {
 	c := testclient.New(t, apiServer.Config(t))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store, err := authority.Open(t.Context(), c, "default", log, authority.Anyway)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	certificate, err := store.NewServerCertificate("localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	port, err := testnet.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	webhooks := ctrlwebhook.NewServer(ctrlwebhook.Options{
 		Host: "127.0.0.1", Port: port,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.GetCertificate }},
@@ -99,9 +90,7 @@ func serve(t *testing.T) client.Client {
 		}})
 	}
 	config := configuration(t, port)
-	if err := c.Create(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), config))
 	publisher := &authority.WebhookPublisher{Store: store, Client: c, Name: config.Name, Log: log}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var parts sync.WaitGroup
@@ -156,9 +145,7 @@ func TestPodThatOptedInGetsAgent(t *testing.T) {
 	c := serve(t)
 	awaitWebhook(t, c)
 	in := podOf("in", optedIn, ledger)
-	if err := c.Create(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), in))
 	if agents := in.Spec.InitContainers; len(agents) != 1 || agents[0].Image != settings.AgentImage ||
 		agents[0].RestartPolicy == nil || *agents[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
 		t.Errorf("got init containers %+v, want the agent as a sidecar", agents)
@@ -197,9 +184,7 @@ func TestAgentPreservesGuaranteedQuality(t *testing.T) {
 	} {
 		pod := podOf(name, optedIn, ledger)
 		pod.Spec.Containers[0].Resources = test.resources
-		if err := c.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), pod))
 		if len(pod.Spec.InitContainers) != 1 || pod.Status.QOSClass != test.want {
 			t.Errorf("%s: got quality of service %s with init containers %v, want %s with an agent", name, pod.Status.QOSClass, pod.Spec.InitContainers, test.want)
 		}
