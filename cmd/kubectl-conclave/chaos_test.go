@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Nothing is broken if the input is invalid: each of these runs ends before the first fault, with one line.
@@ -20,9 +21,7 @@ func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
 	e.CreateGroup(t, "ledger")
 	small := e.CreateGroup(t, "small")
 	small.Status.Members = new(int32(2))
-	if err := e.Status().Update(t.Context(), small); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), small))
 	e.SetCoordinator(t, e.CreateGroup(t, "vacant"), -1, 100)
 	for args, want := range map[string]string{
 		"missing --yes":              "group missing not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
@@ -52,9 +51,7 @@ func TestChaosRefusesLeadersThatCannotBeJudged(t *testing.T) {
 	for name, labels := range map[string]map[string]string{"web-0": {"app": "web", "role": "leader"}, "bare-0": {"is": "first"}} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels}}
 		pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-		if err := e.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Create(t.Context(), pod))
 	}
 	for args, want := range map[string]string{
 		"--leader lease/missing":                      "lease missing not found in namespace bank; to list all, run: kubectl get leases -A",
@@ -99,18 +96,14 @@ func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
 	}
-	if err := e.Create(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), shared))
 	for _, name := range []string{"ledger", "audit", "mail"} {
 		e.CreateGroup(t, name)
 	}
 	label := func(name string) {
 		t.Helper()
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
-		if err := e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}, patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}, patch))
 	}
 	const text = "chaos breaks %s: add --yes, or label the %s: kubectl label electiongroup %s -n bank conclave.dev/chaos=enabled"
 	for _, want := range []string{
@@ -133,9 +126,7 @@ func TestLabelPermitsOnlyFaultsOfTheGroup(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
-	if err := e.Patch(t.Context(), g, patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Patch(t.Context(), g, patch))
 	for kinds, want := range map[string]string{
 		"pod":        "error: group ledger must settle before the first fault",
 		"pod,cordon": "error: add --yes, or select other kinds with --kinds. These faults also concern other pods or groups of the cluster: cordon.",

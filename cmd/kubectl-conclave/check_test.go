@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
@@ -22,9 +23,7 @@ func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
 	}
-	if err := e.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), p))
 }
 
 // createPodWithAgent creates a pod as the webhook changes it.
@@ -37,9 +36,7 @@ func (e *env) createPodWithAgent(t *testing.T, name string) {
 			Containers:     []corev1.Container{{Name: "application", Image: "application"}},
 		},
 	}
-	if err := e.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), p))
 }
 
 func TestCheck(t *testing.T) {
@@ -102,16 +99,12 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	meta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{
 		Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse, Reason: string(v1.ReasonUnreachable),
 	})
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		e.createPodWithAgent(t, name)
 	}
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default-deny"}}
-	if err := e.Create(t.Context(), deny); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), deny))
 	const want = "WARNING  group bank/ledger: Agents aren't connected, and NetworkPolicies select its pods: default-deny (ingress).\n"
 	if got := e.runCommand(t, "check", "ledger"); got.status != exitProblem || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v, want in it\n%s", got, want)
@@ -128,9 +121,7 @@ func TestCheckNetworkPolicies(t *testing.T) {
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
-	if err := errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
 	if got := e.runCommand(t, "check", "--as", "nobody@example.org"); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
 		t.Errorf("without permissions: got %+v, want exit status 1", got)
 	}

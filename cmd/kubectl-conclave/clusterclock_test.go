@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -25,25 +26,17 @@ func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
 	g := e.CreateGroup(t, "ledger")
 	there := time.Now().Add(-ahead)
 	g.Status.Coordinator.ElectedAt = metav1.NewMicroTime(there.Add(-10*time.Minute - 30*time.Second))
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 	e.CreateOperator(t)
 	renewed := metav1.NewMicroTime(there)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: operatorlease.Name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
-	if err := e.Create(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), lease))
 	need.Complete(t)
 	config := apiServer.Config(t)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport
 	proxy.ModifyResponse = func(response *http.Response) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	plugindashboard "github.com/conclave-dev/conclave/internal/plugin/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
@@ -41,9 +42,7 @@ func TestDashboardIsLive(t *testing.T) {
 		for {
 			var d *dashboard.Detail
 			data := await(t, details, what)
-			if err := json.Unmarshal([]byte(data), &d); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(data), &d))
 			if wanted(d) {
 				return
 			}
@@ -54,9 +53,7 @@ func TestDashboardIsLive(t *testing.T) {
 	})
 	e.SetCoordinator(t, g, 1, 101)
 	awaitDetail("ledger-1 leads", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-1" && d.Term == 101 })
-	if err := e.Delete(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), g))
 	awaitDetail("the group is deleted", func(d *dashboard.Detail) bool { return d == nil })
 	e.CreateGroup(t, "ledger")
 	awaitDetail("the group is created again", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-2" })
@@ -72,13 +69,9 @@ func readEvents(t *testing.T, url, kind string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // The cleanup closes it.
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := make(chan string, 100)
 	ended := make(chan struct{})
 	go func() {
@@ -109,9 +102,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
-	if err := e.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), pod))
 	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: []string{pluginenv.Vacant, pluginenv.Successor}, Requested: make(chan struct{})}
 	server := httptest.NewServer(agent)
 	defer server.Close()
@@ -129,9 +120,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	if want := "step-down of " + e.Namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("got output %q, want one line that begins with %q", &out, want)
 	}
-	if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	if by := v1.StepDownBy(pod.Annotations, "ledger", 100); by == "" {
 		t.Errorf("got annotations %v, want the name of the user", pod.Annotations)
 	}
@@ -151,9 +140,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	config := apiServer.Config(t)
 	config.Impersonate.UserName = "nobody@example.org"
 	nobody, err := client.New(config, client.Options{Scheme: e.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if may, err := plugindashboard.NewActions(&out, nobody, nil).MayReachAgents(t.Context(), g); may || err != nil {
 		t.Errorf("another user: got %t, %v, want that this is not permitted", may, err)
 	}

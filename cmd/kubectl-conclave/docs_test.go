@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestDocumentedCommandsExist(t *testing.T) {
@@ -20,9 +21,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 func TestShortcutsOfK9sAreAccepted(t *testing.T) {
 	content, err := os.ReadFile("../../clients/k9s/plugins.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var file struct {
 		Plugins map[string]struct {
 			ShortCut, Description, Command string
@@ -30,9 +29,7 @@ func TestShortcutsOfK9sAreAccepted(t *testing.T) {
 			Confirm, Dangerous             bool
 		}
 	}
-	if err := yaml.UnmarshalStrict(content, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(content, &file))
 	keys, commands := map[string]bool{}, map[string]bool{}
 	for name, p := range file.Plugins {
 		line := p.Command + " " + strings.Join(p.Args, " ")
@@ -113,15 +110,11 @@ func TestAlgorithmPagesHaveAllSections(t *testing.T) {
 func algorithmPages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/algorithms/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pages := map[string]string{}
 	for _, file := range files {
 		page, err := os.ReadFile(filepath.Clean(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		title, _, _ := strings.Cut(string(page), "\n")
 		pages[strings.TrimPrefix(title, "# ")] = string(page)
 	}

@@ -12,15 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // createNode creates a node of a zone. Nodes have no namespace, so both get that of the test.
 func (e *env) createNode(t *testing.T, name, zone string) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + e.Namespace, Labels: map[string]string{corev1.LabelTopologyZone: zone + "-" + e.Namespace}}}
-	if err := e.Create(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), node))
 	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), node) })
 	return node
 }
@@ -30,18 +29,14 @@ func (e *env) createElected(t *testing.T, name, coordinator, node, other string)
 	t.Helper()
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
 	g.Spec.Members = []v1.Member{{Pod: name + "-0", Priority: 1}, {Pod: name + "-1", Priority: 2}}
-	if err := e.Create(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), g))
 	e.setCoordinator(t, name, coordinator, 7, node, other)
 }
 
 func (e *env) setCoordinator(t *testing.T, name, pod string, term int64, node, other string) {
 	t.Helper()
 	g := &v1.ElectionGroup{}
-	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.Namespace, Name: name}, g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Get(t.Context(), client.ObjectKey{Namespace: e.Namespace, Name: name}, g))
 	g.Status.Term = term
 	g.Status.Coordinator = nil
 	if pod != "" {
@@ -50,16 +45,12 @@ func (e *env) setCoordinator(t *testing.T, name, pod string, term int64, node, o
 	g.Status.Processes = []v1.Process{
 		{Pod: name + "-1", Priority: 2, Status: v1.ProcessCoordinator, Node: node}, {Pod: name + "-0", Priority: 1, Status: v1.ProcessNormal, Node: other},
 	}
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 }
 
 func (e *env) evacuatedUntil(t *testing.T, node *corev1.Node) string {
 	t.Helper()
-	if err := e.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	return node.Annotations[v1.AnnotationEvacuateUntil]
 }
 

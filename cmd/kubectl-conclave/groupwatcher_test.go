@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/watch"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -34,13 +35,9 @@ type faultyProxy struct {
 func newFaultyProxy(t *testing.T) *faultyProxy {
 	t.Helper()
 	transport, err := rest.TransportFor(apiServer.Environment.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	to, err := url.Parse(apiServer.Environment.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &faultyProxy{}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,9 +70,7 @@ func newFaultyProxy(t *testing.T) *faultyProxy {
 func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 	t.Helper()
 	c, err := client.NewWithWatch(&rest.Config{Host: p.URL}, client.Options{Scheme: e.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	received := make(chan string, 100)
 	w := watch.GroupWatcher{
 		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
@@ -165,9 +160,7 @@ func TestForbiddenWatchEndsWithAnError(t *testing.T) {
 	as := &rest.Config{Host: apiServer.Environment.Config.Host, TLSClientConfig: apiServer.Environment.Config.TLSClientConfig}
 	as.Impersonate.UserName = "nobody@example.org"
 	c, err := client.NewWithWatch(as, client.Options{Scheme: e.Scheme(), Mapper: e.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := watch.GroupWatcher{
 		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
 		OnConnection: func(err error) { t.Errorf("got disconnected: %v", err) },

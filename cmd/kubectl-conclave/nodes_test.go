@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // place creates a group whose members, with the highest priority first, are on these nodes.
@@ -16,9 +17,7 @@ func (e *env) place(t *testing.T, group string, nodes ...string) {
 		row := &g.Status.Processes[i]
 		row.Node, row.Zone = node, "zone-of-"+node
 	}
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 }
 
 func TestNodesShowsWhatEachStops(t *testing.T) {
@@ -33,9 +32,7 @@ func TestNodesShowsWhatEachStops(t *testing.T) {
 	}
 	for _, output := range []string{"json", "yaml"} {
 		var rows []describe.NodeRow
-		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "nodes", "-o", output).stdout), &rows); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "nodes", "-o", output).stdout), &rows))
 		if len(rows) != 3 || rows[0].Node != "node-3" || len(rows[0].Coordinators) != 2 || rows[0].Stops[0] != "bank/ledger" {
 			t.Errorf("-o %s: got %+v", output, rows)
 		}

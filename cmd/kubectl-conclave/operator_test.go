@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // createSilentLease creates the Lease of an operator that hasn't renewed it for three minutes.
@@ -19,9 +20,7 @@ func (e *env) createSilentLease(t *testing.T, namespace string) *coordinationv1.
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: operatorlease.Name},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now().Add(-3 * time.Minute)))},
 	}
-	if err := e.Create(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), lease))
 	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), lease) })
 	return lease
 }
@@ -39,9 +38,7 @@ func TestStatusMayBeOutdated(t *testing.T) {
 		}
 	}
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
-	if err := e.Update(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Update(t.Context(), lease))
 	if got := e.runCommand(t, "status", "ledger"); got.stderr != "" || got.status != 0 {
 		t.Errorf("the operator runs: got exit status %d, %q, want no warning", got.status, got.stderr)
 	}

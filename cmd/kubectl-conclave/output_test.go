@@ -11,6 +11,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/watch"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestExplainPrintsValues(t *testing.T) {
@@ -18,9 +19,7 @@ func TestExplainPrintsValues(t *testing.T) {
 	e.CreateGroup(t, "ledger")
 	for _, output := range []string{"json", "YAML"} {
 		var got describe.Explanation
-		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "explain", "ledger", "-o", output).stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "explain", "ledger", "-o", output).stdout), &got))
 		if got.Namespace+"/"+got.Name != "bank/ledger" || got.Coordinator.Pod != "ledger-2" || !slices.Equal(got.Next, []string{"ledger-1", "ledger-0"}) ||
 			got.Members != 3 || got.Up != 3 || got.Needed != 2 || len(got.Problems) != 0 {
 			t.Errorf("-o %s: got %+v", output, got)
@@ -37,9 +36,7 @@ func TestWatchPrintsValues(t *testing.T) {
 		{"ledger-1 became coordinator in term 101", "ledger-1"},
 	} {
 		var got watch.Change
-		if err := json.Unmarshal([]byte(await(t, lines, "a change")), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(await(t, lines, "a change")), &got))
 		if !strings.HasPrefix(got.Changes[0], want.change) || got.Coordinator.Pod != want.coordinator || got.Ready != 3 || got.Time.IsZero() {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestControlCharactersAreNotObeyed: whoever may write a status, or control the answers of an
@@ -18,9 +19,7 @@ func TestControlCharactersAreNotObeyed(t *testing.T) {
 	g := e.CreateGroup(t, "ledger")
 	g.Status.Processes[1].Status, g.Status.Processes[1].Reason = v1.ProcessCrashed, v1.ProcessPodMissing
 	g.Status.Processes[1].Message = "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\x07"
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 	const want = "PodMissing: ^[[2J^[[Hcoordinator^Mledger-0\ufffd1m^?^G\n"
 	for _, command := range []string{"status", "explain"} {
 		if got := e.runCommand(t, command, "ledger"); strings.ContainsAny(got.stdout, "\x1b\r\u009b\x7f\x07") {
@@ -46,9 +45,7 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("this system has no /dev/full")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer full.Close()
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")

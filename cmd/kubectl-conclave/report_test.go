@@ -17,20 +17,17 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/report"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // readArchive returns the files of an archive.
 func readArchive(t *testing.T, path string) map[string]string {
 	t.Helper()
 	file, err := os.Open(filepath.Clean(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
@@ -40,9 +37,7 @@ func readArchive(t *testing.T, path string) map[string]string {
 			t.Fatal(err)
 		}
 		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files[header.Name] = string(content)
 	}
 }
@@ -68,9 +63,7 @@ func TestReportHasNoCredentials(t *testing.T) {
 		e.Create(t.Context(), event("Pod", "ledger-2", `pull with password: "hunter2" and Bearer abcdefghijk of token 4711`)),
 		e.Create(t.Context(), event("ElectionGroup", group.Name, "ledger-2 was elected")), e.Create(t.Context(), event("Pod", "mail-0", "of another application")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	file := filepath.Join(t.TempDir(), "case-7.tar.gz")
 	got := e.runCommand(t, "report", "ledger", "--file", file)
@@ -106,9 +99,7 @@ func TestReportKeepsFiles(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
 	file := filepath.Join(t.TempDir(), "mine")
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("mine"), 0o600))
 	got := e.runCommand(t, "report", "ledger", "--file", file)
 	if want := "error: " + file + " exists already: remove it, or name another file with --file\n"; got.status != 2 || got.stderr != want {
 		t.Errorf("got %+v, want exit status 2 and %q", got, want)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 )
 
@@ -47,16 +48,12 @@ func TestStatusPrintsObjects(t *testing.T) {
 	e.CreateGroup(t, "mail")
 	for _, output := range []string{"json", "yaml"} {
 		var one v1.ElectionGroup
-		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "ledger", "-o", output).stdout), &one); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "ledger", "-o", output).stdout), &one))
 		if one.Kind != "ElectionGroup" || one.APIVersion != "conclave.dev/v1" || one.Status.Coordinator.Pod != "ledger-2" {
 			t.Errorf("-o %s of one group: got %+v", output, one)
 		}
 		var all v1.ElectionGroupList
-		if err := yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "-o", output).stdout), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "-o", output).stdout), &all))
 		if all.Kind != "List" || len(all.Items) != 2 || all.Items[1].Name != "mail" || all.Items[1].Kind != "ElectionGroup" {
 			t.Errorf("-o %s of all groups: got %+v", output, all)
 		}
@@ -67,9 +64,7 @@ func TestTermsAreCompleted(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
 	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(pluginenv.LongAgo.Time)}}
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--term", "")
 	if !strings.HasPrefix(got.stdout, "100\tledger-2\n") {
 		t.Errorf("got completions %q, want the term of the tenure", got.stdout)
@@ -98,9 +93,7 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 	defer empty.Close()
 	other := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "elsewhere"}}
 	other.Spec.Members = []v1.Member{{Pod: "mail-0", Priority: 1}}
-	if err := e.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), other))
 	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), other) })
 	asNobody := "--as=nobody@example.org"
 	for name, test := range map[string]struct {
@@ -136,9 +129,7 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 	expectLine(t, lines, `no coordinator: ledger-2 was the coordinator in term 100$`)
 	e.SetCoordinator(t, g, 1, 101)
 	expectLine(t, lines, `ledger-1 became coordinator in term 101, after ledger-2; the status showed no coordinator for [0-9.]+m?s$`)
-	if err := e.Delete(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), g))
 	expectLine(t, lines, `the group was deleted$`)
 	e.CreateGroup(t, "ledger")
 	expectLine(t, lines, `the group was created$`)

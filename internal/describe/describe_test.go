@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // noon is the time of all commands, unless a command sets a later one in milliseconds.
@@ -59,26 +60,18 @@ func TestTranscripts(t *testing.T) {
 
 func parse(t *testing.T, text string, g *v1.ElectionGroup) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(text), g))
 }
 
 // mergePatch applies a merge patch, which replaces lists.
 func mergePatch(t *testing.T, g *v1.ElectionGroup, text string) v1.ElectionGroup {
 	t.Helper()
 	before, err := json.Marshal(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	change, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	after, err := jsonpatch.MergePatch(before, change)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var next v1.ElectionGroup
 	parse(t, string(after), &next)
 	return next

@@ -16,6 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -83,9 +84,7 @@ func TestForwardedPortReachesTheAgent(t *testing.T) {
 	api := httptest.NewServer(&fakePortForwarder{agent: agent.Listener.Addr().String()})
 	defer api.Close()
 	port, err := Start(t.Context(), &rest.Config{Host: api.URL}, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer port.Close()
 	response, err := http.Get(port.URL)
 	if err != nil {
@@ -107,9 +106,7 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 	}
 
 	port, err := Start(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer port.Close()
 	response, err := http.Get(port.URL)
 	if err == nil {

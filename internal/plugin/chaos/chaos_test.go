@@ -14,13 +14,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
 	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Drain, chaos.Manager})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = "Its pods are also members of other groups: audit.\nThese faults also concern other pods or groups of the cluster: drain, manager.\n"
 	if got := memberships([]v1.ElectionGroup{{ObjectMeta: metav1.ObjectMeta{Name: "audit"}}}) + sharedFaults(kinds); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -32,9 +31,7 @@ func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
 
 func TestChaosAsksForAConfirmation(t *testing.T) {
 	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Two})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
 		var out strings.Builder
 		if err := ask(t.Context(), strings.NewReader(answer), &out, &live.Run{Faults: 20, Kinds: kinds}, "group ledger in namespace bank", "It runs pods.\n"); (err == nil) != confirmed {

@@ -27,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/plugin/upgrade/plan"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/pluginenv"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -55,21 +56,15 @@ func newUpgradeEnv(t *testing.T) *upgradeEnv {
 	var cmd cobra.Command
 	e.options.cluster.AddTo(&cmd)
 	for flag, value := range map[string]string{"kubeconfig": e.Kubeconfig, "namespace": e.Namespace} {
-		if err := cmd.Flags().Set(flag, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Flags().Set(flag, value))
 	}
 	e.group = e.CreateGroup(t, "ledger")
 	e.group.Status.Conditions = append(e.group.Status.Conditions, metav1.Condition{
 		Type: string(v1.ConditionAvailable), Status: metav1.ConditionTrue, Reason: string(v1.ReasonElected), LastTransitionTime: pluginenv.LongAgo,
 	})
-	if err := e.Status().Update(t.Context(), e.group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), e.group))
 	for _, m := range e.group.Spec.Members {
-		if err := e.createMember(t.Context(), m.Pod, "agent:1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.createMember(t.Context(), m.Pod, "agent:1"))
 	}
 	return e
 }
@@ -99,9 +94,7 @@ func (e *upgradeEnv) recreate(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	watch, err := e.Watch(ctx, &corev1.PodList{}, client.InNamespace(e.Namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -253,9 +246,7 @@ func TestUpgradeContinues(t *testing.T) {
 	if want := "pod bank/ledger-0 was evicted: gave up after 3s: member ledger-0 of group ledger has no pod; to continue later, run the command again"; e.errorText(err) != want {
 		t.Errorf("got %q, want %q", e.errorText(err), want)
 	}
-	if err := e.createMember(t.Context(), "ledger-0", "agent:2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.createMember(t.Context(), "ledger-0", "agent:2"))
 	e.mutex.Lock()
 	e.agent = "agent:2"
 	e.mutex.Unlock()
@@ -289,22 +280,14 @@ func TestUpgradeRespectsDisruptionBudgets(t *testing.T) {
 			MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}},
 		},
 	}
-	if err := e.Create(t.Context(), budget); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), budget))
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 3, CurrentHealthy: 3, ExpectedPods: 3}
-	if err := e.Status().Update(t.Context(), budget); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), budget))
 	for _, name := range []string{"ledger-0", "ledger-1"} { // Only the coordinator is outdated.
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name}}
-		if err := e.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(p), p))
 		p.Spec.InitContainers[0].Image = "agent:2"
-		if err := e.Update(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Update(t.Context(), p))
 	}
 	e.options.timeout = 2 * pollInterval
 	_, err := e.upgrade(t)
@@ -336,13 +319,9 @@ func TestUpgradeNeedsTheOperator(t *testing.T) {
 	e := newUpgradeEnv(t)
 	e.CreateOperator(t)
 	var operator appsv1.Deployment
-	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.Namespace, Name: "conclave-manager"}, &operator); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Get(t.Context(), client.ObjectKey{Namespace: e.Namespace, Name: "conclave-manager"}, &operator))
 	operator.Status = appsv1.DeploymentStatus{ObservedGeneration: operator.Generation, Replicas: 1, UpdatedReplicas: 1, UnavailableReplicas: 1}
-	if err := e.Status().Update(t.Context(), &operator); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), &operator))
 	e.expectRefusal(t, "no replica of the operator in namespace bank is available")
 }
 
@@ -352,24 +331,16 @@ func TestUpgradeWhileOthersChangeThings(t *testing.T) {
 	e := newUpgradeEnv(t)
 	u := upgrader{client: e, out: &e.out, namespace: e.Namespace, group: "ledger", image: "agent:2", options: &e.options, forward: e.forward(t), known: map[types.UID]bool{}}
 	state, err := u.gather(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	steps := state.Plan()
 	coordinator := &steps[len(steps)-1]
-	if err := e.Delete(t.Context(), coordinator.Pod.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.createMember(t.Context(), coordinator.Pod.Name, "agent:2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), coordinator.Pod.DeepCopy()))
+	must.Succeed(t, e.createMember(t.Context(), coordinator.Pod.Name, "agent:2"))
 	if err := u.replace(t.Context(), coordinator); err != nil || len(coordinator.HandOvers) != 1 {
 		t.Errorf("got %v for %+v, want no error", err, coordinator)
 	}
 	e.expectOrder(t) // Nobody had to step down.
-	if err := e.Delete(t.Context(), e.group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), e.group))
 	step, err := u.next(t.Context())
 	if want := "group bank/ledger was deleted meanwhile: its pods aren't replaced any more"; step != nil || e.errorText(err) != want {
 		t.Errorf("got %+v, %q, want the error %q", step, e.errorText(err), want)
