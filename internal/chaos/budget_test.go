@@ -3,6 +3,8 @@ package chaos
 import (
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestBudgets(t *testing.T) {
@@ -50,9 +52,7 @@ func TestBudgetsOfWhatIsNotMeasuredAreRefused(t *testing.T) {
 		"p99(elected) > 2s": {true, true, true}, "max(service) > 2s": {true, false, false}, "flaps > 0": {false, true, true}, "two-leaders > 0": {true, true, false},
 	} {
 		b, err := ParseBudget(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := [3]bool{b.NotMeasured(true, true, false) == "", b.NotMeasured(false, true, false) == "", b.NotMeasured(false, false, false) == ""}; got != want {
 			t.Errorf("%s: got measured %v, want %v", text, got, want)
 		}
@@ -70,12 +70,8 @@ func TestReportOfAnotherLeader(t *testing.T) {
 	r.Exceeded = []string{"budget exceeded: flaps > 0: got 1"}
 	r.Summary = Summarize(r.Faults)
 	var table, junit strings.Builder
-	if err := r.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteJUnit(&junit); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteTable(&table))
+	must.Succeed(t, r.WriteJUnit(&junit))
 	const wantTable = `bank, http://8080/leader: 3 candidates with app=web; seed 7
 
 FAULT   COUNT           ELECTED                SETTLED                FLAPS  TWO LEADERS

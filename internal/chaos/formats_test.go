@@ -9,15 +9,15 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestOpenMetricsHasEachQuantile(t *testing.T) {
 	r := newResult()
 	r.Violations = []Violation{{Problem: Problem{OneLeader, "two"}}}
 	var b strings.Builder
-	if err := r.WriteOpenMetrics(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteOpenMetrics(&b))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(b.String()))
 	if err != nil || len(families) != 5 {
@@ -40,9 +40,7 @@ func TestOpenMetricsHasEachQuantile(t *testing.T) {
 
 func TestChartHasEachKind(t *testing.T) {
 	var b strings.Builder
-	if err := newResult().WriteSVG(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newResult().WriteSVG(&b))
 	for _, want := range []string{">force-pod (100)<", ">50 ms<", ">8 s<", ">manager (1)<", ">nobody else was elected<"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the chart lacks %q:\n%s", want, b.String())

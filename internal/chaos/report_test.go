@@ -3,6 +3,8 @@ package chaos
 import (
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func newResult() *Result {
@@ -17,9 +19,7 @@ func newResult() *Result {
 
 func TestSummaryHasMedianP99AndMaximumOfEachKind(t *testing.T) {
 	var b strings.Builder
-	if err := newResult().WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newResult().WriteTable(&b))
 	want := `bank/ledger: StatusTable; Majority; 5 members; seed 7
 
 FAULT      COUNT           ELECTED             KNOWN BY ALL  STATUS  SERVICE  SETTLED
@@ -43,9 +43,7 @@ func TestObservedChangesAreReported(t *testing.T) {
 	r.Summary = Summarize(r.Faults)
 	r.Violations = []Violation{{Problem: Problem{OneLeader, "two of them"}}}
 	var b strings.Builder
-	if err := r.WriteTable(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteTable(&b))
 	want := `web, lease/web: 3 candidates with app=web
 
 FAULT   COUNT  ELECTED               TWO LEADERS
@@ -66,12 +64,8 @@ func TestReportsNameViolations(t *testing.T) {
 	r.Violations = []Violation{{Fault: 3, Kind: ForcePod, Problem: Problem{OneCoordinator, "two of them"}}}
 	r.Interrupted, r.NotPossible = true, map[string]string{Freeze: "no permission"}
 	var table, markdown strings.Builder
-	if err := r.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteMarkdown(&markdown); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteTable(&table))
+	must.Succeed(t, r.WriteMarkdown(&markdown))
 	for _, want := range []string{"102 faults: 1 violation of invariants before the run was interrupted", "- fault 3 (force-pod): one coordinator: two of them\n"} {
 		if !strings.Contains(table.String(), want) || !strings.Contains(markdown.String(), want) {
 			t.Errorf("got\n%s\n%s\nwant both to contain %q", &table, &markdown, want)

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func plan(t *testing.T, s *suite) []phase {
 	t.Helper()
 	phases, err := s.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return phases
 }
 
@@ -30,9 +29,7 @@ func TestParallelGroupsDontDisturbEachOther(t *testing.T) {
 			}
 			namespaces[j.namespace], total = true, total+j.faults
 			kinds, err := chaos.ParseKinds(j.kinds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if p.parallel > 1 && slices.ContainsFunc(kinds, func(k chaos.Kind) bool { return k.Shared }) {
 				t.Errorf("got kinds %v in %d groups at the same time, want none that concerns all groups", j.kinds, p.parallel)
 			}
@@ -110,17 +107,13 @@ func TestResultsAreReadAgain(t *testing.T) {
 		}},
 		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{Algorithm: "RingSkip", Safety: "Available"}},
 	}
-	if err := write(folder, before); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, write(folder, before))
 	after, err := read(folder)
 	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected || after[1].Error != "no API server" {
 		t.Errorf("got %+v, %v, want what was written", after, err)
 	}
 	page, err := os.ReadFile(filepath.Join(folder, "chaos.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{
 		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| lock-service | 1 | 1 |",
 		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // startOf creates a pod in the namespace of the operator, in this phase.
@@ -25,10 +26,10 @@ func startOf(t *testing.T, w *world, component string, phase corev1.PodPhase) *c
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: component + "-"}}
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": component}
 	pod.Spec.Containers = []corev1.Container{{Name: component, Image: "any/thing:1"}}
-	w.must(w.Create(t.Context(), pod))
+	must.Succeed(w.t, w.Create(t.Context(), pod))
 	pod.Status.Phase = phase
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	w.must(w.Status().Update(t.Context(), pod))
+	must.Succeed(w.t, w.Status().Update(t.Context(), pod))
 	return pod
 }
 
@@ -86,8 +87,8 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t, bugs{})
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
-			w.must(w.Create(t.Context(), node))
-			t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
+			must.Succeed(w.t, w.Create(t.Context(), node))
+			t.Cleanup(func() { must.Succeed(w.t, w.Delete(context.Background(), node)) })
 			r := w.run()
 			r.Kinds, r.Faults = kinds(t, kind), 1
 			ctx, cancel := context.WithCancel(t.Context())
@@ -129,9 +130,9 @@ func TestPodWithoutControllerIsNotDeleted(t *testing.T) {
 // A disruption budget usually permits to evict one pod at a time.
 func TestDrainThatEvictsTheCoordinatorIsAFault(t *testing.T) {
 	w := newWorld(t, bugs{together: true})
-	w.must(w.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
+	must.Succeed(w.t, w.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
 	t.Cleanup(func() {
-		w.must(w.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
+		must.Succeed(w.t, w.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
 	})
 	r := w.run()
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Drain), 1, 30*time.Second
@@ -158,13 +159,13 @@ func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
 	} {
 		w := newWorld(t, bugs{})
 		owner := &appsv1.StatefulSet{ObjectMeta: w.meta(groupName)}
-		w.must(w.Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(patch))))
+		must.Succeed(w.t, w.Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(patch))))
 		r := w.run()
 		r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Rollout), 1, 15*time.Second
 		if result := do(t, r); len(result.Violations) > 0 || result.Faults[0].Refused != want {
 			t.Errorf("got %+v, want the fault to be refused: %s", result, want)
 		}
-		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(owner), owner))
+		must.Succeed(w.t, w.Get(t.Context(), client.ObjectKeyFromObject(owner), owner))
 		if a := owner.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]; a != "" {
 			t.Errorf("got annotation %s, want an unchanged template", a)
 		}

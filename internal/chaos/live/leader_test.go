@@ -28,6 +28,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
@@ -55,9 +56,7 @@ type electors struct {
 func startElectors(t *testing.T, stale bool) *electors {
 	need.Complete(t)
 	const top = "../../.."
-	if err := program.DependOnProgram(t.Context(), top, "./test/chaos/elector"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(t.Context(), top, "./test/chaos/elector"))
 	binary := filepath.Join(t.TempDir(), "elector")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./test/chaos/elector") //nolint:gosec // a program of the repository
 	// As in all other builds, so that packages are compiled once, also beside the race detector.
@@ -71,13 +70,13 @@ func startElectors(t *testing.T, stale bool) *electors {
 		pids: map[string]int{}, urls: map[string]string{}, running: map[string]*exec.Cmd{},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-"}}
-	e.must(e.Create(t.Context(), namespace))
+	must.Succeed(e.t, e.Create(t.Context(), namespace))
 	e.namespace = namespace.Name
 	e.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)}
 	ctx, cancel := context.WithCancel(context.Background())
 	replaced := make(chan struct{})
 	for range 3 {
-		e.must(e.start(ctx))
+		must.Succeed(e.t, e.start(ctx))
 	}
 	go func() {
 		defer close(replaced)
@@ -102,13 +101,6 @@ func startElectors(t *testing.T, stale bool) *electors {
 	return e
 }
 
-func (e *electors) must(err error) {
-	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-}
-
 func writeKubeconfig(t *testing.T, config *rest.Config) string {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
@@ -117,9 +109,7 @@ func writeKubeconfig(t *testing.T, config *rest.Config) string {
 		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
 		CurrentContext: "test",
 	}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
@@ -207,14 +197,14 @@ func (e *electors) forward(_ context.Context, name types.NamespacedName, _ int) 
 func (e *electors) run(source, selector string) *live.Run {
 	e.t.Helper()
 	leader, err := live.ParseLeader(source, e.namespace, e.forward, e.exec)
-	e.must(err)
+	must.Succeed(e.t, err)
 	for began := time.Now(); ; { // Until the first election, a Lease can't tell the candidates.
 		if err = leader.Choose(e.t.Context(), e, selector); err == nil || time.Since(began) > time.Minute {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	e.must(err)
+	must.Succeed(e.t, err)
 	return &live.Run{
 		Client: e, Subject: leader, Seed: 1, Timeout: time.Minute, Pause: 0, Printf: e.t.Logf,
 		Machines: live.Signals{PIDs: func() map[string]int {
@@ -246,7 +236,7 @@ func TestFrozenProcessThatWorksOnIsFound(t *testing.T) {
 		t.Errorf("got %+v, want two leaders for more than a second", result)
 	}
 	budget, err := chaos.ParseBudget("two-leaders > 0")
-	e.must(err)
+	must.Succeed(e.t, err)
 	if got := budget.Exceeded(result); got != "two-leaders > 0: got 1" {
 		t.Errorf("got %q, want that the budget is exceeded", got)
 	}
@@ -298,8 +288,8 @@ func TestChangesAreObservedWhileOthersInjectFaults(t *testing.T) {
 			}
 			r.Timeout = 5 * time.Second
 			result, err := r.Observe(t.Context(), 15*time.Second)
-			e.must(err)
-			e.must(<-injected)
+			must.Succeed(e.t, err)
+			must.Succeed(e.t, <-injected)
 			if len(result.Summary) != 1 || result.Faults[0].Elected == nil {
 				t.Fatalf("got %+v, want a change of the leader", result)
 			}
@@ -342,7 +332,7 @@ func TestLabelsOfTwoPodsAreMeasured(t *testing.T) {
 	e := startElectors(t, false)
 	label := func(name, value string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
-		e.must(e.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q}}}`, value))))
+		must.Succeed(e.t, e.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q}}}`, value))))
 	}
 	label("web-1", "leader")
 	r := e.run("label:role=leader", "")

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestGroupHasOneRunAtATime(t *testing.T) {
 	w := newWorld(t, bugs{})
 	unlock, err := w.run().Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := w.run().Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "another chaos test of group ledger is under way") {
 		t.Errorf("got error %v, want one about the other test", err)
 	}
@@ -43,18 +43,16 @@ func TestKilledRunDoesNotLockForever(t *testing.T) {
 	}
 	var lease coordinationv1.Lease
 	key := client.ObjectKey{Namespace: w.namespace, Name: "conclave-chaos-ledger"}
-	w.must(w.Get(t.Context(), key, &lease))
+	must.Succeed(w.t, w.Get(t.Context(), key, &lease))
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-2 * time.Minute)))
-	w.must(w.Update(t.Context(), &lease))
+	must.Succeed(w.t, w.Update(t.Context(), &lease))
 	unlock, err := w.run().Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.must(w.Get(t.Context(), key, &lease))
+	must.Succeed(t, err)
+	must.Succeed(w.t, w.Get(t.Context(), key, &lease))
 	lease.Spec.HolderIdentity = new("third")
-	w.must(w.Update(t.Context(), &lease))
+	must.Succeed(w.t, w.Update(t.Context(), &lease))
 	unlock()
-	w.must(w.Get(t.Context(), key, &lease))
+	must.Succeed(w.t, w.Get(t.Context(), key, &lease))
 }
 
 func TestRunWithoutPermissionForLeasesSaysSo(t *testing.T) {
@@ -71,9 +69,7 @@ func TestRunWithoutPermissionForLeasesSaysSo(t *testing.T) {
 		},
 	})
 	unlock, err := r.Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unlock()
 	if !strings.Contains(said, "permission to create, get, update and delete leases") {
 		t.Errorf("got %q, want a line about the permission", said)

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // record puts a program into PATH that records its arguments, one line for each call, and returns a function that reads them.
@@ -28,9 +29,7 @@ func record(t *testing.T, name, script string) func() string {
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	return func() string {
 		text, err := os.ReadFile(calls)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 }
@@ -38,9 +37,7 @@ func record(t *testing.T, name, script string) func() string {
 func TestMachinesOfKindAreContainers(t *testing.T) {
 	calls := record(t, "docker", "")
 	m, err := ParseMachines("docker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	isolate := &nodefault.Request{Action: nodefault.Isolate}
 	if err := m.inject(t.Context(), "kind-worker", isolate); err != nil {
 		t.Error(err)
@@ -70,9 +67,7 @@ func TestOutageOfTheAPIServerNeedsHackCluster(t *testing.T) {
 	record(t, "docker", "")
 	for text, want := range map[string]string{"docker": "it needs --machines hack:NAME", "hack:test": ""} {
 		m, err := ParseMachines(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got, err := m.notPossible(t.Context(), actions[chaos.APIServer]); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
 		}
@@ -83,9 +78,7 @@ func TestOutageOfTheAPIServerNeedsHackCluster(t *testing.T) {
 func TestDelayNeedsPodsOrHackCluster(t *testing.T) {
 	record(t, "docker", "")
 	docker, err := ParseMachines("docker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for machines, want := range map[Machines]string{
 		docker: "it needs --machines pod", &localMachines{node: &thisNode{}}: "", &localMachines{node: &thisNode{lacks: "no queues"}}: "no queues",
 	} {
@@ -137,9 +130,7 @@ func TestFaultOfPodThatIsGoneIsUndone(t *testing.T) {
 	machines := &recordedMachines{}
 	r := runWithPod(machines)
 	done, err := r.onMachine(t.Context(), chaos.Partition, victim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	delete(r.observer.pods, types.UID(victim.UID))
 	if err := done.undo(t.Context()); err != nil {
 		t.Error(err)
@@ -189,9 +180,7 @@ func TestOutageOfTheAPIServerEnds(t *testing.T) {
 	if err != nil || done.hold == 0 {
 		t.Fatalf("got %+v, %v, want a fault that lasts", done, err)
 	}
-	if err := done.undo(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, done.undo(t.Context()))
 	if got, want := calls(), "partition|control-plane|--name|test|\nheal|control-plane|--name|test|\n"; got != want {
 		t.Errorf("got calls\n%s\nwant\n%s", got, want)
 	}
@@ -208,9 +197,7 @@ func TestPacketsOfTheNodeOfAPodAreNotDropped(t *testing.T) {
 func TestFailedRuntimeIsReported(t *testing.T) {
 	record(t, "podman", "echo first; echo no such container >&2; exit 3")
 	m, err := ParseMachines("podman")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Isolate}); err == nil || err.Error() != "podman: exit status 3: no such container" {
 		t.Errorf("got %v, want the last line of the runtime's output", err)
 	}
@@ -219,9 +206,7 @@ func TestFailedRuntimeIsReported(t *testing.T) {
 // On the machine of a throwaway cluster, the script runs without a runtime.
 func TestSignalWithoutProcessIsAnError(t *testing.T) {
 	m, err := ParseMachines("hack:test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = m.undo(t.Context(), "node-1", &nodefault.Request{Action: nodefault.Stop, Containers: []string{"no-cgroup-has-this-name-47114711"}})
 	if err == nil || !strings.Contains(err.Error(), "no process of the containers runs") {
 		t.Errorf("got %v, want an error", err)
@@ -254,9 +239,7 @@ func TestContainersOfAFault(t *testing.T) {
 func TestPacketsAreDroppedInBothDirections(t *testing.T) {
 	calls := record(t, "docker", "")
 	m, err := ParseMachines("docker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	id := strings.Repeat("1", 64)
 	drop := &nodefault.Request{Action: nodefault.Drop, Containers: []string{id}, Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
 	if err := m.inject(t.Context(), "kind-worker", drop); err != nil {

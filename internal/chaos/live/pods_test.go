@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -205,9 +206,7 @@ func withPods(t *testing.T, faults int) (*live.Run, *live.Pods, *nodes) {
 
 func start(t *testing.T, r *live.Run) {
 	t.Helper()
-	if err := r.Machines.Start(t.Context(), r.Subject); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Machines.Start(t.Context(), r.Subject))
 	t.Cleanup(func() { _ = r.Machines.Stop(context.Background()) })
 }
 
@@ -234,9 +233,7 @@ func TestHelpersInjectFaults(t *testing.T) {
 	if got.Action != nodefault.Stop || got.Limit != time.Hour || len(got.Containers) != 2 || !strings.HasPrefix(got.Containers[0], "ledger-2-application-") {
 		t.Errorf("got request %+v, want one that stops both containers of ledger-2", got)
 	}
-	if err := pods.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, pods.Stop(t.Context()))
 	testwait.NoError(t, func() error {
 		if helpers, err := n.helpers(t.Context()); err != nil || len(helpers) > 0 {
 			return errors.Join(err, errors.New("helpers remain"))
@@ -363,9 +360,7 @@ func TestRefusedHelpersAreNotPossible(t *testing.T) {
 	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	if err := r.Client.Create(t.Context(), restricted); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Client.Create(t.Context(), restricted))
 	for namespace, want := range map[string]string{
 		restricted.Name: "refuses privileged pods (Pod Security): choose one that permits them with --machines-namespace",
 		"missing":       `namespaces "missing" not found`,

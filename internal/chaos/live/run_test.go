@@ -14,23 +14,20 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func kinds(t *testing.T, names ...string) []chaos.Kind {
 	t.Helper()
 	found, err := chaos.ParseKinds(names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found
 }
 
 func do(t *testing.T, r *live.Run) *chaos.Result {
 	t.Helper()
 	result, err := r.Do(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return result
 }
 
@@ -117,8 +114,8 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, bugs{})
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
-			w.must(w.Create(t.Context(), node))
-			t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
+			must.Succeed(w.t, w.Create(t.Context(), node))
+			t.Cleanup(func() { must.Succeed(w.t, w.Delete(context.Background(), node)) })
 			r := w.run()
 			r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
 			ctx, cancel := context.WithCancel(t.Context())
@@ -140,7 +137,7 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 			if err != nil || !result.Interrupted || len(result.Faults) != 1 || len(result.Violations) != 0 {
 				t.Errorf("got %+v, %v, want an interrupted run with one fault", result, err)
 			}
-			w.must(w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+			must.Succeed(w.t, w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 			if node.Spec.Unschedulable {
 				t.Error("the node is still cordoned")
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -88,7 +89,7 @@ func newWorld(t *testing.T, b bugs) *world {
 	c := testclient.New(t, config)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
 	w := &world{WithWatch: c, t: t, bugs: b, changed: make(chan struct{}), term: 100, agents: map[types.UID]*httptest.Server{}}
-	w.must(w.Create(t.Context(), namespace))
+	must.Succeed(w.t, w.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	w.createGroup()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,13 +117,6 @@ func newWorld(t *testing.T, b bugs) *world {
 	return w
 }
 
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 }
@@ -133,14 +127,14 @@ func (w *world) createGroup() {
 		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: 10 * (i + 1)})
 	}
 	g.Spec.Service = &v1.CoordinatorService{Name: "ledger-coordinator", Ports: []v1.ServicePort{{Port: 8080}}}
-	w.must(w.Create(w.t.Context(), g))
+	must.Succeed(w.t, w.Create(w.t.Context(), g))
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: w.meta("ledger-coordinator"), AddressType: discoveryv1.AddressTypeIPv4}
 	slice.Labels = map[string]string{v1.LabelGroup: groupName}
-	w.must(w.Create(w.t.Context(), slice))
+	must.Succeed(w.t, w.Create(w.t.Context(), slice))
 	owner := &appsv1.StatefulSet{ObjectMeta: w.meta(groupName)}
 	owner.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}}
 	owner.Spec.Template = w.pod(0).template()
-	w.must(w.Create(w.t.Context(), owner))
+	must.Succeed(w.t, w.Create(w.t.Context(), owner))
 	w.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: owner.Name, UID: owner.UID, Controller: new(true)}
 }
 
@@ -386,7 +380,7 @@ func (w *world) run() *live.Run {
 		return nil
 	})
 	g := &v1.ElectionGroup{}
-	w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
+	must.Succeed(w.t, w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
 	return &live.Run{
 		Client: w, Subject: &live.Group{Object: g, Forward: w.forward}, OperatorNamespace: w.namespace, Seed: 1, Timeout: time.Minute, Printf: w.t.Logf,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -26,12 +27,8 @@ func network(t *testing.T) string {
 	holder := exec.Command("cat") // It runs until its standard input is closed.
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	in, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, holder.Start())
 	t.Cleanup(func() { in.Close(); _ = holder.Wait() })
 	return fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid)
 }
@@ -50,9 +47,7 @@ func tables(t *testing.T, network string) string {
 func TestRulesDropPackets(t *testing.T) {
 	in := network(t)
 	table, err := addTableFor(in, []string{"10.0.0.1", "fd00::1"}, append(some(30), drop))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := tables(t, in)
 	for _, want := range []string{
 		"table inet conclave_chaos {", "type filter hook input priority filter; policy accept;", "type filter hook output priority filter; policy accept;",
@@ -63,9 +58,7 @@ func TestRulesDropPackets(t *testing.T) {
 			t.Errorf("got rules\n%s\nwant %s", got, want)
 		}
 	}
-	if err := table.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, table.Close())
 	if got := tables(t, in); got != "" {
 		t.Errorf("got rules\n%s\nwant none after the fault", got)
 	}
@@ -74,9 +67,7 @@ func TestRulesDropPackets(t *testing.T) {
 func TestIsolatedNodeHasNoUplink(t *testing.T) {
 	in := network(t)
 	table, err := addIsolateTable(in, []string{"eth0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer table.Close()
 	got := tables(t, in)
 	for _, want := range []string{"hook prerouting priority filter", `iifname "eth0" drop`, "hook postrouting priority filter", `oifname "eth0" drop`} {
@@ -105,9 +96,7 @@ func TestPacketsOfTheNodeAreNotDropped(t *testing.T) {
 func TestOneFaultInANetworkAtATime(t *testing.T) {
 	in := network(t)
 	table, err := addIsolateTable(in, []string{"eth0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer table.Close()
 	if _, err := addIsolateTable(in, []string{"eth0"}); err == nil || err.Error() != "another process has a table conclave_chaos: operation not permitted" {
 		t.Errorf("got %v, want that another process has a table", err)
@@ -116,9 +105,7 @@ func TestOneFaultInANetworkAtATime(t *testing.T) {
 
 func TestUplinksHaveTheAddressOfTheNode(t *testing.T) {
 	names, err := uplinks([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	loopback, err := net.InterfaceByName(names[0])
 	if err != nil || loopback.Flags&net.FlagLoopback == 0 {
 		t.Errorf("got %v, want the interface with the address, and devices", names)

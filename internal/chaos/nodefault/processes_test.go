@@ -9,18 +9,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The ID of a process that has ended may be that of another process.
 func TestProcessOfOtherContainersGetsNoSignal(t *testing.T) {
 	other := exec.Command("cat") // It runs until its standard input is closed.
 	in, err := other.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, other.Start())
 	if err := signalProcess(other.Process.Pid, []string{strings.Repeat("0f", 32)}, unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
@@ -32,16 +30,12 @@ func TestProcessOfOtherContainersGetsNoSignal(t *testing.T) {
 
 func TestProcessOfAContainerGetsTheSignal(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own := exec.Command("cat")
 	if _, err := own.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, own.Start())
 	if err := signalProcess(own.Process.Pid, []string{strings.TrimSpace(string(text))}, unix.SIGKILL); err != nil {
 		t.Error(err)
 	}

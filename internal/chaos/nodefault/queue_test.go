@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // echo is a connection to a process that sends datagrams back. Both are in a network of their own.
@@ -44,9 +46,7 @@ func (e *echo) listen(address string) (conn net.PacketConn) {
 		conn, err = (&net.ListenConfig{}).ListenPacket(e.t.Context(), "udp", address)
 		return err
 	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	e.t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -61,9 +61,7 @@ func (e *echo) send(value byte) {
 func (e *echo) receive() byte {
 	e.t.Helper()
 	buffer := make([]byte, 1)
-	if err := e.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, _, err := e.conn.ReadFrom(buffer); err != nil {
 		e.t.Fatal(err)
 	}
@@ -74,9 +72,7 @@ func (e *echo) receive() byte {
 func (e *echo) delay(time time.Duration) (undo func() error) {
 	e.t.Helper()
 	undo, err := delayPackets(e.network, &Request{Addresses: []string{"127.0.0.2"}, Delay: time})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return undo
 }
 
@@ -113,9 +109,7 @@ func TestPacketsThatWaitAreDeliveredAtTheEnd(t *testing.T) {
 	for i := range byte(count) {
 		e.send(i)
 	}
-	if err := undo(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, undo())
 	for i := range byte(count) {
 		if got := e.receive(); got != i {
 			t.Fatalf("got datagram %d, want %d", got, i)
@@ -127,13 +121,9 @@ func TestPacketsThatWaitAreDeliveredAtTheEnd(t *testing.T) {
 func TestPacketsPassWithoutTheQueue(t *testing.T) {
 	e := newEcho(t)
 	wait, err := queueRule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	table, err := addTableFor(e.network, []string{"127.0.0.2"}, wait)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e.send(7)
 	if got := e.receive(); got != 7 {
 		t.Errorf("got %d, want 7", got)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // fakeNode records on its channels what is injected and undone.
@@ -66,9 +67,7 @@ func (s *session) request(line string) (r nodefault.Response) {
 	if !s.out.Scan() {
 		s.t.Fatal("got no response")
 	}
-	if err := json.Unmarshal(s.out.Bytes(), &r); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, json.Unmarshal(s.out.Bytes(), &r))
 	return r
 }
 
@@ -76,9 +75,7 @@ func (s *session) request(line string) (r nodefault.Response) {
 func (s *session) drop(limit time.Duration) {
 	s.t.Helper()
 	text, err := json.Marshal(nodefault.Request{Action: nodefault.Drop, Addresses: []string{"10.0.0.1"}, Limit: limit})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	if r := s.request(string(text)); r.Error != "" {
 		s.t.Fatal(r.Error)
 	}
