@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestOtherSitesCannotUseTheSession: a web site that the user visits can neither read the page
@@ -113,17 +114,13 @@ func TestGuessingTokensIsLimited(t *testing.T) {
 func memoryLimit(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("../../config/dashboard/dashboard.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := regexp.MustCompile(`limits:\s+memory: ([0-9]+)Mi`).FindSubmatch(text)
 	if found == nil {
 		t.Fatal("config/dashboard has no memory limit")
 	}
 	limit, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return limit << 20
 }
 
@@ -131,9 +128,7 @@ func memoryLimit(t *testing.T) int {
 func (e *env) peakMemory() int {
 	e.t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(e.pid), "status"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	var kib int
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
@@ -158,9 +153,7 @@ func TestMemory(t *testing.T) {
 	for i := range groups {
 		g := e.group(e.a, fmt.Sprintf("group-%03d", i))
 		g.Status = filledStatus(g)
-		if err := e.Status().Update(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Status().Update(t.Context(), g))
 	}
 	e.start()
 	t.Logf("peak of memory at the start: %d MiB", e.peakMemory()>>20)
@@ -298,14 +291,10 @@ func TestPlainHTTP(t *testing.T) {
 	e := newEnv(t)
 	e.start("--address", "127.0.0.1:0")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.address+"/session", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Host = "localhost"
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("got status %s on loopback, want 200", response.Status)

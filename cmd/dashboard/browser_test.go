@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -26,9 +27,7 @@ func (e *env) tlsConfig() *tls.Config { return &tls.Config{RootCAs: e.roots, Ser
 func (e *env) browser() *browser {
 	e.t.Helper()
 	cookies, err := cookiejar.New(nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	transport := &http.Transport{TLSClientConfig: e.tlsConfig()}
 	e.browsers++
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, e.browsers)}} // Each browser is another host.
@@ -52,9 +51,7 @@ type answer struct {
 func (b *browser) send(method, path, body string, header map[string]string) answer {
 	b.e.t.Helper()
 	request, err := http.NewRequestWithContext(b.e.t.Context(), method, "https://localhost"+path, strings.NewReader(body))
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -65,17 +62,13 @@ func (b *browser) send(method, path, body string, header map[string]string) answ
 		request.Header.Set(key, value)
 	}
 	response, err := b.Do(request)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	defer response.Body.Close()
 	if response.Header.Get("Content-Type") == "text/event-stream" {
 		b.e.t.Fatalf("%s %s: got events, want another response", method, path)
 	}
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	return answer{response.StatusCode, response.Status, string(text), response.Header}
 }
 
@@ -100,16 +93,12 @@ func (b *browser) open(path, token string) events {
 	b.e.t.Helper()
 	ctx, cancel := context.WithCancel(b.e.t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost"+path, http.NoBody)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := b.Do(request)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	if response.StatusCode != http.StatusOK {
 		b.e.t.Fatalf("%s: got status %s, want events", path, response.Status)
 	}

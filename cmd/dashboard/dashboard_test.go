@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -83,13 +84,9 @@ func TestUsersSeeTheirGroups(t *testing.T) {
 	}
 
 	g := &v1.ElectionGroup{}
-	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.a, Name: "ledger"}, g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Get(t.Context(), client.ObjectKey{Namespace: e.a, Name: "ledger"}, g))
 	g.Status = filledStatus(g)
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 	question := "/what-if/" + e.a + "/ledger?micros=1000&down=ledger-4"
 	testwait.Until(t, "the group is simulated", func() bool {
 		return strings.Contains(b.get(question, nil).Text, "ledger-3 becomes the coordinator")
@@ -120,9 +117,7 @@ func TestOtherTokensAreRefused(t *testing.T) {
 	alice, deleted := e.user("alice"), e.user("deleted")
 	e.grant(alice, e.a, read)
 	good, revoked := e.token(alice), e.token(deleted)
-	if err := e.Delete(t.Context(), deleted); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), deleted))
 	b := e.browser()
 	if got := b.get("/", nil); got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != "/login" {
 		t.Errorf("the page without a token: got status %s to %q, want a redirect to the login", got.Status, got.Header.Get("Location"))
@@ -188,12 +183,8 @@ func TestRevokedRightsEndStreams(t *testing.T) {
 		t.Errorf("after the logout: got status %s, want 401", got.Status)
 	}
 
-	if err := e.Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Delete(t.Context(), bob); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Delete(t.Context(), binding))
+	must.Succeed(t, e.Delete(t.Context(), bob))
 	for what, stream := range map[string]events{"the overview": overview, "the group": detail, "a deleted account": ofBob} {
 		if took := e.awaitEnd(stream, what); took > time.Minute {
 			t.Errorf("%s: the stream ended after %s, want a minute at most", what, took)

@@ -30,6 +30,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
@@ -43,9 +44,7 @@ func TestMain(m *testing.M) { apiServer.Main(m) }
 // build compiles the dashboard as it is released: a test program occupies more memory.
 func (e *env) build() (binary string) {
 	e.t.Helper()
-	if err := program.DependOnProgram(e.t.Context(), "../..", "./cmd/dashboard"); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, program.DependOnProgram(e.t.Context(), "../..", "./cmd/dashboard"))
 	binary = filepath.Join(e.t.TempDir(), "dashboard")
 	build := exec.CommandContext(e.t.Context(), "go", "build", "-trimpath", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -83,9 +82,7 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	objects, err := manifests.Build(t.Context(), "../..", "config/dashboard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, object := range objects {
 		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
 			t.Fatal(object.GetKind(), err)
@@ -101,9 +98,7 @@ func newEnv(t *testing.T) *env {
 func (e *env) create(objects ...client.Object) {
 	e.t.Helper()
 	for _, object := range objects {
-		if err := e.Create(e.t.Context(), object); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, e.Create(e.t.Context(), object))
 	}
 }
 
@@ -155,9 +150,7 @@ func (e *env) token(of *corev1.ServiceAccount, audiences ...string) string {
 		audiences = []string{audience}
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	if err := e.SubResource("token").Create(e.t.Context(), of, request); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, e.SubResource("token").Create(e.t.Context(), of, request))
 	return request.Status.Token
 }
 
@@ -167,26 +160,18 @@ func (e *env) start(flags ...string) {
 	account, err := apiServer.Environment.AddUser(envtest.User{
 		Name: "system:serviceaccount:conclave-system:conclave-dashboard", Groups: []string{"system:serviceaccounts"},
 	}, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	text, err := account.KubeConfig()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	kubeconfig := filepath.Join(e.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, os.WriteFile(kubeconfig, text, 0o600))
 	if len(flags) == 0 {
 		flags = []string{"--address", "127.0.0.1:0", "--certificates", e.certificate()}
 	}
 	dashboard := exec.CommandContext(context.WithoutCancel(e.t.Context()), e.build(), append(flags, "--host", "localhost")...)
 	// The settings of config/dashboard.
 	dashboard.Env, dashboard.Stderr = append(os.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE=conclave-system", "GOMEMLIMIT=80MiB", "GOGC=30"), e.log
-	if err := dashboard.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, dashboard.Start())
 	e.pid = dashboard.Process.Pid
 	e.t.Cleanup(func() {
 		if err := dashboard.Process.Signal(syscall.SIGTERM); err != nil {
@@ -219,28 +204,20 @@ func (e *env) certificate() (folder string) {
 	e.t.Helper()
 	folder = e.t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	e.roots = x509.NewCertPool()
 	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "EC PRIVATE KEY", Bytes: private}} {
 		text := pem.EncodeToMemory(block)
 		e.roots.AppendCertsFromPEM(text)
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
 	return folder
 }

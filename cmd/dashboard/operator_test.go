@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -33,9 +34,7 @@ func TestPagesShowThatTheOperatorIsDown(t *testing.T) {
 	b := e.browser()
 	testwait.Until(t, "the pages show that the operator is down", func() bool { return strings.Contains(b.connection(token), `"silentSince":"20`) })
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
-	if err := e.Update(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Update(t.Context(), lease))
 	testwait.Until(t, "the pages show that the operator runs", func() bool { return b.connection(token) == `{"state":"connected"}` })
 }
 
@@ -45,14 +44,10 @@ func (b *browser) connection(token string) string {
 	ctx, cancel := context.WithCancel(b.e.t.Context())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost/events", http.NoBody)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := b.Do(request)
-	if err != nil {
-		b.e.t.Fatal(err)
-	}
+	must.Succeed(b.e.t, err)
 	defer response.Body.Close()
 	kind := ""
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {

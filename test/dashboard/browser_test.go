@@ -25,6 +25,7 @@ import (
 
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var screenshots = flag.String("screenshots", "", "write the screenshots of the documentation to this folder")
@@ -59,9 +60,7 @@ type site struct {
 func (s *site) serve(t *testing.T) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
@@ -96,9 +95,7 @@ func start(t *testing.T) *browser {
 	b.serve(t)
 	t.Cleanup(b.stop)
 	profile, err := os.MkdirTemp("", "dashboard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // Chromium may still write to it when it exits.
 	options := append(slices.Clip(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(patience), chromedp.UserDataDir(profile), chromedp.Flag("disable-dev-shm-usage", true),
@@ -230,9 +227,7 @@ func (b *browser) screenshot(name string) {
 	if !bytes.HasPrefix(image, []byte("\x89PNG")) {
 		b.t.Fatalf("got a screenshot of %d bytes, want a PNG", len(image))
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name), image, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, os.WriteFile(filepath.Join(*screenshots, name), image, 0o600))
 }
 
 // ignoreErrors forgets the errors on the console that have one of these texts.

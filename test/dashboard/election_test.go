@@ -19,6 +19,7 @@ import (
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -42,13 +43,9 @@ func lastElection(b *browser) {
 		b.t.Fatal(err)
 	}
 	coordinator, err := cluster.AwaitCoordinator(b.t.Context(), survivors...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	leader, err := cluster.Leader(b.t.Context(), coordinator)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	g := groupOf(cluster.Names(), coordinator)
 	g.Status.Coordinator.Term = int64(leader.Term) //nolint:gosec // below 2^63
 	b.store.Replace([]v1.ElectionGroup{*g})
@@ -146,9 +143,7 @@ func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
 	if err == nil {
 		err = errors.Join(f.Write(file), file.Close())
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	b.run("open the file", chromedp.Navigate("file://"+path))
 	b.await(fmt.Sprintf(`document.querySelectorAll(".election .sequence").length === %d && !window.intruder`, len(f.Elections)))
 	b.await(`document.querySelector("h1").innerText === "bank/real" && document.querySelectorAll(".processes tbody th").length === 3`)

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // startAgents starts three real agents, and returns them with their coordinator.
@@ -30,22 +31,16 @@ func startAgents(b *browser) (cluster *agentcluster.Cluster, coordinator string)
 		b.t.Fatalf("cannot build the agent: %v: %s", err, output)
 	}
 	cluster, err := agentcluster.New(b.t.Context(), agentcluster.Options{Binary: binary, Folder: folder, Agents: 3})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	b.t.Cleanup(func() {
 		if err := cluster.Close(); err != nil {
 			b.t.Error(err)
 		}
 	})
-	if err := cluster.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, cluster.Start())
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
-	if err := cluster.AwaitConnected(ctx); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, cluster.AwaitConnected(ctx))
 	if coordinator, err = cluster.AwaitCoordinator(ctx); err != nil {
 		b.t.Fatal(err)
 	}
