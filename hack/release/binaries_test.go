@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestArchivesHaveBinariesOfTheirPlatform, by their build info, and by the format that the operating system and the processor accept.
@@ -23,9 +25,7 @@ func TestArchivesHaveBinariesOfTheirPlatform(t *testing.T) {
 		{"darwin/arm64", "kubectl-conclave_v0.1.0_darwin_arm64.tar.gz", "Mach-O CpuArm64"},
 		{"windows/amd64", "kubectl-conclave_v0.1.0_windows_amd64.zip", fmt.Sprintf("PE %#x", pe.IMAGE_FILE_MACHINE_AMD64)},
 	} {
-		if err := r.writeProgram(t.Context(), hello, c.platform); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.writeProgram(t.Context(), hello, c.platform))
 		name, unpackFile := plugin, unpack
 		if strings.HasSuffix(c.file, ".zip") {
 			name, unpackFile = plugin+".exe", unzip
@@ -71,15 +71,11 @@ func format(binary io.ReaderAt) string {
 func unzip(t *testing.T, content []byte) map[string][]byte {
 	t.Helper()
 	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := map[string][]byte{}
 	for _, file := range archive.File {
 		opened, err := file.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if found[file.Name], err = io.ReadAll(opened); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -28,9 +29,7 @@ func runProgram(t *testing.T, name string, arguments ...string) string {
 // writeTestPackage returns the path of a package with the small program.
 func writeTestPackage(t *testing.T, r *release, platform string) string {
 	t.Helper()
-	if err := r.writePackage(t.Context(), helloAgent, platform); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writePackage(t.Context(), helloAgent, platform))
 	return filepath.Join(r.output, "conclave-agent_"+r.version+"_"+strings.ReplaceAll(platform, "/", "_")+".deb")
 }
 
@@ -91,9 +90,7 @@ func TestDebianPackageInstalls(t *testing.T) {
 	}
 	unit := filepath.Join(folder, "usr/lib/systemd/system/conclave-agent.service")
 	content, err := os.ReadFile(unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// systemd-analyze needs the program and the targets of this machine, so it gets the unit with the path of the unpacked program.
 	const start = "ExecStart=/usr/bin/conclave-agent --config"
 	if !bytes.Contains(content, []byte(start)) {

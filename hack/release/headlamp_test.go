@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestHeadlampPluginIsSmall: Headlamp provides all libraries, so the plugin must not contain them.
 func TestHeadlampPluginIsSmall(t *testing.T) {
 	r := newRelease(t, root)
 	r.version = "v0.2.0-rc.1"
-	if err := r.writeHeadlamp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeHeadlamp(t.Context()))
 	const name = "conclave-headlamp-0.2.0-rc.1.tar.gz"
 	packed := read(t, r, name)
 	files := unpack(t, packed)
@@ -33,9 +33,7 @@ func TestHeadlampPluginIsSmall(t *testing.T) {
 		Version     string
 		Annotations map[string]string
 	}
-	if err := yaml.Unmarshal(read(t, r, "artifacthub-pkg.yml"), &metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(read(t, r, "artifacthub-pkg.yml"), &metadata))
 	url, sum := metadata.Annotations["headlamp/plugin/archive-url"], metadata.Annotations["headlamp/plugin/archive-checksum"]
 	if metadata.Version != "0.2.0-rc.1" || url != r.download(name) || sum != fmt.Sprintf("sha256:%x", sha256.Sum256(packed)) {
 		t.Errorf("got metadata %+v, want those of %s", metadata, r.download(name))

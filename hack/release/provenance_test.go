@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestProvenanceNamesFilesSourceAndBuilder(t *testing.T) {
@@ -15,9 +17,7 @@ func TestProvenanceNamesFilesSourceAndBuilder(t *testing.T) {
 	r.commit = strings.Repeat("a", 40)
 	writeArchives(t, r)
 	files := names(t, r.output)
-	if err := r.writeProvenance(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeProvenance())
 	var statement struct {
 		Type          string `json:"_type"`
 		PredicateType string
@@ -34,9 +34,7 @@ func TestProvenanceNamesFilesSourceAndBuilder(t *testing.T) {
 			RunDetails struct{ Builder struct{ ID string } }
 		}
 	}
-	if err := json.Unmarshal(read(t, r, "provenance.json"), &statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(read(t, r, "provenance.json"), &statement))
 	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" {
 		t.Errorf("got statement %s with predicate %s", statement.Type, statement.PredicateType)
 	}
@@ -76,9 +74,7 @@ func TestChangedSourcesHaveNoCommit(t *testing.T) {
 	file := filepath.Join(r.source, "file")
 	write := func(content string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	git("init", "--quiet")
 	write("1")

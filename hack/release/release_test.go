@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const root = "../.."
@@ -35,12 +37,8 @@ func newRelease(t *testing.T, source string) *release {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	r := &release{source: source, output: t.TempDir(), version: "v0.1.0", registry: "registry.example.com/conclave", stdout: t.Output()}
-	if err := r.check(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.prepare(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.check())
+	must.Succeed(t, r.prepare())
 	return r
 }
 
@@ -52,9 +50,7 @@ func build(t *testing.T, r *release) {
 		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"), r.writeClients(), r.writeHeadlamp(t.Context()),
 		r.writeNotes("changes", digests), r.writeProvenance(), r.writeChecksums(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 }
 
@@ -69,9 +65,7 @@ func copySources(t *testing.T) string {
 		"clients/headlamp/build", "clients/headlamp/package.json", "clients/headlamp/src", "clients/headlamp/tsconfig.json",
 	} {
 		to := filepath.Join(folder, filepath.Dir(path))
-		if err := os.MkdirAll(to, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(to, 0o755))
 		if output, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, path), to).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
@@ -81,13 +75,9 @@ func copySources(t *testing.T) string {
 
 func TestSamplesHaveTheDigestOfTheirImage(t *testing.T) {
 	r := newRelease(t, root)
-	if err := r.writeSamples(map[string]string{"worker": "sha256:" + strings.Repeat("5", 64)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeSamples(map[string]string{"worker": "sha256:" + strings.Repeat("5", 64)}))
 	samples, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, sample := range samples {
 		text := string(read(t, r, "sample-"+filepath.Base(sample)))
 		if want := "image: registry.example.com/conclave/worker@sha256:555"; !strings.Contains(text, want) || strings.Contains(text, ".invalid") {
@@ -99,9 +89,7 @@ func TestSamplesHaveTheDigestOfTheirImage(t *testing.T) {
 func TestCandidateHasTheChangesOfItsVersion(t *testing.T) {
 	r := newRelease(t, root)
 	want, err := r.changes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.version = "v0.1.0-rc.1"
 	if got, err := r.changes(); err != nil || got != want {
 		t.Errorf("got changes %q, error %v, want those of v0.1.0", got, err)
@@ -126,9 +114,7 @@ func TestPlatforms(t *testing.T) {
 
 func TestSecondBuildIsIdentical(t *testing.T) {
 	tools, err := filepath.Abs(filepath.Join(root, "bin", "tools"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Setenv("TOOLBIN", tools)
 	first, second := newRelease(t, root), newRelease(t, copySources(t))
 	build(t, first)
@@ -176,9 +162,7 @@ func TestManifestsNameDigests(t *testing.T) {
 		Agent     struct{ Image image }
 		Dashboard struct{ Image image }
 	}
-	if err := yaml.Unmarshal(chart["conclave/values.yaml"], &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(chart["conclave/values.yaml"], &values))
 	for name, got := range map[string]image{"manager": values.Image, "agent": values.Agent.Image, "dashboard": values.Dashboard.Image} {
 		if want := (image{"registry.example.com/conclave/" + name, "", digests[name]}); got != want {
 			t.Errorf("got image %+v in the values, want %+v", got, want)
@@ -191,9 +175,7 @@ func TestManifestsNameDigests(t *testing.T) {
 
 func TestArchiveHasPluginCompletionAndLicense(t *testing.T) {
 	r := newRelease(t, root)
-	if err := r.writeProgram(t.Context(), hello, "linux/amd64"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeProgram(t.Context(), hello, "linux/amd64"))
 	files := unpack(t, read(t, r, "kubectl-conclave_v0.1.0_linux_amd64.tar.gz"))
 	for _, name := range []string{"kubectl-conclave", "kubectl_complete-conclave", "LICENSE"} {
 		if len(files[name]) == 0 {
@@ -210,26 +192,20 @@ func writeArchives(t *testing.T, r *release) {
 		if strings.HasPrefix(platform, "windows") {
 			file = strings.TrimSuffix(file, ".tar.gz") + ".zip"
 		}
-		if err := os.WriteFile(filepath.Join(r.output, file), []byte(platform), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(r.output, file), []byte(platform), 0o600))
 	}
 }
 
 func TestFormulaHasChecksumOfEachPlatform(t *testing.T) {
 	r := newRelease(t, root)
 	writeArchives(t, r)
-	if err := r.writeFormula(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeFormula())
 	formula := string(read(t, r, "conclave.rb"))
 	for _, platform := range []string{"on_macos on_intel darwin_amd64", "on_macos on_arm darwin_arm64", "on_linux on_intel linux_amd64", "on_linux on_arm linux_arm64"} {
 		words := strings.Fields(platform)
 		file := "kubectl-conclave_v0.1.0_" + words[2] + ".tar.gz"
 		sum, err := checksum(filepath.Join(r.output, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, block, _ := strings.Cut(formula, "  "+words[0]+" do\n")
 		block, _, _ = strings.Cut(block, "\n  end\n")
 		want := "    " + words[1] + " do\n      url \"" + repository + "/releases/download/v0.1.0/" + file + "\"\n      sha256 \"" + sum + "\"\n    end"
@@ -242,13 +218,9 @@ func TestFormulaHasChecksumOfEachPlatform(t *testing.T) {
 func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
 	r := newRelease(t, root)
 	writeArchives(t, r)
-	if err := r.writeKrew(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeKrew())
 	var manifest krewManifest
-	if err := yaml.UnmarshalStrict(read(t, r, "conclave.yaml"), &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(read(t, r, "conclave.yaml"), &manifest))
 	if manifest.Metadata["name"] != "conclave" || manifest.Spec.Version != "v0.1.0" || len(manifest.Spec.Platforms) != 6 {
 		t.Fatalf("got %+v, want version v0.1.0 of the plugin conclave for six platforms", manifest)
 	}
@@ -312,18 +284,14 @@ func TestInvalidArguments(t *testing.T) {
 func read(t *testing.T, r *release, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(r.output, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return content
 }
 
 func names(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
@@ -334,18 +302,14 @@ func names(t *testing.T, folder string) (names []string) {
 func unpack(t *testing.T, content []byte) map[string][]byte {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files, found := tar.NewReader(compressed), map[string][]byte{}
 	for {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if found[header.Name], err = io.ReadAll(files); err != nil {
 			t.Fatal(err)
 		}
