@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
@@ -38,9 +39,7 @@ func (c cancelAt) Write(line []byte) (int, error) {
 }
 
 func TestInterruptionKeepsEarlierResults(t *testing.T) {
-	if err := program.DependOnProgram(t.Context(), "../..", "./cmd/agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(t.Context(), "../..", "./cmd/agent"))
 	for text, groups := range map[string]int{"3 agents, Majority: starting": 1, "3 agents, Available: starting": 0} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		report, err := measure(ctx, &options{agents: []int{3}, modes: []string{"Available", "Majority"}, kills: 1}, cancelAt{text, cancel})
@@ -60,15 +59,11 @@ func TestInterruptionKeepsEarlierResults(t *testing.T) {
 func TestAllMeasurementsAreReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := program.DependOnProgram(ctx, "../..", "./cmd/agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(ctx, "../..", "./cmd/agent"))
 	report, err := measure(ctx, &options{
 		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, heartbeat: 100, idle: time.Second, groups: []int{1, 2},
 	}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if count := report.Failures(); count > 0 {
 		t.Errorf("got %d failed rounds, want none: %v", count, report.Groups[0].Failures)
 	}
@@ -87,9 +82,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		}
 	}
 	var printed bytes.Buffer
-	if err := report.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.Print(&printed))
 	for _, want := range []string{
 		"kill -9 until all agents know", "until 4 witnesses have completed", "hand-over: no coordinator", "SIGSTOP, then kill -9, until all agents know", "kill -9, p99", "highest resident memory", "idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
 	} {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
@@ -32,15 +33,11 @@ func TestAllResultsAreReported(t *testing.T) {
 	t.Chdir("../..")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	if err := errors.Join(program.DependOnProgram(ctx, ".", "./cmd/manager"), program.DependOnFolder("config")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(program.DependOnProgram(ctx, ".", "./cmd/manager"), program.DependOnFolder("config")))
 	report, err := measure(ctx, &options{
 		settle: 500 * time.Millisecond, groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second,
 	}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if failed := report.Failures(); failed > 0 {
 		t.Errorf("got %d failed rounds: %v", failed, report.Scale.Failures)
 	}
@@ -55,9 +52,7 @@ func TestAllResultsAreReported(t *testing.T) {
 		t.Errorf("got restart results %+v, want positive values", s.Restart)
 	}
 	var printed bytes.Buffer
-	if err := report.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.Print(&printed))
 	for _, want := range []string{"report until status visible", "3 groups of 3", "writes-pods", "status lag, p99"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
@@ -132,9 +127,7 @@ func TestAddressesOfAgentsDiffer(t *testing.T) {
 
 func TestInjectedPodHasAgentContainer(t *testing.T) {
 	pod, err := injected(podOf("bench-0", "ledger-0-1", 1, "ledger-0"), "CA")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(pod.Spec.InitContainers) != 1 || pod.Spec.InitContainers[0].Name != v1.AgentContainer {
 		t.Errorf("got init containers %+v, want the agent", pod.Spec.InitContainers)
 	}

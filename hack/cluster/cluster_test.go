@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestCluster tests one cluster from its start to its removal. Each part needs the previous parts, so the first failure ends
@@ -158,12 +160,8 @@ func testStreams(h *harness) {
 	defer cancel()
 	forward := h.kube(ctx, "port-forward", "--namespace", namespace, "peer-2", ":8080")
 	output, err := forward.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := forward.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
+	must.Succeed(h.t, forward.Start())
 	defer func() { cancel(); _ = forward.Wait() }()
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
@@ -172,9 +170,7 @@ func testStreams(h *harness) {
 	_, rest, _ := strings.Cut(line, "Forwarding from ")
 	address, _, _ := strings.Cut(rest, " ")
 	response, err := http.Get("http://" + address)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); strings.TrimSpace(string(body)) != "peer-2" || err != nil {
 		h.t.Errorf("forwarded port: got %q, error %v", body, err)
@@ -218,12 +214,8 @@ func testKill(h *harness) {
 	held := h.kube(h.t.Context(), "exec", "--namespace", namespace, witness.Metadata.Name, "-c", "peer", "--",
 		"/peer", "hold", victim.Status.PodIP+":8080", "4s")
 	output, err := held.StdoutPipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := held.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
+	must.Succeed(h.t, held.Start())
 	reader := bufio.NewReader(output)
 	if line, err := reader.ReadString('\n'); line != "connected\n" {
 		h.t.Fatalf("cannot open the connection: got %q, error %v", line, err)
@@ -292,9 +284,7 @@ func testInterrupted(h *harness) {
 		100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond, time.Second, 2 * time.Second,
 	} {
 		up := h.command("up", "--nodes", "2", "--name", h.cluster)
-		if err := up.Start(); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, up.Start())
 		time.Sleep(after)
 		_ = up.Process.Kill() // It may have exited.
 		_ = up.Wait()
@@ -323,13 +313,9 @@ func testSwitchedOff(h *harness) {
 	switchOff(h)
 	state := filepath.Join(h.directory(), "state.json")
 	content, err := os.ReadFile(state)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	content = regexp.MustCompile(`"bootID": "[^"]*"`).ReplaceAll(content, []byte(`"bootID": "earlier"`))
-	if err := os.WriteFile(state, content, 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, os.WriteFile(state, content, 0o600))
 	if output := h.on("up", "--nodes", "3"); !strings.Contains(output, "creating a new cluster") {
 		h.t.Errorf("up: got output %q", output)
 	}

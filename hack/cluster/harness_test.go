@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/image"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const (
@@ -37,9 +38,7 @@ type harness struct {
 func clusterName(t *testing.T, purpose string) string {
 	t.Helper()
 	working, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return fmt.Sprintf("%s-%08x", purpose, crc32.ChecksumIEEE([]byte(working)))
 }
 
@@ -102,13 +101,9 @@ func (h *harness) printLogs() {
 func readableFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "cluster-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(folder, 0o755))
 	return folder
 }
 
@@ -225,9 +220,7 @@ func (p pod) url() string { return "http://" + p.Status.PodIP + ":8080" }
 func (h *harness) pods() []pod {
 	h.t.Helper()
 	var list struct{ Items []pod }
-	if err := json.Unmarshal([]byte(h.get("get", "pods", "-l", "app=peer", "--sort-by=.metadata.name", "-o", "json")), &list); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, json.Unmarshal([]byte(h.get("get", "pods", "-l", "app=peer", "--sort-by=.metadata.name", "-o", "json")), &list))
 	return list.Items
 }
 
@@ -238,9 +231,7 @@ func (h *harness) startPeers() {
 	program := filepath.Join(h.t.TempDir(), "peer")
 	build(h.t, program, "./peer")
 	tarball := filepath.Join(h.t.TempDir(), "peer.tar")
-	if err := image.Write(tarball, peerImage, program); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, image.Write(tarball, peerImage, program))
 	h.on("load", tarball)
 	h.get("apply", "-f", "testdata/peers.yaml")
 	h.awaitPeers()

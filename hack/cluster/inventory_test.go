@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/lifecycle"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/network"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // inventory lists the network namespaces, mounts, processes and cgroups of some clusters, and the kernel settings that nodes
@@ -81,9 +82,7 @@ func names(t *testing.T, directory string) []string {
 func mounts(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var found []string
 	for line := range strings.Lines(string(content)) {
 		found = append(found, strings.Fields(line)[4])
@@ -96,9 +95,7 @@ func mounts(t *testing.T) []string {
 func processesOf(t *testing.T, part string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var found []string
 	for _, file := range files {
 		cgroup, _ := os.ReadFile(file) // The process may have exited.
@@ -113,9 +110,7 @@ func processesOf(t *testing.T, part string) []string {
 func cgroups(t *testing.T) []string {
 	t.Helper()
 	hierarchies, err := machine.Hierarchies()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var found []string
 	for _, hierarchy := range hierarchies {
 		_ = filepath.WalkDir(filepath.Join(hierarchy.Mount, "conclave"), func(path string, entry fs.DirEntry, err error) error {
@@ -148,16 +143,12 @@ func settings(t *testing.T) []string {
 func switchOff(h *harness) {
 	h.t.Helper()
 	content, err := os.ReadFile(filepath.Join(h.directory(), "state.json"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, err)
 	var state lifecycle.State
 	if err := json.Unmarshal(content, &state); err != nil || len(state.Machines) != 4 {
 		h.t.Fatalf("got %d machines (%v), want 4", len(state.Machines), err)
 	}
 	for _, member := range state.Machines {
-		if err := member.Init.Kill(); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, member.Init.Kill())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestMain lets the test binary run candidates.
@@ -36,15 +37,11 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, name, agent string, counted bool) *set {
 	t.Helper()
 	of, err := systemNamed(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	env := &environment{agent: agent, counted: counted}
 	env.sets.Store(int64(os.Getpid() % 700))
 	s, err := newSet(t.Context(), of, name, t.TempDir(), candidates, 1, time.Millisecond, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.stop)
 	return s
 }
@@ -145,9 +142,7 @@ func (c *careless) leads() bool { return c.leading.Load() }
 func TestSeededDoubleLeaderIsReported(t *testing.T) {
 	s := start(t, "careless", "", false)
 	result, err := s.round(t.Context(), faults[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if report := newFailover(s.of, faults[2], []outcome{result}); report.Two != 1 || !strings.Contains(report.String(), "two leaders in 1 of 1") {
 		t.Errorf("got %s, want two leaders", report)
 	}
@@ -173,26 +168,20 @@ func TestOverlapOmitsTheFrozenTime(t *testing.T) {
 
 func TestReportHasAllResults(t *testing.T) {
 	of, err := systemNamed("raft")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &Report{Failovers: []Failover{
 		newFailover(of, faults[0], []outcome{{took: 1500 * time.Millisecond}, {late: true}}),
 		newFailover(of, faults[2], []outcome{{late: true, two: time.Millisecond}}),
 	}, Outages: []Outage{{System: "raft"}, {System: "lease", Vacant: 50_000, Changed: true}}, Idle: []Idle{{System: "floor", Resident: 20}, {System: "raft", Resident: 30.5}}}
 	output := filepath.Join(t.TempDir(), "results", "compare")
-	if err := r.write(output); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.write(output))
 	for extension, wanted := range map[string][]string{
 		".md":   {"| 1.5 s | 1.5 s | 1.5 s; 1 not within 60 s | none |", "| - | - | -; 1 not within 60 s | 1, 1 ms |", "| 10.5 |", "| hashicorp/raft | never | none | the same leader |", "| Lease, 15/10/2 s | 50 s | none | another leader |", "HeartbeatTimeout and ElectionTimeout 1 s"},
 		".json": {`"Median": 1500`},
 		".svg":  {"not within 60 s", ">1.5 s<"},
 	} {
 		text, err := os.ReadFile(output + extension)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, want := range wanted {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s doesn't contain %q:\n%s", extension, want, text)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -22,9 +23,7 @@ func startScheduler(t *testing.T) *replicas {
 	need.APIServer(t)
 	folder := t.TempDir()
 	env := &environment{counted: true}
-	if err := env.startServer(folder); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, env.startServer(folder))
 	t.Cleanup(func() {
 		if err := env.stop(); err != nil {
 			t.Error(err)
@@ -34,14 +33,10 @@ func startScheduler(t *testing.T) *replicas {
 	of := operators[at]
 	of.arguments = append(slices.Clone(of.arguments), "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=300ms")
 	file, _, err := of.program(os.Getenv("KUBEBUILDER_ASSETS"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: of.leaseNamespace}}
 	s, err := newReplicas(t.Context(), &of, false, file, folder, env, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.stop)
 	return s
 }
@@ -83,13 +78,9 @@ func TestGapsAreThoseAfterTheFault(t *testing.T) {
 func TestOperatorsReport(t *testing.T) {
 	output := t.TempDir() + "/operators"
 	report := Reconciling{&Report{Rounds: 2}, []Gap{{"keda", byConclave, "kill -9", benchmark.NewSeries([]time.Duration{time.Second}), 100}}, []Return{{"kueue", byLease, 3000, 4}}}
-	if err := report.write(output); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.write(output))
 	text, err := os.ReadFile(output + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"| KEDA | Conclave | kill -9 | 1 | 1 s | 1 s | 100 ms |", "| Kueue | Lease | 3 s | 4 |", "| kube-scheduler | that of the cluster |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, text)
@@ -113,13 +104,9 @@ func TestGrowthHasExponents(t *testing.T) {
 		g.Operators = append(g.Operators, o)
 	}
 	output := t.TempDir() + "/growth"
-	if err := writeReport(output, growthMarkdown, g, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, writeReport(output, growthMarkdown, g, nil))
 	text, err := os.ReadFile(output + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{
 		"failover, median, ms: 21.0 with 3, 70.0 with 10, 210.0 with 30, 420.0 with 60, 700.0 with 100. Exponent **1.00**",
 		"CPU of all members, % of a core: 3.00 with 3, 10.00 with 10, 30.00 with 30, 60.00 with 60, 100.00 with 100. Exponent **1.00**",

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A demo that is killed while a node is isolated must not break the next one.
@@ -16,13 +18,9 @@ func TestStartHealsNodes(t *testing.T) {
 	if err := os.WriteFile(tool, []byte(script), 0o700); err != nil {        //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
-	if err := (&hackCluster{top: folder, tool: tool}).start(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (&hackCluster{top: folder, tool: tool}).start(t.Context(), io.Discard))
 	text, err := os.ReadFile(calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(got) != nodes+1 || got[0] != "heal --name demo node-1" || got[nodes-1] != "heal --name demo node-4" || !strings.HasPrefix(got[nodes], "up ") {
 		t.Errorf("got calls %q, want each node healed before up", got)

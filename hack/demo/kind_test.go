@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // recordKind puts programs into PATH that record their arguments instead of talking to a kind cluster.
@@ -18,17 +19,13 @@ func recordKind(t *testing.T, currentContext string) (recorded func() string) {
 	log := filepath.Join(folder, "log")
 	for _, program := range []string{"kind", "docker", "kubectl", "make"} {
 		script := "#!/bin/sh\nprintf '%s\\n' \"" + program + " $*\" >>" + log + "\n[ \"$*\" != 'config current-context' ] || echo " + currentContext + "\n"
-		if err := os.WriteFile(filepath.Join(folder, program), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, program), []byte(script), 0o755))
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	t.Setenv("CLUSTER", "kind")
 	return func() string {
 		content, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(content)
 	}
 }
@@ -36,9 +33,7 @@ func recordKind(t *testing.T, currentContext string) (recorded func() string) {
 func TestKindCommands(t *testing.T) {
 	recorded := recordKind(t, "kind-test")
 	c, err := findCluster(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx := context.Background()
 	out := t.Output()
 	if err := errors.Join(

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -21,9 +22,7 @@ func TestFailoverIsWhatAgentsMeasured(t *testing.T) {
 		`[{"term":8},{"term":7,"gapMicros":900}]`:                  unknown,
 	} {
 		var g v1.ElectionGroup
-		if err := json.Unmarshal([]byte(`{"coordinator":{"pod":"p-1","term":8},"history":`+history+`}`), &g.Status); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(`{"coordinator":{"pod":"p-1","term":8},"history":`+history+`}`), &g.Status))
 		if got := gapOf(&g, unknown); got != want {
 			t.Errorf("%s: got %s, want %s", history, got, want)
 		}
@@ -46,12 +45,8 @@ func TestNextStepsSuitMachine(t *testing.T) {
 			t.Errorf("without kubectl: got %s\nwant %q", got, want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, "kubectl"), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Unsetenv("SUDO_UID"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kubectl"), nil, 0o755))
+	must.Succeed(t, os.Unsetenv("SUDO_UID"))
 	t.Setenv("CLUSTER", "hack")
 	if got := steps(); !strings.Contains(got, "\nkubectl get electiongroups") || strings.Contains(got, "sudo") || !strings.Contains(got, "\nmake demo-down ") {
 		t.Errorf("with kubectl, as root: got %s", got)
@@ -68,9 +63,7 @@ func TestWatchReadsGroup(t *testing.T) {
 		"processes":[{"pod":"p-1","priority":20,"status":"Coordinator","since":"2026-11-20T11:59:56Z"}],
 		"history":[{"pod":"p-1","priority":20,"term":8,"since":"2026-11-20T11:59:56.123456Z","gapMicros":4100}]}}`
 	s := &demo{cluster: &scriptedCluster{script: "echo '" + printed + "'"}, changed: make(chan struct{})}
-	if err := s.watchOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.watchOnce(t.Context()))
 	if c := coordinatorOf(s.now); c.Pod != "p-1" || c.Term != 8 || gapOf(s.now, 0) != 4100*time.Microsecond {
 		t.Errorf("got %+v, want p-1 in term 8 after 4.1 ms", s.now)
 	}

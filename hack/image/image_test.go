@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/image/spdx"
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const tag = "conclave/hello:test"
@@ -31,18 +32,14 @@ func makeHello(t *testing.T, source string) (archive, sbom string) {
 	err := run(t.Context(), []string{
 		"-source", source, "-package", "./testdata/hello", "-version", "test", "-tag", tag, "-output", output,
 	}, &stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return filepath.Join(output, "hello.tar"), filepath.Join(output, "hello.spdx.json")
 }
 
 func load(t *testing.T, archive string) v1.Image {
 	t.Helper()
 	image, err := tarball.ImageFromPath(archive, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return image
 }
 
@@ -57,9 +54,7 @@ func TestImageHasOnlyTheBinary(t *testing.T) {
 func TestImageRunsAsNonRootUser(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := file.Config
 	if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/hello"}) || len(config.Env) != 0 {
 		t.Errorf("got config %+v, want the user, the entrypoint and no environment", config)
@@ -77,9 +72,7 @@ func TestBinaryIsStatic(t *testing.T) {
 	dir := t.TempDir()
 	unpack(t, load(t, archive), dir)
 	binary, err := elf.Open(filepath.Join(dir, "hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer binary.Close()
 	for _, part := range binary.Progs {
 		if part.Type == elf.PT_INTERP {
@@ -94,12 +87,8 @@ func copyHello(t *testing.T) string {
 	copied := filepath.Join(t.TempDir(), "elsewhere")
 	for _, file := range []string{"go.mod", "go.sum", "api/go.mod", "client/go.mod", "hack/image/testdata/hello/main.go"} {
 		to := filepath.Join(copied, file)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, read(t, filepath.Join("../..", file)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		must.Succeed(t, os.WriteFile(to, read(t, filepath.Join("../..", file)), 0o600))
 	}
 	return filepath.Join(copied, "hack/image")
 }
@@ -120,9 +109,7 @@ func TestSourceDateSetsImageDate(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := file.Created.UTC().Format("2006-01-02"); got != "2026-01-01" {
 		t.Errorf("got date %s, want 2026-01-01", got)
 	}
@@ -131,9 +118,7 @@ func TestSourceDateSetsImageDate(t *testing.T) {
 func TestSBOMNamesEveryModule(t *testing.T) {
 	_, sbom := makeHello(t, ".")
 	var document spdx.Document
-	if err := json.Unmarshal(read(t, sbom), &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(read(t, sbom), &document))
 	names := make([]string, 0, len(document.Packages))
 	for _, p := range document.Packages {
 		names = append(names, p.Name)
@@ -166,9 +151,7 @@ func TestInvalidArguments(t *testing.T) {
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return content
 }
 
@@ -176,19 +159,13 @@ func read(t *testing.T, file string) []byte {
 func unpack(t *testing.T, image v1.Image, dir string) []string {
 	t.Helper()
 	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	for _, layer := range layers {
 		content, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		names = append(names, extract(t, content, dir)...)
-		if err := content.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, content.Close())
 	}
 	return names
 }
@@ -201,16 +178,10 @@ func extract(t *testing.T, content io.Reader, dir string) (names []string) {
 		if errors.Is(err, io.EOF) {
 			return names
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		data, err := io.ReadAll(files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, header.Name), data, header.FileInfo().Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, header.Name), data, header.FileInfo().Mode()))
 		names = append(names, header.Name)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // makeIndex builds hello for two platforms and returns the folder of the output.
@@ -22,9 +24,7 @@ func makeIndex(t *testing.T, source string) string {
 		"-source", source, "-package", "./testdata/hello", "-version", "test", "-tag", "registry.example.com/conclave/hello:test",
 		"-platform", "linux/amd64,linux/arm64", "-output", output,
 	}, &stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return output
 }
 
@@ -38,25 +38,15 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := io.ReadAll(files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		file := filepath.Join(folder, header.Name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Succeed(t, os.WriteFile(file, content, 0o600))
 	}
 	archived, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	top, err := archived.IndexManifest()
 	if err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("got manifests %+v (%v), want the image index", top, err)
@@ -66,13 +56,9 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 		t.Errorf("got annotations %v, want the name and the tag", names)
 	}
 	index, err := archived.ImageIndex(top.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// skopeo 1.9, that of Debian 12, drops this field when it pushes the index, which changes the digest.
 	if raw, err := index.RawManifest(); err != nil || bytes.Contains(raw, []byte("artifactType")) {
 		t.Errorf("got index %s (%v), want no artifactType", raw, err)
@@ -80,13 +66,9 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 	var platforms []string
 	for _, found := range manifest.Manifests {
 		image, err := index.Image(found.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if config.OS != found.Platform.OS || config.Architecture != found.Platform.Architecture {
 			t.Errorf("got an image for %s/%s at the platform %s", config.OS, config.Architecture, found.Platform)
 		}

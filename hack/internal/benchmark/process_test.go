@@ -4,21 +4,19 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestUsageOfThisProcess(t *testing.T) {
 	before, err := UsageOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if before.Resident < 1<<20 || before.Peak < before.Resident/2 || before.CPU <= 0 {
 		t.Errorf("got usage %+v, want positive values", before)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		after, err := UsageOf(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if after.CPU > before.CPU {
 			break
 		}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // greeter is a component that builds quickly.
@@ -47,12 +49,8 @@ func newCache(t *testing.T) (cache Cache, progress func() string) {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func TestGetBuildsOnce(t *testing.T) {
@@ -86,9 +84,7 @@ func TestGetBuildsOnce(t *testing.T) {
 func TestGetRebuildsChangedComponents(t *testing.T) {
 	cache, _ := newCache(t)
 	first, err := cache.Get(t.Context(), greeter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write(t, filepath.Join(cache.Root, "greeter", "main.go"), greeterSource+"\n// Changed.\n")
 	second, err := cache.Get(t.Context(), greeter)
 	if err != nil || second == first {
@@ -123,13 +119,9 @@ var farewell = Component{Name: "farewell", Module: "greeter", Packages: []string
 // lockGreeter makes builds of greeter wait.
 func lockGreeter(t *testing.T, cache Cache) (unlock func()) {
 	t.Helper()
-	if err := os.MkdirAll(cache.Directory, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(cache.Directory, 0o755))
 	unlock, err := Lock(t.Context(), filepath.Join(cache.Directory, "greeter.lock"), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return unlock
 }
 
@@ -165,13 +157,9 @@ func TestFailedBuildInterruptsOthers(t *testing.T) {
 func repository(t *testing.T) string {
 	t.Helper()
 	working, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	root, err := FindRoot(working)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return root
 }
 
@@ -185,9 +173,7 @@ func TestComponentsHaveKeysAndVersions(t *testing.T) {
 	}
 	goMod := "module example.com/a\n\nrequire k8s.io/kubernetes v1.35.4\n"
 	arguments, err := Kubernetes.arguments("out", goMod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, stamped := range []string{"gitVersion=v1.35.4", "gitMajor=1 ", "gitMinor=35"} {
 		if !strings.Contains(strings.Join(arguments, " "), stamped) {
 			t.Errorf("got arguments %q, want %s", arguments, stamped)

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestParseStartTicksAcceptsAnyName(t *testing.T) {
@@ -24,18 +26,14 @@ func TestParseStartTicksAcceptsAnyName(t *testing.T) {
 // The ID of a process that has exited may be that of another process now.
 func TestKillDoesNotKillOtherProcessWithSameID(t *testing.T) {
 	command := exec.Command("sleep", "60")
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, command.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = command.Wait() // Kill below makes Wait return an error.
 		close(ended)
 	}()
 	process, err := Identify(command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, other := range map[string]Process{
 		"started earlier":  {PID: process.PID, StartTicks: process.StartTicks - 1, BootID: process.BootID},
 		"before a restart": {PID: process.PID, StartTicks: process.StartTicks, BootID: "another"},
@@ -52,9 +50,7 @@ func TestKillDoesNotKillOtherProcessWithSameID(t *testing.T) {
 	if !process.Alive() {
 		t.Fatal("Kill of another process killed the process")
 	}
-	if err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, process.Kill())
 	select {
 	case <-ended:
 	case <-time.After(2 * time.Minute):

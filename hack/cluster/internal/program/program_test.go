@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/pki"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func newCAs(t *testing.T) CAs {
@@ -17,9 +18,7 @@ func newCAs(t *testing.T) CAs {
 	var cas CAs
 	for _, ca := range []*pki.Pair{&cas.Cluster, &cas.ServiceAccount} {
 		created, err := pki.NewCA("test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		*ca = created
 	}
 	return cas
@@ -33,14 +32,10 @@ func machinesOf(t *testing.T, kernel Kernel) map[string]struct {
 	t.Helper()
 	cas := newCAs(t)
 	controlPlane, err := ControlPlaneFiles(cas)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node := topology.Node(1)
 	nodeFiles, err := NodeFiles(node, cas, kernel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return map[string]struct {
 		programs []machine.Program
 		files    []File
@@ -81,9 +76,7 @@ func TestFilesMatchPrograms(t *testing.T) {
 func TestNodesHaveNoCAKeys(t *testing.T) {
 	cas := newCAs(t)
 	files, err := NodeFiles(topology.Node(1), cas, Kernel{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range files {
 		for _, key := range [][]byte{cas.Cluster.Key, cas.ServiceAccount.Key} {
 			if strings.Contains(string(file.Data), string(key)) {
