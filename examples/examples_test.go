@@ -82,9 +82,7 @@ func TestExamples(t *testing.T) {
 
 func buildGo(t *testing.T) string {
 	t.Helper()
-	if err := program.DependOnProgram(t.Context(), "..", "./examples/worker"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnProgram(t.Context(), "..", "./examples/worker"))
 	binary := filepath.Join(t.TempDir(), "worker")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./worker").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // open starts a server with the ledger in a file.
 func open(t *testing.T, path string) (*Server, *Client) {
 	t.Helper()
 	s, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() }) // Some tests close it before.
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -57,9 +57,7 @@ func TestEarlierClaimsAreRejected(t *testing.T) {
 		s.Unfenced = unfenced
 		claim := func() Entry {
 			right := Entry{Resource: "device", Token: 7, By: "a"}
-			if err := client.Claim(t.Context(), &right); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, client.Claim(t.Context(), &right))
 			return right
 		}
 		write := func(right *Entry) error {
@@ -67,9 +65,7 @@ func TestEarlierClaimsAreRejected(t *testing.T) {
 			return client.Write(t.Context(), *right)
 		}
 		before := claim()
-		if err := write(&before); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, write(&before))
 		after := claim()
 		if after.Seq != 1 {
 			t.Errorf("got write %d as the last one, want 1", after.Seq)
@@ -113,17 +109,13 @@ func TestLedgerContinuesAfterCrash(t *testing.T) {
 		right.Seq = seq
 		return client.Write(t.Context(), right)
 	}
-	if err := errors.Join(write(client, 1), write(client, 2), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(write(client, 1), write(client, 2), s.Close()))
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = file.WriteString(`{"resource":"device","tok`) // The crash of a machine can leave half a line.
 		err = errors.Join(err, file.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, client = open(t, path)
 	next := Entry{Resource: "device", Token: 8, By: "b"}
 	if err := client.Claim(t.Context(), &next); next.Seq != 2 || err != nil {
@@ -146,12 +138,8 @@ func TestReadersGetCompleteLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	complete, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(complete, `{"resource":`...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, append(complete, `{"resource":`...), 0o600))
 	response := httptest.NewRecorder()
 	s.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ledger", nil))
 	if got := response.Body.String(); got != string(complete) || got == "" {
@@ -164,9 +152,7 @@ func TestReadersGetCompleteLines(t *testing.T) {
 
 func TestClientRepeatsUntilLedgerResponds(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,9 +166,7 @@ func TestClientRepeatsUntilLedgerResponds(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := Client{URL: server.URL}
 	for seq := range uint64(3) {
-		if err := client.Write(t.Context(), Entry{Resource: "device", Token: 7, By: "a", Seq: seq + 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Write(t.Context(), Entry{Resource: "device", Token: 7, By: "a", Seq: seq + 1}))
 	}
 	if v, err := s.Check(); err != nil || !v.OK || v.Writes["device"] != 3 || requests != 6 {
 		t.Errorf("got %+v, %v after %d requests, want three writes after six requests", v, err, requests)
@@ -211,9 +195,7 @@ func TestCheckerFindsViolations(t *testing.T) {
 		`{"resource":"r","by":"b","violation":"two holders"}`:      "violated: line 4: b reports: two holders",
 	} {
 		c := NewChecker()
-		if err := errors.Join(c.Read(strings.NewReader(begin)), c.Read(strings.NewReader(line+"\n"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.Read(strings.NewReader(begin)), c.Read(strings.NewReader(line+"\n"))))
 		if v := c.Verdict(); v.String() != want {
 			t.Errorf("got  %s\nwant %s", v.String(), want)
 		}
@@ -229,9 +211,7 @@ func TestCheckerFindsViolations(t *testing.T) {
 func TestVerdictDoesNotChange(t *testing.T) {
 	c := NewChecker()
 	read := func(line string) {
-		if err := c.Read(strings.NewReader(line + "\n")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Read(strings.NewReader(line+"\n")))
 	}
 	read(`{"resource":"device","token":7,"by":"a","seq":1}`)
 	before := c.Verdict()
