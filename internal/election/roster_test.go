@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestInvalidMemberLists(t *testing.T) {
@@ -37,9 +38,7 @@ func TestInvalidMemberLists(t *testing.T) {
 
 func TestMemberListLimits(t *testing.T) {
 	r, err := election.NewRoster(1, []election.Member{{election.MaxID, election.MaxPriority}, {1, 0}, {2, 0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !r.Has(election.MaxID) || r.Priority(election.MaxID) != election.MaxPriority || r.Rank(2) != 2 {
 		t.Errorf("got members %v, want those at the limits", r.Ranked())
 	}
@@ -63,9 +62,7 @@ func members(random *rand.Rand, n int) []election.Member {
 func mustRoster(t *testing.T, version uint32, ring []election.Member) *election.Roster {
 	t.Helper()
 	r, err := election.NewRoster(version, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 

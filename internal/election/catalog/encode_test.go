@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // ignoredFields are the fields that never change, or that don't affect the
@@ -33,16 +34,12 @@ var ignoredFields = map[string]bool{
 // encoding.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, a := range catalog.All() {
 		m, err := a.New(election.Config{
 			Self: 2, Roster: roster, Term: 1, Coordinator: 3, Timing: election.DefaultTiming(latency, 0),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range omittedFields(t, a.Name, m, 8) {
 			t.Errorf("%s: got an encoding without it, want it encoded", name)
 		}
@@ -55,17 +52,13 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 	ring := []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}}
 	roster, err := election.NewRoster(1, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := office.New(office.Config{
 		Config:      election.Config{Self: 2, Roster: roster, Term: 1, Coordinator: 2, Timing: election.DefaultTiming(latency, 0)},
 		NewElection: catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10, SuspicionTimeout: 25, StablePeriod: 20,
 		Life: 1, Start: 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out election.Output
 	m.Step(election.Input{Kind: election.TimePassed, Now: 2}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 3, Message: election.Message{

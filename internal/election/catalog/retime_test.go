@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestTimingCanChange checks that the next election uses the new timing, and
@@ -14,13 +15,9 @@ func TestTimingCanChange(t *testing.T) {
 		t.Run(algorithm.Name, func(t *testing.T) {
 			wait := func(timings ...election.Timing) election.Tick {
 				roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				m, err := algorithm.New(election.Config{Self: 1, Roster: roster, Timing: election.DefaultTiming(2, 1)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				var out election.Output
 				for _, timing := range timings {
 					m.Step(election.Input{Kind: election.Retime, Timing: &timing}, &out)

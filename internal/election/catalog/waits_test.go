@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A tick before the deadline ends no wait, neither of an election nor of a
@@ -35,15 +36,11 @@ func member(t *testing.T, a catalog.Algorithm, term election.Term) election.Mach
 	roster, err := election.NewRoster(1, []election.Member{
 		{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 4, Priority: 4},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := a.New(election.Config{
 		Self: 2, Roster: roster, Term: term, Coordinator: 4, Timing: election.DefaultTiming(latency, 0),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
