@@ -10,19 +10,17 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // schema returns the schema of the installed CRD.
 func schema(t *testing.T) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(bases, "conclave.dev_electiongroups.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &crd))
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 

@@ -26,15 +26,14 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // typedClient returns a client for the Go types that is as strict as kubectl.
 func typedClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1.AddToScheme(scheme))
 	return connectWith(t, client.Options{Scheme: scheme})
 }
 
@@ -46,9 +45,7 @@ func createGroup(t *testing.T, c client.Client, name string, n int) *v1.Election
 		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: fmt.Sprint("a-", i), Priority: int32(i)})
 	}
 	g.Spec.Members[0].Priority = int32(n)
-	if err := c.Create(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), g))
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), g); err != nil {
 			t.Error(err)
@@ -60,9 +57,7 @@ func createGroup(t *testing.T, c client.Client, name string, n int) *v1.Election
 func TestDefaults(t *testing.T) {
 	g := createGroup(t, typedClient(t), "defaults", 1)
 	got, err := json.Marshal(g.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `{"algorithm":"StatusTable","members":[{"pod":"a-0","priority":1}],` +
 		`"safety":{"mode":"Majority","leaseMillis":500},"preemption":{"policy":"WhenStable","stableSeconds":5},` +
 		`"timing":{"heartbeatMillis":100,"drainMillis":5000},"application":{"session":"Optional"}}`
@@ -78,17 +73,13 @@ func TestStatusIsASubresource(t *testing.T) {
 	g := createGroup(t, c, "status", 1)
 	g.Status.Term = 7
 	g.Spec.Algorithm = v1.Bully
-	if err := c.Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), g))
 	if g.Status.Term != 0 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
 		t.Errorf("update of the group: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
 	}
 	g.Status.Term = 7
 	g.Spec.Algorithm = v1.RingSkip
-	if err := c.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), g))
 	if g.Status.Term != 7 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
 		t.Errorf("update of the status: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
 	}
@@ -99,9 +90,7 @@ func TestColumns(t *testing.T) {
 	g := createGroup(t, c, "columns", 3)
 	g.Status = fullStatus(g, 7)
 	g.Status.ReadyMembers = new(int32(2))
-	if err := c.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), g))
 	narrow, wide := columns(t, "columns")
 	if want := "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*"; narrow != want {
 		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
@@ -117,19 +106,13 @@ func columns(t *testing.T, name string) (narrow, wide string) {
 	t.Helper()
 	config := apiServer.Config(t)
 	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 		strings.TrimSuffix(config.Host, "/")+"/apis/conclave.dev/v1/namespaces/default/electiongroups/"+name, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ask.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	answer, err := httpClient.Do(ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	var table metav1.Table
 	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil || len(table.Rows) != 1 {
@@ -190,33 +173,23 @@ func TestLargestGroupFits(t *testing.T) {
 		pod := fmt.Sprintf("%s-%03d", strings.Repeat("p", 59), i)
 		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: pod, Priority: v1.MaxPriority - i})
 	}
-	if err := c.Create(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), g))
 	g.Status = fullStatus(g, 7)
 	for i := range g.Status.Processes {
 		row := &g.Status.Processes[i]
 		row.Message, row.Node, row.Zone = strings.Repeat("m", 256), strings.Repeat("n", 253), strings.Repeat("z", 63)
 		g.Status.MemberList.Departed = append(g.Status.MemberList.Departed, g.Status.Processes[i].Pod)
 	}
-	if err := c.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), g))
 	g.Status.MemberList.State = v1.ListSettled
-	if err := c.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), g))
 	list := g.Status.MemberList
 	g.Status.MemberList = &v1.MemberList{
 		Version: 3, State: v1.ListAdopting, Members: list.Members, Floor: list.Floor,
 		Previous: &v1.PreviousList{Version: list.Version, Members: list.Members},
 	}
-	if err := c.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), g))
+	must.Succeed(t, c.Delete(t.Context(), g))
 }
 
 // TestSamples tests that the API server accepts all samples, and that each algorithm has one.
@@ -236,9 +209,7 @@ func TestSamples(t *testing.T) {
 			}
 			if object.GetKind() == "ElectionGroup" {
 				var g v1.ElectionGroup
-				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &g); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &g))
 				shown[g.Spec.Algorithm] = true
 			}
 			if err := c.Delete(t.Context(), object); err != nil {
@@ -255,9 +226,7 @@ func TestSamples(t *testing.T) {
 func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all []*unstructured.Unstructured
 	reader := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
 	for {
@@ -303,9 +272,7 @@ func TestLabelSelector(t *testing.T) {
 		},
 	}
 	want, err := json.Marshal(selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := json.Marshal(selector.LabelSelector())
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %s (%v), want %s", got, err, want)

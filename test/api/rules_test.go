@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // ruleCase is a case in testdata/rules: a request of a user or the operator, and all errors
@@ -63,13 +64,9 @@ func readCases(t *testing.T) []ruleCase {
 	var all []ruleCase
 	for _, file := range files {
 		page, err := template.New(filepath.Base(file)).Funcs(templateFuncs).ParseFiles(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var text bytes.Buffer
-		if err := page.Execute(&text, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, page.Execute(&text, nil))
 		var some []ruleCase
 		if err := yaml.UnmarshalStrict(text.Bytes(), &some); err != nil {
 			t.Fatalf("%s: %v", file, err)

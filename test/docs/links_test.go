@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const root = "../.."
@@ -31,18 +33,14 @@ func files(t *testing.T, folder string, endings ...string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
@@ -46,17 +47,13 @@ func (e env) testChaosJobs() {
 func (e env) startExampleJob(name string, replaced ...string) func() {
 	e.t.Helper()
 	text, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "chaos", name))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	replaced = append(replaced, "registry.invalid/kubectl-conclave:v0.1.0", "conclave/kubectl-conclave:e2e")
 	for i := 0; i < len(replaced); i += 2 {
 		requireContains(e.t, string(text), replaced[i])
 	}
 	path := filepath.Join(e.t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(strings.NewReplacer(replaced...).Replace(string(text))), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, os.WriteFile(path, []byte(strings.NewReplacer(replaced...).Replace(string(text))), 0o600))
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", path)
 	return func() { e.kubectl("delete", "--namespace", samplesNamespace, "-f", path) }
 }
@@ -85,9 +82,7 @@ func (e env) injectFaults(kinds []string, flags ...string) {
 		"--seed", "7", "--kinds", strings.Join(kinds, ","), "--pause", "0s", "--yes", "-o", "json",
 	}, flags...)...)
 	var result chaos.Result
-	if err := json.Unmarshal(output, &result); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, json.Unmarshal(output, &result))
 	if len(result.Faults) != len(kinds) || len(result.Violations) > 0 {
 		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(kinds))
 	}
@@ -98,9 +93,7 @@ func (e env) injectFaults(kinds []string, flags ...string) {
 		f := &result.Faults[i]
 		e.t.Logf("%s: elected after %s", f.Kind, millis(f.Elected))
 		kind, err := chaos.ParseKinds([]string{f.Kind})
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, err)
 		if f.Refused != "" || f.Settled == nil || kind[0].Expect == chaos.ElectionExpected && f.Elected == nil {
 			e.t.Errorf("got %+v, want an injected fault with its durations", f)
 		}

@@ -103,9 +103,7 @@ func newThrowawayCluster(t *testing.T, prefix string) *cluster {
 func checkoutID(t *testing.T) string {
 	t.Helper()
 	working, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(working)))
 }
 
@@ -203,9 +201,7 @@ func (c *cluster) awaitCompletion(pod string) {
 			}
 		}
 		text := c.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "json")
-		if err := json.Unmarshal([]byte(text), &found); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, json.Unmarshal([]byte(text), &found))
 		for _, status := range found.Status.ContainerStatuses {
 			if reason := status.State.Waiting.Reason; reason == "ErrImageNeverPull" {
 				c.t.Fatalf("%s: the node doesn't have the image, or has it for another platform", reason)
@@ -233,9 +229,7 @@ func (c *cluster) waitUntil(limit time.Duration, what string, condition func() b
 func buildImage(t *testing.T, source, tag string, arguments ...string) string {
 	t.Helper()
 	repository, err := filepath.Abs(repositoryRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	folder := t.TempDir()
 	_, version, _ := strings.Cut(tag, ":")
 	run(t, "go", append([]string{
@@ -281,15 +275,11 @@ func requireContains(t *testing.T, text, part string) {
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(content)
 }
 
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 }

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // testDashboard deploys the dashboard as described in docs/dashboard.md. A kubelet starts it, mounts its certificate and probes it. Then
@@ -21,9 +23,7 @@ func testDashboard(e env) {
 	manifests := filepath.Join(e.t.TempDir(), "dashboard.yaml")
 	text := run(e.t, "make", "-s", "-C", repositoryRoot, "deploy-dashboard", "KUBECTL=sh -c cat", "NAMESPACE="+operatorNamespace,
 		"DASHBOARD_IMG=conclave/dashboard:e2e", "DASHBOARD_HOSTS=127.0.0.1")
-	if err := os.WriteFile(manifests, []byte(text), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, os.WriteFile(manifests, []byte(text), 0o600))
 	e.kubectl("apply", "--server-side", "-f", manifests)
 	e.t.Cleanup(func() { e.kubectl("delete", "--ignore-not-found", "-f", manifests) })
 	e.kubectl("wait", "deployment/conclave-dashboard", "--namespace", operatorNamespace, "--for=condition=Available", "--timeout", "5m",
@@ -54,14 +54,10 @@ func (e env) createCertificate() *http.Client {
 	e.t.Cleanup(server.Close)
 	pair := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	folder := e.t.TempDir()
 	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600))
 	}
 	e.kubectl("create", "secret", "tls", "conclave-dashboard", "--namespace", operatorNamespace,
 		"--cert", filepath.Join(folder, "tls.crt"), "--key", filepath.Join(folder, "tls.key"))
@@ -77,12 +73,8 @@ func (e env) forwardDashboard() string {
 	forward := exec.Command(e.kubectlPath, "port-forward", "service/conclave-dashboard", ":443", "--namespace", operatorNamespace)
 	forward.Env = append(os.Environ(), e.environment...)
 	output, err := forward.StdoutPipe()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	if err := forward.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
+	must.Succeed(e.t, forward.Start())
 	e.t.Cleanup(func() {
 		_ = forward.Process.Kill() // It may have ended.
 		_ = forward.Wait()
@@ -102,9 +94,7 @@ func (e env) readGroups(browser *http.Client, address, account string) map[strin
 	e.t.Helper()
 	token := e.kubectl("create", "token", account, "--namespace", samplesNamespace, "--audience", "dashboard.conclave.dev")
 	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "https://"+address+"/events", http.NoBody)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	response, err := browser.Do(request)
 	if err != nil {
@@ -118,9 +108,7 @@ func (e env) readGroups(browser *http.Client, address, account string) map[strin
 			continue
 		}
 		var list []struct{ Namespace, Name, Coordinator string }
-		if err := json.Unmarshal([]byte("["+data), &list); err != nil {
-			e.t.Fatal(err)
-		}
+		must.Succeed(e.t, json.Unmarshal([]byte("["+data), &list))
 		groups := map[string]string{}
 		for _, g := range list {
 			if g.Namespace != samplesNamespace {

@@ -174,9 +174,7 @@ func testAgentKilled(e env) {
 		e.t.Fatalf("no agent in %s", highest)
 	}
 	start := time.Now()
-	if err := syscall.Kill(agents[killed].PID, syscall.SIGKILL); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, syscall.Kill(agents[killed].PID, syscall.SIGKILL))
 	e.awaitAgreement(start, pods[3], otherPods(highest)...)
 	e.awaitAgreement(start, highest, pods...) // The kubelet has restarted the container, and its agent is stable.
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // buildPlugin builds the kubectl plugin.
@@ -29,9 +31,7 @@ func (e env) runPluginIn(namespace string, arguments ...string) []byte {
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		e.t.Fatalf("%v: %v\n%s%s", arguments, err, output, failed.Stderr)
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	return output
 }
 
@@ -47,9 +47,7 @@ func testPlugin(e env) {
 			Missing     []struct{ Agent, Reason string }
 		}
 	}
-	if err := json.Unmarshal(e.runPlugin("explain", "ledger", "-o", "json"), &explained); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, json.Unmarshal(e.runPlugin("explain", "ledger", "-o", "json"), &explained))
 	if last := explained.Election; last == nil || last.Coordinator != highest || len(last.Steps) == 0 {
 		e.t.Errorf("got transcript %+v, want that of the election of %s", last, highest)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/policyrules"
 )
 
@@ -26,9 +27,7 @@ func testNetworkPolicies(e env) {
 	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	e.enforcePolicies()
 	policy := filepath.Join(e.t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte(documentedPolicy(e.t)), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, os.WriteFile(policy, []byte(documentedPolicy(e.t)), 0o600))
 	e.kubectl("apply", "--namespace", namespace, "-f", policy, "-f", "testdata/policies.yaml")
 	table := func() string { return e.groupIn(namespace, name).rows() }
 	const all = "guarded-2 Coordinator, guarded-1 Normal, guarded-0 Normal"
@@ -60,9 +59,7 @@ func testNetworkPolicies(e env) {
 func documentedPolicy(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repositoryRoot, "docs", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Network policies\n")
 	_, block, _ := strings.Cut(section, "```yaml\n")
 	policy, _, found := strings.Cut(block, "```\n")
@@ -77,13 +74,9 @@ func (e env) enforcePolicies() {
 	e.t.Helper()
 	_, kubeconfig, _ := strings.Cut(e.environment[0], "=")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // registryAddress is the address of the registry on each node. Runtimes talk plain HTTP to a registry on their own machine.
@@ -48,9 +50,7 @@ func (r registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 func (r registry) add(t *testing.T, archive string) {
 	t.Helper()
 	file, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer file.Close()
 	for files := tar.NewReader(file); ; {
 		header, err := files.Next()
@@ -78,9 +78,7 @@ func (r registry) serve(c *cluster) {
 	}
 	for _, node := range nodes {
 		inside, err := os.Open(node)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, err)
 		listener, err := inNamespace(inside, func() (net.Listener, error) { return net.Listen("tcp", registryAddress) })
 		inside.Close()
 		if err != nil {

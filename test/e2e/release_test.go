@@ -44,9 +44,7 @@ func TestReleaseInstallation(t *testing.T) {
 
 	c := newThrowawayCluster(t, "release")
 	images.serve(c)
-	if err := os.Symlink(c.kubectlPath, filepath.Join(folder, "bin", "kubectl")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(c.kubectlPath, filepath.Join(folder, "bin", "kubectl")))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.tryKubectl("get", "pods", "--all-namespaces", "-o", "wide"))
@@ -133,9 +131,7 @@ func TestReleaseInstallation(t *testing.T) {
 // buildRelease builds the files of a release for this machine into a folder, and adds the images to a registry.
 func buildRelease(t *testing.T, images registry, version, folder string) string {
 	t.Helper()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(folder, 0o755))
 	run(t, "go", "-C", repositoryRoot, "run", "./hack/release", "-version", version, "-registry", "localhost:5000/conclave", "-platform", "linux/"+runtime.GOARCH, "-output", folder)
 	archives, err := filepath.Glob(filepath.Join(folder, "*.tar"))
 	if err != nil || len(archives) == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // fastRotationTag is the tag of a manager whose certificates are valid for seconds: all intervals of a rotation follow from that.
@@ -36,9 +37,7 @@ func (e env) caSecret() caSecret {
 	e.t.Helper()
 	var found caSecret
 	text := e.kubectl("get", "secret", "conclave-ca", "--namespace", otherNamespace, "-o", "json")
-	if err := json.Unmarshal([]byte(text), &found); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, json.Unmarshal([]byte(text), &found))
 	return found
 }
 
@@ -181,18 +180,12 @@ func (e env) agentIn(pod string) process {
 func (e env) connectAsOperator(pod string, signer caSecret) error {
 	e.t.Helper()
 	ca, err := identity.ParseCA(identity.Pair{Cert: signer.Data.SigningCert, Key: signer.Data.SigningKey})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	pair, err := ca.Issue(identity.Names{control.Operator}, time.Hour)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	trusted := append(slices.Clone(signer.Data.SigningCert), e.caSecret().Data.SigningCert...)
 	operator, err := identity.NewInMemory(pair, trusted)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	inside, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", e.agentIn(pod).PID))
 	if err != nil {
 		return err
@@ -203,9 +196,7 @@ func (e env) connectAsOperator(pod string, signer caSecret) error {
 	defer cancel()
 	address := e.kubectl("get", "pod", pod, "--namespace", samplesNamespace, "-o", "jsonpath={.status.podIP}")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d/", address, control.OperatorPort), http.NoBody)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
@@ -21,9 +22,7 @@ const pins = "../alerts"
 // installCRD installs a CRD from a module that pins/go.mod requires.
 func installCRD(t *testing.T, module, crd string) {
 	t.Helper()
-	if err := program.DependOnFolder(pins); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, program.DependOnFolder(pins))
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", module)
 	command.Dir, command.Env = pins, append(os.Environ(), "GOWORK=off")
 	if output, err := command.CombinedOutput(); err != nil {
@@ -32,9 +31,7 @@ func installCRD(t *testing.T, module, crd string) {
 	command = exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
 	command.Dir, command.Env = pins, append(os.Environ(), "GOWORK=off")
 	folder, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(strings.TrimSpace(string(folder)), crd)
 	need.Complete(t)
 	if _, err := envtest.InstallCRDs(apiServer.Config(t), envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
@@ -47,9 +44,7 @@ func installCRD(t *testing.T, module, crd string) {
 func checkUnknownFieldIsRejected(t *testing.T, c client.Client, object *unstructured.Unstructured, fields ...string) {
 	t.Helper()
 	invalid := object.DeepCopy()
-	if err := unstructured.SetNestedField(invalid.Object, "x", fields...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(invalid.Object, "x", fields...))
 	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(invalid), client.FieldOwner("kubectl"), client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), fields[len(fields)-1]) {
 		t.Errorf("%s with an unknown field: got error %v, want one that names it", object.GetKind(), err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPermissionsOfTheDashboard: it reads groups, asks who may see them, and writes nothing.
@@ -61,13 +62,9 @@ func TestDeployDashboard(t *testing.T) {
 		"DASHBOARD_IMG=example.org/dashboard@sha256:0123", "DASHBOARD_HOSTS=a.example.org,b.example.org")
 	command.Dir = root
 	text, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := manifests.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if strings.Contains(string(text), namespace) {
 		t.Error("got the default namespace in the manifests, want the other one everywhere")
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Nobody removes the label from a pod with an agent: the operator wouldn't know of the agent any more, which goes on electing.
@@ -23,14 +24,10 @@ func TestLabelStaysWithAgent(t *testing.T) {
 		}
 		// The API server can't reach the webhook.
 		pod.Labels[v1.LabelAgent] = "later"
-		if err := admin.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Create(t.Context(), pod))
 		before := pod.DeepCopy()
 		pod.Labels[v1.LabelAgent] = v1.AgentEnabled
-		if err := admin.Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Patch(t.Context(), pod, client.MergeFrom(before)))
 		return pod
 	}
 	change := func(pod *corev1.Pod, change func(map[string]string)) error {

@@ -23,6 +23,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
@@ -37,9 +38,7 @@ const (
 func build(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := manifests.Build(t.Context(), root, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(objects) == 0 {
 		t.Fatalf("%s has no objects", folder)
 	}
@@ -52,9 +51,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	for _, object := range objects {
 		if object.GetKind() == kind && object.GetName() == name {
 			typed := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed))
 			return typed
 		}
 	}
@@ -260,9 +257,7 @@ func TestDeploymentOfTheManager(t *testing.T) {
 func dependOn(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if err := program.DependOnFolder(filepath.Join(root, path)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, program.DependOnFolder(filepath.Join(root, path)))
 	}
 }
 
@@ -277,13 +272,9 @@ func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.
 		t.Fatalf("%v: %s", err, output)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := manifests.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text), objects
 }
 
@@ -319,9 +310,7 @@ func TestInstallerSetsNamespace(t *testing.T) {
 			t.Errorf("got namespace %s of the Service of webhook %s, want %s", service.Namespace, webhook.Name, other)
 		}
 		selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		const name, injection = corev1.LabelMetadataName, v1.LabelInjection
 		operator := maps.Clone(itself.Labels)
 		operator[injection] = v1.InjectionEnabled

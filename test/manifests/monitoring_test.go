@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // endpoint is one of a ServiceMonitor or a PodMonitor.
@@ -29,13 +30,9 @@ func TestPrometheusVerifiesServers(t *testing.T) {
 	endpoints := map[string]endpoint{}
 	for _, object := range objectsOfGroup(build(t, "config/prometheus"), "monitoring.coreos.com") {
 		text, err := json.Marshal(object.Object["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var spec struct{ Endpoints, PodMetricsEndpoints []endpoint }
-		if err := json.Unmarshal(text, &spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(text, &spec))
 		for _, e := range append(spec.Endpoints, spec.PodMetricsEndpoints...) {
 			endpoints[object.GetKind()] = e
 		}
@@ -71,14 +68,10 @@ func agentPorts(t *testing.T) []corev1.ContainerPort {
 	t.Helper()
 	pod := []byte(`{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"ledger"}},"spec":{"containers":[{"name":"a"}]}}`)
 	patch, err := inject.PatchNamed(pod, inject.Settings{AgentImage: "agent:1", IdentityURL: "https://identity"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, operation := range patch {
 		text, err := json.Marshal(operation.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var containers []corev1.Container
 		if json.Unmarshal(text, &containers) == nil && len(containers) == 1 && len(containers[0].Ports) > 0 {
 			return containers[0].Ports

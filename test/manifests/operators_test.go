@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -43,9 +44,7 @@ func TestUndeployNeedsNoPodsOfStrictGroups(t *testing.T) {
 	c.deploy()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger-0", Finalizers: []string{v1.StopFinalizer("ledger")}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "none"}}
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), pod))
 	for _, target := range []string{"undeploy", "uninstall"} {
 		const want = "could not be deleted without the operator: delete these groups first, or set another mode: default/ledger"
 		if output, err := c.run(target); err == nil || !strings.Contains(output, want) {
@@ -54,9 +53,7 @@ func TestUndeployNeedsNoPodsOfStrictGroups(t *testing.T) {
 	}
 	c.expect(true)
 	pod.Finalizers = nil
-	if err := c.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Update(t.Context(), pod))
 	var output string
 	var work sync.WaitGroup
 	var err error
@@ -86,9 +83,7 @@ func newTargetCluster(t *testing.T) *targetCluster {
 	need.Complete(t)
 	environment := apiserver.Start(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, environment.KubeConfig, 0o600))
 	t.Setenv("KUBECONFIG", "")
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
 	return &targetCluster{t: t, kubectl: kubectl, kubeconfig: kubeconfig, Client: testclient.New(t, environment.Config)}
@@ -105,9 +100,7 @@ func (c *targetCluster) finalizeNamespace() {
 			c.Get(c.t.Context(), client.ObjectKey{Name: namespace}, deleted) == nil && deleted.DeletionTimestamp != nil
 	})
 	deleted.Spec.Finalizers = nil
-	if err := c.SubResource("finalize").Update(c.t.Context(), deleted); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.SubResource("finalize").Update(c.t.Context(), deleted))
 }
 
 // run runs a target of the Makefile, without generating the manifests again.
@@ -137,9 +130,7 @@ func (c *targetCluster) expect(installed bool) {
 		User: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "services"},
 	}}
-	if err := c.Create(c.t.Context(), review); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.Create(c.t.Context(), review))
 	if review.Status.Allowed != installed {
 		c.t.Errorf("got permissions of the manager %t, want %t", review.Status.Allowed, installed)
 	}

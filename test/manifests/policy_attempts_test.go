@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const group = "ledger"
@@ -38,13 +39,9 @@ type fixture struct {
 func newFixture(t *testing.T, admin client.Client) *fixture {
 	t.Helper()
 	bank := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
-	if err := admin.Create(t.Context(), bank); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Create(t.Context(), bank))
 	_, ca, err := identity.NewCA("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := &fixture{namespace: bank.Name, caBundle: ca.Cert}
 	f.systemPod = podOf(metadata("kube-system", "coredns"))
 	f.stranger = podOf(f.metadata("stranger"))

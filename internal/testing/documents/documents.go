@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Command is a command in a document.
@@ -33,14 +35,10 @@ func Commands(t testing.TB) (all []Command) {
 	t.Helper()
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob("../../" + pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, path := range paths {
 			text, err := os.ReadFile(filepath.Clean(path))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, command := range Parse(string(text)) {
 				command.Document = strings.TrimPrefix(path, "../../")
 				all = append(all, command)

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // harness is a fake agent of ledger-1 and a client that calls it.
@@ -25,27 +26,17 @@ type harness struct {
 func newHarness(t *testing.T, caller identity.Name) harness {
 	t.Helper()
 	factory, err := fakeagent.NewCertificateFactory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var network fakeagent.Network
 	role := fakeagent.Identity{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network}
 	agent, err := fakeagent.New(role, factory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := agent.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, agent.Run(t.Context()))
 	t.Cleanup(func() { _ = agent.Stop() })
 	pair, err := factory.Authority.Issue(identity.Names{caller}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	held, err := identity.NewInMemory(pair, factory.Authorities)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
 	t.Cleanup(transport.CloseIdleConnections)
 	return harness{t, agent, role.Address, &http.Client{Transport: transport}}
@@ -55,22 +46,14 @@ func newHarness(t *testing.T, caller identity.Name) harness {
 func (s harness) do(method, path string, body any) (int, string) {
 	s.t.Helper()
 	text, err := json.Marshal(body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	request, err := http.NewRequestWithContext(s.t.Context(), method, "https://"+s.address+path, bytes.NewReader(text))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	response, err := s.client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return response.StatusCode, string(answer)
 }
 

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -14,14 +16,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func Compare(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s\n(-update rewrites it)", path, got, want)
 	}

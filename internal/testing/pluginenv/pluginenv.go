@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
@@ -36,13 +37,9 @@ func New(t *testing.T, server *apiserver.Server) *Env {
 	config := server.Config(t)
 	c := testclient.New(t, config)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), namespace))
 	e := &Env{WithWatch: c, Namespace: namespace.Name, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := os.WriteFile(e.Kubeconfig, server.Environment.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(e.Kubeconfig, server.Environment.KubeConfig, 0o600))
 	return e
 }
 
@@ -56,9 +53,7 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 	for i := range 3 {
 		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: fmt.Sprint(name, "-", i), Priority: int32(10 * (i + 1))})
 	}
-	if err := e.Create(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), g))
 	all := int32(3)
 	g.Status = v1.ElectionGroupStatus{
 		ObservedGeneration: g.Generation, Members: &all, ReadyMembers: &all,
@@ -92,9 +87,7 @@ func (e *Env) SetCoordinator(t *testing.T, g *v1.ElectionGroup, member int, term
 		g.Status.Coordinator = &v1.Coordinator{Pod: m.Pod, Priority: m.Priority, Term: term, ElectedAt: metav1.NewMicroTime(LongAgo.Time)}
 		g.Status.Processes[2-member].Status = v1.ProcessCoordinator
 	}
-	if err := e.Status().Update(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), g))
 }
 
 // CreateOperator creates the operator's Deployment in the test's namespace.
@@ -119,9 +112,7 @@ func (e *Env) CreateOperatorIn(t *testing.T, namespace string) {
 			},
 		},
 	}
-	if err := e.Create(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Create(t.Context(), d))
 	t.Cleanup(func() { // Other tests need a cluster without an operator.
 		if err := e.Delete(context.WithoutCancel(t.Context()), d); err != nil {
 			t.Error(err)

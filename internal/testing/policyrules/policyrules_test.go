@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/policyrules"
 )
 
@@ -23,9 +24,7 @@ func pod(namespace, name, ip string, labels map[string]string) corev1.Pod {
 
 func parse(t *testing.T, text string) (policy networkingv1.NetworkPolicy) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), &policy); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(text), &policy))
 	return policy
 }
 
@@ -72,9 +71,7 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 
 func TestRules(t *testing.T) {
 	rules, err := policyrules.Rules(cluster(t, agents, denyAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden.Compare(t, "testdata/rules.nft", rules)
 }
 

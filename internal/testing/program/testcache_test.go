@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // module contains a test that depends on a program and on a folder.
@@ -41,16 +43,10 @@ func TestDependent(t *testing.T) {
 func write(t *testing.T, folder, path, content string, age time.Time) {
 	t.Helper()
 	file := filepath.Join(folder, path)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	for ; file != folder; file = filepath.Dir(file) {
-		if err := os.Chtimes(file, age, age); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chtimes(file, age, age))
 	}
 }
 
@@ -61,9 +57,7 @@ func TestChangedDependencyInvalidatesCachedTest(t *testing.T) {
 		write(t, folder, path, content, age)
 	}
 	own, err := os.ReadFile("testcache.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write(t, folder, "testcache/testcache.go", string(own), age)
 	cached := func() bool {
 		command := exec.CommandContext(t.Context(), "go", "test", ".")
