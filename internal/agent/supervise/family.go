@@ -47,10 +47,7 @@ func newFamily() (*family, error) {
 	go func() {
 		for range ended {
 			f.reap()
-			select {
-			case f.changed <- struct{}{}:
-			default:
-			}
+			notify(f.changed)
 		}
 	}()
 	return f, nil

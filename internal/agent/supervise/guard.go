@@ -66,12 +66,7 @@ func Guard(path string, argv []string, cgroupPath string, foreground bool, log *
 		return exitFailure, err
 	}
 	due := make(chan struct{}, 1)
-	timer := timers.NewTimer(func() {
-		select {
-		case due <- struct{}{}:
-		default:
-		}
-	})
+	timer := timers.NewTimer(func() { notify(due) })
 	g.wake = func(at time.Duration) { timer.Set(tick(c, at)) }
 	go readOrders(os.NewFile(orders, "orders"), g.orders)
 	first, ok := <-g.orders
