@@ -79,20 +79,24 @@ func writeGroupError(w http.ResponseWriter, err error) {
 // bodyMax is far more than the largest valid body of most requests.
 const bodyMax = 4 << 10
 
+// readBody reads the body of a request, of so many bytes at most. If it can't, it writes an error, in which the body is called what, and
+// returns false.
+func readBody(w http.ResponseWriter, r *http.Request, most int64, what string) ([]byte, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the %s must have at most %d bytes", what, most))
+	} else if err != nil {
+		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the %s: %w", what, err))
+	}
+	return body, err == nil
+}
+
 // readJSON reads the body of a request, of so many bytes at most, as one JSON object without unknown fields. The
 // body may be empty. If it is invalid, readJSON writes an error and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, most int64, into any) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body must have at most %d bytes", most))
-		return false
-	case err != nil:
-		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the body: %w", err))
-		return false
-	case len(bytes.TrimSpace(body)) == 0:
-		return true
+	body, ok := readBody(w, r, most, "body")
+	if !ok || len(bytes.TrimSpace(body)) == 0 {
+		return ok
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()

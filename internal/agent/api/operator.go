@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -187,17 +186,9 @@ func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
 }
 
 func (o *operatorAPI) applyDocument(w http.ResponseWriter, r *http.Request) {
-	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, documentMax))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the document must have at most %d bytes", documentMax))
-		return
-	case err != nil:
-		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the document: %w", err))
-		return
+	if document, ok := readBody(w, r, documentMax, "document"); ok {
+		o.writeResult(w, o.agent.ApplyDocument(r.Context(), r.PathValue("group"), document))
 	}
-	o.writeResult(w, o.agent.ApplyDocument(r.Context(), r.PathValue("group"), document))
 }
 
 func (o *operatorAPI) leaveGroup(w http.ResponseWriter, r *http.Request) {
