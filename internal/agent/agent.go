@@ -218,13 +218,18 @@ func (a *Agent) Names() []string {
 
 // Find returns a group.
 func (a *Agent) Find(name string) (*group.Group, bool) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	g, ok := a.groups[name]
-	if !ok {
+	g := a.joined(name)
+	if g == nil {
 		return nil, false
 	}
 	return g.Group, true
+}
+
+// joined returns a group that the agent takes part in, or nil.
+func (a *Agent) joined(name string) *joinedGroup {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.groups[name]
 }
 
 // authorize refuses a peer whose certificate is for none of the agent's groups. It may

@@ -220,9 +220,7 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 	if len(changed) == 0 {
 		return nil
 	}
-	a.mu.RLock()
-	joined := a.groups[next.Name]
-	a.mu.RUnlock()
+	joined := a.joined(next.Name)
 	joined.stopLeaseTimer()
 	longest, err := a.options.Store.RecordLease(state.KeyOf(&next), next.Safety.Lease)
 	if err != nil {
@@ -240,9 +238,7 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 // rejoin leaves a group and joins it with other settings that a running election cannot
 // change. The exclusion by the operator remains.
 func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
-	a.mu.RLock()
-	joined := a.groups[next.Name]
-	a.mu.RUnlock()
+	joined := a.joined(next.Name)
 	ctx = context.WithoutCancel(ctx) // A caller that stops waiting doesn't interrupt this.
 	excluded, err := joined.Excluded(ctx)
 	if err != nil {
@@ -266,10 +262,7 @@ func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error 
 
 // leaveGroup leaves a group, if the agent is in it, and removes its configuration.
 func (a *Agent) leaveGroup(ctx context.Context, name string) {
-	a.mu.RLock()
-	joined, ok := a.groups[name]
-	a.mu.RUnlock()
-	if ok {
+	if joined := a.joined(name); joined != nil {
 		a.end(context.WithoutCancel(ctx), joined, group.CauseMembership)
 		a.mu.Lock()
 		delete(a.groups, name)
