@@ -23,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
@@ -52,13 +53,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
 	store := dashboard.NewStore()
-	watcher := dashboard.Watcher{Client: connected, Store: store, RetryInterval: time.Second, DescribeError: describe(log)}
-	go watcher.Run(ctx)
+	go store.Watch(ctx, groupwatch.Watcher{Client: connected, RetryInterval: time.Second}, describe(log))
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" { // It is that of the operator, too.
-		operator := dashboard.OperatorWatcher{Store: store, Read: func(ctx context.Context) (*coordinationv1.Lease, error) {
+		go store.WatchOperator(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
 			return operatorlease.Read(ctx, connected, namespace)
-		}}
-		go operator.Run(ctx)
+		})
 	}
 	users := multiuser.New(multiuser.Options{Store: store, Client: connected, Audiences: o.audiences, Hosts: o.hosts, Grafana: o.grafana, Log: log})
 	stopped := context.AfterFunc(ctx, users.Close)

@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
@@ -68,15 +69,10 @@ func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
 		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
 		FlapsUntil: describe.FlapsUntil(g, now), Places: describe.NodeTable([]v1.ElectionGroup{*g}),
+		Members: ptr.Deref(g.Status.Members, 0), Up: ptr.Deref(g.Status.ReadyMembers, 0),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		s.Coordinator = c.Pod
-	}
-	if g.Status.Members != nil {
-		s.Members = *g.Status.Members
-	}
-	if g.Status.ReadyMembers != nil {
-		s.Up = *g.Status.ReadyMembers
 	}
 	hourAgo := now.Add(-time.Hour)
 	for i := range g.Status.History {

@@ -4,29 +4,24 @@ import (
 	"context"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
-// Watcher keeps a store up to date with the groups of a cluster.
-type Watcher struct {
-	Client client.WithWatch
-	Store  *Store
-	// Namespace is that of the groups to watch, or "" for all.
-	Namespace string
-	// RetryInterval is the time between two attempts to reach the API server.
-	RetryInterval time.Duration
-	// DescribeError describes in one line why a request failed.
-	DescribeError func(error) error
+// Watch keeps the store up to date with the groups of a watcher until the context ends. describeError describes in one line why a
+// request failed.
+func (s *Store) Watch(ctx context.Context, groups groupwatch.Watcher, describeError func(error) error) {
+	groups.Handler = handler{s, describeError}
+	_ = groups.Run(ctx) // The handler ends it with no error.
 }
 
-// Run watches until the context ends.
-func (w *Watcher) Run(ctx context.Context) {
-	groups := groupwatch.Watcher{
-		Client: w.Client, Namespace: w.Namespace, RetryInterval: w.RetryInterval, Handler: handler{w.Store, w.DescribeError},
-	}
-	_ = groups.Run(ctx) // The handler ends it with no error.
+// WatchOperator keeps in the store whether the operator runs until the context ends: without it, each page looks as if nothing
+// happened. read reads the Lease of the operator. While it fails, it is unknown whether the operator runs, for example because the user
+// may not read the Lease. Then the pages say nothing.
+func (s *Store) WatchOperator(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error)) {
+	operatorlease.Watch(ctx, read, s.Now, func(since time.Time, _ bool) { s.SetSilentSince(since) })
 }
 
 // handler stores the groups and the state of the connection.

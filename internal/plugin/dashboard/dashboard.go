@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 )
@@ -89,16 +90,15 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	}
 	store := dashboard.NewStore()
 	store.Now = o.cluster.Now
-	watcher := dashboard.Watcher{Client: connected, Store: store, Namespace: namespace, RetryInterval: time.Second, DescribeError: clusteraccess.RequestError}
 	forward, err := o.cluster.Forwarder()
 	if err != nil {
 		return err
 	}
 	actions := NewActions(cmd.OutOrStdout(), connected, forward)
-	operator := dashboard.OperatorWatcher{Store: store, Read: clusteraccess.LeaseReader(connected)}
-	go operator.Run(ctx)
+	go store.WatchOperator(ctx, clusteraccess.LeaseReader(connected))
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
-	return serve(ctx, listener, &watcher, func(port int) http.Handler { return dashboard.NewHandler(store, port, actions, grafana) })
+	go store.Watch(ctx, groupwatch.Watcher{Client: connected, Namespace: namespace, RetryInterval: time.Second}, clusteraccess.RequestError)
+	return serve(ctx, listener, func(port int) http.Handler { return dashboard.NewHandler(store, port, actions, grafana) })
 }
 
 // checkAccess lists one group, so that a missing permission is reported at the start.
@@ -115,14 +115,13 @@ func checkAccess(ctx context.Context, c client.Client, namespace string) error {
 }
 
 // serve serves until the context ends.
-func serve(ctx context.Context, listener net.Listener, watcher *dashboard.Watcher, handler func(port int) http.Handler) error {
+func serve(ctx context.Context, listener net.Listener, handler func(port int) http.Handler) error {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return fmt.Errorf("cannot serve on %s", listener.Addr())
 	}
 	const headerTimeout, headerMax = 10 * time.Second, 16 << 10
 	server := &http.Server{Handler: handler(address.Port), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
-	go watcher.Run(ctx)
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // The error is that of closing the listener.
 	defer stopped()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
