@@ -19,7 +19,7 @@ func TestCheckUninstallFindsPodsOfStrictGroups(t *testing.T) {
 		var stderr bytes.Buffer
 		root.SetArgs([]string{"check-uninstall"})
 		root.SetErr(&stderr)
-		return run(t.Context(), root), stderr.String()
+		return command.Execute(t.Context(), root), stderr.String()
 	}
 	pod := func(name string, finalizers ...string) *corev1.Pod {
 		return &corev1.Pod{

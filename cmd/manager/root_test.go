@@ -40,7 +40,7 @@ func checkRefused(t *testing.T, namespace, image string, args []string, want str
 	var stderr bytes.Buffer
 	root.SetArgs(args)
 	root.SetErr(&stderr)
-	if status := run(t.Context(), root); status != command.ExitUsage || stderr.String() != "error: "+want+"\n" {
+	if status := command.Execute(t.Context(), root); status != command.ExitUsage || stderr.String() != "error: "+want+"\n" {
 		t.Errorf("got status %d and %q, want status %d and %q", status, stderr.String(), command.ExitUsage, "error: "+want+"\n")
 	}
 }

@@ -4,6 +4,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,20 @@ func (e *UsageError) Error() string { return e.reason }
 // UsageErrorf formats a UsageError.
 func UsageErrorf(format string, args ...any) error {
 	return &UsageError{reason: fmt.Sprintf(format, args...)}
+}
+
+// Execute runs a command and returns its exit status. It prints an error in one line on
+// stderr.
+func Execute(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	fmt.Fprintln(root.ErrOrStderr(), "error:", err)
+	if use := (*UsageError)(nil); errors.As(err, &use) {
+		return ExitUsage
+	}
+	return ExitFailure
 }
 
 // NoArguments refuses positional arguments. The error lists the subcommands, if
