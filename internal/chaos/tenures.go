@@ -22,12 +22,10 @@ func CheckAnswers(leading []Answer) *Problem {
 			byReceived = byReceived[1:]
 		}
 		if current.Token < highest.Token {
-			found := problem(OneCoordinator, "coordinator with a lower token than before: %s; before: %s", current, highest)
-			return &found
+			return new(problem(OneCoordinator, "coordinator with a lower token than before: %s; before: %s", current, highest))
 		}
 		if other, ok := holders[current.Token]; ok && other.From != current.From {
-			found := problem(OneCoordinator, "two coordinators with the same token: %s; %s", other, current)
-			return &found
+			return new(problem(OneCoordinator, "two coordinators with the same token: %s; %s", other, current))
 		}
 		holders[current.Token] = current
 	}
@@ -59,16 +57,14 @@ func CheckTerms(changes []Change, statuses []Status) *Problem {
 			continue
 		}
 		if before := last[c.From]; c.Term < before.Term {
-			found := problem(Growing, "the agent of %s reported term %d of %s after term %d of %s", c.From.Pod, c.Term, c.Coordinator, before.Term, before.Coordinator)
-			return &found
+			return new(problem(Growing, "the agent of %s reported term %d of %s after term %d of %s", c.From.Pod, c.Term, c.Coordinator, before.Term, before.Coordinator))
 		}
 		last[c.From] = c
 	}
 	var before Status
 	for _, s := range statuses {
 		if s.Term < before.Term {
-			found := problem(Growing, "the status showed term %d after term %d", s.Term, before.Term)
-			return &found
+			return new(problem(Growing, "the status showed term %d after term %d", s.Term, before.Term))
 		}
 		before = s
 	}

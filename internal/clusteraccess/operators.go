@@ -32,7 +32,7 @@ type Operator struct {
 	Updating bool
 }
 
-// OperatorLabels are those of the operator's Deployment.
+// OperatorLabels are those of the operator's Deployment and pods. The dashboard has the same name, and may run in the same namespace.
 var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
 // ListOperators finds the operators of the cluster, which should be one, by the labels of their Deployments. Users who may

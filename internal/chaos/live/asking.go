@@ -48,7 +48,6 @@ type httpSource struct {
 	port    int
 	path    string
 	forward Forward
-	leader  *Leader
 }
 
 func (*httpSource) permissions(namespace string) []permission {

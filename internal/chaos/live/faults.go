@@ -16,11 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 )
-
-// operatorLabels are the labels of the operator's pods. The dashboard has the same name, and may run in the same namespace.
-var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
 // refusedError means that the fault wasn't injected, for a reason that isn't a failure.
 type refusedError struct{ reason string }
@@ -251,12 +249,12 @@ func (r *Run) deleteManager(ctx context.Context) (injection, error) {
 			return !isReady(&pod) || slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID })
 		})
 	}}
-	return done, r.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(r.OperatorNamespace), operatorLabels)
+	return done, r.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(r.OperatorNamespace), clusteraccess.OperatorLabels)
 }
 
 // managers returns the pods of the operator, without those that have finished, such as evicted ones, which nothing replaces.
 func (r *Run) managers(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := r.Client.List(ctx, &list, client.InNamespace(r.OperatorNamespace), operatorLabels)
+	err := r.Client.List(ctx, &list, client.InNamespace(r.OperatorNamespace), clusteraccess.OperatorLabels)
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return isFinished(&pod) }), err
 }

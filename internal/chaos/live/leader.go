@@ -74,7 +74,7 @@ func ParseLeader(text, namespace string, forward Forward, exec Exec) (*Leader, e
 	case scheme == "http":
 		number, path, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "/")
 		if port, err := strconv.ParseUint(number, 10, 16); err == nil && port > 0 {
-			l.source = &httpSource{port: int(port), path: "/" + path, forward: forward, leader: l}
+			l.source = &httpSource{port: int(port), path: "/" + path, forward: forward}
 			return l, nil
 		}
 	case scheme == "exec" && strings.TrimSpace(rest) != "":
