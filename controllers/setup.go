@@ -22,6 +22,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -106,15 +107,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 }
 
 func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
-	if options.Debounce == 0 {
-		options.Debounce = defaultDebounce
-	}
-	if options.LeaderGrace == 0 {
-		options.LeaderGrace = defaultLeaderGrace
-	}
-	if options.Workers == 0 {
-		options.Workers = defaultWorkers
-	}
+	options.Debounce = cmp.Or(options.Debounce, defaultDebounce)
+	options.LeaderGrace = cmp.Or(options.LeaderGrace, defaultLeaderGrace)
+	options.Workers = cmp.Or(options.Workers, defaultWorkers)
 	// The manager's own client has no read-your-writes consistency. With it, the manager
 	// would watch every kind that its other parts write, for example Secrets, only to
 	// see these writes in the cache.
