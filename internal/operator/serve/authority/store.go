@@ -56,10 +56,9 @@ type Store struct {
 
 // view is what a replica has read from the Secret.
 type view struct {
-	state   State
-	version string
-	signer  *identity.CA
-	read    time.Time
+	state  State
+	signer *identity.CA
+	read   time.Time
 	// announced is when this replica first read the state's Next.
 	announced time.Time
 }
@@ -181,7 +180,7 @@ func (s *Store) advanceOnce(ctx context.Context) (bool, error) {
 	}
 	due := s.schedule.Due(state, now, s.nextKnownFor(state, now))
 	if due == NoStep && !missing {
-		return false, s.setView(state, secret.ResourceVersion, now)
+		return false, s.setView(state, now)
 	}
 	if missing && due == Create {
 		if err := s.mayCreate(ctx); err != nil {
@@ -224,14 +223,14 @@ func (s *Store) nextKnownFor(state State, now time.Time) time.Duration {
 }
 
 // setView replaces the view by a state that was read at a time.
-func (s *Store) setView(state State, version string, read time.Time) error {
+func (s *Store) setView(state State, read time.Time) error {
 	signer, err := identity.ParseCA(state.Signing.Pair)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := view{state: state, version: version, signer: signer, read: read, announced: read}
+	next := view{state: state, signer: signer, read: read, announced: read}
 	if string(s.view.state.Next.Cert) == string(state.Next.Cert) {
 		next.announced = s.view.announced
 	}
