@@ -39,10 +39,7 @@ func (f *Facts) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Pro
 
 // notConnected returns the members whose agents aren't connected.
 func (f *Facts) notConnected(members []v1.Member) []string {
-	connected := make(map[string]bool, len(f.Pods))
-	for _, pod := range f.Pods {
-		connected[pod.Name] = f.Connected[pod.UID]
-	}
+	connected := f.connectedNames()
 	var names []string
 	for _, m := range members {
 		if !connected[m.Pod] {

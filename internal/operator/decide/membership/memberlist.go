@@ -102,30 +102,27 @@ func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 			ahead = append(ahead, pod)
 		}
 	}
-	if len(ahead) > 0 && (newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= f.connectedPods()/2) {
+	if len(ahead) > 0 && (newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= len(f.connectedNames())/2) {
 		return nil
 	}
 	return ahead
 }
 
-// connectedPods returns the number of pods whose agents are connected.
-func (f *Facts) connectedPods() (n int) {
+// connectedNames returns the names of the pods whose agents are connected.
+func (f *Facts) connectedNames() map[string]bool {
+	names := make(map[string]bool, len(f.Pods))
 	for _, pod := range f.Pods {
 		if f.Connected[pod.UID] {
-			n++
+			names[pod.Name] = true
 		}
 	}
-	return n
+	return names
 }
 
 // majorityUses reports whether a majority of a list is connected, and reports this list or
 // an older one.
 func (f *Facts) majorityUses(list *v1.MemberList) bool {
-	connected := map[string]bool{}
-	for _, pod := range f.Pods {
-		connected[pod.Name] = f.Connected[pod.UID]
-	}
-	count := 0
+	connected, count := f.connectedNames(), 0
 	for _, m := range list.Members {
 		if version, reported := f.Versions[m.Pod]; reported && connected[m.Pod] && version <= list.Version {
 			count++
