@@ -2,7 +2,6 @@ package examples
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -82,8 +81,7 @@ func testUsageErrors(t *testing.T, folder string) {
 func TestManifestsDifferByNameOnly(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join(name, "manifest.yaml"))
-		must.Succeed(t, err)
+		text := must.ReadFile(t, filepath.Join(name, "manifest.yaml"))
 		_, manifest, _ := strings.Cut(string(text), "\n") // The first line is a comment.
 		return manifest
 	}

@@ -221,8 +221,7 @@ func (p *runningProgram) signal(signal syscall.Signal) {
 
 func (p *runningProgram) text() string {
 	p.t.Helper()
-	text, err := os.ReadFile(p.output)
-	must.Succeed(p.t, err)
+	text := must.ReadFile(p.t, p.output)
 	return string(text)
 }
 

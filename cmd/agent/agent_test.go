@@ -129,8 +129,7 @@ func TestInstallReplacesFile(t *testing.T) {
 	if got := execute(t, "install", path); got != (result{}) {
 		t.Fatalf("got %+v", got)
 	}
-	own, err := os.ReadFile("/proc/self/exe")
-	must.Succeed(t, err)
+	own := must.ReadFile(t, "/proc/self/exe")
 	installed, err := os.ReadFile(path)
 	must.Succeed(t, err)
 	info, err := os.Stat(path)
@@ -182,8 +181,7 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	}
 
 	// A second run reuses the CA.
-	before, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
-	must.Succeed(t, err)
+	before := must.ReadFile(t, filepath.Join(certs, "ca.pem"))
 	if got := execute(t, args...); got.status != 0 || !strings.Contains(got.out, "CA, reused, until") {
 		t.Errorf("got %+v", got)
 	}
@@ -198,8 +196,7 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	}
 
 	for _, half := range []string{"ca-key.pem", "ca.pem"} {
-		data, err := os.ReadFile(filepath.Join(certs, half))
-		must.Succeed(t, err)
+		data := must.ReadFile(t, filepath.Join(certs, half))
 		must.Succeed(t, os.Remove(filepath.Join(certs, half)))
 		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, "exists without "+filepath.Join(certs, half)+": add the ") {
 			t.Errorf("got %+v", got)

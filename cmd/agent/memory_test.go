@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,8 +20,7 @@ func TestProgramIsUnmapped(t *testing.T) {
 // residentFile returns how much of the mapped files is in memory, in KiB.
 func residentFile(t *testing.T) int {
 	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	must.Succeed(t, err)
+	status := must.ReadFile(t, "/proc/self/status")
 	_, rest, _ := strings.Cut(string(status), "RssFile:")
 	text, _, _ := strings.Cut(rest, "kB")
 	kib, err := strconv.Atoi(strings.TrimSpace(text))

@@ -109,8 +109,7 @@ func TestSecondAgentCannotTakeSocket(t *testing.T) {
 	a := startSocketAgent(t, "")
 	testwait.Until(t, "the agent responds", func() bool { _, err := a.status(os.Getuid()); return err == nil })
 	second := exec.CommandContext(t.Context(), a.binary, "--config", a.config)
-	config, err := os.ReadFile(a.config)
-	must.Succeed(t, err)
+	config := must.ReadFile(t, a.config)
 	other := filepath.Join(t.TempDir(), "agent.yaml") // It has another state directory.
 	must.Succeed(t, os.WriteFile(other, config, 0o600))
 	second.Args[2] = other

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -113,8 +112,7 @@ func TestGuessingTokensIsLimited(t *testing.T) {
 // memoryLimit returns that of config/dashboard.
 func memoryLimit(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("../../config/dashboard/dashboard.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "../../config/dashboard/dashboard.yaml")
 	found := regexp.MustCompile(`limits:\s+memory: ([0-9]+)Mi`).FindSubmatch(text)
 	if found == nil {
 		t.Fatal("config/dashboard has no memory limit")
@@ -127,8 +125,7 @@ func memoryLimit(t *testing.T) int {
 // peakMemory returns the most memory that the dashboard has ever occupied.
 func (e *env) peakMemory() int {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(e.pid), "status"))
-	must.Succeed(e.t, err)
+	text := must.ReadFile(e.t, filepath.Join("/proc", strconv.Itoa(e.pid), "status"))
 	var kib int
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {

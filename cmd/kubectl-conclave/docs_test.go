@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,8 +19,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 }
 
 func TestShortcutsOfK9sAreAccepted(t *testing.T) {
-	content, err := os.ReadFile("../../clients/k9s/plugins.yaml")
-	must.Succeed(t, err)
+	content := must.ReadFile(t, "../../clients/k9s/plugins.yaml")
 	var file struct {
 		Plugins map[string]struct {
 			ShortCut, Description, Command string
@@ -113,8 +111,7 @@ func algorithmPages(t *testing.T) map[string]string {
 	must.Succeed(t, err)
 	pages := map[string]string{}
 	for _, file := range files {
-		page, err := os.ReadFile(filepath.Clean(file))
-		must.Succeed(t, err)
+		page := must.ReadFile(t, filepath.Clean(file))
 		title, _, _ := strings.Cut(string(page), "\n")
 		pages[strings.TrimPrefix(title, "# ")] = string(page)
 	}

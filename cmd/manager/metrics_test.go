@@ -56,8 +56,7 @@ func (e *env) expectMetrics(t *testing.T) {
 		t.Errorf("without permission: got status %d, want %d: %s", status, http.StatusForbidden, text)
 	}
 	text := e.awaitMetrics()
-	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
-	must.Succeed(t, err)
+	rules := must.ReadFile(t, "../../config/prometheus/rules.yaml")
 	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
 	if len(names) < 5 {
 		t.Errorf("got metrics %q in the alerts, want at least 5", names)

@@ -121,8 +121,7 @@ func startPostgres(t *testing.T) kit {
 		return exec.CommandContext(t.Context(), "psql", append(connect, "--command", "SELECT 1")...).Run() == nil
 	})
 	admin := connectTo(t, "%s;\n\\echo %s\n", "psql", connect...)
-	functions, err := os.ReadFile("postgres.sql")
-	must.Succeed(t, err)
+	functions := must.ReadFile(t, "postgres.sql")
 	admin.want("", string(functions))
 	admin.want("", "CREATE TABLE ledger (value text); INSERT INTO ledger VALUES ('')")
 	return kit{
@@ -181,8 +180,7 @@ func startRedis(t *testing.T) kit {
 	testwait.Until(t, "Redis accepts connections", func() bool {
 		return exec.CommandContext(t.Context(), "redis-cli", "-s", socket, "PING").Run() == nil
 	})
-	script, err := os.ReadFile("redis.lua")
-	must.Succeed(t, err)
+	script := must.ReadFile(t, "redis.lua")
 	load := exec.CommandContext(t.Context(), "redis-cli", "-s", socket, "-x", "SCRIPT", "LOAD")
 	load.Stdin = strings.NewReader(string(script))
 	hash, err := load.Output()

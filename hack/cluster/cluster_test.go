@@ -312,8 +312,7 @@ func testInterrupted(h *harness) {
 func testSwitchedOff(h *harness) {
 	switchOff(h)
 	state := filepath.Join(h.directory(), "state.json")
-	content, err := os.ReadFile(state)
-	must.Succeed(h.t, err)
+	content := must.ReadFile(h.t, state)
 	content = regexp.MustCompile(`"bootID": "[^"]*"`).ReplaceAll(content, []byte(`"bootID": "earlier"`))
 	must.Succeed(h.t, os.WriteFile(state, content, 0o600))
 	if output := h.on("up", "--nodes", "3"); !strings.Contains(output, "creating a new cluster") {

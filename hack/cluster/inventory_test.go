@@ -81,8 +81,7 @@ func names(t *testing.T, directory string) []string {
 // mounts returns the mount points. Other fields of mountinfo change over time.
 func mounts(t *testing.T) []string {
 	t.Helper()
-	content, err := os.ReadFile("/proc/self/mountinfo")
-	must.Succeed(t, err)
+	content := must.ReadFile(t, "/proc/self/mountinfo")
 	var found []string
 	for line := range strings.Lines(string(content)) {
 		found = append(found, strings.Fields(line)[4])
@@ -142,8 +141,7 @@ func settings(t *testing.T) []string {
 // switchOff kills the cluster's machines, similar to a power failure, without using the command.
 func switchOff(h *harness) {
 	h.t.Helper()
-	content, err := os.ReadFile(filepath.Join(h.directory(), "state.json"))
-	must.Succeed(h.t, err)
+	content := must.ReadFile(h.t, filepath.Join(h.directory(), "state.json"))
 	var state lifecycle.State
 	if err := json.Unmarshal(content, &state); err != nil || len(state.Machines) != 4 {
 		h.t.Fatalf("got %d machines (%v), want 4", len(state.Machines), err)

@@ -180,8 +180,7 @@ func TestReportHasAllResults(t *testing.T) {
 		".json": {`"Median": 1500`},
 		".svg":  {"not within 60 s", ">1.5 s<"},
 	} {
-		text, err := os.ReadFile(output + extension)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, output+extension)
 		for _, want := range wanted {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s doesn't contain %q:\n%s", extension, want, text)

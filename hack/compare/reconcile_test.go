@@ -79,8 +79,7 @@ func TestOperatorsReport(t *testing.T) {
 	output := t.TempDir() + "/operators"
 	report := Reconciling{&Report{Rounds: 2}, []Gap{{"keda", byConclave, "kill -9", benchmark.NewSeries([]time.Duration{time.Second}), 100}}, []Return{{"kueue", byLease, 3000, 4}}}
 	must.Succeed(t, report.write(output))
-	text, err := os.ReadFile(output + ".md")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, output+".md")
 	for _, want := range []string{"| KEDA | Conclave | kill -9 | 1 | 1 s | 1 s | 100 ms |", "| Kueue | Lease | 3 s | 4 |", "| kube-scheduler | that of the cluster |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, text)
@@ -105,8 +104,7 @@ func TestGrowthHasExponents(t *testing.T) {
 	}
 	output := t.TempDir() + "/growth"
 	must.Succeed(t, writeReport(output, growthMarkdown, g, nil))
-	text, err := os.ReadFile(output + ".md")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, output+".md")
 	for _, want := range []string{
 		"failover, median, ms: 21.0 with 3, 70.0 with 10, 210.0 with 30, 420.0 with 60, 700.0 with 100. Exponent **1.00**",
 		"CPU of all members, % of a core: 3.00 with 3, 10.00 with 10, 30.00 with 30, 60.00 with 60, 100.00 with 100. Exponent **1.00**",

@@ -19,8 +19,7 @@ func TestStartHealsNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.Succeed(t, (&hackCluster{top: folder, tool: tool}).start(t.Context(), io.Discard))
-	text, err := os.ReadFile(calls)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, calls)
 	got := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(got) != nodes+1 || got[0] != "heal --name demo node-1" || got[nodes-1] != "heal --name demo node-4" || !strings.HasPrefix(got[nodes], "up ") {
 		t.Errorf("got calls %q, want each node healed before up", got)

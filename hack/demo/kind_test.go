@@ -24,8 +24,7 @@ func recordKind(t *testing.T, currentContext string) (recorded func() string) {
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	t.Setenv("CLUSTER", "kind")
 	return func() string {
-		content, err := os.ReadFile(log)
-		must.Succeed(t, err)
+		content := must.ReadFile(t, log)
 		return string(content)
 	}
 }

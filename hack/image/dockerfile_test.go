@@ -6,11 +6,12 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 	"github.com/conclave-dev/conclave/hack/internal/image"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The Dockerfile builds the same images with Docker, so the values that it repeats must be equal.
 func TestDockerfileMatches(t *testing.T) {
-	dockerfile := string(read(t, "../../Dockerfile"))
+	dockerfile := string(must.ReadFile(t, "../../Dockerfile"))
 	lines := []string{
 		"USER " + image.User,
 		`ENTRYPOINT ["/manager"]`,

@@ -88,7 +88,7 @@ func copyHello(t *testing.T) string {
 	for _, file := range []string{"go.mod", "go.sum", "api/go.mod", "client/go.mod", "hack/image/testdata/hello/main.go"} {
 		to := filepath.Join(copied, file)
 		must.Succeed(t, os.MkdirAll(filepath.Dir(to), 0o755))
-		must.Succeed(t, os.WriteFile(to, read(t, filepath.Join("../..", file)), 0o600))
+		must.Succeed(t, os.WriteFile(to, must.ReadFile(t, filepath.Join("../..", file)), 0o600))
 	}
 	return filepath.Join(copied, "hack/image")
 }
@@ -98,7 +98,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 	archive1, sbom1 := makeHello(t, ".")
 	archive2, sbom2 := makeHello(t, copyHello(t))
 	for _, pair := range [][2]string{{archive1, archive2}, {sbom1, sbom2}} {
-		a, b := read(t, pair[0]), read(t, pair[1])
+		a, b := must.ReadFile(t, pair[0]), must.ReadFile(t, pair[1])
 		if !bytes.Equal(a, b) {
 			t.Errorf("got two different builds of %s, want identical ones", filepath.Base(pair[0]))
 		}
@@ -118,7 +118,7 @@ func TestSourceDateSetsImageDate(t *testing.T) {
 func TestSBOMNamesEveryModule(t *testing.T) {
 	_, sbom := makeHello(t, ".")
 	var document spdx.Document
-	must.Succeed(t, json.Unmarshal(read(t, sbom), &document))
+	must.Succeed(t, json.Unmarshal(must.ReadFile(t, sbom), &document))
 	names := make([]string, 0, len(document.Packages))
 	for _, p := range document.Packages {
 		names = append(names, p.Name)
@@ -146,13 +146,6 @@ func TestInvalidArguments(t *testing.T) {
 			t.Errorf("%s: got error %v, want %q", c.args, err, c.want)
 		}
 	}
-}
-
-func read(t *testing.T, file string) []byte {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	must.Succeed(t, err)
-	return content
 }
 
 // unpack writes the image's files to a directory and returns their names.

@@ -32,7 +32,7 @@ func makeIndex(t *testing.T, source string) string {
 func TestIndexHasImageForEachPlatform(t *testing.T) {
 	output := makeIndex(t, ".")
 	folder := t.TempDir()
-	files := tar.NewReader(bytes.NewReader(read(t, filepath.Join(output, "hello.tar"))))
+	files := tar.NewReader(bytes.NewReader(must.ReadFile(t, filepath.Join(output, "hello.tar"))))
 	for {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
@@ -81,7 +81,7 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 		t.Errorf("got platforms %q, want %q", platforms, want)
 	}
 	for _, sbom := range []string{"hello-linux-amd64.spdx.json", "hello-linux-arm64.spdx.json"} {
-		if !bytes.Contains(read(t, filepath.Join(output, sbom)), []byte(`"conclave-hello"`)) {
+		if !bytes.Contains(must.ReadFile(t, filepath.Join(output, sbom)), []byte(`"conclave-hello"`)) {
 			t.Errorf("%s doesn't describe the program", sbom)
 		}
 	}
@@ -90,7 +90,7 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 func TestIndexIsReproducible(t *testing.T) {
 	first, second := makeIndex(t, "."), makeIndex(t, copyHello(t))
 	for _, name := range []string{"hello.tar", "hello-linux-arm64.spdx.json"} {
-		if !bytes.Equal(read(t, filepath.Join(first, name)), read(t, filepath.Join(second, name))) {
+		if !bytes.Equal(must.ReadFile(t, filepath.Join(first, name)), must.ReadFile(t, filepath.Join(second, name))) {
 			t.Errorf("got two different builds of %s, want identical ones", name)
 		}
 	}

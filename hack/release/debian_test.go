@@ -89,8 +89,7 @@ func TestDebianPackageInstalls(t *testing.T) {
 		t.Errorf("got another copyright than the LICENSE (%v)", err)
 	}
 	unit := filepath.Join(folder, "usr/lib/systemd/system/conclave-agent.service")
-	content, err := os.ReadFile(unit)
-	must.Succeed(t, err)
+	content := must.ReadFile(t, unit)
 	// systemd-analyze needs the program and the targets of this machine, so it gets the unit with the path of the unpacked program.
 	const start = "ExecStart=/usr/bin/conclave-agent --config"
 	if !bytes.Contains(content, []byte(start)) {

@@ -283,8 +283,7 @@ func TestInvalidArguments(t *testing.T) {
 
 func read(t *testing.T, r *release, name string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(r.output, name))
-	must.Succeed(t, err)
+	content := must.ReadFile(t, filepath.Join(r.output, name))
 	return content
 }
 

@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -10,8 +9,7 @@ import (
 
 // TestRunbooksAreThoseOfAlerts: the page of a group links to the same runbook as the alert.
 func TestRunbooksAreThoseOfAlerts(t *testing.T) {
-	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
-	must.Succeed(t, err)
+	rules := must.ReadFile(t, "../../config/prometheus/rules.yaml")
 	for reason := range runbooks {
 		if url := runbook(reason); !strings.Contains(string(rules), "runbook_url: "+url+"\n") {
 			t.Errorf("%s: no alert has the runbook %s", reason, url)

@@ -228,8 +228,7 @@ type pageText struct{ text string }
 
 func readPage(t *testing.T) *pageText {
 	t.Helper()
-	text, err := os.ReadFile(filepath.FromSlash(recoveryPage))
-	must.Succeed(t, err)
+	text := must.ReadFile(t, filepath.FromSlash(recoveryPage))
 	return &pageText{string(text)}
 }
 

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,8 +16,7 @@ import (
 // schema returns the schema of the installed CRD.
 func schema(t *testing.T) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(bases, "conclave.dev_electiongroups.yaml"))
-	must.Succeed(t, err)
+	data := must.ReadFile(t, filepath.Join(bases, "conclave.dev_electiongroups.yaml"))
 	var crd apiextensionsv1.CustomResourceDefinition
 	must.Succeed(t, yaml.UnmarshalStrict(data, &crd))
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema

@@ -225,8 +225,7 @@ func TestSamples(t *testing.T) {
 // readObjects returns the objects in a file.
 func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	data := must.ReadFile(t, file)
 	var all []*unstructured.Unstructured
 	reader := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
 	for {

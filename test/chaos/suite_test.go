@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,8 +111,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected || after[1].Error != "no API server" {
 		t.Errorf("got %+v, %v, want what was written", after, err)
 	}
-	page, err := os.ReadFile(filepath.Join(folder, "chaos.md"))
-	must.Succeed(t, err)
+	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
 		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| lock-service | 1 | 1 |",
 		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",

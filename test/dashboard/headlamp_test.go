@@ -68,8 +68,7 @@ func TestHeadlampPlugin(t *testing.T) {
 // TestHeadlampHealth compares the rule of the plugin with that of the page, for all conditions on which both depend.
 func TestHeadlampHealth(t *testing.T) {
 	b := start(t)
-	source, err := os.ReadFile(headlampSource + "/src/group.ts")
-	must.Succeed(t, err)
+	source := must.ReadFile(t, headlampSource+"/src/group.ts")
 	esbuild := exec.CommandContext(t.Context(), "../../hack/tools/tool", "esbuild", "--loader=ts", "--format=iife", "--global-name=conclave")
 	esbuild.Stdin = bytes.NewReader(source)
 	script, err := esbuild.Output()

@@ -39,8 +39,7 @@ func files(t *testing.T, folder string, endings ...string) []string {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, path)
 	return string(text)
 }
 

@@ -46,8 +46,7 @@ func (e env) testChaosJobs() {
 // startExampleJob creates the objects of an example with replaced flags, and returns the function that deletes them.
 func (e env) startExampleJob(name string, replaced ...string) func() {
 	e.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repositoryRoot, "examples", "chaos", name))
-	must.Succeed(e.t, err)
+	text := must.ReadFile(e.t, filepath.Join(repositoryRoot, "examples", "chaos", name))
 	replaced = append(replaced, "registry.invalid/kubectl-conclave:v0.1.0", "conclave/kubectl-conclave:e2e")
 	for i := 0; i < len(replaced); i += 2 {
 		requireContains(e.t, string(text), replaced[i])

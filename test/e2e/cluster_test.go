@@ -274,8 +274,7 @@ func requireContains(t *testing.T, text, part string) {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	content := must.ReadFile(t, path)
 	return string(content)
 }
 

@@ -58,8 +58,7 @@ func testNetworkPolicies(e env) {
 // documentedPolicy returns the policy for agents in docs/install.md.
 func documentedPolicy(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repositoryRoot, "docs", "install.md"))
-	must.Succeed(t, err)
+	text := must.ReadFile(t, filepath.Join(repositoryRoot, "docs", "install.md"))
 	_, section, _ := strings.Cut(string(text), "\n## Network policies\n")
 	_, block, _ := strings.Cut(section, "```yaml\n")
 	policy, _, found := strings.Cut(block, "```\n")

@@ -2,7 +2,6 @@ package manifests_test
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -271,8 +270,7 @@ func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	text, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, file)
 	objects, err := manifests.Parse(text)
 	must.Succeed(t, err)
 	return string(text), objects

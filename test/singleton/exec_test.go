@@ -70,8 +70,7 @@ func (e *env) run(prepare func(*exec.Cmd), arguments ...string) *running {
 }
 
 func (r *running) text() string {
-	text, err := os.ReadFile(r.output)
-	must.Succeed(r.t, err)
+	text := must.ReadFile(r.t, r.output)
 	return string(text)
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"syscall"
@@ -189,8 +188,7 @@ var lateKill = regexp.MustCompile(`the program has ended too late.* late=(\S+)`)
 // lateKills returns by how much wrappers have killed programs too late.
 func (e *env) lateKills() (late []string) {
 	e.t.Helper()
-	text, err := os.ReadFile(e.file + ".log")
-	must.Succeed(e.t, err)
+	text := must.ReadFile(e.t, e.file+".log")
 	for _, match := range lateKill.FindAllSubmatch(text, -1) {
 		late = append(late, string(match[1]))
 	}

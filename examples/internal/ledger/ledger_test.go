@@ -137,8 +137,7 @@ func TestReadersGetCompleteLines(t *testing.T) {
 	if _, err := client.append(t.Context(), &claim); err != nil {
 		t.Fatal(err)
 	}
-	complete, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	complete := must.ReadFile(t, path)
 	must.Succeed(t, os.WriteFile(path, append(complete, `{"resource":`...), 0o600))
 	response := httptest.NewRecorder()
 	s.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ledger", nil))

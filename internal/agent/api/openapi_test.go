@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,8 +36,7 @@ var strict = strings.NewReplacer(
 
 func readContract(t *testing.T) *contract {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/openapi.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "../../../docs/openapi.yaml")
 	var document any
 	must.Succeed(t, yaml.Unmarshal([]byte(strict.Replace(string(text))), &document))
 	var outline struct {

@@ -24,8 +24,7 @@ func TestParseGoldenFiles(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			must.Succeed(t, err)
+			data := must.ReadFile(t, file)
 			c, err := config.Parse("dir/agent.yaml", data)
 			var got string
 			if err != nil {
@@ -137,8 +136,7 @@ func TestLoadBoundsFileSize(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		must.Succeed(f, err)
+		data := must.ReadFile(f, file)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

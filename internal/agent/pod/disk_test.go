@@ -62,8 +62,7 @@ func TestDamagedStateIsReported(t *testing.T) {
 	a := c.pods["a"]
 	a.end()
 	path := filepath.Join(a.settings.StateDir, "ledger.state")
-	whole, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	whole := must.ReadFile(t, path)
 	must.Succeed(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
 	s := a.start().watch()
 	const problem = "ledger.state is damaged: restore it"

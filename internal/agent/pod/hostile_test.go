@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -213,8 +212,7 @@ func TestAttackedAgentIsElected(t *testing.T) {
 // peakMemory returns the largest resident set size that a process had.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	must.Succeed(t, err)
+	status := must.ReadFile(t, filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
 		t.Fatal("cannot find VmHWM")

@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -112,8 +111,7 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 // residentKiB returns the resident set size of a process.
 func residentKiB(t *testing.T, pid int) int {
 	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	must.Succeed(t, err)
+	status := must.ReadFile(t, filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindStringSubmatch(string(status))
 	if found == nil {
 		t.Fatal("cannot find VmRSS")

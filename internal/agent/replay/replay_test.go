@@ -121,8 +121,7 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 
 func readLines(t *testing.T, path string) []string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, path)
 	return strings.SplitAfter(string(text), "\n")
 }
 

@@ -193,8 +193,7 @@ func TestLoadDetectsDamage(t *testing.T) {
 	s := open(t, dir)
 	save(t, s, "ledger", record(5))
 	path := filepath.Join(dir, "ledger.state")
-	whole, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	whole := must.ReadFile(t, path)
 	expectError := func(what string, data []byte) {
 		t.Helper()
 		must.Succeed(t, os.WriteFile(path, data, 0o600))

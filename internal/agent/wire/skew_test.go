@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -19,8 +18,7 @@ import (
 // the same bytes: then agents of several versions understand each other. When a release adds a
 // field, add a frame, and leave the others unchanged.
 func TestFramesKeepTheirFormat(t *testing.T) {
-	text, err := os.ReadFile("testdata/frames")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "testdata/frames")
 	for line := range strings.Lines(string(text)) {
 		at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
 		name := line[:at]

@@ -28,8 +28,7 @@ func record(t *testing.T, name, script string) func() string {
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	return func() string {
-		text, err := os.ReadFile(calls)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, calls)
 		return string(text)
 	}
 }

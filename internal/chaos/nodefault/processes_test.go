@@ -3,7 +3,6 @@
 package nodefault
 
 import (
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -29,8 +28,7 @@ func TestProcessOfOtherContainersGetsNoSignal(t *testing.T) {
 }
 
 func TestProcessOfAContainerGetsTheSignal(t *testing.T) {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "/proc/self/cgroup")
 	own := exec.Command("cat")
 	if _, err := own.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -76,8 +76,7 @@ func checkStopped(t *testing.T, pid int) {
 		t.Errorf("process %d has no threads", pid)
 	}
 	for _, thread := range threads {
-		stat, err := os.ReadFile(thread)
-		must.Succeed(t, err)
+		stat := must.ReadFile(t, thread)
 		if !bytes.Contains(stat, []byte(") T ")) {
 			t.Errorf("got state %s of a thread, want T", stat)
 		}

@@ -2,7 +2,6 @@
 package documents
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,8 +36,7 @@ func Commands(t testing.TB) (all []Command) {
 		paths, err := filepath.Glob("../../" + pattern)
 		must.Succeed(t, err)
 		for _, path := range paths {
-			text, err := os.ReadFile(filepath.Clean(path))
-			must.Succeed(t, err)
+			text := must.ReadFile(t, filepath.Clean(path))
 			for _, command := range Parse(string(text)) {
 				command.Document = strings.TrimPrefix(path, "../../")
 				all = append(all, command)

@@ -18,8 +18,7 @@ func Compare(t *testing.T, path, got string) {
 	if *update {
 		must.Succeed(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	want := must.ReadFile(t, path)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s\n(-update rewrites it)", path, got, want)
 	}

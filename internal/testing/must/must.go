@@ -1,7 +1,10 @@
 // Package must ends a test when a step fails that the test can't go on without.
 package must
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Succeed ends the test with the error of such a step, if there is one.
 func Succeed(t testing.TB, err error) {
@@ -9,4 +12,12 @@ func Succeed(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ReadFile returns the content of a file, without which the test can't go on.
+func ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	Succeed(t, err)
+	return content
 }

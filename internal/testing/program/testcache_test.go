@@ -56,8 +56,7 @@ func TestChangedDependencyInvalidatesCachedTest(t *testing.T) {
 	for path, content := range module {
 		write(t, folder, path, content, age)
 	}
-	own, err := os.ReadFile("testcache.go")
-	must.Succeed(t, err)
+	own := must.ReadFile(t, "testcache.go")
 	write(t, folder, "testcache/testcache.go", string(own), age)
 	cached := func() bool {
 		command := exec.CommandContext(t.Context(), "go", "test", ".")

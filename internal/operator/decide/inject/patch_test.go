@@ -2,7 +2,6 @@ package inject_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,8 +94,7 @@ func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 }
 
 func TestInjectionIsIdempotent(t *testing.T) {
-	pod, err := os.ReadFile(filepath.Join("testdata", "pod.json"))
-	must.Succeed(t, err)
+	pod := must.ReadFile(t, filepath.Join("testdata", "pod.json"))
 	operations, err := inject.Patch(pod, settings)
 	if err != nil || len(operations) == 0 {
 		t.Fatalf("got operations %v and error %v, want operations", operations, err)

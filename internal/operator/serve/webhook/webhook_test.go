@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,8 +45,7 @@ var settings = inject.Settings{AgentImage: "agent:1", IdentityURL: "https://conc
 // the Service, which the API server of a test cannot reach.
 func configuration(t *testing.T, port int) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
-	text, err := os.ReadFile("../../../../config/webhook/webhook.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "../../../../config/webhook/webhook.yaml")
 	var config admissionregistrationv1.MutatingWebhookConfiguration
 	must.Succeed(t, yaml.UnmarshalStrict(text, &config))
 	for i := range config.Webhooks {
