@@ -73,26 +73,12 @@ func startElectors(t *testing.T, stale bool) *electors {
 	must.Succeed(e.t, e.Create(t.Context(), namespace))
 	e.namespace = namespace.Name
 	e.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)}
-	ctx, cancel := context.WithCancel(context.Background())
-	replaced := make(chan struct{})
 	for range 3 {
-		must.Succeed(e.t, e.start(ctx))
+		must.Succeed(e.t, e.start(t.Context()))
 	}
-	go func() {
-		defer close(replaced)
-		for ctx.Err() == nil {
-			if err := e.replace(ctx); err != nil && ctx.Err() == nil {
-				t.Logf("retry: %v", err)
-			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	}()
+	end := repeat(t, "retry", 50*time.Millisecond, e.replace)
 	t.Cleanup(func() {
-		cancel()
-		<-replaced
+		end()
 		for _, process := range e.running {
 			_ = process.Process.Kill()
 			_ = process.Wait()

@@ -49,21 +49,8 @@ type nodes struct {
 func newNodes(t *testing.T, w *world) *nodes {
 	t.Helper()
 	n := &nodes{w: w, sessions: map[string]context.CancelFunc{}}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
-				t.Logf("the kubelets retry: %v", err)
-			}
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-ended; n.killed.Wait() })
+	end := repeat(t, "the kubelets retry", 20*time.Millisecond, n.reconcile)
+	t.Cleanup(func() { end(); n.killed.Wait() })
 	return n
 }
 

@@ -83,6 +83,25 @@ type bugs struct {
 	vacant bool
 }
 
+// repeat calls step at an interval until end is called, which waits for it. It logs errors.
+func repeat(t *testing.T, failed string, interval time.Duration, step func(context.Context) error) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := step(ctx); err != nil && ctx.Err() == nil {
+				t.Logf("%s: %v", failed, err)
+			}
+			select {
+			case <-time.After(interval):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
 func newWorld(t *testing.T, b bugs) *world {
 	need.Complete(t)
 	config := apiServer.Config(t)
@@ -92,23 +111,9 @@ func newWorld(t *testing.T, b bugs) *world {
 	must.Succeed(w.t, w.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	w.createGroup()
-	ctx, cancel := context.WithCancel(context.Background())
-	running := make(chan struct{})
-	go func() {
-		defer close(running)
-		for ctx.Err() == nil {
-			if err := w.reconcile(ctx); err != nil && ctx.Err() == nil {
-				t.Logf("the world retries: %v", err)
-			}
-			select {
-			case <-time.After(20 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	}()
+	end := repeat(t, "the world retries", 20*time.Millisecond, w.reconcile)
 	t.Cleanup(func() {
-		cancel()
-		<-running
+		end()
 		for _, agent := range w.agents {
 			agent.CloseClientConnections()
 			agent.Close()
