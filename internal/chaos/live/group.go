@@ -58,12 +58,9 @@ func isMember(pod *corev1.Pod, group string) bool {
 
 // isObservable reports whether the agent runs. It may be a sidecar, or an ordinary container.
 func (*Group) isObservable(pod *corev1.Pod) bool {
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.Name == v1.AgentContainer && s.State.Running != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.Name == v1.AgentContainer && s.State.Running != nil
+	})
 }
 
 func (g *Group) permissions() []permission {

@@ -37,12 +37,7 @@ func processes(containers []string) (found []int, err error) {
 }
 
 func containsAny(text string, parts []string) bool {
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // signal sends a signal to all processes of containers, also to those that they start meanwhile. It returns how many there were.
