@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -134,12 +135,7 @@ type existingMount struct {
 }
 
 func (p *podSpec) injected() bool {
-	for _, c := range p.Spec.InitContainers {
-		if c.Name == v1.AgentContainer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c existingContainer) bool { return c.Name == v1.AgentContainer })
 }
 
 // check refuses a pod to which the agent cannot be added. The API server or the kubelet
