@@ -27,6 +27,15 @@ func (g *Group) call(ctx context.Context, act func()) error {
 	}
 }
 
+// try is call for a function that can fail.
+func (g *Group) try(ctx context.Context, act func() error) error {
+	var failed error
+	if err := g.call(ctx, func() { failed = act() }); err != nil {
+		return err // The function may still set failed.
+	}
+	return failed
+}
+
 // AwaitRoundTrip returns when the goroutine of run has carried out everything that was
 // enqueued before.
 func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, func() {}) }

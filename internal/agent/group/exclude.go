@@ -20,18 +20,14 @@ func (g *Group) Exclude(ctx context.Context) error {
 }
 
 func (g *Group) exclude(ctx context.Context) error {
-	var refused error
-	err := g.call(ctx, func() {
-		if refused = g.stepDown("", CauseExcluded); refused == nil || errors.Is(refused, ErrNotLeading) {
-			refused = nil
-			g.app.excluded = true
-			g.updateEligibility()
+	return g.try(ctx, func() error {
+		if err := g.stepDown("", CauseExcluded); err != nil && !errors.Is(err, ErrNotLeading) {
+			return err
 		}
+		g.app.excluded = true
+		g.updateEligibility()
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return refused
 }
 
 // Excluded reports whether this process is excluded.

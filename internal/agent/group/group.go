@@ -400,19 +400,14 @@ func (g *Group) setTimer() {
 // Adopt switches to another member list. The caller must have stored it on disk
 // before: see package state.
 func (g *Group) Adopt(ctx context.Context, list control.List, from config.Provenance) error {
-	var failed error
-	err := g.call(ctx, func() {
+	return g.try(ctx, func() error {
 		roster, err := g.names.roster(list)
 		if err != nil {
-			failed = err
-			return
+			return err
 		}
 		g.cfg.Group.Provenance = from
 		g.useList(list, roster)
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return failed
 }

@@ -40,12 +40,7 @@ var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", Er
 
 // requestStepDown begins a hand-over.
 func (g *Group) requestStepDown(ctx context.Context, to string) error {
-	var refused error
-	err := g.call(ctx, func() { refused = g.stepDown(to, CauseStepDown) })
-	if err != nil {
-		return err
-	}
-	return refused
+	return g.try(ctx, func() error { return g.stepDown(to, CauseStepDown) })
 }
 
 // stepDown begins a hand-over for this reason.
@@ -99,19 +94,16 @@ func (g *Group) Leave(ctx context.Context, cause Cause) {
 // beginLeave prevents further tenures of this process. If it is coordinator, it hands
 // over the office, or gives it up if there is no possible successor.
 func (g *Group) beginLeave(ctx context.Context, cause Cause) error {
-	var refused error
-	err := g.call(ctx, func() {
+	return g.try(ctx, func() error {
 		g.app.leaving = true
-		if refused = g.stepDown("", cause); errors.Is(refused, ErrNoSuccessor) {
+		err := g.stepDown("", cause)
+		if errors.Is(err, ErrNoSuccessor) {
 			g.releaseOffice(cause)
 		} else {
 			g.updateEligibility()
 		}
-	})
-	if err != nil {
 		return err
-	}
-	return refused
+	})
 }
 
 // waitUntil waits until the published state meets a condition, or ctx ends.

@@ -32,12 +32,10 @@ func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Le
 // long the lease lasts: it must have stopped by then, even if the drain timeout is longer.
 func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
-	var refused error
-	err := g.call(ctx, func() {
+	err := g.try(ctx, func() error {
 		s := g.app.find(session)
 		if s == nil {
-			refused = ErrNoSession
-			return
+			return ErrNoSession
 		}
 		g.app.requiresSession, s.renewedAt = true, time.Now()
 		if leader = g.Leader(); s != g.app.acting {
@@ -52,12 +50,10 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 		if s == g.app.acting && g.app.stopping {
 			leader.RemainingMillis = g.remainingLease()
 		}
+		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return Leader{}, err
-	case refused != nil:
-		return Leader{}, refused
 	}
 	return g.unlessOutdated(leader), nil
 }

@@ -182,24 +182,19 @@ func (g *Group) requestStop(term election.Term, successor election.ID) {
 
 // ConfirmStopped reports that the application no longer acts as coordinator.
 func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64) error {
-	var refused error
-	err := g.call(ctx, func() {
+	return g.try(ctx, func() error {
 		s := g.app.find(session)
 		switch {
 		case s == nil:
-			refused = ErrNoSession
+			return ErrNoSession
 		case !g.app.stopping || g.app.acting != s || uint64(g.app.term) != term:
-			refused = ErrWrongTerm
-		default:
-			g.app.requiresSession = true
-			g.app.acting = nil
-			g.stoppedIfComplete()
+			return ErrWrongTerm
 		}
+		g.app.requiresSession = true
+		g.app.acting = nil
+		g.stoppedIfComplete()
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return refused
 }
 
 // stoppedIfComplete reports to the machine that the application has stopped, once

@@ -27,12 +27,7 @@ func officeSettings(group *config.Group) office.Settings {
 // continues. The caller must have checked that only settings differ that can change (see
 // config.Group.FixedSettings), and have stored a longer lease (see package state).
 func (g *Group) Reconfigure(ctx context.Context, next config.Group) error {
-	var failed error
-	err := g.call(ctx, func() { failed = g.reconfigure(next) })
-	if err != nil {
-		return err
-	}
-	return failed
+	return g.try(ctx, func() error { return g.reconfigure(next) })
 }
 
 // reconfigure switches to the settings of next. The drain timeout doesn't become shorter than
