@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -193,10 +194,8 @@ func (s *State) unhealthy(g *v1.ElectionGroup, except string) string {
 			}
 		}
 	}
-	for _, c := range g.Status.Conditions {
-		if c.Type == string(v1.ConditionAvailable) && c.Status == metav1.ConditionTrue {
-			return ""
-		}
+	if meta.IsStatusConditionTrue(g.Status.Conditions, string(v1.ConditionAvailable)) {
+		return ""
 	}
 	return fmt.Sprintf("group %s isn't %s; for the reason, run: kubectl conclave status %[1]s -n %[3]s", g.Name, v1.ConditionAvailable, g.Namespace)
 }
