@@ -2,6 +2,7 @@ package agents
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,11 +74,7 @@ func (s *Streams) Groups(pod types.NamespacedName) []string {
 	if !ok {
 		return nil
 	}
-	var groups []string
-	for group := range stream.tables {
-		groups = append(groups, group)
-	}
-	return groups
+	return slices.Collect(maps.Keys(stream.tables))
 }
 
 // update stores a report, or removes that of a group that the agent has left if

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -25,10 +26,7 @@ func (p *podSpec) socketEnvironment() []corev1.EnvVar {
 	var uids []string
 	for _, containers := range [][]existingContainer{p.Spec.InitContainers, p.Spec.Containers} {
 		for _, c := range containers {
-			uid := c.SecurityContext.RunAsUser
-			if uid == nil {
-				uid = p.Spec.SecurityContext.RunAsUser
-			}
+			uid := cmp.Or(c.SecurityContext.RunAsUser, p.Spec.SecurityContext.RunAsUser)
 			if uid == nil {
 				return env // The image decides.
 			}
