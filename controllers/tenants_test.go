@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
