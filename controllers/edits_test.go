@@ -163,7 +163,7 @@ func TestLeaseChanges(t *testing.T) {
 	e.elect("ledger", "p-2", 7)
 	e.awaitCoordinator("ledger", "p-2", 7)
 	before := e.group("ledger").Status.MemberList.LeaseMillis
-	for i, lease := range []int32{300, 50, 60} {
+	for i, lease := range []int32{3000, 50, 2500} {
 		version := int64(i + 2)
 		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.LeaseMillis = lease })
 		e.awaitList("ledger", version, pods...)

@@ -50,10 +50,10 @@ func TestSilentCoordinatorIsReplacedAfterLeaseGrew(t *testing.T) {
 }
 
 // awaitSuspicionTimeout waits for a suspicion timeout of so many heartbeats, as an agent reports it.
-func (c *testGroup) awaitSuspicionTimeout(name string, is func(heartbeats float64) bool) {
-	c.t.Helper()
-	c.await(func(ctx context.Context) error {
-		seconds, err := c.Metric(ctx, name, "conclave_suspicion_timeout_seconds")
+func (g *testGroup) awaitSuspicionTimeout(name string, is func(heartbeats float64) bool) {
+	g.t.Helper()
+	g.await(func(ctx context.Context) error {
+		seconds, err := g.Metric(ctx, name, "conclave_suspicion_timeout_seconds")
 		if err == nil && !is(10*seconds) {
 			err = fmt.Errorf("the suspicion timeout of %s is %g s", name, seconds)
 		}
