@@ -110,7 +110,7 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 	if group.Peak, err = peak(h.cluster); err != nil {
 		return nil, err
 	}
-	group.judge()
+	group.judge(r.options.heartbeat)
 	return group, nil
 }
 

@@ -31,15 +31,12 @@ type Group struct {
 // defaultHeartbeat is the default interval of heartbeats.
 const defaultHeartbeat = 100 * time.Millisecond
 
-// defaultLease is the lease duration in milliseconds.
-const defaultLease = 500
-
 // memoryLimit is the limit of the injected container, in MiB.
 const memoryLimit = 64
 
 // judge compares the results with the goals. There are goals for groups of 5, one for
-// groups of 100, and one for all.
-func (g *Group) judge() {
+// groups of 100, and one for all. Those for silence follow from the interval of heartbeats in milliseconds.
+func (g *Group) judge(heartbeat int) {
 	const small, large = 5, 100
 	g.Goals = append(g.Goals, benchmark.AtMost("highest resident memory of an agent", "MiB", g.Peak, memoryLimit))
 	if g.Agents == large && g.Kills != nil && g.Mode != "Strict" {
@@ -49,7 +46,7 @@ func (g *Group) judge() {
 		return
 	}
 	if g.Kills != nil && g.Mode == "Strict" {
-		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, maximum", "ms", g.Kills.Max, defaultLease+5))
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, maximum", "ms", g.Kills.Max, float64(5*heartbeat+5)))
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
@@ -60,7 +57,7 @@ func (g *Group) judge() {
 		g.Goals = append(g.Goals, benchmark.AtMost("hand-over without coordinator, median", "ms", g.HandOvers.Median, 1))
 	}
 	if g.Stops != nil {
-		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, 600))
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, float64(6*heartbeat)))
 	}
 }
 

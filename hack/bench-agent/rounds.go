@@ -35,7 +35,7 @@ func newHarness(ctx context.Context, plan agentcluster.Options) (*harness, error
 	}
 	h := &harness{cluster: c}
 	if plan.Group.Safety.Mode != "Available" {
-		h.grantDelay = defaultLease * time.Millisecond
+		h.grantDelay = time.Duration(plan.Group.Safety.LeaseMillis) * time.Millisecond
 	}
 	if err = c.Start(); err == nil {
 		err = h.settle(ctx)
