@@ -162,7 +162,7 @@ soak: ## Simulate SCHEDULES random schedules of PROCESSES processes with all fau
 	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
 	@for safety in Majority Strict Available; do \
 		for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
-			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail --processes $(PROCESSES) \
+			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial --processes $(PROCESSES) \
 				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
 		done; \
 	done

@@ -68,7 +68,7 @@ func (s *simulation) execute(a action) {
 		s.rejoin(a.target)
 	case actThrottle:
 		s.throttle(a)
-	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReplaceMember, actReconcile, actPublish, actHealAll:
+	case actPartition, actCutLink, actHealLinks, actRedial, actChangeMembers, actReplaceMember, actReconcile, actPublish, actHealAll:
 		s.executeOutside(a)
 	}
 }
@@ -82,8 +82,9 @@ func (s *simulation) executeOutside(a action) {
 	case actCutLink:
 		s.cutLink(s.target(a))
 	case actHealLinks:
-		s.network.heal()
-		s.reportFault(outagePartition, election.None, "the network heals")
+		s.healLinks()
+	case actRedial:
+		s.network.restore(a.target, a.peer)
 	case actChangeMembers:
 		s.changeMembers()
 	case actReplaceMember:

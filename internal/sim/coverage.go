@@ -72,7 +72,7 @@ func (s *simulation) coverAction(a action) {
 		s.cover(Slow, s.target(a))
 	case actReportGone:
 		s.cover(Gone, s.target(a))
-	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock,
+	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actRedial, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock,
 		actThrottle, actReplaceMember, actMix, actRejoin:
 	}
 }

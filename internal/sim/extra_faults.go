@@ -47,6 +47,7 @@ func (sch *schedule) drawExtraFaults(s *simulation) {
 		s.checker.electionCause = true
 	}
 	s.drawExtra(Pods, 200)
+	s.drawExtra(Redial, 500)
 	if s.drawExtra(Mixed, 100) || s.drawExtra(Rejoin, 100) {
 		s.drawExtra(Rejoin, 300)
 		s.checker.electionCause = true

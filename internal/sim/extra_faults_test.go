@@ -27,6 +27,7 @@ var extraFaults = []struct {
 	{"crash,members,pods", 1000},
 	{"crash,appdead,partition,mixed", 1000},
 	{"crash,partition,rejoin", 1000},
+	{"crash,partition,redial", 1000},
 	{"crash,partition,delay,jump,skew", 2000},
 	{"all,grow", 6000},
 	{"all,settings", 6000},

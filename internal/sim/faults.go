@@ -95,6 +95,8 @@ const (
 	Grow
 	// Tail: the time that a message takes has a heavy tail, during the whole schedule.
 	Tail
+	// Redial: after a partition, each link works again at a time of its own, as when agents dial again.
+	Redial
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -109,7 +111,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail"}
+var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail", "redial"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -36,6 +36,12 @@ func (n *network) cut(from, to election.ID) {
 // heal restores all links that aren't broken permanently.
 func (n *network) heal() { n.cuts = n.broken }
 
+// restore restores a link in both directions, unless it is broken permanently.
+func (n *network) restore(a, b election.ID) {
+	n.cuts[a] = n.cuts[a]&^(1<<b) | n.broken[a]
+	n.cuts[b] = n.cuts[b]&^(1<<a) | n.broken[b]
+}
+
 // fifoArrival returns the arrival time of a message that must not overtake earlier
 // messages of its link and would otherwise arrive at the given time.
 func (n *network) fifoArrival(from, to election.ID, at election.Tick) election.Tick {
@@ -56,6 +62,22 @@ func (s *simulation) partition() {
 		for b := election.ID(1); b <= s.maxID; b++ {
 			if (sides>>a^sides>>b)&1 != 0 {
 				s.network.cut(a, b)
+			}
+		}
+	}
+}
+
+// healLinks ends a partition: at once, or one link after the other, within a lease.
+func (s *simulation) healLinks() {
+	s.reportFault(outagePartition, election.None, "the network heals")
+	if s.schedule.faults&Redial == 0 {
+		s.network.heal()
+		return
+	}
+	for a := election.ID(1); a <= s.maxID; a++ {
+		for b := a + 1; b <= s.maxID; b++ {
+			if s.network.isCut(a, b) || s.network.isCut(b, a) {
+				s.schedule.push(s, action{at: s.queue.now + election.Tick(s.extra.below(int(lease))), kind: actRedial, target: a, peer: b})
 			}
 		}
 	}

@@ -69,6 +69,7 @@ const (
 	actPartition
 	actCutLink
 	actHealLinks
+	actRedial
 	actChangeMembers
 	actReconcile
 	actPublish
@@ -92,6 +93,8 @@ type action struct {
 	kind actionKind
 	// target is the process that the action affects, 0 the coordinator at that time.
 	target election.ID
+	// peer is the other end of a link that works again.
+	peer election.ID
 	// lasts is the time until the fault ends.
 	lasts election.Tick
 	// silent is set if a crash doesn't reset the process's connections.
