@@ -27,9 +27,13 @@ const (
 )
 
 // Boot starts the machine and returns when its init is running. The programs start after that. The executable is a copy of
-// this program that exists as long as the machine.
+// this program that exists as long as the machine. The launcher ends with this process: the next command clears the cgroup of a
+// machine that an interrupted one has started, so no launcher may join it later.
 func Boot(executable, specPath string) (Process, error) {
+	runtime.LockOSThread() // The signal is sent when the thread ends.
+	defer runtime.UnlockOSThread()
 	command := exec.Command(executable, LauncherCommand, specPath)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
