@@ -61,9 +61,10 @@ const (
 
 // rememberDeleted retains for a while when the deletion of a pod was requested. A pod that is deleted without a grace period is gone,
 // or replaced by another one, before the agents report the end of its tenure. As a predicate, it filters out no event.
-func (r *Reconciler) rememberDeleted(e event.DeleteEvent) bool {
-	if pod, ok := e.Object.(*corev1.Pod); ok && membership.HasAgent(pod) {
-		at := time.Now().Add(-time.Second) // Agents may know sooner, and the times of the API server have the same precision.
+// While the watch is interrupted, a pod may be deleted and created again, which appears as an update. The deletion was before the moment latest.
+func (r *Reconciler) rememberDeleted(object client.Object, latest time.Time) bool {
+	if pod, ok := object.(*corev1.Pod); ok && membership.HasAgent(pod) {
+		at := latest.Add(-time.Second) // Agents may know sooner, and the times of the API server have the same precision.
 		if requested := groupstatus.DeletionRequested(pod); !requested.IsZero() && requested.Before(at) {
 			at = requested
 		}

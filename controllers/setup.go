@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -147,7 +148,12 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod),
-			builder.WithPredicates(changed(sameContent[corev1.Pod]), predicate.Funcs{DeleteFunc: r.rememberDeleted})).
+			builder.WithPredicates(changed(sameContent[corev1.Pod]), predicate.Funcs{
+				DeleteFunc: func(e event.DeleteEvent) bool { return r.rememberDeleted(e.Object, time.Now()) },
+				UpdateFunc: func(e event.UpdateEvent) bool {
+					return e.ObjectOld.GetUID() == e.ObjectNew.GetUID() || r.rememberDeleted(e.ObjectOld, e.ObjectNew.GetCreationTimestamp().Time)
+				},
+			})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{

@@ -116,10 +116,13 @@ func (s *simulation) countTenure() {
 			most += s.size // and a process that stood still has led until it finds out
 		}
 	}
-	if list := s.operator.current; s.schedule.faults&Lossy != 0 && list.Majority() == list.Len() {
-		most += 2 // where each member is needed, some messages in a row that are lost end a tenure
+	list := s.operator.current
+	if list.Majority() == list.Len() || !s.usesGrants() {
+		most += c.stalls // where each member is needed, each may end a tenure
 	}
-	most += c.stalls // each may end a tenure
+	if list.Majority() == list.Len() && s.schedule.faults&Lossy != 0 {
+		most += 2 // so may some messages in a row that are lost
+	}
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
 	}

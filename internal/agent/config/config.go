@@ -74,7 +74,8 @@ func (g *Group) LongestPatience() time.Duration {
 	if g.Safety.Mode == office.Available {
 		return g.Timing.SuspicionTimeout
 	}
-	return time.Duration(float64(g.Timing.SuspicionTimeout) * float64(g.Safety.Lease) / float64(g.Safety.Usual()))
+	grown := time.Duration(float64(g.Timing.SuspicionTimeout) * float64(g.Safety.Lease) / float64(g.Safety.Usual()))
+	return min(grown, max(g.Timing.SuspicionTimeout, g.Safety.Lease))
 }
 
 // Provenance identifies the operator's document that a group comes from.

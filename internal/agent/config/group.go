@@ -106,7 +106,10 @@ func (p *parser) completeLease(g *Group, safety keyLines) {
 	s := &g.Safety
 	switch {
 	case !p.fromOperator:
-		s.Lease, g.PreviousLease = control.LongestLease(s.UsualLease), control.LongestLease(g.PreviousLease)
+		s.Lease = control.LongestLease(s.UsualLease)
+		if g.PreviousLease > 0 {
+			g.PreviousLease = control.LongestLease(g.PreviousLease)
+		}
 	case !safety.has("longestLeaseMillis"):
 		s.Lease = s.UsualLease
 	case s.Lease < s.UsualLease:

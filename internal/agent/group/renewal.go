@@ -63,12 +63,17 @@ func (g *Group) renewed(s *Session) {
 	}
 }
 
+// longestStall is a pause of an application that isn't a reason to close its session, such as one of a garbage collector. Nobody
+// may act beyond a promise meanwhile.
+const longestStall = 500 * time.Millisecond
+
 // shortestRenewal returns the least time that a session has until its next renewal.
 func (g *Group) shortestRenewal() time.Duration {
 	if g.cfg.Group.Safety.Mode == office.Available { // It has no lease.
 		return g.cfg.Group.Timing.SuspicionTimeout
 	}
-	return g.cfg.Group.Safety.Usual()
+	safety := &g.cfg.Group.Safety
+	return max(safety.Usual(), min(safety.Lease, longestStall))
 }
 
 // watchRenewals closes a session that isn't renewed in time while it acts. If it was asked

@@ -157,3 +157,25 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 		})
 	}
 }
+
+// TestSessionMayPause: a lease of a tenth of a second is no reason to close the session of an application that pauses for longer.
+func TestSessionMayPause(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, "", func(t *testing.T) {
+		const usual = 100 * time.Millisecond
+		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+			g.Session = true
+			g.Safety.Lease, g.Safety.UsualLease = 2*time.Second, usual
+			g.Timing.Heartbeat, g.Timing.SuspicionTimeout = usual/5, usual*4/5
+		})
+		c := cluster.group("c")
+		s := openSession(t, c)
+		nextEvent(t, s, Lead)
+		for range 20 {
+			renew(t, s)
+			time.Sleep(usual / 4)
+		}
+		time.Sleep(4 * usual)
+		renew(t, s)
+	})
+}

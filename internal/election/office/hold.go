@@ -11,6 +11,9 @@ import (
 // coordinator.
 func (m *Machine) heartbeat(out *election.Output) {
 	m.shorten()
+	if m.role >= Holder {
+		m.detector.Retime(m.SuspicionTimeoutInForce())
+	}
 	m.beatAt = m.now + m.cfg.Heartbeat
 	if m.cfg.Mode == Available {
 		if due := m.cfg.Clock.Due(m.term); m.role == Candidate && m.now < due {

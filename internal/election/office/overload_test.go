@@ -2,6 +2,7 @@ package office_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -221,4 +222,52 @@ func TestSlowNetworkGetsLongerLease(t *testing.T) {
 			}
 		}
 	})
+}
+
+// fast is a lease of 100 ms that grows up to 2 s.
+func fast(c *office.Config) {
+	milliseconds(2000, 20)(c)
+	c.UsualLease, c.CalmPeriod = 100, 5000
+}
+
+// TestShortTimingUnderLoad: a lease that is twenty times as long as usual keeps the coordinator. The highest process, which has restarted, also
+// seems alive for the stable period and leads again, although its answers are late.
+func TestShortTimingUnderLoad(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, func(c *office.Config) { fast(c); c.Policy = office.WhenStable })
+		d.run(20_000)
+		d.overload(6*minute, 10, 300)
+		d.run(2 * minute)
+		if n := d.lapses(); n > 3 {
+			t.Errorf("got %d lapses in 100 seconds, want at most 3", n)
+		}
+		life := d.incarnations[5]
+		d.machines[5] = nil
+		for id, m := range d.machines {
+			if m != nil {
+				d.step(election.ID(id), election.Input{Kind: election.Ended, Peer: 5, Life: life})
+			}
+		}
+		d.run(d.now + 2000)
+		d.start(5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost = false })
+		back := d.now
+		for !slices.Equal(d.holders(), []election.ID{5}) && d.now < back+minute {
+			d.run(d.now + 100)
+		}
+		if d.now >= back+minute {
+			t.Error("the highest process didn't lead again within a minute")
+		}
+	})
+}
+
+// TestSuspicionTimeoutIsAtMostTheLongestLease: after that, nobody holds the office any more.
+func TestSuspicionTimeoutIsAtMostTheLongestLease(t *testing.T) {
+	h := newFollower(t, office.Majority, func(c *office.Config) {
+		grows(c)
+		c.SuspicionTimeout = 2 * lease
+	})
+	h.receive(4, election.Beat, 10, election.Hold{Held: true, Heartbeat: 4 * heartbeat})
+	if got := h.machines[self].SuspicionTimeoutInForce(); got != 4*lease {
+		t.Errorf("got a suspicion timeout of %d, want %d", got, 4*lease)
+	}
 }

@@ -9,7 +9,7 @@ import (
 
 // The coordinator makes leases longer while renewals are late, up to the longest one. So a group on
 // an overloaded machine keeps its coordinator, and notices later that one has fallen silent. The pace
-// is how many times as long as usual the lease and the suspicion timeout of the followers are.
+// is how many times as long as usual the lease and the suspicion timeout are.
 //
 //   - The lease is at least leasePerAge times as long as the longest time after which a majority has answered a BEAT,
 //     and the next one has been sent. In Available mode there are no leases, so nothing grows.
@@ -18,8 +18,7 @@ import (
 //     hears from that process, which had only been late. A dead one says nothing about delays.
 //
 // The pace grows at once. It shrinks slowly: at most by half per calm period. A late renewal counts for
-// about a minute, because load comes in waves. Heartbeats remain as frequent as they are, and the
-// coordinator suspects others after the configured timeout.
+// about a minute, because load comes in waves. Heartbeats remain as frequent as they are.
 //
 // No rule of safety depends on the pace: each grant names its lease (package grants). A
 // process that doesn't follow announcements suspects a coordinator sooner.
@@ -75,8 +74,15 @@ func (c *Config) longestPace() election.Tick {
 // scaled returns what is in force of a usual duration.
 func (m *Machine) scaled(d election.Tick) election.Tick { return d * m.pace / fullPace }
 
-// SuspicionTimeoutInForce returns after which silence the coordinator is suspected now, as far as this process knows.
-func (m *Machine) SuspicionTimeoutInForce() election.Tick { return m.scaled(m.cfg.SuspicionTimeout) }
+// SuspicionTimeoutInForce returns after which silence the coordinator suspects others, and is suspected, as far as this process
+// knows. If grants have expired, there is no reason to wait any longer.
+func (m *Machine) SuspicionTimeoutInForce() election.Tick {
+	timeout := m.scaled(m.cfg.SuspicionTimeout)
+	if m.cfg.Mode == Available {
+		return timeout
+	}
+	return min(timeout, max(m.cfg.SuspicionTimeout, m.cfg.Lease))
+}
 
 // announced returns the interval of heartbeats for which followers set their suspicion timeout. It is longer than the
 // real one if renewals have been late.

@@ -83,7 +83,7 @@ func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 		beat(election.Hold{Heartbeat: heartbeat * 2}) // its renewals are late, or it has other settings
 		wantSuspicionAfter(suspicionTimeout * 2)
 		beat(election.Hold{Heartbeat: election.Never}) // longer than a lease allows
-		wantSuspicionAfter(suspicionTimeout * (lease / 2) / heartbeat)
+		wantSuspicionAfter(lease)
 		beat(election.Hold{})
 		wantSuspicionAfter(suspicionTimeout)
 	})

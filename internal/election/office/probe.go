@@ -21,12 +21,18 @@ const maxProbesPerTurn = 16
 func (m *Machine) probeTurns() int { return 1 + (m.roster.Len()-2)/maxProbesPerTurn }
 
 // probeTimeout is the silence after which a process is suspected whose signs of
-// life are its probes. It grows with the number of turns.
+// life are its probes, or its answers to the coordinator. It grows with the number of turns. While members answer the
+// coordinator late, it is as long as the timeout for the coordinator: a higher process must seem alive for a
+// while to take over.
 func (m *Machine) probeTimeout() election.Tick {
-	if m.role == Follower {
-		return m.cfg.SuspicionTimeout * election.Tick(m.probeTurns())
+	timeout := m.cfg.SuspicionTimeout
+	if m.coordinator != election.None {
+		timeout = m.SuspicionTimeoutInForce()
 	}
-	return m.cfg.SuspicionTimeout // the other processes answer the BEATs of this one
+	if m.role == Follower {
+		return timeout * election.Tick(m.probeTurns())
+	}
+	return timeout // the other processes answer the BEATs of this one
 }
 
 // probe sends a sign of life, which names the coordinator of this process, while
