@@ -116,16 +116,20 @@ func (s *simulation) countTenure() {
 			most += s.size // and a process that stood still has led until it finds out
 		}
 	}
-	list := s.operator.current
-	if list.Majority() == list.Len() || !s.usesGrants() {
-		most += c.stalls // where each member is needed, each may end a tenure
+	if c.stalls > 0 && (!s.usesGrants() || s.needsAll()) {
+		most += c.stalls // each may end a tenure
 	}
-	if list.Majority() == list.Len() && s.schedule.faults&Lossy != 0 {
-		most += 2 // so may some messages in a row that are lost
+	if s.schedule.faults&Lossy != 0 && s.needsAll() {
+		most += 2 // some messages in a row that are lost end a tenure
 	}
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
 	}
+}
+
+// needsAll reports whether a majority needs each member.
+func (s *simulation) needsAll() bool {
+	return s.operator.current.Majority() == s.operator.current.Len()
 }
 
 // judgeLasting begins the minute in which tenures are counted, and ends the schedule after it.
