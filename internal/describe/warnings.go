@@ -84,7 +84,7 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 	}
 	return []Problem{{
 		Reason:  string(reasonLeaseLapses),
-		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within spec.safety.leaseMillis (%d).", len(ends), g.Spec.Safety.LeaseMillis),
+		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within the lease (spec.safety.leaseMillis: %d, and longer while renewals are late).", len(ends), g.Spec.Safety.LeaseMillis),
 		Advice:  flappingAdvice(g, v1.EndLapse, ends),
 	}}
 }

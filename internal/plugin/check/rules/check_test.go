@@ -192,7 +192,7 @@ func TestFindings(t *testing.T) {
 		},
 		"leases that lapsed": {
 			func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndCrash, v1.EndLapse) },
-			"warning group bank/ledger: In the last day, 2 coordinators lost their lease: no majority answered within spec.safety.leaseMillis (500).",
+			"warning group bank/ledger: In the last day, 2 coordinators lost their lease: no majority answered within the lease (spec.safety.leaseMillis: 500, and longer while renewals are late).",
 		},
 		"a short drain timeout": {
 			func(f *Facts) {

@@ -216,7 +216,6 @@ func (d *delays) check() Finding {
 	if len(d.members) == 0 {
 		return Finding{Level: OK, Message: "No answers to heartbeats were measured yet. " + figures}
 	}
-	advised := *d.timing
 	heartbeat := millis(d.timing.HeartbeatMillis)
 	ofMajority := heartbeat + d.ofMajority(d.margin)
 	patience, lease := d.longestTiming(ofMajority)
@@ -224,12 +223,10 @@ func (d *delays) check() Finding {
 	var short, advice string
 	if needed := heartbeat + d.margin(&worst); needed > patience {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
-		advised.PatienceMillis = roundUp(needed)
-		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", advised.PatienceMillis)
+		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
 	}
 	if lease > 0 && ofMajority > lease-lease/leaseMargin {
-		advised.LeaseMillis = roundUp(ofMajority * leaseMargin / (leaseMargin - 1))
-		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", advised.LeaseMillis)
+		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(ofMajority*leaseMargin/(leaseMargin-1)))
 		if short == "" {
 			short, advice = "The lease is too short for the answers of a majority", "set "+leaseAdvice
 		} else {
@@ -237,12 +234,24 @@ func (d *delays) check() Finding {
 		}
 	}
 	if short == "" {
-		return Finding{Level: OK, Message: figures}
+		return Finding{Level: OK, Message: figures + d.grown()}
 	}
 	return Finding{
 		Level: Warning, Message: short + ". " + figures,
 		Advice: "Find out what delays agents, such as a CPU limit, the network or a busy node, or " + advice + ".",
 	}
+}
+
+// grown says that leases are longer than the user has configured nearly always, or returns "": the coordinator requests at least
+// three times the age of the last renewal, just before the next one (office.leasePerAge).
+func (d *delays) grown() string {
+	t, heartbeat := d.timing, millis(d.timing.HeartbeatMillis)
+	answer := d.ofMajority(func(a *MemberAnswers) time.Duration { return micros(a.P99Micros) })
+	lease := min(3*(answer.Truncate(heartbeat)+heartbeat), millis(t.LongestLeaseMillis))
+	if lease <= millis(t.LeaseMillis) || t.LeaseMillis == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" A majority often answers so late that leases last %d ms, and a silent node is noticed as late.", lease.Milliseconds())
 }
 
 // roundUp returns a duration in milliseconds, rounded up to two digits.

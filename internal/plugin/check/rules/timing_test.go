@@ -127,6 +127,14 @@ func TestTimingTooShort(t *testing.T) {
 				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + usual,
 			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
 		},
+		"short leases are longer nearly always": {
+			timing: timing(func(t *control.TimingInForce) {
+				*t = control.TimingInForce{HeartbeatMillis: 20, PatienceMillis: 80, LongestPatienceMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
+			}),
+			answers: []control.Answers{answersIn(30, 50), answersIn(30, 50)},
+			want: "ok: 99 % of the answers took up to 30 ms, the longest 50 ms (ledger-0). Heartbeat 20 ms, suspicion timeout 80 to 1600 ms, lease 100 to 2000 ms." +
+				" A majority often answers so late that leases last 120 ms, and a silent node is noticed as late.",
+		},
 		"a majority is slow, and the timing grows": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 1400), answersIn(fast, 1400)},
 			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 1400 ms (ledger-0). " + longer,
