@@ -121,7 +121,7 @@ export CLUSTER
 export TOOL_MODULES := $(filter-out . api client controllerruntime,$(MODULES))
 
 .PHONY: test-all
-test-all: ## As root: run all tests: test-core, -race, -programs, -agents, -tools, -model and -e2e (see hack/test). About 40 minutes.
+test-all: ## As root: run all tests: test-core, -race, -programs, -agents, -tools, -model and -e2e (see hack/test). About 25 minutes with a warm cache.
 	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages && test/conformance/packages && examples/fencing/packages; } || [ "$${CI:-}" != true ]; fi
 	@$(call keep_owner,hack/test all)
 
