@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
 	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
-	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
+	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP, and then killed")
 	flags.IntVar(&o.heartbeat, "heartbeat-millis", 100, "the interval of heartbeats; the suspicion timeout is four times as long, the lease five times")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")

@@ -74,7 +74,7 @@ func (sch *schedule) drawLasting(s *simulation) {
 	}
 }
 
-// draw draws the additional time of a message.
+// draw draws the additional time of a message, and counts those that stall while tenures are counted.
 func (t tail) draw(s *simulation) election.Tick {
 	delay := t.shortest
 	for delay > 0 && delay < maxTail && s.extra.percent(t.percent) {
