@@ -72,8 +72,7 @@
 //	lease, holders           | the end of the grants, less a margin      | the process loses its tenure
 //	drain timeout, draining  | the drain timeout                         | the process resigns
 //	silence                  | a suspicion timeout after a sign of life  | the process suspects another one
-//	election                 | the deadline of the inner election        | the inner election goes on
-//	recover                  | the reply timeout after a restart         | the inner election recovers
+//	election                 | the deadline of the inner election        | the inner election goes on, or starts to recover
 //	deferred grant           | when a request can be granted             | the process grants it
 //
 // All other times in the state say how long something counts, such as an answer

@@ -60,10 +60,11 @@ func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out 
 	out.Events = kept
 }
 
-// innerDeadline is the deadline of the inner election. One that has run too far
-// ahead of the clock waits for the clock.
+// innerDeadline is the deadline of the inner election, or when its recovery procedure
+// starts. An election that has run too far ahead of the clock waits for the clock.
 func (m *Machine) innerDeadline() election.Tick {
-	return max(m.inner.Deadline(), m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxEpochsAhead.First())))
+	resumes := max(m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxEpochsAhead.First())))
+	return min(m.recovery.startAt, max(m.inner.Deadline(), resumes))
 }
 
 // pauseInner delays an inner election that no majority would grant anything, and
@@ -80,6 +81,11 @@ func (m *Machine) pauseInner() bool {
 // fireInner lets the inner election act on its deadline. While there is a
 // coordinator, the election is over, whatever it still waits for.
 func (m *Machine) fireInner(out *election.Output) {
+	if m.now >= m.recovery.startAt {
+		m.cause = "recover" // which changes no role: see mayClaim
+		m.startRecovery(out)
+		return
+	}
 	if m.coordinator != election.None && m.recovery.phase != recovering {
 		m.wonTerm = max(m.wonTerm, m.inner.Status().Term)
 		m.informInner(m.coordinator, out)

@@ -203,5 +203,5 @@ func (m *Machine) ClaimedTerm() election.Term { return m.claimedTerm }
 func (m *Machine) Deadline() election.Tick { return m.due }
 
 func (m *Machine) nextDeadline() election.Tick {
-	return min(m.recovery.startAt, m.innerDeadline(), m.detector.Deadline(), m.ledger.PendingDue(), m.roleDeadline())
+	return min(m.innerDeadline(), m.detector.Deadline(), m.ledger.PendingDue(), m.roleDeadline())
 }

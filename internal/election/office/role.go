@@ -159,10 +159,6 @@ func (m *Machine) fireCommonTimers(out *election.Output) {
 	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
 		m.lose(id, false, out)
 	}
-	if m.now >= m.recovery.startAt {
-		m.cause = "recover"
-		m.startRecovery(out)
-	}
 	if m.now >= m.innerDeadline() {
 		m.cause = "election"
 		m.fireInner(out)
