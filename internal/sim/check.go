@@ -32,7 +32,7 @@ type checker struct {
 	agreed bool
 	// tenures is the number of tenures that countTenure has counted.
 	tenures int
-	// stalls is the number of messages meanwhile that took half of a lease or more.
+	// stalls is the number of messages meanwhile that took half of the shortest lease or more.
 	stalls int
 	// tenureChangedAt is the time at which the last tenure began or ended.
 	tenureChangedAt election.Tick

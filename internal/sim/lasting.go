@@ -80,7 +80,11 @@ func (t tail) draw(s *simulation) election.Tick {
 	for delay > 0 && delay < maxTail && s.extra.percent(t.percent) {
 		delay *= 2
 	}
-	if delay >= lease/2 && s.schedule.extended {
+	stall := lease / 2
+	if s.schedule.faults&Grow != 0 {
+		stall /= 2 // the usual lease may be half as long
+	}
+	if delay >= stall && s.schedule.extended {
 		s.checker.stalls++
 	}
 	return delay
