@@ -143,16 +143,19 @@ func (s *simulation) waitForClocks() election.Tick {
 	return election.Tick(used+1-min(slowest, used+1)) * s.schedule.epochTicks
 }
 
+// mostFailing is how many elections after a tenure may fail.
+const mostFailing = 5
+
 // waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of all clocks
-// nearly alike: how long a majority needs to reach the first term after that of the last coordinator. If many lists follow each
-// other, readings stand still, and sixteen elections use up all terms (ADR 35).
+// nearly alike: how long a majority needs to reach the terms after that of the last coordinator, of which some elections that fail
+// may have used up mostFailing. If many lists follow each other, readings stand still, and sixteen elections use up all terms (ADR 35).
 func (s *simulation) waitForReadings() election.Tick {
 	list, tokens := s.operator.current, s.checker.tokens
 	var waits []election.Tick
 	for _, m := range list.Ring() {
 		if p := &s.processes[m.ID]; p.up && len(tokens) > 1 { // the last one has ended the outage
 			clock := election.TermClock{AtBoot: p.clock.wall(s.outages.began), TicksPerEpoch: s.schedule.epochTicks, ListFloor: list.Floor}
-			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1))
+			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1+mostFailing))
 		}
 	}
 	if len(waits) < list.Majority() {
@@ -255,7 +258,7 @@ type Outage struct {
 // InLeases returns a number of ticks as a number of leases.
 func InLeases(t election.Tick) float64 { return float64(t) / float64(lease) }
 
-// defaultLeaseMillis is the default lease of a group.
+// defaultLeaseMillis is the default lease of a group, as in package control, which the core doesn't import.
 const defaultLeaseMillis = 500
 
 // DefaultMillis returns the milliseconds that a number of ticks is in a group with the default lease.
