@@ -63,12 +63,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.spread) || self.policy != 'Never'",message="spread requires policy Always or WhenStable: with Never, no member takes over from a healthy coordinator",fieldPath=".spread"
 type Preemption struct {
 	// policy is Always, WhenStable or Never. With Always, a member takes over as soon
-	// as it is eligible; with WhenStable, when it has been eligible for stableSeconds.
+	// as it is ready to lead; with WhenStable, when it has been ready for stableSeconds.
 	// +optional
 	// +kubebuilder:default=WhenStable
 	Policy PreemptionPolicy `json:"policy,omitempty"`
 
-	// stableSeconds is the time for which a member must have been eligible before it
+	// stableSeconds is the time for which a member must have been ready to lead before it
 	// takes over, and for which a member that stepped down doesn't take over again.
 	// +optional
 	// +kubebuilder:default=5

@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // The members of a group for tests: the application's own, and the one that leads instead.
@@ -68,7 +69,7 @@ status is 409, because the former coordinator isn't ready yet: repeat it.`,
 	cmd.Flags().StringVar(&f.group, "group", "", "the group that the application uses")
 	cmd.Flags().StringVar(&f.api, "api", "127.0.0.1:7374", "the address of the local API for the application")
 	cmd.Flags().StringVar(&f.other, "other", "127.0.0.1:7375", "the address of the local API of the other member")
-	cmd.Flags().DurationVar(&f.lease, "lease", 500*time.Millisecond, "the lease, as leaseMillis of the group in production")
+	cmd.Flags().DurationVar(&f.lease, "lease", control.DefaultLease, "the lease, as leaseMillis of the group in production")
 	return cmd
 }
 

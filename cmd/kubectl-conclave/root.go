@@ -73,6 +73,8 @@ to two coordinators.`,
 	reporter := report.New(func() []*cobra.Command {
 		return []*cobra.Command{status.New(), explain.New(version), check.New(), pluginversion.New(version)}
 	})
+	// A new command needs its line in the tests of this package that list all commands, and in the table of permissions in
+	// docs/kubectl.md.
 	root.AddCommand(status.New(), watch.New(), explain.New(version), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), reporter, upgrade.New(), chaos.New(),
 		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()

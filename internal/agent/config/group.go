@@ -29,7 +29,7 @@ const defaultAlgorithm = "StatusTable"
 func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 	g := Group{
 		Algorithm:  defaultAlgorithm,
-		Safety:     Safety{Mode: office.Majority, UsualLease: 500 * time.Millisecond},
+		Safety:     Safety{Mode: office.Majority, UsualLease: control.DefaultLease},
 		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
 		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
 		List:       control.List{Version: 1},

@@ -16,7 +16,7 @@ import (
 
 // TestFramesKeepTheirFormat decodes the frames of testdata/frames. Encoded again, they must be
 // the same bytes: then agents of several versions understand each other. When a release adds a
-// field, add a frame, and leave the others unchanged.
+// field, rename the frame "message" to "message without" that field, and add a new one. Leave the others unchanged.
 func TestFramesKeepTheirFormat(t *testing.T) {
 	text := must.ReadFile(t, "testdata/frames")
 	for line := range strings.Lines(string(text)) {

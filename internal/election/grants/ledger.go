@@ -132,6 +132,7 @@ func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 	}
 	sameTerm := r.Term == l.term && r.Holder == l.holder
 	occupied := now < l.until && r.Holder != l.holder
+	// A term is granted to one process. A coordinator may have acquired a lower one from others, and renew it here.
 	if r.Term <= l.HighestGranted() && !sameTerm && (!r.Held || occupied) {
 		if r.Term > l.highestGranted && now < l.RecoveryDue() {
 			l.deferRequest(r, now)

@@ -44,6 +44,9 @@ type Safety struct {
 	LongestLeaseMillis int32 `json:"longestLeaseMillis,omitempty"`
 }
 
+// DefaultLease is the lease of a group that doesn't set one. The API has the same default, in api/v1/settings.go.
+const DefaultLease = 500 * time.Millisecond
+
 // LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A new pod waits
 // that long before it votes.
 func LongestLease(usual time.Duration) time.Duration { return max(usual, 2*time.Second) }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -102,7 +103,9 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 }
 
 // usualLease returns the lease that the group has while no renewal is late, in milliseconds.
-func usualLease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+func usualLease(group *v1.ElectionGroup) int32 {
+	return cmp.Or(group.Spec.Safety.LeaseMillis, int32(control.DefaultLease/time.Millisecond))
+}
 
 // longestLease returns the longest lease for which members may grant, in milliseconds. It belongs to the member list, because the
 // operator waits for it.
