@@ -46,6 +46,11 @@ var outageMutants = []mutant{
 		check: seedCheck + "/behind_the_floor", wantOutput: "outage",
 	},
 	{
+		description: "a process claims a term that the clocks of a majority don't permit", file: "election/office/vacancy.go",
+		old: " && m.hasReached(id, term)\n", new: " && term > 0\n",
+		check: seedCheck + "/slow_clock", wantOutput: "outage",
+	},
+	{
 		description: "each process has one backoff for all attempts", file: "election/office/vacancy.go",
 		old: " ^ uint64(max(m.claimedTerm, m.highestTerm)))", new: ")",
 		check: seedCheck + "/equal_delays", wantOutput: "outage",

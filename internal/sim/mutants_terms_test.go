@@ -27,7 +27,7 @@ var termMutants = []mutant{
 	},
 	{
 		description: "a process is ready for a term that others can't grant yet", file: "election/office/eligibility.go",
-		old: "p.ceiling >= term)", new: "true)",
+		old: "&& m.hasReached(id, term) })", new: "&& term > 0 })",
 		check: "^TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm$", pkg: "election/office", wantOutput: "got ready true, want false",
 	},
 	{

@@ -40,6 +40,11 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
+		description: "a member grants a term to two processes, one after the other", file: "election/grants/ledger.go",
+		old: "if r.Term <= l.HighestGranted() && !sameTerm && (!r.Held || occupied) {", new: "if false {",
+		check: scheduleCheck, wantOutput: "one coordinator per term",
+	},
+	{
 		description: "a member that lost its memory issues grants at once", file: "election/grants/ledger.go",
 		old: "l.silentUntil = max(now, ended+max(lease, longest))", new: "l.silentUntil = now",
 		check: seedCheck, wantOutput: "one holder",
@@ -131,7 +136,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
-		old: "return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows", new: "return true || m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows",
+		old: "return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)\n", new: "return true || !m.follows(p) && m.hasReached(id, term)\n",
 		check: "^TestOnlyUnprovenVacancyNeedsPreVote$", pkg: "election/office", wantOutput: "pre-vote",
 	},
 	{

@@ -27,7 +27,7 @@ var seeds = []struct {
 	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 19574, 5},
 	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 53406, 5},
 	{"a claim that nobody competes with, and that is refused", "StatusTable", "Majority", "crash,members,graph,jump,disk,skew", 125168, 5},
-	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 20501, 3},
+	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 112968, 3},
 	{"a late grant that hides a term from a process that recovers", "RingSkip", "Majority", "all", 12022463326, 3},
 	{"a wait for a term that isn't needed any more", "RingChampion", "Majority", "all", 14050509893, 3},
 	{"hand-overs, again and again, to a process that gives up its claim for one in a newer term", "RingActiveList", "Majority", "all,settings", 17094328512, 3},
@@ -40,6 +40,7 @@ var seeds = []struct {
 	{"a coordinator that is removed, and loses its drain time to a second list", "StatusTable", "Majority", "members,stepdown,drains", 13, 3},
 	{"two processes that have stepped down while the third one has crashed", "StatusTable", "Majority", "crash,stepdown,drains", 3761, 3},
 	{"claims that end each other, again and again after equal delays", "RingAllIDs", "Majority", "settings,latency,grow", 4, 2},
+	{"claims of terms that a slow clock doesn't permit", "StatusTable", "Majority", "crash,skew", 99449, 4},
 	{"claims that use up the terms of clocks that are behind the floor", "StatusTable", "Majority", "skew,operator,burst", 12, 5},
 }
 

@@ -156,17 +156,13 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 }
 
 // claimFails reports whether a claim has taken too long, or reaches too few members after two
-// heartbeats that haven't refused it and whose clocks have nearly reached its term. The sooner it is
-// given up, the sooner those members grant another process.
+// heartbeats that haven't refused it. The sooner it is given up, the sooner those members grant
+// another process.
 func (m *Machine) claimFails() bool {
 	if m.now >= m.claimUntil() {
 		return true
 	}
-	mayGrant := func(id election.ID) bool {
-		p := &m.peers[id]
-		inReach := id == m.cfg.Self || p.ceiling == 0 || p.ceiling+maxEpochsAhead.First() >= m.term
-		return p.answersUntil > m.now && !p.refusedClaim && inReach
-	}
+	mayGrant := func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim }
 	return m.cfg.Mode != Available && m.now >= m.candidacy.since+2*m.cfg.Heartbeat && !m.majority(mayGrant)
 }
 

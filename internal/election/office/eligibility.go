@@ -61,10 +61,7 @@ func (m *Machine) reachesMajorityFor(term election.Term) bool {
 		return true
 	}
 	since := m.now - m.probePause()
-	return m.majority(func(id election.ID) bool {
-		p := &m.peers[id]
-		return p.answersUntil > since && (id == m.cfg.Self || p.ceiling == 0 || p.ceiling >= term)
-	})
+	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > since && m.hasReached(id, term) })
 }
 
 // majorityAlive reports whether enough members seem alive to grant the office.

@@ -120,9 +120,19 @@ func (m *Machine) preVoteSucceeds() bool {
 }
 
 // preVote reports whether a majority could grant this process the office: it
-// exchanges messages with them, and they follow no coordinator.
+// exchanges messages with them, they follow no coordinator, and their clocks permit the term.
 func (m *Machine) preVote() bool {
-	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows(&m.peers[id]) })
+	term := m.nextTerm()
+	return m.majority(func(id election.ID) bool {
+		p := &m.peers[id]
+		return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)
+	})
+}
+
+// hasReached reports whether the clock of a process had reached a term when it answered a probe.
+func (m *Machine) hasReached(id election.ID, term election.Term) bool {
+	ceiling := m.peers[id].ceiling
+	return id == m.cfg.Self || ceiling == 0 || ceiling >= term
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.
