@@ -156,14 +156,16 @@ bench: ## Run Go benchmarks. Variables: BENCH=regexp, COUNT=n, BENCHTIME=5s.
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) -benchtime $(or $(BENCHTIME),1s) -timeout 60m $$packages
 
 SCHEDULES ?= 1000000
-PROCESSES ?= 5
+PROCESSES ?= 3 4 5
 .PHONY: soak
-soak: ## Simulate SCHEDULES random schedules of PROCESSES processes with all faults except gone, elections and safety modes, from SEED.
+soak: ## Simulate SCHEDULES random schedules of groups of PROCESSES with all faults except gone, elections and safety modes, from SEED.
 	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
-	@for safety in Majority Strict Available; do \
-		for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
-			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial --processes $(PROCESSES) \
-				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
+	@for processes in $(PROCESSES); do \
+		for safety in Majority Strict Available; do \
+			for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
+				bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial --processes $$processes \
+					--schedules $$(( $(SCHEDULES) / 18 / $(words $(PROCESSES)) + 1 )) --seed $(or $(SEED),1); \
+			done; \
 		done; \
 	done
 
