@@ -106,7 +106,8 @@ type Hold struct {
 	// Roster is the member list that the sender uses, whatever it has granted.
 	Roster uint32
 	// HighestGranted is, in an answer, the highest term that the member granted
-	// to any process other than the requester.
+	// to any process other than the requester. In a BEAT of a coordinator whose list has
+	// settled, it is at least each term that was used under older lists alone.
 	HighestGranted Term
 	// Ceiling is, in the answer to a PROBE, the highest term that the sender's clock allows
 	// now. 0 is unknown.

@@ -135,6 +135,11 @@ var mutants = []mutant{
 		check: "^TestClaimOf(Old|Granted)Term", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
+		description: "followers don't learn that the list has settled", file: "election/office/follow.go",
+		old: "m.support.Settle(min(bound, term))", new: "m.support.Settled()",
+		check: "^TestMembersLearnThatListHasSettled$", pkg: "election/office", wantOutput: "got holders [], want [3]",
+	},
+	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
 		old: "return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)\n", new: "return true || !m.follows(p) && m.hasReached(id, term)\n",
 		check: "^TestOnlyUnprovenVacancyNeedsPreVote$", pkg: "election/office", wantOutput: "pre-vote",

@@ -129,6 +129,20 @@ func (s *Support) RecordAdoption(id election.ID, version uint32, bound election.
 		return
 	}
 	s.floor = max(s.roster.Floor, lowest)
+	s.settle()
+}
+
+// Settle records that the list has settled, as the coordinator reports it. No higher term than bound was used under
+// an older list alone. A follower gets no answers from which it could learn this, and the members
+// that have left may end together with the coordinator.
+func (s *Support) Settle(bound election.Term) {
+	if !s.settled {
+		s.floor = max(s.floor, bound)
+		s.settle()
+	}
+}
+
+func (s *Support) settle() {
 	if !s.settled {
 		s.settled = true
 		s.recompute()

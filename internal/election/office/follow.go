@@ -27,6 +27,9 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.recognize(id, term, out)
+	if bound := msg.Hold.HighestGranted; bound > 0 && msg.Hold.Version == m.roster.Version {
+		m.support.Settle(min(bound, term))
+	}
 	if !m.lastBeat.precedes(msg) {
 		return // It announces what has changed since, and may have arrived twice.
 	}

@@ -77,6 +77,9 @@ func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
 func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []election.ID, out *election.Output) {
 	beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent}
 	beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease, Heartbeat: m.announced(interval)}
+	if m.role >= Holder && m.roster.Previous != nil && m.support.Settled() {
+		beat.Hold.HighestGranted = max(m.support.Floor(), 1)
+	}
 	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {
 		beat.Hold.RequesterLife = p.life // see acknowledged
 	}

@@ -167,3 +167,20 @@ func TestTenureExceedsTermsOfDepartedMembers(t *testing.T) {
 		})
 	}
 }
+
+// TestMembersLearnThatListHasSettled: a member that a list removes may end together with the coordinator. The
+// others are a majority of the list alone, so they must know that it has settled.
+func TestMembersLearnThatListHasSettled(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		before := newRoster(t, 1, 1, 2, 3, 4)
+		g := newGroup(t, mode, 4, before, nil)
+		list := newRoster(t, 2, 2, 3, 4).Succeed(before, 0)
+		g.adopt(list, 4, 3, 2)
+		g.advance(second)
+		g.wantFollowed(4, 2, 3)
+		g.crash(1, true)
+		g.crash(4, true)
+		g.advance(2 * second)
+		g.wantHolder(3)
+	})
+}
