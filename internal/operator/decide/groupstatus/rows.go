@@ -161,7 +161,7 @@ func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus
 	// If there is a coordinator, an agent without one has just started. The others may
 	// not have detected it yet.
 	started := reports && e.coordinator != nil && own.Coordinator == ""
-	up := others.up || reports && !(started && others.crashed)
+	up := others.up && !e.isReplacement(pod) || reports && !(started && others.crashed)
 	switch {
 	case e.coordinator != nil && e.coordinator.Pod == pod:
 		return v1.ProcessCoordinator
@@ -175,6 +175,12 @@ func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus
 	return v1.ProcessUnknown
 }
 
+// isReplacement reports whether the agent of a pod has not started yet, so that what others report is about an earlier pod of the name.
+func (e *evaluation) isReplacement(name string) bool {
+	pod := e.Pods[name]
+	return pod != nil && pod.Status.Phase == corev1.PodPending && membership.AgentStatus(pod).State.Running == nil
+}
+
 // explain returns the reason and the message of a row, or "".
 func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason, string) {
 	pod, agent := e.Pods[row.Pod], e.Agents[row.Pod]
@@ -184,7 +190,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
 	case pod == nil:
 		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
-	case pod.DeletionTimestamp != nil && !(membership.Finished(pod) && membership.Gone(e.Group, pod, e.Nodes[pod.Spec.NodeName])):
+	case pod.DeletionTimestamp != nil:
 		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case membership.Finished(pod):
 		return v1.ProcessPodMissing, fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)

@@ -40,12 +40,10 @@ func TestTable(t *testing.T) {
 			func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 			"c Coordinator, b Normal, a Normal (PodTerminating)",
 		},
-		"a node was removed, and in Strict mode its pod may run on": {
+		"a pod that is being deleted has finished": {
 			func(s *harness) {
 				s.crash("a")
-				s.Group.Spec.Safety.Mode = v1.Strict
-				s.Pods["a"].Status.Phase = corev1.PodFailed
-				s.Pods["a"].Finalizers = []string{v1.StopFinalizer("ledger")}
+				s.Pods["a"].Status.Phase = corev1.PodSucceeded
 				s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
 			},
 			"c Coordinator, b Normal, a Crashed (PodTerminating)",
@@ -53,6 +51,18 @@ func TestTable(t *testing.T) {
 		"a pod is pending": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 			"c Coordinator, b Normal, a Crashed (PodPending)",
+		},
+		"a pod was replaced, and the others report its predecessor as Normal": {
+			func(s *harness) { s.disconnect("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
+			"c Coordinator, b Normal, a Unknown (PodPending)",
+		},
+		"only the application of a pod has not started": {
+			func(s *harness) {
+				s.disconnect("a")
+				running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+				s.Pods["a"].Status = corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}}}
+			},
+			"c Coordinator, b Normal, a Normal (PodPending)",
 		},
 		"a pod has no agent": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
