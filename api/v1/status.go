@@ -185,8 +185,9 @@ type Tenure struct {
 	EndedBy string `json:"endedBy,omitempty"`
 
 	// gapMicros is the time without a coordinator before this tenure, in microseconds, as
-	// an agent measured it. If the last coordinator was silent, it includes the time
-	// since its last message. It is not set if no agent knows.
+	// an agent measured it or, if none did, as the operator has seen it. If the last
+	// coordinator was silent, it includes the time since its last message. It is not set
+	// if neither knows.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GapMicros *int64 `json:"gapMicros,omitempty"`

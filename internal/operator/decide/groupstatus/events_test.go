@@ -33,7 +33,7 @@ func TestHistory(t *testing.T) {
 		},
 		{"c resigns", 30 * time.Second, func() { s.reportCoordinator("", s.names...) }, "none", "", 30*time.Second + 1400*time.Millisecond},
 		{"an election may take some time", 31 * time.Second, func() {}, "none", "", 30*time.Second + 1400*time.Millisecond},
-		{"a is elected", 31 * time.Second, func() { s.elect("a") }, "a", "Normal CoordinatorElected: a became coordinator in term 130896004, after c", 0},
+		{"a is elected", 31 * time.Second, func() { s.elect("a") }, "a", "Normal CoordinatorElected: a became coordinator in term 130896004, after c; no coordinator for 1.0 s", 0},
 		{"a crashes", 40 * time.Second, func() { s.crash("a"); s.reportCoordinator("", "b", "c") }, "none", "", 40*time.Second + 1400*time.Millisecond},
 		{
 			"no election for longer than the suspicion timeout", 40*time.Second + 1400*time.Millisecond, func() {},
@@ -48,7 +48,7 @@ func TestHistory(t *testing.T) {
 				s.connect(name)
 			}
 			s.elect("a")
-		}, "a", "Normal CoordinatorElected: a became coordinator again in term 130896005", 0},
+		}, "a", "Normal CoordinatorElected: a became coordinator again in term 130896005; no coordinator for 30.0 s", 0},
 		{
 			"another tenure of the same pod", 80 * time.Second, func() { s.elect("a") },
 			"a", "Normal CoordinatorElected: a became coordinator again in term 130896006", 0,
@@ -56,7 +56,7 @@ func TestHistory(t *testing.T) {
 		{"the operator is disconnected from all agents", 90 * time.Second, func() { s.disconnect(s.names...) }, "a", "", 0},
 		{"the coordinator's pod is deleted", 100 * time.Second, func() { s.deletePod("a") }, "none", "", 0},
 		{"agents are connected again", 110 * time.Second, func() { s.connect("b"); s.connect("c") }, "none", "", 110*time.Second + 1400*time.Millisecond},
-		{"c is elected", 120 * time.Second, func() { s.elect("c") }, "c", "Normal CoordinatorElected: c became coordinator in term 130896007, after a", 0},
+		{"c is elected", 120 * time.Second, func() { s.elect("c") }, "c", "Normal CoordinatorElected: c became coordinator in term 130896007, after a; no coordinator for 20.0 s", 0},
 	} {
 		s.setTime(step.at)
 		step.change()

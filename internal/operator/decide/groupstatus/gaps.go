@@ -37,20 +37,14 @@ func countGap(before *v1.Gaps, history []v1.Tenure) *v1.Gaps {
 			next.Longest = append(next.Longest, gap)
 		}
 	}
-	if len(history) > 1 {
-		addGap(next, tenure, &history[1])
+	if length, known := tenure.Gap(); known && len(history) > 1 {
+		addGap(next, tenure, &history[1], length)
 	}
 	return next
 }
 
-// addGap adds the gap between two tenures. If no agent has measured it, it is the time that the operator
-// has seen.
-func addGap(gaps *v1.Gaps, tenure, before *v1.Tenure) {
-	length, known := tenure.Gap()
-	if !known && before.Until != nil {
-		length = max(0, tenure.From.Sub(before.Until.Time))
-	}
-	length = min(length, maxGap)
+// addGap adds the gap between two tenures.
+func addGap(gaps *v1.Gaps, tenure, before *v1.Tenure, length time.Duration) {
 	gap := v1.Gap{Until: tenure.From, Micros: length.Microseconds(), Pod: before.Pod, EndReason: before.EndReason}
 	count, micros := &gaps.Others, &gaps.OtherMicros
 	if before.EndedByFailure() {

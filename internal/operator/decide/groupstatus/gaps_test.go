@@ -91,3 +91,20 @@ func TestGapInStatus(t *testing.T) {
 		t.Errorf("after another change: got %s, want %s", got, want)
 	}
 }
+
+// TestGapsThatNoAgentMeasured: the history and the gaps have the same ones, and none if the end is not known.
+func TestGapsThatNoAgentMeasured(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.setTime(time.Minute)
+	s.reportCoordinator("", s.names...)
+	s.evaluate()
+	s.setTime(2 * time.Minute)
+	s.elect("b")
+	expect(t, "the operator has seen a gap", s.evaluatedHistory(), "2 b after 1m0s | 1 c until 1m0s Unknown")
+	s.setTime(3 * time.Minute)
+	s.elect("a")
+	s.setTime(4 * time.Minute)
+	expect(t, "it learns of the end later", s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown")
+	expect(t, "gaps", formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown")
+}

@@ -79,7 +79,8 @@ func (e *evaluation) endings(t *v1.Tenure) (all []*control.Report) {
 
 // measureGap sets the time without a coordinator before a tenure, and the end of the
 // tenure before, which is that much earlier. The new coordinator's own measurement takes
-// precedence. Otherwise the longest counts, because an agent may learn late of the loss.
+// precedence. Otherwise the longest counts, because an agent may learn late of the loss. If no agent has
+// measured it, it is the time that the operator has seen.
 func (e *evaluation) measureGap(tenure, before *v1.Tenure) {
 	var gap *int64
 	for _, r := range e.endings(before) {
@@ -92,6 +93,13 @@ func (e *evaluation) measureGap(tenure, before *v1.Tenure) {
 		}
 		if r.Pod == tenure.Pod {
 			break
+		}
+	}
+	if gap == nil && before.Until != nil {
+		if seen := tenure.From.Sub(before.Until.Time); seen > 0 {
+			gap = new(seen.Microseconds())
+		} else { // The operator learned of the end from the next tenure, so it doesn't know when that was.
+			before.Until = new(slices.MaxFunc([]metav1.MicroTime{before.From, tenure.From}, func(a, b metav1.MicroTime) int { return a.Compare(b.Time) }))
 		}
 	}
 	if gap == nil {
