@@ -81,8 +81,8 @@ type ElectionGroupSpec struct {
 	// +listMapKey=pod
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.exists(m, m.priority > 0)",message="every member has priority 0: at least one member must have a priority above 0"
-	// +kubebuilder:validation:XValidation:rule="self.transformMapEntry(i, m, m.priority > 0, {m.priority: i}).size() >= 0",message="two members have the same priority: priorities above 0 must be unique"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.exists(m, m.priority > 0)",message="every member has priority 0: at least one member must have a priority above 0"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m.priority == 0 || self.exists_one(other, other.priority == m.priority))",message="two members have the same priority: priorities above 0 must be unique"
 	Members []Member `json:"members,omitempty"`
 
 	// selector selects the pods of the group by their labels, among the pods in
