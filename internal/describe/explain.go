@@ -89,6 +89,8 @@ func electionReason(g *v1.ElectionGroup, a *analysis, now time.Time) []string {
 func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 	c := condition(g, v1.ConditionCoordinatorElected)
 	switch {
+	case a.members == 0 && c != nil && c.Status == metav1.ConditionFalse:
+		return "The operator reports: " + sentence(c.Message)
 	case a.members == 0:
 		return "The agents have not received a member list yet."
 	case a.needsMajority && a.missing > 0:
