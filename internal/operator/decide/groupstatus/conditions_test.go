@@ -302,7 +302,7 @@ func (s *harness) useSelector() {
 	s.Group.Spec.Members = nil
 	s.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 	s.Group.Spec.PriorityFrom = &v1.PriorityFrom{Annotation: v1.AnnotationPriority}
-	for _, name := range s.names {
+	for name := range s.Pods {
 		s.Pods[name].Labels["app"] = "ledger"
 	}
 }

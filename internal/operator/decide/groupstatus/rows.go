@@ -186,6 +186,8 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	pod, agent := e.Pods[row.Pod], e.Agents[row.Pod]
 	own, reports := e.reportOf[row.Pod]
 	switch {
+	case pod == nil && e.Problem != nil && e.Problem.Reason == v1.ReasonNoMembers:
+		return v1.ProcessPodMissing, "There is no pod with this name: the member remains in the list while the group selects no pods"
 	case pod == nil && e.Group.Spec.Selector != nil:
 		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
 	case pod == nil:

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -335,5 +336,25 @@ func TestRowsHaveNodeAndZone(t *testing.T) {
 			expect(t, "node", row.Node, c.node)
 			expect(t, "zone", row.Zone, c.zone)
 		})
+	}
+}
+
+// TestPodMissingMessage: a list doesn't become empty.
+func TestPodMissingMessage(t *testing.T) {
+	s := newHarness(3)
+	s.deletePod("a")
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "create it, or remove it from spec.members"},
+		{s.useSelector, "the member leaves the list unless the pod is recreated soon"},
+		{
+			func() { s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers} },
+			"the member remains in the list while the group selects no pods",
+		},
+	} {
+		step.change()
+		expect(t, "message", s.evaluate().Status.Processes[2].Message, "There is no pod with this name: "+step.want)
 	}
 }
