@@ -54,6 +54,8 @@ type Options struct {
 	Credentials agents.Credentials
 	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Refused returns why the agent of a host has no certificate: see agents.Options.
+	Refused func(host string) string
 	// Debounce is the wait between the first changed report on a group and its
 	// reconcile; 0 means the default.
 	Debounce time.Duration
@@ -130,7 +132,7 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(), explanations: newExplanationLimit(),
 		deleted: utilcache.NewLRUExpireCache(maxDeletedPods),
 	}
-	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
+	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Refused: options.Refused, Changed: r.onAgentChanged, Log: r.log})
 	r.metrics = newMetricSet(r.agents.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry

@@ -27,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
@@ -56,6 +57,7 @@ type manager struct {
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
 	metrics           *metricSet
+	refusals          *enroll.Refusals
 	// reportedCA has the groups whose status reports that the CA is missing.
 	reportedCA map[types.UID]bool
 }
@@ -69,7 +71,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}, metrics: all}
+	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}, metrics: all, refusals: enroll.NewRefusals()}
 	if err := m.connect(); err != nil {
 		return err
 	}
@@ -254,5 +256,5 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	}
 	m.metrics.expiry.Add("operator", operator.NotAfter)
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator})
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator, Refused: m.refusals.Of})
 }

@@ -1,8 +1,12 @@
 package agents
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +84,9 @@ func (s *stream) setConnected(ctx context.Context, reported map[string]bool, gro
 func (s *stream) setDisconnected(err error) {
 	hub := s.streams
 	problem := describe(err)
+	if host, _, _ := net.SplitHostPort(s.agent.Address); hub.options.Refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
+		problem = cmp.Or(hub.options.Refused(host), problem) // An agent listens as soon as it has a certificate.
+	}
 	hub.mu.Lock()
 	changed := !s.closed && (s.connection.Connected || s.connection.Problem != problem)
 	if s.connection.Connected {

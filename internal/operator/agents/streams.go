@@ -52,7 +52,9 @@ type Options struct {
 	Changed func(pod types.NamespacedName, group string)
 	// Dial connects to an agent; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	Log  logr.Logger
+	// Refused returns why the agent of a host has no certificate, or "". If it is nil, that isn't known.
+	Refused func(host string) string
+	Log     logr.Logger
 }
 
 // Streams are the connections to all agents.

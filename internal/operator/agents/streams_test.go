@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
@@ -51,6 +53,20 @@ func TestOnlyCertifiedReportsAreStored(t *testing.T) {
 		connection, _ := h.Connection(key("ledger-1"))
 		return connection.Problem == "certificate must be for pod bank/ledger-1, got conclave://bank/ledger/ledger-0"
 	})
+}
+
+func TestAgentWithoutCertificate(t *testing.T) {
+	refused := map[string]string{"10.0.0.1": "no certificate"}
+	h := newHarnessWith(t, agents.Options{
+		Credentials: newCertificates(t), Dial: new(fakeagent.Network).Dial, Log: logr.Discard(), Refused: func(host string) string { return refused[host] },
+	})
+	for ip, want := range map[string]string{"10.0.0.1": "no certificate", "10.0.0.2": "connection refused"} {
+		h.follow("ledger-0", "1", ip)
+		h.eventually("the connection has its problem", func() bool {
+			connection, _ := h.Connection(key("ledger-0"))
+			return connection.Problem == want
+		})
+	}
 }
 
 func TestStreamReconnects(t *testing.T) {

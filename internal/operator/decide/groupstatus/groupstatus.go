@@ -40,6 +40,9 @@ type AgentState struct {
 	Report *control.Report
 }
 
+// NoCertificate begins the Problem of an agent that got no certificate from the operator.
+const NoCertificate = "The agent has no certificate: "
+
 // Facts is the input of an evaluation.
 type Facts struct {
 	Group *v1.ElectionGroup

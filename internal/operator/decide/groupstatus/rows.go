@@ -230,9 +230,12 @@ func pendingMessage(pod *corev1.Pod) string {
 }
 
 // unreachableMessage returns how to resolve a connection problem. It does not contain the
-// problem itself: most problems contain addresses and times, so each attempt to connect
-// would change the status.
+// problem itself, unless the operator has refused a certificate: most problems contain
+// addresses and times, so each attempt to connect would change the status.
 func unreachableMessage(status v1.ProcessStatus, problem string) string {
+	if strings.HasPrefix(problem, NoCertificate) {
+		return problem
+	}
 	contains := func(word string) bool { return strings.Contains(problem, word) }
 	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
 		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer

@@ -293,6 +293,8 @@ func TestUnreachableMessage(t *testing.T) {
 	if other := s.evaluate().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
 		t.Errorf("an invalid certificate: got message %q", other)
 	}
+	s.Agents["a"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
+	expect(t, "no certificate", s.evaluate().Status.Processes[2].Message, "The agent has no certificate: tokenreviews is forbidden")
 }
 
 func TestSinceRemainsWithTheStatus(t *testing.T) {

@@ -46,6 +46,8 @@ type Service struct {
 	Client client.Client
 	Signer Signer
 	Log    *slog.Logger
+	// Refusals has why the latest enrollments were refused.
+	Refusals *Refusals
 	// Count, if it isn't nil, is called with the result of each enrollment.
 	Count func(Result)
 }

@@ -1,6 +1,7 @@
 package enroll_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,6 +21,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -195,6 +198,34 @@ func TestRefusedTokenReviews(t *testing.T) {
 				t.Errorf("got %d %s, want %d", got, message, tc.status)
 			}
 		})
+	}
+}
+
+// TestRefusalsAreRemembered until the host gets a certificate. A permission that the operator lacks is named.
+func TestRefusalsAreRemembered(t *testing.T) {
+	const forbidden = `tokenreviews.authentication.k8s.io is forbidden: User "conclave-manager" cannot create resource`
+	var failure error
+	e := newEnv(t, func(c client.Client) client.Client {
+		return fakeReviewer{c, func(review *authenticationv1.TokenReview) error {
+			return cmp.Or(failure, c.Create(t.Context(), review))
+		}}
+	})
+	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
+	for _, step := range []struct {
+		failure error
+		token   string
+		want    string
+	}{
+		{errors.New("dial tcp 10.0.0.1:6443"), token, "The agent has no certificate: the API server cannot review the token; retry later"},
+		{&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Message: forbidden}}, token, "The agent has no certificate: " + forbidden},
+		{nil, "", "The agent has no certificate: token is empty: it must be the pod's service account token for the audience conclave.dev"},
+		{nil, token, ""},
+	} {
+		failure = step.failure
+		e.post(step.token)
+		if got := e.refusals.Of("127.0.0.1"); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ type env struct {
 	key       *ecdsa.PrivateKey
 	request   string
 	result    atomic.Value // enroll.Result, of the latest request
+	refusals  *enroll.Refusals
 }
 
 func (e *env) lastResult() enroll.Result {
@@ -100,7 +101,8 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 	for _, w := range wrap {
 		c = w(c)
 	}
-	service := &enroll.Service{Client: c, Signer: e.store, Log: log, Count: func(result enroll.Result) { e.result.Store(result) }}
+	e.refusals = enroll.NewRefusals()
+	service := &enroll.Service{Client: c, Signer: e.store, Log: log, Refusals: e.refusals, Count: func(result enroll.Result) { e.result.Store(result) }}
 	server := &httpserver.Server{
 		Name: "the identity service", Listener: listener, Handler: service.Handler(), Limits: enroll.Limits, Log: log,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.GetCertificate},

@@ -78,6 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		result, message = resultAndMessage(err)
 	}
+	h.service.Refusals.record(r.RemoteAddr, message, err)
 	if h.service.Count != nil {
 		h.service.Count(result)
 	}
