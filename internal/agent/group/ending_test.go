@@ -148,14 +148,19 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); reportUnhealthy(t, c) }, want: control.EndProbeFailed,
 		},
 		"the application ends": {
-			end: func(t *testing.T, _ *cluster, c *Group) {
-				t.Helper()
-				s := openSession(t, c)
-				nextEvent(t, s, Lead)
-				renew(t, s)
-				s.Close()
-			},
-			want: control.EndSessionClosed,
+			end: closeAfter(true, 1, 1), want: control.EndSessionClosed,
+		},
+		"the application ends some time after a pause": {
+			end: closeAfter(true, 1, 3, 1, 1, 1, 1, 1), want: control.EndSessionClosed,
+		},
+		"an application ends that has only confirmed that it leads": {
+			end: closeAfter(false, 3), want: control.EndSessionClosed,
+		},
+		"the application or its agent was paused": {
+			end: closeAfter(true, 1, 3), want: control.EndNotRenewed,
+		},
+		"a renewal had waited while the agent was paused": {
+			end: closeAfter(true, 1, 3, 0, 0), want: control.EndNotRenewed,
 		},
 		"the application hangs": {
 			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); nextEvent(t, openSessionThat(t, c, true), Lead) },
@@ -213,6 +218,20 @@ func TestAllMembersLearnWhy(t *testing.T) {
 				t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, c.want)
 			}
 		})
+	}
+}
+
+// closeAfter returns a function that leads in a session, renews it before each of these quarters of a lease, and then closes it.
+func closeAfter(renews bool, quarters ...int) func(*testing.T, *cluster, *Group) {
+	return func(t *testing.T, _ *cluster, c *Group) {
+		t.Helper()
+		s := openSessionThat(t, c, renews)
+		nextEvent(t, s, Lead)
+		for _, wait := range quarters {
+			renew(t, s)
+			time.Sleep(time.Duration(wait) * testLease / 4)
+		}
+		s.Close()
 	}
 }
 

@@ -34,7 +34,7 @@ const (
 	CauseExcluded
 	// CauseSessionClosed: the coordinator's application closed its session, or ended.
 	CauseSessionClosed
-	// CauseNotRenewed: the coordinator's application stopped renewing its session.
+	// CauseNotRenewed: the session of the coordinator's application wasn't renewed in time: the application or the agent was paused.
 	CauseNotRenewed
 	// CauseProbeFailed: the probe of the coordinator's application failed.
 	CauseProbeFailed

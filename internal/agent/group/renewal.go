@@ -26,6 +26,10 @@ type renewals struct {
 	last     time.Time
 	// longest is the longest time between two answers, and 0 until the second one.
 	longest time.Duration
+	// promise is how long the application could act after the last answer without another one, and not positive without a lease.
+	promise time.Duration
+	// late is the time of the last answer that came after missed: a request may have waited while the agent was paused.
+	late time.Time
 	// due is when the next answer is due. It is zero if none is.
 	due time.Time
 }
@@ -47,6 +51,10 @@ func (g *Group) renewed(s *Session) {
 		*r = renewals{term: g.app.term}
 	}
 	wait := answerMax
+	if r.missed(now) {
+		r.late = now
+	}
+	r.promise = g.cfg.Clock.Until(s.promisedUntil)
 	if r.answered {
 		r.longest = max(r.longest, now.Sub(r.last), 1)
 		wait = min(renewalFactor*r.longest, renewalMax)
@@ -61,6 +69,20 @@ func (g *Group) renewed(s *Session) {
 	if !watched {
 		g.watchRenewals(s, r.term)
 	}
+}
+
+// missed reports whether renewals are missing, because the application or this agent was paused. The clients renew when a quarter of
+// the promise has passed. Some end their tenure when a quarter is left.
+func (r *renewals) missed(now time.Time) bool { return r.promise > 0 && now.Sub(r.last) > r.promise/2 }
+
+// closeCause returns why a tenure ends whose session its application has closed. A client also does that if the agent doesn't confirm the
+// tenure in time. A request that had waited meanwhile may be answered before that.
+func (s *Session) closeCause(now time.Time) Cause {
+	r := &s.renewals
+	if s.renews && (r.missed(now) || now.Sub(r.late) < r.promise) {
+		return CauseNotRenewed
+	}
+	return CauseSessionClosed
 }
 
 // longestStall is a pause of an application that isn't a reason to close its session, such as one of a garbage collector. Nobody

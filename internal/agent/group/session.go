@@ -150,7 +150,7 @@ func (g *Group) sessionClosed(s *Session) {
 	case errors.Is(s.reason, ErrNotRenewed):
 		g.releaseOffice(CauseNotRenewed)
 	default:
-		g.releaseOffice(CauseSessionClosed)
+		g.releaseOffice(s.closeCause(time.Now()))
 	}
 }
 

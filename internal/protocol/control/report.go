@@ -103,7 +103,7 @@ const (
 	EndExcluded EndCause = "excluded"
 	// EndSessionClosed: the coordinator's application closed its session, or ended.
 	EndSessionClosed EndCause = "session-closed"
-	// EndNotRenewed: the coordinator's application stopped renewing its session.
+	// EndNotRenewed: the session of the coordinator's application wasn't renewed in time.
 	EndNotRenewed EndCause = "not-renewed"
 	// EndProbeFailed: the probe of the coordinator's application failed.
 	EndProbeFailed EndCause = "probe-failed"
