@@ -207,8 +207,8 @@ const (
 	EndLapse EndReason = "Lapse"
 	// SessionClosed: the coordinator's application closed its session, or ended.
 	EndSessionClosed EndReason = "SessionClosed"
-	// NotRenewed: the coordinator's application stopped renewing its session: it hangs or is
-	// paused.
+	// NotRenewed: the session of the coordinator's application was not renewed in time: the
+	// application or the agent hangs, or was paused.
 	EndNotRenewed EndReason = "NotRenewed"
 	// ProbeFailed: the probe of the coordinator's application failed.
 	EndProbeFailed EndReason = "ProbeFailed"

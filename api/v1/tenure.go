@@ -15,7 +15,7 @@ var endTexts = map[EndReason]string{
 	EndSilence:       "%s fell silent",
 	EndLapse:         "the lease of %s lapsed",
 	EndSessionClosed: "the application of %s closed its session",
-	EndNotRenewed:    "the application of %s stopped renewing its session",
+	EndNotRenewed:    "the session of %s was not renewed in time",
 	EndProbeFailed:   "the application of %s failed its probe",
 	EndStepDown:      "%s stepped down",
 	EndPreempted:     "%s handed over to a higher member",

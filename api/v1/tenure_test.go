@@ -9,7 +9,7 @@ func TestDescribeEnd(t *testing.T) {
 	}{
 		EndCrash: {"a crashed", true}, EndSilence: {"a fell silent", true}, EndLapse: {"the lease of a lapsed", true},
 		EndSessionClosed: {"the application of a closed its session", true},
-		EndNotRenewed:    {"the application of a stopped renewing its session", true},
+		EndNotRenewed:    {"the session of a was not renewed in time", true},
 		EndProbeFailed:   {"the application of a failed its probe", true},
 		EndStepDown:      {"a stepped down", false}, EndPreempted: {"a handed over to a higher member", false},
 		EndPodDeleted:   {"pod a was deleted", false},

@@ -17,7 +17,7 @@ var causeTexts = map[control.EndCause]string{
 	control.EndHandOver: "%s handed over", control.EndStepDown: "%s was requested to step down", control.EndMembership: "%s left the group",
 	control.EndPreempted: "%s handed over to a higher member", control.EndExcluded: "the operator excluded %s",
 	control.EndStopped: "the agent of %s was stopped", control.EndSessionClosed: "the application of %s closed its session",
-	control.EndNotRenewed:  "the application of %s stopped renewing its session",
+	control.EndNotRenewed:  "the session of %s was not renewed in time",
 	control.EndProbeFailed: "the application of %s failed its probe",
 }
 
