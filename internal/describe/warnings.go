@@ -98,8 +98,11 @@ func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason, ends []v1.Tenure) 
 		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " + namespaceFlag(g)
 	case v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed:
 		last := slices.IndexFunc(ends, func(t v1.Tenure) bool { return t.EndReason == reason })
-		return fmt.Sprintf("The application fails. See its logs, with --previous if its container has restarted: kubectl logs %s %s",
-			ends[last].Pod, namespaceFlag(g))
+		logs := fmt.Sprintf("See the logs of the application, with --previous if its container has restarted: kubectl logs %s %s", ends[last].Pod, namespaceFlag(g))
+		if reason == v1.EndNotRenewed {
+			return "The application or its agent was delayed or paused, for example by a CPU limit or a busy node (kubectl conclave check " + namespaceFlag(g) + "). " + logs
+		}
+		return logs
 	default:
 		return "Agents or pods restart. See why: kubectl describe pods " + namespaceFlag(g)
 	}
