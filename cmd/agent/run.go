@@ -83,7 +83,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 		TraceFolder: traceFolder, Log: log,
 	}
 	if files != nil {
-		options.Security, options.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiryProblems(files)
+		options.Security, options.Problems = transport.Certificates{Files: files, Domain: c.Domain}, func() (own, others []string) { return certificateProblems(files) }
 		registry.CertificateNotAfter = files.NotAfter
 	}
 	a, err := agent.New(ctx, c, options)
@@ -93,7 +93,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	log.Info("started agent", "self", c.Self, "listen", c.Listen, "api", local.Addr().String())
 	process := newProcess(a, local, file, registry.Handler(a), log)
 	if files != nil {
-		process.Prepare = func(ctx context.Context) { reloadCertificates(ctx, files) }
+		process.Prepare = func(ctx context.Context) { reloadCertificates(ctx, files, log) }
 	}
 	return process.Run(ctx)
 }
@@ -126,12 +126,16 @@ func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, erro
 // handshake checks for them, too.
 const certificateInterval = 5 * time.Second
 
-// reloadCertificates loads replaced certificate files until ctx ends. The goroutines of
+// reloadCertificates loads replaced certificate files until ctx ends, and logs once that a certificate expires. The goroutines of
 // groups report the expiry, and must not wait for a disk.
-func reloadCertificates(ctx context.Context, files *identity.Files) {
+func reloadCertificates(ctx context.Context, files *identity.Files, log *slog.Logger) {
 	ticker := time.NewTicker(certificateInterval)
 	defer ticker.Stop()
-	for {
+	for logged := ""; ; {
+		if problem, _ := expiryProblem(files); problem != "" && problem != logged {
+			log.Warn(problem)
+			logged = problem
+		}
 		select {
 		case <-ticker.C:
 			files.Reload()
@@ -141,13 +145,29 @@ func reloadCertificates(ctx context.Context, files *identity.Files) {
 	}
 }
 
-// expiryProblems reports an expired certificate, for which peers refuse this agent's
-// connections.
-func expiryProblems(files *identity.Files) func() (own, others []string) {
-	return func() (own, others []string) {
-		if until := files.NotAfter(); time.Now().After(until) {
-			return []string{"certificate expired at " + until.UTC().Format(time.RFC3339) + ": replace it"}, nil
-		}
-		return nil, nil
+// certificateProblems returns why this agent isn't ready, because peers refuse its connections or it refuses changed files, and that
+// its certificate expires soon.
+func certificateProblems(files *identity.Files) (own, others []string) {
+	if err := files.Refused(); err != nil {
+		own = append(own, err.Error())
 	}
+	switch problem, expired := expiryProblem(files); {
+	case expired:
+		own = append(own, problem)
+	case problem != "":
+		others = append(others, problem)
+	}
+	return own, others
+}
+
+// expiryProblem returns that the certificate has expired, or will soon: nothing but a user replaces it.
+func expiryProblem(files *identity.Files) (problem string, expired bool) {
+	now, at := time.Now(), files.NotAfter().UTC().Format(time.RFC3339)
+	switch {
+	case now.After(files.NotAfter()):
+		return "certificate expired at " + at + ": replace it", true
+	case files.NearsExpiry(now):
+		return "certificate expires at " + at + ": replace it", false
+	}
+	return "", false
 }

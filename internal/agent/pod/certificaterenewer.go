@@ -87,7 +87,7 @@ func (r *certificateRenewer) Problems() (own, others []string) {
 	switch {
 	case now.After(until):
 		return []string{"certificate expired at " + at + cause}, nil
-	case cause != "" && until.Sub(now) < until.Sub(r.files.NotBefore())/4:
+	case cause != "" && r.files.NearsExpiry(now):
 		return nil, []string{"certificate expires at " + at + ", and can't be renewed" + cause}
 	}
 	return nil, nil

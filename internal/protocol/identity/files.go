@@ -24,10 +24,11 @@ type Files struct {
 	onError func(error)
 
 	loaded atomic.Pointer[loaded]
+	// refused is why the last check refused changed files, nil if it didn't.
+	refused atomic.Pointer[error]
 
 	// mu is held while the files are checked.
-	mu        sync.Mutex
-	lastError string
+	mu sync.Mutex
 }
 
 // loaded is the parsed content of the files, with their metadata when they were
@@ -61,8 +62,19 @@ func (f *Files) Names() Names { return f.loaded.Load().names }
 // NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
 func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
 
-// NotBefore returns from when on the certificate that was loaded last is valid. It does no I/O.
-func (f *Files) NotBefore() time.Time { return f.loaded.Load().cert.Leaf.NotBefore }
+// NearsExpiry reports whether a quarter of the lifetime of the certificate that was loaded last is left, or less. It does no I/O.
+func (f *Files) NearsExpiry(now time.Time) bool {
+	cert := f.loaded.Load().cert.Leaf
+	return cert.NotAfter.Sub(now) <= cert.NotAfter.Sub(cert.NotBefore)/4
+}
+
+// Refused returns why changed files aren't in use, and nil if there are none. It does no I/O.
+func (f *Files) Refused() error {
+	if err := f.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // Reload reads the files if they have changed. Each handshake does that, too. Unlike a
 // handshake, Reload waits for a check in progress, which may have begun before the change.
@@ -88,22 +100,23 @@ func (f *Files) check() *loaded {
 	before := f.loaded.Load()
 	infos, err := f.stat()
 	if err == nil && unchanged(infos, before.infos) {
-		f.lastError = ""
+		f.refused.Store(nil)
 		return before
 	}
 	var fresh *loaded
 	if err == nil {
 		fresh, err = f.read(infos)
 	}
-	switch {
-	case err == nil:
-		f.lastError = ""
+	if err == nil {
 		f.loaded.Store(fresh)
+		f.refused.Store(nil)
 		return fresh
-	case err.Error() != f.lastError:
-		f.lastError = err.Error()
+	}
+	err = fmt.Errorf("cannot load changed certificate files; the previous ones remain in use: %w", err)
+	if last := f.Refused(); last == nil || err.Error() != last.Error() {
+		f.refused.Store(&err)
 		if f.onError != nil {
-			f.onError(fmt.Errorf("cannot load changed certificate files; the previous ones remain in use: %w", err))
+			f.onError(err)
 		}
 	}
 	return before
