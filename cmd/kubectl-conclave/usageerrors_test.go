@@ -26,7 +26,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"chaos ledger --faults 0":                           `--faults must be 1 or more, got 0`,
 		"chaos ledger --pause -1s":                          `--pause must be 0s or longer, got -1s`,
 		"chaos ledger --timeout 0s":                         `--timeout must be 1s or longer, got 0s`,
-		"chaos ledger -o yaml":                              `unknown output "yaml": choose one of table, json, markdown, junit, openmetrics, svg`,
+		"chaos ledger -o yaml":                              `unknown output "yaml": choose one of table, json, markdown, junit`,
 		"chaos --leader zookeeper:x":                        `--leader must be lease/NAME, lease/NAMESPACE/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND, got "zookeeper:x"`,
 		"chaos --leader http://web/leader":                  `--leader must be lease/NAME, lease/NAMESPACE/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND, got "http://web/leader"`,
 		"chaos ledger --observe 5m":                         `--observe needs --leader; for a group, that is its label: --leader label:role.conclave.dev/GROUP=coordinator`,

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/conclave-dev/conclave/internal/barchart"
+	"github.com/conclave-dev/conclave/hack/compare/barchart"
 )
 
 // failoverChart shows the time until all survivors know the next leader, after some faults.

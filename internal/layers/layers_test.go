@@ -54,7 +54,7 @@ internal/dashboard/...          : open
 internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
 internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/control # observes a group, or another leader, from outside
-internal/chaos                  : std -net/... -os internal/barchart internal/chaos/... # decides from values; live has the cluster
+internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
 internal/chaos/...              : std golang.org/x/sys/...
 internal/describe               : std -net/... -os k8s.io/apimachinery/... api/v1 internal/protocol/control # formats objects; the plugin has the connections and the terminal
 internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/...
@@ -73,7 +73,6 @@ internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json interna
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files
 internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
-internal/barchart               : std -net/... -os
 internal/diagram                : std -net/... -os internal/election
 
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do

@@ -44,7 +44,7 @@ type options struct {
 	budgets           []chaos.Budget
 }
 
-var chaosOutputs = []string{"table", "json", "markdown", "junit", "openmetrics", "svg"}
+var chaosOutputs = []string{"table", "json", "markdown", "junit"}
 
 // New returns the command.
 func New() *cobra.Command {
@@ -120,7 +120,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.DurationVar(&o.observe, "observe", 0, "with --leader: inject nothing, and judge for this time what another tool injects")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
-	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown, junit, openmetrics or svg")
+	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
@@ -380,10 +380,6 @@ func (o *options) write(w io.Writer, result *chaos.Result) error {
 		return result.WriteMarkdown(w)
 	case "junit":
 		return result.WriteJUnit(w)
-	case "openmetrics":
-		return result.WriteOpenMetrics(w)
-	case "svg":
-		return result.WriteSVG(w)
 	}
 	return result.WriteTable(w)
 }
