@@ -32,7 +32,7 @@ func TestWatchNoticesThatTheOperatorIsSilent(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s := screen{silentSince: renewed.Time}
-	if got := strings.Join(s.lines(now), "\n"); !strings.Contains(got, want) {
+	if got := strings.Join(s.lines(now, 200, 24), "\n"); !strings.Contains(got, want) {
 		t.Errorf("on a terminal: got %q, want %q in it", got, want)
 	}
 

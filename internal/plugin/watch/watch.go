@@ -176,11 +176,11 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 			update()
 		case <-ticker.C:
 		}
-		view.Show(terminal, s.lines(operator.now()))
+		view.Show(terminal, func(width, height int) []string { return s.lines(operator.now(), width, height) })
 	}
 }
 
-func (s *screen) lines(now time.Time) []string {
+func (s *screen) lines(now time.Time, width, height int) []string {
 	var notes []string
 	if s.connection != "" {
 		notes = append(notes, s.connection)
@@ -188,5 +188,5 @@ func (s *screen) lines(now time.Time) []string {
 	if !s.silentSince.IsZero() {
 		notes = append(notes, operatorText(s.silentSince, now))
 	}
-	return s.view.Lines(now, notes...)
+	return s.view.Lines(now, width, height, notes...)
 }

@@ -3,6 +3,7 @@ package view
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,27 +35,44 @@ func (v *View) Set(g *v1.ElectionGroup, now time.Time) {
 	v.group = g
 }
 
-// Lines returns the status, some notes, and the latest changes. The present time is that of the cluster.
-func (v *View) Lines(now time.Time, notes ...string) []string {
+// Lines returns the status, some notes, and the latest changes. If a terminal is too small for them, the oldest tenures are left
+// out first, and then the oldest changes. The present time is that of the cluster.
+func (v *View) Lines(now time.Time, width, height int, notes ...string) []string {
 	var text strings.Builder
+	tenures := 0
 	if v.group != nil {
 		describe.Status(&text, v.group, now)
+		tenures = len(v.group.Status.History)
 	}
+	status, latest := wrap(strings.Split(text.String(), "\n"), width), wrap(v.latest, width)
+	var noted []string
 	for _, note := range notes {
-		text.WriteString("\n" + note + "\n")
+		noted = append(noted, wrap([]string{note}, width)...)
+		noted = append(noted, "")
 	}
-	text.WriteString("\n" + strings.Join(v.latest, "\n"))
-	return strings.Split(text.String(), "\n")
+	excess := len(status) + len(noted) + len(latest) - height
+	if tenures > 0 && excess > 0 {
+		cut := excess
+		if cut >= tenures {
+			cut = tenures + 2 // the header, and the empty line above
+		}
+		status = append(status[:len(status)-1-cut], "") // Its end is the history and an empty line.
+		excess -= cut
+	}
+	if excess > 0 && len(latest) > 0 {
+		latest = latest[min(excess, len(latest)-1):]
+	}
+	return slices.Concat(status, noted, latest)
 }
 
-// Show shows lines on a terminal instead of the previous ones.
-func Show(terminal *os.File, lines []string) {
+// Show shows on a terminal what lines returns for its size, instead of the previous lines.
+func Show(terminal *os.File, lines func(width, height int) []string) {
 	width, height, err := term.GetSize(int(terminal.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
 	// A failed write to the terminal cannot be reported.
-	_, _ = terminal.WriteString(frame(lines, width, height))
+	_, _ = terminal.WriteString(frame(lines(width, height), width, height))
 }
 
 // frame returns what a terminal needs to show lines instead of the previous ones. It overwrites them line by line, which
@@ -89,10 +107,9 @@ func wrap(lines []string, width int) (wrapped []string) {
 }
 
 // crop fits lines into a terminal. It removes lines from the middle, which are the
-// last rows of the table and the oldest changes: the coordinator is at the top and
-// the latest changes are at the bottom.
+// last rows of the table: the coordinator is at the top and the latest changes are
+// at the bottom.
 func crop(lines []string, width, height int) []string {
-	lines = wrap(lines, width)
 	if excess := len(lines) - height; excess > 0 {
 		bottom := min(len(lines)/2, height/2)
 		top := height - bottom

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,13 +34,39 @@ func TestViewIsCroppedToTheTerminal(t *testing.T) {
 	}
 }
 
+// TestMembersStay: on a small terminal, old tenures are left out first, and then old changes.
+func TestMembersStay(t *testing.T) {
+	g := &v1.ElectionGroup{Status: v1.ElectionGroupStatus{ObservedGeneration: 1}}
+	for i := range 5 {
+		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: fmt.Sprint("ledger-", i), Status: v1.ProcessNormal})
+	}
+	for i := range 10 {
+		g.Status.History = append(g.Status.History, v1.Tenure{Number: int64(10 - i), Pod: fmt.Sprint("tenure-", 10-i)})
+	}
+	v := View{group: g, latest: []string{"change-1", "change-2", "change-3"}}
+	for _, test := range []struct {
+		height      int
+		first, last string // the first and the last of the tenures and changes that are shown
+		count       int
+	}{
+		{40, "tenure-10", "change-3", 13}, {24, "tenure-10", "change-3", 10}, {19, "tenure-10", "change-3", 5}, {16, "change-1", "change-3", 3}, {14, "change-2", "change-3", 2},
+	} {
+		text := strings.Join(crop(v.Lines(time.Now(), 80, test.height, "a note"), 80, test.height), "\n")
+		shown := regexp.MustCompile(`(tenure|change)-\d+`).FindAllString(text, -1)
+		if members := strings.Count(text, "ledger-"); members != 5 || len(shown) != test.count || shown[0] != test.first || shown[len(shown)-1] != test.last ||
+			strings.Contains(text, "TENURE") != strings.HasPrefix(test.first, "tenure") {
+			t.Errorf("%d lines: got %d members, and %q in\n%s", test.height, members, shown, text)
+		}
+	}
+}
+
 // Advice can be read to its end. Tables stay tables.
 func TestSentencesAreWrapped(t *testing.T) {
 	advice := "  The other members continue. See why ä member is down: kubectl describe pod ledger-4"
 	row := "ledger-4  50        Crashed      3m12s  PodMissing: There is no pod with this name"
 	want := "  The other members continue. See|  why ä member is down: kubectl|  describe pod ledger-4|ledger-4  50        Crashed      3m1|12:00:01.000  the group was created,|again|" + strings.Repeat("x", 36)
 	lines := []string{advice, row, "12:00:01.000  the group was created, again", strings.Repeat("x", 40)}
-	if got := strings.Join(crop(lines, 36, 10), "|"); got != want {
+	if got := strings.Join(crop(wrap(lines, 36), 36, 10), "|"); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -50,7 +77,7 @@ func TestViewShowsNoControlCharacters(t *testing.T) {
 	}}}}
 	var v View
 	v.Set(g, time.Now())
-	got := strings.Join(crop(v.Lines(time.Now()), 200, 50), "\n")
+	got := strings.Join(crop(v.Lines(time.Now(), 200, 50), 200, 50), "\n")
 	if strings.ContainsAny(got, "\x1b\r\u009b\x7f\x07") || !strings.Contains(got, "^[[2J^[[Hcoordinator") {
 		t.Errorf("got %q, want no control characters", got)
 	}
