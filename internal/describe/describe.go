@@ -121,9 +121,10 @@ func countMembers(n int) string {
 	return fmt.Sprintf("%d members", n)
 }
 
-// sentence returns the text with a full stop.
+// sentence returns the text with a full stop. A command at the end gets none, because users copy it.
 func sentence(text string) string {
-	if text == "" || strings.HasSuffix(text, ".") {
+	last := text[strings.LastIndex(text, ". ")+1:]
+	if text == "" || strings.HasSuffix(text, ".") || strings.Contains(last, ": kubectl ") {
 		return text
 	}
 	return text + "."
