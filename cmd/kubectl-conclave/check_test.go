@@ -99,6 +99,7 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	meta.SetStatusCondition(&g.Status.Conditions, metav1.Condition{
 		Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse, Reason: string(v1.ReasonUnreachable),
 	})
+	g.Status.Processes[1].Reason = v1.ProcessUnreachable
 	must.Succeed(t, e.Status().Update(t.Context(), g))
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		e.createPodWithAgent(t, name)

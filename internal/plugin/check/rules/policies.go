@@ -30,9 +30,13 @@ func checkPolicies(f *Facts) (all []Finding) {
 	return all
 }
 
-// disconnected reports whether the status shows that agents can't reach each other, or the operator can't reach them.
+// disconnected reports whether the status shows that agents can't reach each other, or the operator can't reach them. An agent
+// that neither the operator nor the other agents reach has rather ended, or its node has.
 func disconnected(g *v1.ElectionGroup) bool {
-	return slices.ContainsFunc([]v1.ConditionType{v1.ConditionAgentsConnected, v1.ConditionCoordinatorElected, v1.ConditionAgreed}, func(c v1.ConditionType) bool {
+	return slices.ContainsFunc(g.Status.Processes, func(p v1.Process) bool {
+		crashed := p.Status == v1.ProcessCrashed
+		return p.Reason == v1.ProcessDisputed || p.Reason == v1.ProcessUnreachable && !crashed || p.Reason == "" && crashed
+	}) && slices.ContainsFunc([]v1.ConditionType{v1.ConditionAgentsConnected, v1.ConditionCoordinatorElected, v1.ConditionAgreed}, func(c v1.ConditionType) bool {
 		return meta.IsStatusConditionFalse(g.Status.Conditions, string(c))
 	})
 }
@@ -40,7 +44,7 @@ func disconnected(g *v1.ElectionGroup) bool {
 func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 	o := f.operator()
 	identity := identityPort(o)
-	if names := f.policiesOf(g.Namespace, func(selects labels.Selector) bool {
+	if names := f.policiesOf(g.Namespace, "", func(selects labels.Selector) bool {
 		return slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return isAgentOf(g, &p) && selects.Matches(labels.Set(p.Labels)) })
 	}); len(names) > 0 {
 		all = append(all, policyFinding(fmt.Sprintf("group %s/%s", g.Namespace, g.Name), names,
@@ -50,7 +54,10 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 	if o == nil || o.Template.Spec.HostNetwork || o.Namespace == g.Namespace {
 		return all
 	}
-	if names := f.policiesOf(o.Namespace, func(selects labels.Selector) bool { return selects.Matches(labels.Set(o.Template.Labels)) }); len(names) > 0 {
+	// Agents connect to the operator only for certificates: nobody reaches an agent without one.
+	if names := f.policiesOf(o.Namespace, networkingv1.PolicyTypeEgress, func(selects labels.Selector) bool {
+		return selects.Matches(labels.Set(o.Template.Labels))
+	}); len(names) > 0 {
 		all = append(all, policyFinding("operator in namespace "+o.Namespace, names,
 			fmt.Sprintf("ingress to TCP port %d from agents, and egress to %d of agents", identity, control.OperatorPort)))
 	}
@@ -63,12 +70,13 @@ func isAgentOf(g *v1.ElectionGroup, p *corev1.Pod) bool {
 		slices.ContainsFunc(g.Status.MemberList.Members, func(m v1.Member) bool { return m.Pod == p.Name })
 }
 
-// policiesOf returns the names of the policies of a namespace that select pods.
-func (f *Facts) policiesOf(namespace string, selectsPods func(labels.Selector) bool) (names []string) {
+// policiesOf returns the names of the policies of a namespace that select pods and restrict a direction, or "" for any.
+func (f *Facts) policiesOf(namespace string, direction networkingv1.PolicyType, selectsPods func(labels.Selector) bool) (names []string) {
 	for i := range f.Policies {
 		p := &f.Policies[i]
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if p.Namespace == namespace && err == nil && selectsPods(selector) { // The API server rejects invalid ones.
+		restricts := direction == "" || slices.Contains(p.Spec.PolicyTypes, direction)
+		if p.Namespace == namespace && restricts && err == nil && selectsPods(selector) { // The API server rejects invalid ones.
 			names = append(names, fmt.Sprintf("%s (%s)", p.Name, directions(p)))
 		}
 	}

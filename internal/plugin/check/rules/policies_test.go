@@ -42,12 +42,21 @@ func TestPoliciesOfDisconnectedAgents(t *testing.T) {
 		"pods on the node's network": {hostNetwork, ""},
 		"pods that aren't members":   {func(f *Facts) { f.Groups[0].Status.MemberList.Members = []v1.Member{{Pod: "x"}} }, ""},
 		"a policy of the operator":   {func(f *Facts) { f.Policies[0] = denyAll("conclave-system", "deny", nil) }, ofOperator},
-		"no operator is known":       {func(f *Facts) { f.Unknown[Operators], f.Operators = "forbidden", nil }, ofGroup},
+		"the policy of the manifests": {func(f *Facts) {
+			f.Policies[0] = denyAll("conclave-system", "conclave-manager", nil)
+			f.Policies[0].Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+		}, ""},
+		"the agents disagree":          {func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessDisputed }, ofGroup},
+		"only the operator reaches it": {func(f *Facts) { f.Groups[0].Status.Processes[0] = v1.Process{Status: v1.ProcessCrashed} }, ofGroup},
+		"nobody reaches it":            {func(f *Facts) { f.Groups[0].Status.Processes[0].Status = v1.ProcessCrashed }, ""},
+		"there is no pod":              {func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessPodMissing }, ""},
+		"no operator is known":         {func(f *Facts) { f.Unknown[Operators], f.Operators = "forbidden", nil }, ofGroup},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)
 			f.Policies = []networkingv1.NetworkPolicy{denyAll("bank", "a", map[string]string{"app": "ledger"})}
 			f.Groups[0].Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse}}
+			f.Groups[0].Status.Processes = []v1.Process{{Status: v1.ProcessUnknown, Reason: v1.ProcessUnreachable}}
 			c.change(f)
 			if got := format(checkPolicies(f)); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
@@ -68,6 +77,7 @@ func TestPolicyAdviceNamesPorts(t *testing.T) {
 	f.Operators[0].Template.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "identity", ContainerPort: 9555}}}}
 	f.Policies = []networkingv1.NetworkPolicy{denyAll("bank", "a", nil)}
 	f.Groups[0].Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse}}
+	f.Groups[0].Status.Processes = []v1.Process{{Status: v1.ProcessUnknown, Reason: v1.ProcessUnreachable}}
 	const want = "ingress to TCP port 7373 from the other members and to 7375 from the operator, and egress to 7373 of the other members and 9555 of the operator"
 	if found := checkPolicies(f); len(found) != 1 || !strings.Contains(found[0].Advice, want) {
 		t.Errorf("got %+v, want in it\n%s", found, want)
