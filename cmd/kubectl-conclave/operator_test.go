@@ -37,6 +37,9 @@ func TestStatusMayBeOutdated(t *testing.T) {
 			t.Errorf("%s: got exit status %d, %q, want one line that begins with %q", command, got.status, got.stderr, want)
 		}
 	}
+	if got := e.runCommand(t, "step-down", "ledger"); !strings.HasPrefix(got.stderr, want) || got.status != 1 {
+		t.Errorf("step-down: got %+v, want a line that begins with %q", got, want)
+	}
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
 	must.Succeed(t, e.Update(t.Context(), lease))
 	if got := e.runCommand(t, "status", "ledger"); got.stderr != "" || got.status != 0 {

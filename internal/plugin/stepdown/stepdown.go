@@ -60,6 +60,7 @@ may patch the pod, history and Events name you.`,
 			if err != nil {
 				return err
 			}
+			cluster.WarnOfSilentOperator(cmd)
 			return Do(cmd.Context(), cmd.OutOrStdout(), connected, group, to, forward)
 		},
 	}

@@ -45,7 +45,7 @@ func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 		all = append(all, Finding{Warning, object, p.Message, p.Advice})
 	}
 	if len(all) == 0 {
-		all = append(all, Finding{Level: OK, Object: object, Message: fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)})
+		all = append(all, f.current(object, fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)))
 	}
 	return all
 }

@@ -34,6 +34,14 @@ func (f *Facts) operator() *Operator {
 	return &f.Operators[0]
 }
 
+// current returns that all is well with what is true only while an operator runs.
+func (f *Facts) current(object, message string) Finding {
+	if f.Unknown[Operators] == "" && !slices.ContainsFunc(f.Operators, func(o Operator) bool { return o.Available > 0 }) {
+		return Finding{Level: Unknown, Object: object, Message: "No operator is available, so this may not be true: " + message}
+	}
+	return Finding{Level: OK, Object: object, Message: message}
+}
+
 func (f *Facts) operatorNamespaces() (namespaces []string) {
 	for i := range f.Operators {
 		namespaces = append(namespaces, f.Operators[i].Namespace)
@@ -73,7 +81,7 @@ func checkWebhook(f *Facts) []Finding {
 		all = append(all, checkHook(f, &f.Webhook.Webhooks[i])...)
 	}
 	if len(all) == 0 {
-		all = append(all, Finding{Level: OK, Object: object, Message: "The API server calls the operator for new pods, and trusts its certificate."})
+		all = append(all, f.current(object, "The API server calls the operator for new pods, and trusts its certificate."))
 	}
 	return all
 }
