@@ -93,7 +93,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 // unreachable distinguishes agents that only the operator can't reach.
 func unreachable(g *v1.ElectionGroup) string {
 	only := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable && p.Status != v1.ProcessCrashed }
-	all := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable }
+	all := func(p v1.Process) bool {
+		return p.Reason == v1.ProcessUnreachable || p.Reason == v1.ProcessPodTerminating && p.Status == v1.ProcessCrashed
+	}
 	pending := func(p v1.Process) bool { return p.Reason == v1.ProcessPodPending }
 	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, pending) {
 		return "See why they do not start: kubectl describe pods " + namespaceFlag(g)
