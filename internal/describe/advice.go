@@ -82,6 +82,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Make sure that the containers of these pods do not run any more, and run the command in the message. If their node is off, " +
 			"it is enough to taint it: kubectl taint node NODE " + "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	case v1.ReasonPodsMissing:
+		if g.Spec.Selector != nil {
+			return "Scale the workload of the pods up. Members without pods leave the list, but only while enough agents are connected."
+		}
 		return "Create the pods, or remove them from spec.members."
 	case v1.ReasonNoAgent:
 		return fmt.Sprintf("The agent is injected when a pod with the label %s: %s is created. Recreate the pods: kubectl rollout restart "+
