@@ -21,7 +21,7 @@ func (s *Store) Watch(ctx context.Context, groups groupwatch.Watcher, describeEr
 // happened. read reads the Lease of the operator. While it fails, it is unknown whether the operator runs, for example because the user
 // may not read the Lease. Then the pages say nothing.
 func (s *Store) WatchOperator(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error)) {
-	operatorlease.Watch(ctx, read, s.Now, func(since time.Time, _ bool) { s.SetSilentSince(since) })
+	operatorlease.Watch(ctx, read, s.Now, func(since time.Time, _ error) { s.SetSilentSince(since) })
 }
 
 // handler stores the groups and the state of the connection.

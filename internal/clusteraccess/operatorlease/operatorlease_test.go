@@ -52,24 +52,24 @@ func TestSilenceOfAPIServer(t *testing.T) {
 	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, operatorlease.Name, errors.New("no right"))
 	for name, c := range map[string]struct {
-		err           error
-		silent, known bool
+		err    error
+		silent bool
 	}{
-		"no answer": {errors.New("connection refused"), true, true},
-		"a refusal": {refusal, false, false},
+		"no answer": {errors.New("connection refused"), true},
+		"a refusal": {refusal, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			reading, silent, known := 0, false, false
+			reading, silent, failed := 0, false, error(nil)
 			operatorlease.Watch(ctx, func(context.Context) (*coordinationv1.Lease, error) {
 				if reading++; reading == 1 {
 					return lease, nil
 				}
 				return nil, c.err
-			}, time.Now, func(since time.Time, isKnown bool) { silent, known = !since.IsZero(), isKnown })
-			if silent != c.silent || known != c.known {
-				t.Errorf("%s: got silent %t, known %t", name, silent, known)
+			}, time.Now, func(since time.Time, err error) { silent, failed = !since.IsZero(), err })
+			if silent != c.silent || !errors.Is(failed, c.err) {
+				t.Errorf("%s: got silent %t, %v", name, silent, failed)
 			}
 		})
 	}

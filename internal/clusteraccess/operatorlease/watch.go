@@ -12,9 +12,9 @@ import (
 const interval = StaleAfter / 2
 
 // Watch reads the Lease until the context ends. After each reading, it calls observed with since
-// when the operator has not shown that it runs, or zero. It isn't known if the API server refuses to
-// show the Lease. If it doesn't answer, nothing shows that the operator runs, either.
-func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error), now func() time.Time, observed func(since time.Time, known bool)) {
+// when the operator has not shown that it runs, or zero, and with the error of the reading. It isn't known
+// if the API server refuses to show the Lease. If it doesn't answer, nothing shows that the operator runs, either.
+func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error), now func() time.Time, observed func(since time.Time, err error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var lease Observer
@@ -22,12 +22,12 @@ func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Leas
 		found, err := readInTime(ctx, read)
 		switch {
 		case err == nil:
-			observed(lease.Observe(found, now()), true)
+			observed(lease.Observe(found, now()), nil)
 		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err):
 			lease = Observer{}
-			observed(time.Time{}, false)
+			observed(time.Time{}, err)
 		default:
-			observed(lease.silentSince(now()), lease.last != nil)
+			observed(lease.silentSince(now()), err)
 		}
 		select {
 		case <-ctx.Done():

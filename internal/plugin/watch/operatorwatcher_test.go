@@ -3,13 +3,42 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// TestHangingAPIServerIsNotTheOperator: nothing is known about the operator while the API server doesn't answer.
+func TestHangingAPIServerIsNotTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		var got []string
+		w := operatorWatcher{
+			now: time.Now,
+			read: func(ctx context.Context) (*coordinationv1.Lease, error) {
+				if at := time.Since(start); at > 10*time.Second && at < 40*time.Second {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}, nil
+			},
+			onChange:     func(since time.Time) { got = append(got, operatorText(since, time.Now())) },
+			onConnection: func(err error) { got = append(got, connectionText(err)) },
+		}
+		w.run(ctx)
+		want := []string{"cannot watch the group; retrying: the API server does not respond", "the API server is reachable again"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
 
 // TestWatchNoticesThatTheOperatorIsSilent: nobody updates a status that is watched. While the
 // Lease can't be read, nothing is known.

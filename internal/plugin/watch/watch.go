@@ -100,6 +100,8 @@ func printChanges(ctx context.Context, out, notes io.Writer, w *GroupWatcher, op
 		defer noting.Unlock()
 		fmt.Fprintln(notes, text)
 	}
+	w.OnConnection = func(err error) { note(connectionText(err)) }
+	operator.onConnection = w.OnConnection
 	operator.onChange = func(since time.Time) { note(operatorText(since, operator.now())) }
 	ctx, cancel := context.WithCancel(ctx)
 	var observing sync.WaitGroup
@@ -119,7 +121,6 @@ func printChanges(ctx context.Context, out, notes io.Writer, w *GroupWatcher, op
 			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(timestamp), text)
 		}
 	}
-	w.OnConnection = func(err error) { note(connectionText(err)) }
 	return w.Run(ctx)
 }
 
@@ -161,6 +162,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 			}
 		})
 	}
+	operator.onConnection = w.OnConnection
 	operator.onChange = func(since time.Time) { send(func() { s.silentSince = since }) }
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
