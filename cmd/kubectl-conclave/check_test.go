@@ -72,6 +72,9 @@ UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbea
 	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 || !strings.Contains(missing.stderr, "did you mean ledger?") {
 		t.Errorf("got %+v, want a hint", missing)
 	}
+	if got := runCommand(t, nil, "check", "-n", "bnak", "--kubeconfig", e.Kubeconfig); got.status != 1 || !strings.Contains(got.stderr, `namespaces "bnak" not found`) {
+		t.Errorf("got %+v, want that there is no such namespace", got)
+	}
 }
 
 // TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. What the others contain is checked.

@@ -62,6 +62,11 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 		gatherOperatorPolicies(ctx, connected, f)
 	}
 	if len(args) == 0 {
+		if len(f.Groups)+len(f.Pods) == 0 && namespace != "" {
+			if err := connected.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+				return nil, clusteraccess.RequestError(err)
+			}
+		}
 		return f, nil
 	}
 	group, err := clusteraccess.GetGroup(ctx, connected, namespace, args[0])
