@@ -97,8 +97,11 @@ func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 	result := d.check()
 	result.Object = object
 	if pause := d.pause(); pause != "" {
+		if result.Level == OK {
+			pause += " It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one."
+		}
 		return []Finding{result, {
-			Warning, object, pause + " It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one.",
+			Warning, object, pause,
 			"Find out what paused it, such as a CPU limit, a busy or frozen node, or the network.",
 		}}
 	}
@@ -223,6 +226,7 @@ func (d *delays) check() Finding {
 	var short, advice string
 	if needed := heartbeat + d.margin(&worst); needed > patience {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
+		figures = (&delays{timing: d.timing, members: []MemberAnswers{worst}}).describe()
 		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
 	}
 	if lease > 0 && ofMajority > lease-lease/leaseMargin {

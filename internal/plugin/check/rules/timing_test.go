@@ -30,9 +30,10 @@ func pausedOnce(longest, second float64) control.Answers {
 // TestOnePause is named, and is no reason for another timing.
 func TestOnePause(t *testing.T) {
 	const (
-		usual   = "99 % of the answers took up to 3.0 ms, the longest "
-		timing  = " Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
-		network = ", or the network to it, paused for 4.1 s at 14:03:07 UTC. It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one."
+		usual     = "99 % of the answers took up to 3.0 ms, the longest "
+		timing    = " Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
+		notLonger = " It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one."
+		network   = ", or the network to it, paused for 4.1 s at 14:03:07 UTC." + notLonger
 	)
 	later := pausedOnce(4050, 5)
 	later.LongestAt = later.LongestAt.Add(time.Minute)
@@ -58,6 +59,11 @@ func TestOnePause(t *testing.T) {
 		"members at different times": {
 			[]control.Answers{later, pausedOnce(4100, 5)},
 			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
+		},
+		"a member, while another is slow": {
+			[]control.Answers{answersIn(90, 95), pausedOnce(4100, 5)},
+			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-0. 99 % of the answers took up to 90 ms, the longest 95 ms (ledger-0)." +
+				timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + strings.TrimSuffix(network, notLonger),
 		},
 		"two pauses": {
 			[]control.Answers{answersIn(3, 5), pausedOnce(4100, 301)},
