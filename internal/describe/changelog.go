@@ -101,9 +101,9 @@ func listChange(old, g *v1.ElectionGroup) []string {
 	case is == nil || was != nil && was.Version == is.Version && was.State == is.State:
 		return nil
 	case is.State == v1.ListAdopting:
-		return []string{fmt.Sprintf("member list %d with %s is being adopted", is.Version, countMembers(len(is.Members)))}
+		return []string{fmt.Sprintf("member list %d with %s is being adopted", is.Version, Count(len(is.Members), "member"))}
 	}
-	return []string{fmt.Sprintf("member list %d with %s has settled", is.Version, countMembers(len(is.Members)))}
+	return []string{fmt.Sprintf("member list %d with %s has settled", is.Version, Count(len(is.Members), "member"))}
 }
 
 func rowChanges(old, g *v1.ElectionGroup) []string {

@@ -113,12 +113,12 @@ func namespaceFlag(g *v1.ElectionGroup) string { return "-n " + g.Namespace }
 // age formats how long something has lasted, as kubectl does.
 func age(since, now time.Time) string { return duration.HumanDuration(now.Sub(since)) }
 
-// countMembers formats a number of members.
-func countMembers(n int) string {
+// Count formats a number of things.
+func Count(n int, thing string) string {
 	if n == 1 {
-		return "1 member"
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%d members", n)
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // sentence returns the text with a full stop. A command at the end gets none, because users copy it.

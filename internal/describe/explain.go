@@ -72,13 +72,13 @@ func electionReason(g *v1.ElectionGroup, a *analysis, now time.Time) []string {
 	case a.members == 1:
 		return []string{"It is the only member."}
 	case len(a.above) == 0:
-		return []string{fmt.Sprintf("Its priority, %d, is the highest of all %s.", c.Priority, countMembers(a.members))}
+		return []string{fmt.Sprintf("Its priority, %d, is the highest of all %s.", c.Priority, Count(a.members, "member"))}
 	}
 	const most = 5
 	lines := []string{fmt.Sprintf("Its priority is %d. Members with a higher priority:", c.Priority)}
 	for i := range a.above {
 		if i == most {
-			lines = append(lines, fmt.Sprintf("- %s not shown", countMembers(len(a.above)-most)))
+			lines = append(lines, fmt.Sprintf("- %s not shown", Count(len(a.above)-most, "member")))
 			break
 		}
 		lines = append(lines, "- "+notElectedReason(g, &a.above[i], now))
@@ -94,7 +94,7 @@ func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 	case a.members == 0:
 		return "The agents have not received a member list yet."
 	case a.needsMajority && a.missing > 0:
-		return fmt.Sprintf("A coordinator needs %d of %s. Up: %d.", a.majority, countMembers(a.members), a.up)
+		return fmt.Sprintf("A coordinator needs %d of %s. Up: %d.", a.majority, Count(a.members, "member"), a.up)
 	case len(a.candidates) == 0 && (c == nil || c.Reason != string(v1.ReasonNoEligibleMember)):
 		return "No member that is up is eligible: each has priority 0, is being deleted, or is ineligible because of its application or the operator."
 	case c != nil && c.Message != "":
@@ -173,9 +173,9 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	var lines []string
 	if a.needsMajority {
 		spare = min(spare, a.spare)
-		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs %d (%s).", a.up, countMembers(a.members), a.majority, g.Spec.Safety.Mode))
+		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs %d (%s).", a.up, Count(a.members, "member"), a.majority, g.Spec.Safety.Mode))
 	} else {
-		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs no other member (Available).", a.up, countMembers(a.members)))
+		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs no other member (Available).", a.up, Count(a.members, "member")))
 	}
 	switch {
 	case a.needsMajority && a.missing > 0 || electable == 0:

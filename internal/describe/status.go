@@ -87,7 +87,7 @@ func headline(g *v1.ElectionGroup, now time.Time) string {
 func summary(g *v1.ElectionGroup) []string {
 	all := []string{string(g.Spec.Algorithm), string(g.Spec.Safety.Mode)}
 	if g.Status.Members != nil && g.Status.ReadyMembers != nil {
-		all = append(all, fmt.Sprintf("%d of %s up", *g.Status.ReadyMembers, countMembers(int(*g.Status.Members))))
+		all = append(all, fmt.Sprintf("%d of %s up", *g.Status.ReadyMembers, Count(int(*g.Status.Members), "member")))
 	}
 	if list := g.Status.MemberList; list != nil {
 		text := fmt.Sprintf("member list %d", list.Version)

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // options are the flags of evacuate.
@@ -104,7 +105,7 @@ func (o *options) run(ctx context.Context, out io.Writer, kind, name string) err
 	}
 	what := kind + " " + name
 	if kind == "zone" {
-		what += fmt.Sprintf(" (%s)", count(len(nodes), "node"))
+		what += fmt.Sprintf(" (%s)", describe.Count(len(nodes), "node"))
 	}
 	if o.end {
 		fmt.Fprintf(out, "coordinators may return to %s\n", what)
@@ -141,20 +142,13 @@ func (o *options) await(ctx context.Context, out io.Writer, connected client.Wit
 		return fmt.Errorf("%w; the nodes remain evacuated", command.ErrInterrupted)
 	case len(leaving.remaining) > 0:
 		return fmt.Errorf("%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
-			"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), count(leaving.found, "coordinator"), o.timeout, leaving.describe())
+			"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), describe.Count(leaving.found, "coordinator"), o.timeout, leaving.describe())
 	case leaving.found == 0:
 		fmt.Fprintln(out, "no coordinator was there")
 	default:
-		fmt.Fprintf(out, "%s left within %.1f s\n", count(leaving.found, "coordinator"), time.Since(started).Seconds())
+		fmt.Fprintf(out, "%s left within %.1f s\n", describe.Count(leaving.found, "coordinator"), time.Since(started).Seconds())
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // findNodes returns the node of a name, or the nodes of a zone.

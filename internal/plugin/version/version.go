@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
@@ -73,7 +74,7 @@ func writeInstalled(ctx context.Context, w io.Writer, cluster *clusteraccess.Fla
 	}
 	images, err := agentImages(ctx, connected, cluster)
 	for _, image := range slices.Sorted(maps.Keys(images)) {
-		fmt.Fprintf(w, "agents\t%s in %s\n", image, countPods(images[image]))
+		fmt.Fprintf(w, "agents\t%s in %s\n", image, describe.Count(images[image], "pod"))
 	}
 	switch {
 	case problem == nil:
@@ -82,13 +83,6 @@ func writeInstalled(ctx context.Context, w io.Writer, cluster *clusteraccess.Fla
 		return problem
 	}
 	return fmt.Errorf("%w; %w", problem, err)
-}
-
-func countPods(n int) string {
-	if n == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", n)
 }
 
 // agentImages counts the pods with an agent by its image, in all namespaces or, if the
