@@ -60,11 +60,14 @@ UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbea
 	e.CreateOperator(t)
 	all := e.runCommand(t, "check", "-o", "json")
 	var decoded struct{ Findings []rules.Finding }
-	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 6 {
-		t.Fatalf("got %s, want six findings: %v", all.stdout, err)
+	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 8 {
+		t.Fatalf("got %s, want eight findings: %v", all.stdout, err)
 	}
 	if f := decoded.Findings[0]; f.Level != rules.Problem || f.Object != "operator in namespace bank" {
 		t.Errorf("got %+v first, want the operator without replicas", f)
+	}
+	if !strings.Contains(all.stdout, "It lacks the permission to update electiongroups/status.") {
+		t.Errorf("got %s, want that the operator has no role", all.stdout)
 	}
 	if !strings.Contains(all.stdout, "pod bank/mail") {
 		t.Errorf("got %s, want the pod of no group, too", all.stdout)

@@ -1,11 +1,15 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"path"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -98,10 +102,30 @@ func gatherOperators(ctx context.Context, c client.Client, f *rules.Facts) error
 		f.Operators = append(f.Operators, rules.Operator{
 			Namespace: found.Namespace, Image: found.Image, AgentImage: found.AgentImage,
 			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.Available,
-			Template: deployments[i].Spec.Template,
+			Template: deployments[i].Spec.Template, Lacks: lackedPermissions(ctx, c, &deployments[i]),
 		})
 	}
 	return err
+}
+
+// permissions are those of the operator whose lack nobody notices except in its log.
+var permissions = []authorizationv1.ResourceAttributes{
+	{Verb: "update", Group: v1.GroupVersion.Group, Resource: "electiongroups", Subresource: "status"},
+	{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
+}
+
+// lackedPermissions returns which of the permissions an operator lacks, as far as the user may ask.
+func lackedPermissions(ctx context.Context, c client.Client, d *appsv1.Deployment) (lacked []string) {
+	account := d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
+	for _, p := range permissions {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &p,
+		}}
+		if c.Create(ctx, review) == nil && !review.Status.Allowed {
+			lacked = append(lacked, p.Verb+" "+path.Join(p.Resource, p.Subresource))
+		}
+	}
+	return lacked
 }
 
 // gatherOperatorPolicies reads the policies of other namespaces in which operators are, if the user

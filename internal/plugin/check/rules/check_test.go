@@ -132,6 +132,10 @@ func TestFindings(t *testing.T) {
 		"a replica is missing": {
 			func(f *Facts) { f.Operators[0].Available = 1 }, "warning operator in namespace conclave-system: 1 of 2 replicas of manager:2 are available.",
 		},
+		"an operator without permissions": {
+			func(f *Facts) { f.Operators[0].Lacks = []string{"create tokenreviews"} },
+			"problem operator in namespace conclave-system: It lacks the permission to create tokenreviews.",
+		},
 		"a single replica": {
 			func(f *Facts) { f.Operators[0].Wanted, f.Operators[0].Available = 1, 1 },
 			"warning operator in namespace conclave-system: 1 of 1 replicas of manager:2 are available.",

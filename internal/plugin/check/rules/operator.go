@@ -18,7 +18,11 @@ func checkOperator(f *Facts) []Finding {
 	case 0:
 		return []Finding{{Problem, "operator", "No operator is installed in this cluster.", install}}
 	case 1:
-		return []Finding{checkReplicas(&f.Operators[0])}
+		all := []Finding{checkReplicas(&f.Operators[0])}
+		for _, lacked := range f.Operators[0].Lacks {
+			all = append(all, Finding{Problem, all[0].Object, "It lacks the permission to " + lacked + ".", "Apply the manifests of the operator again."})
+		}
+		return all
 	}
 	return []Finding{{
 		Problem, "operator", fmt.Sprintf("Operators are installed in several namespaces: %s.", strings.Join(f.operatorNamespaces(), ", ")),

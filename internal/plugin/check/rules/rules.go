@@ -64,6 +64,8 @@ type Operator struct {
 	Wanted, Available            int32
 	// Template is that of its pods.
 	Template corev1.PodTemplateSpec
+	// Lacks has permissions that it needs and doesn't have.
+	Lacks []string
 }
 
 // Level is the result of a check.
