@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // advice returns how to resolve a condition with this reason, or "" if nothing needs to
@@ -107,7 +108,7 @@ func unreachable(g *v1.ElectionGroup) string {
 		return "The other agents cannot reach them, either: they have ended, or their nodes are unreachable."
 	}
 	return fmt.Sprintf("The agents elect without the operator; only this status may be outdated. Check for a NetworkPolicy that blocks the operator on port %d.",
-		operatorPort)
+		control.OperatorPort)
 }
 
 func noFailover(g *v1.ElectionGroup) string {

@@ -5,10 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
-
-const operatorPort = control.OperatorPort
 
 // analysis is what determines the coordinator of a group, and which failures the group
 // tolerates.

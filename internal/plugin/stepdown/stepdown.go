@@ -100,7 +100,7 @@ func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionG
 	took := h.failoverTime(ctx, after)
 	if j, err := clusteraccess.ReadJournal(ctx, port, before.Pod, g.Name); err == nil {
 		if gap, known := gapIn(j, after); known {
-			took = "; failover took " + milliseconds(gap)
+			took = "; failover took " + v1.FormatGap(gap)
 		}
 	}
 	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, took)
@@ -140,12 +140,7 @@ func checkSuccessor(g *v1.ElectionGroup, to string) error {
 	case len(candidates) == 0:
 		return command.UsageErrorf("--to: %s has no other member with a priority above 0", g.Name)
 	}
-	const shown = 10
-	more := ""
-	if len(candidates) > shown {
-		candidates, more = candidates[:shown], ", ..."
-	}
-	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s%s), got %q", g.Name, strings.Join(candidates, ", "), more, to)
+	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s), got %q", g.Name, describe.JoinNames(candidates, "or"), to)
 }
 
 // explainRefusal adds why the member that --to names isn't ready, if the status says so.
@@ -276,7 +271,7 @@ func (h *handover) failoverTime(ctx context.Context, after client.State) string 
 				if vacantSince.IsZero() {
 					return "; no gap between the coordinators was observed"
 				}
-				return "; failover took " + milliseconds(s.at.Sub(vacantSince))
+				return "; failover took " + v1.FormatGap(s.at.Sub(vacantSince))
 			case s.Coordinator == "" && vacantSince.IsZero():
 				vacantSince = s.at
 			}
@@ -284,15 +279,6 @@ func (h *handover) failoverTime(ctx context.Context, after client.State) string 
 			return ""
 		}
 	}
-}
-
-// milliseconds formats a duration in milliseconds, with decimals if it is short.
-func milliseconds(d time.Duration) string {
-	precision := 0
-	if ms := d.Seconds() * 1000; ms < 10 {
-		precision = 2
-	}
-	return fmt.Sprintf("%.*f ms", precision, d.Seconds()*1000)
 }
 
 // preemptionWarning warns that the former coordinator will take over again.

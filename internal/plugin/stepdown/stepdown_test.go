@@ -185,7 +185,7 @@ func TestFailoverTimeIsThatOfTheAgent(t *testing.T) {
 		{"at":"2026-11-20T12:30:00Z","input":"stopped","events":[{"kind":"resigns","peer":"ledger-1","term":100}]},
 		{"at":"2026-11-20T12:30:00.0098Z","input":"receive","events":[{"kind":"recognised","peer":"ledger-1","term":101}]}]}`}
 	got, err := request(t, agent, ledgerGroup(), "")
-	if want := "ledger-1 leads in term 101; failover took 9.80 ms\n"; err != nil || !strings.HasPrefix(got, want) {
+	if want := "ledger-1 leads in term 101; failover took 9.8 ms\n"; err != nil || !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
