@@ -117,6 +117,15 @@ func (c *Flags) Groups(ctx context.Context, allNamespaces bool) ([]v1.ElectionGr
 	return list.Items, nil
 }
 
+// Where says in which namespace groups were looked for, or "" for all.
+func (c *Flags) Where(allNamespaces bool) string {
+	namespace, err := c.Namespace()
+	if allNamespaces || err != nil {
+		return ""
+	}
+	return " in namespace " + namespace + "; for those of all namespaces, use -A"
+}
+
 // CompleteGroup completes the name of a group.
 func (c *Flags) CompleteGroup(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {

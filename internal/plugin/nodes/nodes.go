@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/describe"
@@ -61,22 +60,14 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 		return output.Write(cmd.OutOrStdout(), rows, o.output)
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "No member of a group is on a node"+o.where(groups)+".")
+		why := ", according to their statuses"
+		if len(groups) == 0 {
+			why = ": there are no groups" + o.cluster.Where(o.allNamespaces)
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "No member of a group is on a node"+why+".")
 		return nil
 	}
 	return write(cmd.OutOrStdout(), rows)
-}
-
-// where says which groups were looked for.
-func (o *options) where(groups []v1.ElectionGroup) string {
-	namespace, err := o.cluster.Namespace()
-	switch {
-	case len(groups) > 0:
-		return ", according to their statuses"
-	case o.allNamespaces || err != nil:
-		return ": there are no groups"
-	}
-	return ": there are no groups in namespace " + namespace + "; for those of all namespaces, use -A"
 }
 
 // write writes the table. The groups are the last column because they may be long.

@@ -79,7 +79,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if len(groups) == 0 && o.output == "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.where())
+			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.cluster.Where(o.allNamespaces))
 		}
 		return o.findProblems(groups)
 	}
@@ -97,15 +97,6 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return o.findProblems([]v1.ElectionGroup{*group})
-}
-
-// where says which groups were looked for.
-func (o *options) where() string {
-	namespace, err := o.cluster.Namespace()
-	if o.allNamespaces || err != nil {
-		return ""
-	}
-	return " in namespace " + namespace + "; for those of all namespaces, use -A"
 }
 
 // findProblems returns an error if a group has a problem, with --exit-code.

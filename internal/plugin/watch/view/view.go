@@ -47,8 +47,7 @@ func (v *View) Lines(now time.Time, width, height int, notes ...string) []string
 	status, latest := wrap(strings.Split(text.String(), "\n"), width), wrap(v.latest, width)
 	var noted []string
 	for _, note := range notes {
-		noted = append(noted, wrap([]string{note}, width)...)
-		noted = append(noted, "")
+		noted = append(append(noted, wrap([]string{note}, width)...), "")
 	}
 	excess := len(status) + len(noted) + len(latest) - height
 	if tenures > 0 && excess > 0 {
