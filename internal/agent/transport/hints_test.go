@@ -87,3 +87,19 @@ func TestHintsAreBounded(t *testing.T) {
 		t.Errorf("got %d hints after a member left, want %d", len(b.hints), hintsMax-1)
 	}
 }
+
+// TestAnnouncementPrecedesNextDial: after a failed dial, a peer waits for redialDelay/2 at least. A process that has restarted since then
+// announces itself before that, unless there are many peers: these may all have started with it.
+func TestAnnouncementPrecedesNextDial(t *testing.T) {
+	transport, b := hintedPeer("10.0.0.1:7373")
+	b.address = "10.0.0.9:1"
+	if first, second := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, 1, 0); first >= redialDelay/4 || second < redialDelay {
+		t.Errorf("with one peer, an agent announces itself after %s and %s, want less than %s, and at least %s", first, second, redialDelay/4, redialDelay)
+	}
+	for i := range 99 {
+		transport.peers[string(rune('c'+i))] = nil
+	}
+	if first := b.retryDelay(noAnswer, 0, 0); first < redialDelay {
+		t.Errorf("with 100 peers, an agent announces itself after %s, want at least %s", first, redialDelay)
+	}
+}

@@ -102,8 +102,10 @@ func (p *peer) retryDelay(result dialResult, attempt, slow int) time.Duration {
 	case p.lastConn != nil:
 	case !p.hasTarget():
 		return time.Hour // There is no address to dial.
+	case !p.dials && attempt == 0:
+		return p.transport.announceDelay()
 	case !p.dials:
-		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
+		return jitteredRedialDelay() * 5 << min(attempt, 6) // Most likely the peer will dial.
 	}
 	if slow > 0 {
 		return jitteredRedialDelay() << min(slow-1, slowMax)
@@ -112,6 +114,14 @@ func (p *peer) retryDelay(result dialResult, attempt, slow int) time.Duration {
 		return jitteredRedialDelay() * patientFactor
 	}
 	return jitteredRedialDelay()
+}
+
+// announceDelay is the time that a peer has to dial before this agent announces itself. If this process replaces one that was killed, the
+// peer has just failed to dial it, and waits for longer. With more peers the delay is longer: they may all start at once.
+func (t *Transport) announceDelay() time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return jitteredRedialDelay() * time.Duration(len(t.peers)) / 50
 }
 
 // After about a minute of attempts in vain, an agent dials every 1.6 s on average: an isolated one doesn't keep a processor busy.
