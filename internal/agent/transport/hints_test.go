@@ -103,3 +103,16 @@ func TestAnnouncementPrecedesNextDial(t *testing.T) {
 		t.Errorf("with 100 peers, an agent announces itself after %s, want at least %s", first, redialDelay)
 	}
 }
+
+// TestAnnouncedAddressIsDialedNext: a restarted pod has another address, and hints may be older.
+func TestAnnouncedAddressIsDialedNext(t *testing.T) {
+	transport, b := hintedPeer("10.0.0.1:7373")
+	b.address = "10.0.0.9:1"
+	transport.receiveHint("c", &wire.PeerAddress{Name: "b", Address: "10.0.0.2:1"})
+	for range 2 {
+		const announced = "10.0.0.3:1"
+		if b.setAnnounced(announced, 1); b.nextTarget() != announced {
+			t.Error("a hint is dialed next, want the announced address")
+		}
+	}
+}

@@ -79,7 +79,7 @@ func (p *peer) setAnnounced(address string, life uint32) {
 	if p.conn != nil && p.conn.life == life {
 		return // The peer only verifies the address of this agent.
 	}
-	p.announced = address
+	p.announced, p.turn = address, 0 // Hints may be older.
 	if p.conn != nil {
 		p.conn.close()
 	}
