@@ -31,6 +31,7 @@ func (a *Agent) Refresh() {
 // before the first document. The readiness of the pod itself is that of its application (ADR 37).
 func (a *Agent) Problems() (own, others []string) {
 	own, others = a.lastingProblems()
+	others = append(others, a.transport.Absent()...)
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok && !g.Votes() {
 			own = append(own, fmt.Sprintf("group %s: not voting yet: after its start without a memory of its grants, a member waits for a lease, or for a newer list", name))

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -67,5 +69,33 @@ func TestAgentIsOutvoted(t *testing.T) {
 		if got := isOutvoted(&g, c.refused, c.ignored); got != c.want {
 			t.Errorf("%d members, refused %v, ignored %v: got %t, want %t", c.members, c.refused, c.ignored, got, c.want)
 		}
+	}
+}
+
+// TestAbsentPeerIsNamedOnce: no process listens at its address for some seconds. That is no reason to be unready, and the operator
+// knows it already.
+func TestAbsentPeerIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	g, listeners := newGroup(t, 2, office.Majority, "StatusTable")
+	must.Succeed(t, listeners["b"].Close())
+	log := &testwait.Log{}
+	options := testOptions(t, 1, t.TempDir(), listeners["a"])
+	options.Log = log.Logger()
+	a := startWith(t, "a", options, g)
+	const warning = "cannot connect to peer for a while"
+	testwait.Until(t, "a names b, and dials again", func() bool {
+		own, others := a.Problems()
+		return len(own) == 0 && len(others) == 1 && strings.HasPrefix(others[0], "peer b: not connected for ") && !strings.Contains(others[0], "for 5s") &&
+			strings.Contains(others[0], "connection refused") && log.Contains(warning)
+	})
+	if reported := a.reportedProblems(); len(reported) > 0 {
+		t.Errorf("a reports %q, want nothing", reported)
+	}
+	listener, err := transport.Listen(t.Context(), g.List.Members[1].Address)
+	must.Succeed(t, err)
+	startAgent(t, g, "b", 2, t.TempDir(), listener)
+	testwait.Until(t, "a says that it is connected again", func() bool { return log.Contains("connected to peer again") })
+	if _, others := a.Problems(); len(others) > 0 || log.Count(warning) != 1 {
+		t.Errorf("got %q and %d warnings, want no problem and one warning", others, log.Count(warning))
 	}
 }

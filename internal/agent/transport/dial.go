@@ -51,6 +51,9 @@ func (t *Transport) connect(ctx context.Context, address, name string) (*conn, e
 	if err != nil && ctx.Err() == nil {
 		t.Log.Debug("cannot connect to peer", "peer", name, "address", address, "error", err)
 		t.reportLookup(name, err)
+		if p := t.peer(name); p != nil {
+			p.noteFailure(ctx, err)
+		}
 	}
 	return c, err
 }
@@ -100,7 +103,10 @@ func (t *Transport) probeListener(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	return watchClose(raw)
+	if err = watchClose(raw); errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("a process listens at %s, but doesn't connect: %w", address, err)
+	}
+	return err
 }
 
 // watchClose watches for a moment whether the peer closes a new connection, and closes it.

@@ -116,3 +116,13 @@ func TestAnnouncedAddressIsDialedNext(t *testing.T) {
 		}
 	}
 }
+
+// TestPeerWithProblemIsNotNamedAgain as a peer that can't be connected.
+func TestPeerWithProblemIsNotNamedAgain(t *testing.T) {
+	transport, b := hintedPeer("10.0.0.1:7373")
+	transport.addProblem("b", problem{kind: "name", text: "no name server answers"})
+	b.noteFailure(t.Context(), net.ErrClosed)
+	if lines := transport.Absent(); b.named || len(lines) > 0 {
+		t.Errorf("got %q, want nothing", lines)
+	}
+}

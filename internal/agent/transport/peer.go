@@ -44,12 +44,16 @@ type peer struct {
 	// frames wait in unsent.
 	connecting bool
 	unsent     []Outgoing
+	// absent is since when there is no connection, failure is why the last attempt since then failed, and named is set once the log has that.
+	absent  time.Time
+	failure error
+	named   bool
 }
 
 func newPeer(t *Transport, name, address string) *peer {
 	p := &peer{
 		transport: t, name: name, address: address, dials: t.Self < name,
-		accepted: make(chan *conn), retryNow: make(chan struct{}, 1),
+		accepted: make(chan *conn), retryNow: make(chan struct{}, 1), absent: time.Now(),
 	}
 	p.connecting = p.dials
 	p.ctx, p.stop = context.WithCancel(t.ctx)
@@ -160,8 +164,13 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.unsent = slices.DeleteFunc(p.unsent, c.send)
 	rest := p.unsent
 	p.unsent = nil
+	named := p.named
+	p.failure, p.named = nil, false
 	p.mu.Unlock()
 	fail(rest)
+	if named {
+		p.transport.Log.Info("connected to peer again", "peer", p.name)
+	}
 	p.transport.notifyChange()
 	p.transport.reportAddresses(c)
 	p.transport.spreadAddress(p)
@@ -186,7 +195,7 @@ func (p *peer) serve(c *conn) (next *conn) {
 	<-closed
 
 	p.mu.Lock()
-	p.conn, p.connecting = nil, true
+	p.conn, p.connecting, p.absent = nil, true, time.Now()
 	p.mu.Unlock()
 	if next == nil && !c.listenAddressVerified.Load() && !c.closedHere.Load() {
 		p.transport.tasks.Go(func() { p.checkUnverified(c) })

@@ -1,6 +1,16 @@
 package transport
 
-import "sync"
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// absentMax is how long a peer may be absent before the agent says so.
+const absentMax = 5 * time.Second
 
 // problems holds the current problem of each peer that has one.
 type problems struct {
@@ -66,5 +76,38 @@ func (t *Transport) Problems() map[string]string {
 	for peer, problem := range t.problems.byPeer {
 		lines[peer] = problem.text
 	}
+	return lines
+}
+
+// noteFailure stores why an attempt failed. The log has the first reason after absentMax: most absences are restarts.
+func (p *peer) noteFailure(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	known := p.transport.Problems()[p.name] != "" // The log has it.
+	p.mu.Lock()
+	first := !known && p.conn == nil && !p.named && time.Since(p.absent) >= absentMax
+	p.failure, p.named = err, p.named || first
+	p.mu.Unlock()
+	if first {
+		p.transport.Log.Warn("cannot connect to peer for a while; retrying", "peer", p.name, "error", err)
+	}
+}
+
+// Absent returns one line for each peer that can't be connected, except those with Problems. That a peer has stopped is usual.
+func (t *Transport) Absent() (lines []string) {
+	problems := t.Problems()
+	t.mu.RLock()
+	peers := slices.Collect(maps.Values(t.peers))
+	t.mu.RUnlock()
+	for _, p := range peers {
+		p.mu.Lock()
+		absent := time.Since(p.absent)
+		if p.conn == nil && p.failure != nil && absent >= absentMax && problems[p.name] == "" {
+			lines = append(lines, fmt.Sprintf("peer %s: not connected for %s: %s", p.name, absent.Round(time.Second), p.failure))
+		}
+		p.mu.Unlock()
+	}
+	slices.Sort(lines)
 	return lines
 }

@@ -201,7 +201,9 @@ func (p *peer) attemptFunc(attempt int, byName bool) func(context.Context) dialO
 		return func(ctx context.Context) dialOutcome { return p.dial(ctx, next, next, lastAddress) }
 	case lastAddress != "":
 		return func(ctx context.Context) dialOutcome {
-			return dialOutcome{nil, resultOf(p.transport.probeListener(ctx, lastAddress), lastAddress)}
+			err := p.transport.probeListener(ctx, lastAddress)
+			p.noteFailure(ctx, err)
+			return dialOutcome{nil, resultOf(err, lastAddress)}
 		}
 	case attempt > 0:
 		return p.announce
