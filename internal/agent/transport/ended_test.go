@@ -128,7 +128,7 @@ func TestPeerBehindTranslatedAddressIsNotReportedAsEnded(t *testing.T) {
 	a, b := h.start("a", "127.0.0.2:0", 1), h.start("b", "127.0.0.1:0", 2)
 	front := newRelay(t, b.address)
 	a.SetPeers(map[string]string{"b": front.Addr().String()})
-	b.SetPeers(map[string]string{"a": a.address})
+	b.SetPeers(map[string]string{"a": ""}) // Else a may connect to the address that b announces, which isn't translated.
 	for n := range 5 {
 		b.waitConnected("a")
 		testwait.Until(t, "b fails to verify the address", func() bool { return b.log.Count("connection refused") > n })
