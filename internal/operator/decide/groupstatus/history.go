@@ -99,7 +99,11 @@ func (e *evaluation) measureGap(tenure, before *v1.Tenure) {
 		if seen := tenure.From.Sub(before.Until.Time); seen > 0 {
 			gap = new(seen.Microseconds())
 		} else { // The operator learned of the end from the next tenure, so it doesn't know when that was.
-			before.Until = new(slices.MaxFunc([]metav1.MicroTime{before.From, tenure.From}, func(a, b metav1.MicroTime) int { return a.Compare(b.Time) }))
+			until := tenure.From
+			if until.Before(&before.From) {
+				until = before.From
+			}
+			before.Until = &until
 		}
 	}
 	if gap == nil {
