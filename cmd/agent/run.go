@@ -162,12 +162,8 @@ func certificateProblems(files *identity.Files) (own, others []string) {
 
 // expiryProblem returns that the certificate has expired, or will soon: nothing but a user replaces it.
 func expiryProblem(files *identity.Files) (problem string, expired bool) {
-	now, at := time.Now(), files.NotAfter().UTC().Format(time.RFC3339)
-	switch {
-	case now.After(files.NotAfter()):
-		return "certificate expired at " + at + ": replace it", true
-	case files.NearsExpiry(now):
-		return "certificate expires at " + at + ": replace it", false
+	if problem, expired = files.Expiry(time.Now()); problem != "" {
+		problem += ": replace it"
 	}
-	return "", false
+	return problem, expired
 }

@@ -82,13 +82,11 @@ func (r *certificateRenewer) Problems() (own, others []string) {
 	if r.files == nil {
 		return []string{"waiting for a certificate" + cause}, nil
 	}
-	until, now := r.files.NotAfter(), time.Now()
-	at := until.UTC().Format(time.RFC3339)
-	switch {
-	case now.After(until):
-		return []string{"certificate expired at " + at + cause}, nil
-	case cause != "" && r.files.NearsExpiry(now):
-		return nil, []string{"certificate expires at " + at + ", and can't be renewed" + cause}
+	switch problem, expired := r.files.Expiry(time.Now()); {
+	case expired:
+		return []string{problem + cause}, nil
+	case problem != "" && cause != "":
+		return nil, []string{problem + ", and can't be renewed" + cause}
 	}
 	return nil, nil
 }

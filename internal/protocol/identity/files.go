@@ -62,10 +62,18 @@ func (f *Files) Names() Names { return f.loaded.Load().names }
 // NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
 func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
 
-// NearsExpiry reports whether a quarter of the lifetime of the certificate that was loaded last is left, or less. It does no I/O.
-func (f *Files) NearsExpiry(now time.Time) bool {
+// Expiry returns that the certificate that was loaded last has expired, or that it will when a quarter of its lifetime or less is left,
+// or "". It does no I/O.
+func (f *Files) Expiry(now time.Time) (problem string, expired bool) {
 	cert := f.loaded.Load().cert.Leaf
-	return cert.NotAfter.Sub(now) <= cert.NotAfter.Sub(cert.NotBefore)/4
+	at := cert.NotAfter.UTC().Format(time.RFC3339)
+	switch left := cert.NotAfter.Sub(now); {
+	case left < 0:
+		return "certificate expired at " + at, true
+	case left <= cert.NotAfter.Sub(cert.NotBefore)/4:
+		return "certificate expires at " + at, false
+	}
+	return "", false
 }
 
 // Refused returns why changed files aren't in use, and nil if there are none. It does no I/O.
