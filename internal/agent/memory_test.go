@@ -122,7 +122,7 @@ func TestAgentIsReadyWhenItVotes(t *testing.T) {
 		t.Error("got no problem right after the start, want one")
 	}
 	testwait.Until(t, "the agent is ready", voting)
-	if ledger, _ := agent.Find("ledger"); !ledger.Votes() {
-		t.Error("got an agent that is ready and doesn't vote")
+	if ledger, _ := agent.Find("ledger"); !ledger.Joined() {
+		t.Error("got an agent that is ready, and a group that it has not joined")
 	}
 }

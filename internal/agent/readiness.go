@@ -26,15 +26,15 @@ func (a *Agent) Refresh() {
 	}
 }
 
-// Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready before it votes: a
-// rollout that went on before that would take the majority away from the coordinator. In a pod, pod/localapi.go adds the problems of the time
+// Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready before it votes and
+// the coordinator knows: a rollout that went on before that would take the majority away from the coordinator, or its successor. In a pod, pod/localapi.go adds the problems of the time
 // before the first document. The readiness of the pod itself is that of its application (ADR 37).
 func (a *Agent) Problems() (own, others []string) {
 	own, others = a.lastingProblems()
 	others = append(others, a.transport.Absent()...)
 	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok && !g.Votes() {
-			own = append(own, fmt.Sprintf("group %s: not voting yet: after its start without a memory of its grants, a member waits for a lease, or for a newer list", name))
+		if g, ok := a.Find(name); ok && !g.Joined() {
+			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: that takes at most two leases after a start", name))
 		}
 	}
 	return own, others

@@ -18,8 +18,8 @@ type snapshot struct {
 	patience election.Tick
 	// heldBack is the number of members that this process holds back.
 	heldBack int
-	// votes: this process may grant the office.
-	votes bool
+	// joined: this process votes, and the coordinator counts on it.
+	joined bool
 	// ineligible is why this process may not be elected.
 	ineligible Ineligibility
 }
@@ -29,7 +29,7 @@ func (g *Group) publish() {
 	status := g.machine.Status()
 	s := snapshot{
 		until: status.Until, patience: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
-		votes: g.machine.Votes(g.cfg.Clock.Now()), ineligible: g.ineligible(),
+		joined: g.machine.Joined(g.cfg.Clock.Now()), ineligible: g.ineligible(),
 	}
 	s.leader = Leader{
 		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
@@ -82,8 +82,8 @@ func (g *Group) Leader() Leader {
 // SuspicionTimeout returns after which silence the coordinator is suspected now. It never blocks.
 func (g *Group) SuspicionTimeout() time.Duration { return time.Duration(g.published.Load().patience) }
 
-// Votes reports whether this process may grant the office.
-func (g *Group) Votes() bool { return g.published.Load().votes }
+// Joined reports whether this process votes and a coordinator counts on it (see office.Machine).
+func (g *Group) Joined() bool { return g.published.Load().joined }
 
 // HeldBack returns the number of members to which this process would not hand over, because their
 // tenures are short again and again. It never blocks.

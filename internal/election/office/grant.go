@@ -57,9 +57,13 @@ func (m *Machine) answerTo(r grants.Request) grants.Answer {
 	return m.ledger.Handle(r, m.roster.Version, m.now)
 }
 
-// Votes reports whether this process may grant at the moment now. It may not for a lease after it has lost its memory.
-func (m *Machine) Votes(now election.Tick) bool {
-	return m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
+// Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A process waits for
+// the latter at most a lease: it may reach nobody.
+func (m *Machine) Joined(now election.Tick) bool {
+	if m.cfg.Mode != Available && m.ledger.WaitingAfterRestart(now) {
+		return false
+	}
+	return m.counted || m.role >= Holder || now >= max(m.cfg.Start, m.ledger.RecoveryStart())+m.cfg.Lease
 }
 
 func (m *Machine) requestOf(msg *election.Message) grants.Request {
@@ -77,6 +81,7 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
 	}
 	out.Send = append(out.Send, answer)
+	m.counted = m.counted || answer.Hold.Ready || !m.Eligible() && !m.ledger.WaitingAfterRestart(m.now)
 }
 
 // grantPending grants the request that was deferred.

@@ -62,6 +62,8 @@ type Machine struct {
 	eligibleAgainAt election.Tick
 	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
 	yieldsUntil election.Tick
+	// counted: an answer of this life has said that the process is ready, or ineligible: see Joined.
+	counted bool
 
 	clockCorrected bool
 

@@ -1,6 +1,7 @@
 package office_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -113,6 +114,52 @@ func TestHandOverWaitsForSlowReadings(t *testing.T) {
 		g.wantHolder(3)
 		if vacant > int(second/5) {
 			t.Errorf("got no coordinator for %d ms, want a fifth of a second at most", vacant)
+		}
+	})
+}
+
+// A rollout that goes on as soon as a restarted process has joined can take the coordinator: the process is its successor.
+func TestProcessThatHasJoinedIsSuccessor(t *testing.T) {
+	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
+		for _, remembers := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v/remembers_%t", mode, remembers), func(t *testing.T) {
+				g := newGroup(t, mode, 2, newRoster(t, 1, 1, 2, 3), nil)
+				g.advance(2 * lease)
+				g.crash(3, true)
+				restart := func(*office.Config) {}
+				if remembers {
+					restart = func(c *office.Config) { c.MemoryLost, c.Term = false, 1 }
+				}
+				g.start(3, newRoster(t, 1, 1, 2, 3), restart)
+				for start := g.now; !g.machines[3].Joined(g.now); g.advance(1) {
+					if g.now > start+lease+2*heartbeat {
+						t.Fatal("got a process that doesn't join")
+					}
+				}
+				g.step(2, election.Input{Kind: election.StepDown})
+				g.advance(heartbeat)
+				g.wantHolder(3)
+			})
+		}
+	}
+}
+
+// In an OrderedReady StatefulSet, the next pod starts when the one before it is ready.
+func TestProcessThatReachesNobodyJoinsAfterLease(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, remembers := range []bool{true, false} {
+			g := &group{t: t, mode: mode}
+			g.start(3, newRoster(t, 1, 1, 2, 3), func(c *office.Config) { c.MemoryLost = !remembers })
+			wait := lease
+			if !remembers {
+				wait = 2 * lease
+			}
+			if g.advance(wait - 1); g.machines[3].Joined(g.now) {
+				t.Errorf("remembers %t: got a process that has joined after %d ticks", remembers, g.now)
+			}
+			if g.advance(1); !g.machines[3].Joined(g.now) {
+				t.Errorf("remembers %t: got a process that hasn't joined after %d ticks", remembers, g.now)
+			}
 		}
 	})
 }
