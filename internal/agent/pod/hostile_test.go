@@ -34,28 +34,44 @@ type attacker struct {
 	count   int
 	// attack uses one connection until it is closed.
 	attack func(net.Conn)
+	// opened counts the connections.
+	opened atomic.Int64
 }
 
-// run keeps count connections open until ctx ends. begun receives a value when it has
-// opened more than that: the agent has closed some.
-func (a attacker) run(ctx context.Context, begun chan<- struct{}) {
+// run keeps count connections open until ctx ends.
+func (a *attacker) run(ctx context.Context) {
 	var attacks sync.WaitGroup
-	var opened atomic.Int64
 	for n := range a.count {
 		attacks.Go(func() {
 			for ctx.Err() == nil {
-				a.attackOnce(ctx, n, func() {
-					if opened.Add(1) == int64(a.count+a.count/10) {
-						begun <- struct{}{}
-					}
-				})
+				a.attackOnce(ctx, n)
 			}
 		})
 	}
 	attacks.Wait()
 }
 
-func (a attacker) attackOnce(ctx context.Context, n int, opened func()) {
+// allBegun reports whether each attacker has opened all of its connections, and the attackers of each port a tenth more than
+// that: the agent has closed some. It may keep those of one attacker.
+func allBegun(attackers []*attacker) bool {
+	opened, count := map[string]int{}, map[string]int{}
+	for _, a := range attackers {
+		n := int(a.opened.Load())
+		if n < a.count {
+			return false
+		}
+		opened[a.address] += n
+		count[a.address] += a.count
+	}
+	for address, n := range count {
+		if opened[address] < n+n/10 {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *attacker) attackOnce(ctx context.Context, n int) {
 	dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 200, 0, byte(1+n%a.hosts))}}
 	conn, err := dialer.DialContext(ctx, "tcp", a.address)
 	if err != nil {
@@ -64,7 +80,7 @@ func (a attacker) attackOnce(ctx context.Context, n int, opened func()) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	opened()
+	a.opened.Add(1)
 	a.attack(conn)
 }
 
@@ -161,32 +177,34 @@ func TestAttackedAgentIsElected(t *testing.T) {
 	const post = "POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
 	longHeader := "GET /v1/groups HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 8000)
 	watch := "GET /v1/groups/ledger/watch HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	attackers := []attacker{
-		{b.settings.Peers, 8, 250, halfCertificate},
-		{b.settings.Peers, 100, 50, waitClosed},
-		{b.settings.Peers, 8, 20, flood},
-		{b.settings.Operator, 8, 250, halfCertificate},
-		{b.settings.Operator, 100, 300, overTLS(halfRequest(put))},
-		{b.settings.Operator, 100, 50, overTLS(halfRequest(longHeader))},
-		{b.settings.Operator, 8, 20, overTLS(flood)},
-		{b.settings.API, 1, 150, halfRequest(post)},
-		{b.settings.API, 1, 150, halfRequest(longHeader)},
-		{b.settings.API, 1, 150, halfRequest(watch)},
-		{b.settings.API, 1, 50, func(conn net.Conn) { _, _ = io.WriteString(conn, watch); flood(conn) }},
+	attackers := []*attacker{
+		{address: b.settings.Peers, hosts: 8, count: 250, attack: halfCertificate},
+		{address: b.settings.Peers, hosts: 100, count: 50, attack: waitClosed},
+		{address: b.settings.Peers, hosts: 8, count: 20, attack: flood},
+		{address: b.settings.Operator, hosts: 8, count: 250, attack: halfCertificate},
+		{address: b.settings.Operator, hosts: 100, count: 300, attack: overTLS(halfRequest(put))},
+		{address: b.settings.Operator, hosts: 100, count: 50, attack: overTLS(halfRequest(longHeader))},
+		{address: b.settings.Operator, hosts: 8, count: 20, attack: overTLS(flood)},
+		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(post)},
+		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(longHeader)},
+		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(watch)},
+		{address: b.settings.API, hosts: 1, count: 50, attack: func(conn net.Conn) { _, _ = io.WriteString(conn, watch); flood(conn) }},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var attacks sync.WaitGroup
 	defer attacks.Wait()
 	defer stop()
-	begun := make(chan struct{}, len(attackers))
 	for _, a := range attackers {
-		attacks.Go(func() { a.run(ctx, begun) })
+		attacks.Go(func() { a.run(ctx) })
 	}
 	pid := commands["b"].Process.Pid
 	// Each connection takes a while, because the attackers share the machine with the agents.
-	testwait.Within(4*testwait.Limit, time.Millisecond, func() bool { return len(begun) == len(attackers) || peakMemory(t, pid) > memoryLimit })
-	if len(begun) < len(attackers) && peakMemory(t, pid) <= memoryLimit {
-		t.Fatalf("only %d of %d attacks have begun", len(begun), len(attackers))
+	testwait.Within(4*testwait.Limit, time.Millisecond, func() bool { return allBegun(attackers) || peakMemory(t, pid) > memoryLimit })
+	if !allBegun(attackers) && peakMemory(t, pid) <= memoryLimit {
+		for i, a := range attackers {
+			t.Errorf("attacker %d of %s has opened %d connections, keeps up to %d", i, a.address, a.opened.Load(), a.count)
+		}
+		t.FailNow()
 	}
 	checkMemory := func(when string) {
 		peak := peakMemory(t, pid)
