@@ -19,8 +19,9 @@ export GOWORK := off
 
 # No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds, tests and linters
 # have the same flags (see also hack/cluster and hack/image), so that nothing is compiled twice, except with the race detector, which
-# needs cgo. For a debugger, run go build without make.
-COMPILER_FLAGS := -trimpath -gcflags=all=-dwarf=false
+# needs cgo. For a debugger, run go build without make. The compiler collects garbage less often: it needs a fifth less time, and a
+# quarter more memory. GOGC isn't exported, because it would change the programs that are tested and measured.
+COMPILER_FLAGS := -trimpath -gcflags=all=-dwarf=false '-toolexec=env GOGC=400'
 export CGO_ENABLED := 0
 # Git refuses root the working copy of another user, and then go build fails unless it omits the commit.
 VCS_FLAGS := $(if $(shell git rev-parse HEAD 2>/dev/null),,-buildvcs=false)
@@ -44,7 +45,7 @@ PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/compare/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
 
 TOOL := hack/tools/tool
-LINT := $(CURDIR)/$(TOOL) golangci
+LINT := GOGC=400 $(CURDIR)/$(TOOL) golangci
 
 HACK_CLUSTER := $(GO) run ./hack/cluster
 NODES ?= 3
