@@ -101,6 +101,9 @@ func unreachable(g *v1.ElectionGroup) string {
 		return p.Reason == v1.ProcessUnreachable || p.Reason == v1.ProcessPodTerminating && p.Status == v1.ProcessCrashed
 	}
 	pending := func(p v1.Process) bool { return p.Reason == v1.ProcessPodPending }
+	if i := slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return p.Reason == v1.ProcessNoCertificate }); i >= 0 {
+		return "An agent asks for its certificate again within 30 s. " + g.Status.Processes[i].Pod + ": " + g.Status.Processes[i].Message
+	}
 	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, pending) {
 		return "See why they do not start: kubectl describe pods " + namespaceFlag(g)
 	}

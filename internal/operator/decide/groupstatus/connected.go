@@ -87,7 +87,7 @@ func (e *evaluation) podsMissing(names []string) finding {
 }
 
 func unreachableAgents(pods map[v1.ProcessReason][]string) finding {
-	if names := pods[v1.ProcessUnreachable]; len(names) > 0 {
+	if names := append(pods[v1.ProcessUnreachable], pods[v1.ProcessNoCertificate]...); len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: see status.processes",
 			plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
 	}

@@ -210,6 +210,8 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 			v1.AnnotationGroups, e.Group.Name)
 	case agent.NotInGroup:
 		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
+	case !agent.Connected && strings.HasPrefix(agent.Problem, NoCertificate):
+		return v1.ProcessNoCertificate, agent.Problem
 	case !agent.Connected && agent.Problem != "":
 		return v1.ProcessUnreachable, unreachableMessage(row.Status, agent.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
@@ -230,12 +232,8 @@ func pendingMessage(pod *corev1.Pod) string {
 }
 
 // unreachableMessage returns how to resolve a connection problem. It does not contain the
-// problem itself, unless the operator has refused a certificate: most problems contain
-// addresses and times, so each attempt to connect would change the status.
+// problem itself: most problems contain addresses and times, so each attempt to connect would change the status.
 func unreachableMessage(status v1.ProcessStatus, problem string) string {
-	if strings.HasPrefix(problem, NoCertificate) {
-		return problem
-	}
 	contains := func(word string) bool { return strings.Contains(problem, word) }
 	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
 		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer

@@ -294,7 +294,9 @@ func TestUnreachableMessage(t *testing.T) {
 		t.Errorf("an invalid certificate: got message %q", other)
 	}
 	s.Agents["a"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
-	expect(t, "no certificate", s.evaluate().Status.Processes[2].Message, "The agent has no certificate: tokenreviews is forbidden")
+	row := s.evaluate().Status.Processes[2]
+	expect(t, "reason", string(row.Reason), "NoCertificate")
+	expect(t, "message", row.Message, "The agent has no certificate: tokenreviews is forbidden")
 }
 
 func TestSinceRemainsWithTheStatus(t *testing.T) {
