@@ -34,7 +34,7 @@ func (a *Agent) Problems() (own, others []string) {
 	others = append(others, a.transport.Absent()...)
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok && !g.Joined() {
-			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: that takes at most two leases after a start", name))
+			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: that takes at most two of the longest leases after a start", name))
 		}
 	}
 	return own, others

@@ -60,10 +60,8 @@ func (m *Machine) answerTo(r grants.Request) grants.Answer {
 // Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A process waits for
 // the latter at most a lease: it may reach nobody.
 func (m *Machine) Joined(now election.Tick) bool {
-	if m.cfg.Mode != Available && m.ledger.WaitingAfterRestart(now) {
-		return false
-	}
-	return m.counted || m.role >= Holder || now >= max(m.cfg.Start, m.ledger.RecoveryStart())+m.cfg.Lease
+	votes := m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
+	return votes && (m.counted || now >= m.joinsAt)
 }
 
 func (m *Machine) requestOf(msg *election.Message) grants.Request {
@@ -81,7 +79,8 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
 	}
 	out.Send = append(out.Send, answer)
-	m.counted = m.counted || answer.Hold.Ready || !m.Eligible() && !m.ledger.WaitingAfterRestart(m.now)
+	// The holder accepts that from a member with the same list: see recordAnswer.
+	m.counted = m.counted || kind == election.Grant && r.Held && answer.Hold.Version == r.Version && (answer.Hold.Ready || !m.Eligible())
 }
 
 // grantPending grants the request that was deferred.

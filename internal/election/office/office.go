@@ -62,8 +62,10 @@ type Machine struct {
 	eligibleAgainAt election.Tick
 	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
 	yieldsUntil election.Tick
-	// counted: an answer of this life has said that the process is ready, or ineligible: see Joined.
+	// counted: this life has held the office, or has told a holder that it is ready or ineligible. joinsAt is when that doesn't matter
+	// any more: see Joined.
 	counted bool
+	joinsAt election.Tick
 
 	clockCorrected bool
 
@@ -109,6 +111,7 @@ func (m *Machine) Restart(c Config) error {
 		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start, cause: "start",
 		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}
+	m.joinsAt = max(c.Start, m.ledger.RecoveryStart()) + c.Lease
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease)
 	m.growPeers()
