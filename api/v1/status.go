@@ -322,7 +322,7 @@ const (
 	// Unreachable: the operator cannot reach the pod's agent. The status is what the
 	// other agents report.
 	ProcessUnreachable ProcessReason = "Unreachable"
-	// NoCertificate: the operator has refused the agent a certificate, so nobody can reach it. The message has the reason.
+	// NoCertificate: the agent does not listen, and the operator has refused it a certificate. The message has the reason.
 	ProcessNoCertificate ProcessReason = "NoCertificate"
 	// Disputed: the agents report different statuses.
 	ProcessDisputed ProcessReason = "Disputed"

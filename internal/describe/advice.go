@@ -101,8 +101,9 @@ func unreachable(g *v1.ElectionGroup) string {
 		return p.Reason == v1.ProcessUnreachable || p.Reason == v1.ProcessPodTerminating && p.Status == v1.ProcessCrashed
 	}
 	pending := func(p v1.Process) bool { return p.Reason == v1.ProcessPodPending }
-	if i := slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return p.Reason == v1.ProcessNoCertificate }); i >= 0 {
-		return "An agent asks for its certificate again within 30 s. " + g.Status.Processes[i].Pod + ": " + g.Status.Processes[i].Message
+	refused := func(p v1.Process) bool { return p.Reason == v1.ProcessNoCertificate }
+	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, refused) {
+		return "The rows say why the operator has refused a certificate. The agents ask again within 30 s."
 	}
 	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, pending) {
 		return "See why they do not start: kubectl describe pods " + namespaceFlag(g)

@@ -263,6 +263,14 @@ func TestConditions(t *testing.T) {
 			wantConditions{connected: "False NoAgent: d runs without an agent: add the label conclave.dev/agent: enabled " +
 				"to the pod template, and recreate the pods"},
 		},
+		"a selected pod gets no certificate": {
+			3, func(s *harness) {
+				s.useSelector()
+				s.createPod("d").Labels["app"] = "ledger"
+				s.Agents["d"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
+			},
+			wantConditions{connected: "False Unreachable: The operator cannot reach the agent of d: The agent has no certificate: tokenreviews is forbidden"},
+		},
 		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
 			wantConditions{agreed: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +
