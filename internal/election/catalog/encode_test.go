@@ -23,7 +23,8 @@ var ignoredFields = map[string]bool{
 	"rules": true, "cfg": true, "inner": true, "lease": true, "clock": true,
 	"now": true, "due": true, "watched": true, "support.until": true,
 	"support.current": true, "support.previous": true, // follow from the grants
-	"cause": true, // what is being handled in a step
+	"cause":   true, // what is being handled in a step
+	"joinsAt": true, // what the agent reports
 	// In an exhaustive search, no clock limits the terms, and links deliver BEATs in order.
 	"ceiling": true, "lastBeat": true,
 }

@@ -61,7 +61,7 @@ func (m *Machine) answerTo(r grants.Request) grants.Answer {
 // the latter at most a lease: it may reach nobody.
 func (m *Machine) Joined(now election.Tick) bool {
 	votes := m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
-	return votes && (m.counted || now >= m.joinsAt)
+	return votes && now >= m.joinsAt
 }
 
 func (m *Machine) requestOf(msg *election.Message) grants.Request {
@@ -79,8 +79,10 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
 	}
 	out.Send = append(out.Send, answer)
-	// The holder accepts that from a member with the same list: see recordAnswer.
-	m.counted = m.counted || kind == election.Grant && r.Held && answer.Hold.Version == r.Version && (answer.Hold.Ready || !m.Eligible())
+	// A holder counts on a member with the same list: see recordAnswer.
+	if kind == election.Grant && r.Held && answer.Hold.Version == r.Version && (answer.Hold.Ready || !m.Eligible()) {
+		m.joinsAt = min(m.joinsAt, m.now)
+	}
 }
 
 // grantPending grants the request that was deferred.

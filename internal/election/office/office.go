@@ -62,9 +62,7 @@ type Machine struct {
 	eligibleAgainAt election.Tick
 	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
 	yieldsUntil election.Tick
-	// counted: this life has held the office, or has told a holder that it is ready or ineligible. joinsAt is when that doesn't matter
-	// any more: see Joined.
-	counted bool
+	// joinsAt is when the process has joined the group, unless it doesn't vote yet: see Joined.
 	joinsAt election.Tick
 
 	clockCorrected bool

@@ -94,7 +94,7 @@ func (m *Machine) becomeCandidate(term election.Term) {
 // becomeHolder makes the process the coordinator. It informs the others at once.
 func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
-	m.counted = true
+	m.joinsAt = min(m.joinsAt, m.now)
 	m.tenure = tenure{
 		token:    election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
 		silenced: silenced{id: m.vacancy.lost, life: m.vacancy.lostLife, until: m.now + m.cfg.Lease},
