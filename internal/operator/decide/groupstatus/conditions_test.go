@@ -271,6 +271,15 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{connected: "False Unreachable: The operator cannot reach the agent of d: The agent has no certificate: tokenreviews is forbidden"},
 		},
+		"a selected pod gets no certificate, and a member is unreachable": {
+			3, func(s *harness) {
+				s.useSelector()
+				s.createPod("d").Labels["app"] = "ledger"
+				s.Agents["d"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
+				s.Agents["a"] = AgentState{Problem: "i/o timeout"}
+			},
+			wantConditions{connected: "False Unreachable: The operator cannot reach the agent of a: see status.processes"},
+		},
 		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
 			wantConditions{agreed: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +

@@ -18,15 +18,16 @@ func (e *evaluation) connectedCondition() finding {
 	}
 	pods := map[v1.ProcessReason][]string{}
 	selected := membership.Selects(e.Group)
-	where := "see status.processes"
+	var refused finding // for a pod without a row
 	for _, name := range slices.Sorted(maps.Keys(e.Pods)) {
 		if pod := e.Pods[name]; !e.inList(name) && selected(pod) && pod.DeletionTimestamp == nil {
 			row := v1.Process{Pod: name}
 			reason, message := e.explain(&row, liveness{})
-			pods[reason] = append(pods[reason], name)
 			if reason == v1.ProcessNoCertificate {
-				where = message // such a pod has no row
+				refused = isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the agent of %s: %s", name, message))
+				continue
 			}
+			pods[reason] = append(pods[reason], name)
 		}
 	}
 	for i := range e.rows {
@@ -41,7 +42,7 @@ func (e *evaluation) connectedCondition() finding {
 		pods[reason] = append(pods[reason], row.Pod)
 	}
 	return firstFinding(constant(noAgent(pods)), constant(e.podsMissing(pods[v1.ProcessPodMissing])),
-		constant(unreachableAgents(pods, where)), e.notContacted,
+		constant(unreachableAgents(pods)), constant(refused), e.notContacted,
 		constant(isTrue(v1.ReasonConnected, "The agent of each member is connected"+e.versions())))
 }
 
@@ -90,10 +91,10 @@ func (e *evaluation) podsMissing(names []string) finding {
 		membership.Abbreviate(names), plural(len(names), "it", "them")))
 }
 
-func unreachableAgents(pods map[v1.ProcessReason][]string, where string) finding {
+func unreachableAgents(pods map[v1.ProcessReason][]string) finding {
 	if names := append(pods[v1.ProcessUnreachable], pods[v1.ProcessNoCertificate]...); len(names) > 0 {
-		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: %s",
-			plural(len(names), "agent", "agents"), membership.Abbreviate(names), where))
+		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: see status.processes",
+			plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
 	}
 	if names := pods[v1.ProcessPodPending]; len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("Pods are not running yet: %s", membership.Abbreviate(names)))
