@@ -102,13 +102,13 @@ func unreachable(g *v1.ElectionGroup) string {
 	}
 	pending := func(p v1.Process) bool { return p.Reason == v1.ProcessPodPending }
 	refused := func(p v1.Process) bool { return p.Reason == v1.ProcessNoCertificate }
-	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, refused) {
+	has := func(match func(v1.Process) bool) bool { return slices.ContainsFunc(g.Status.Processes, match) }
+	switch {
+	case !has(all) && has(refused):
 		return "The rows say why the operator has refused a certificate. The agents ask again within 30 s."
-	}
-	if !slices.ContainsFunc(g.Status.Processes, all) && slices.ContainsFunc(g.Status.Processes, pending) {
+	case !has(all) && has(pending):
 		return "See why they do not start: kubectl describe pods " + namespaceFlag(g)
-	}
-	if slices.ContainsFunc(g.Status.Processes, all) && !slices.ContainsFunc(g.Status.Processes, only) {
+	case has(all) && !has(only):
 		return "The other agents cannot reach them, either: they have ended, or their nodes are unreachable."
 	}
 	return fmt.Sprintf("The agents elect without the operator; only this status may be outdated. Check for a NetworkPolicy that blocks the operator on port %d.",
