@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
@@ -107,7 +108,7 @@ func (s *simulation) failSoon(id election.ID) {
 // countTenure counts a tenure that has begun.
 func (s *simulation) countTenure() {
 	c := &s.checker
-	if s.needsThrottled() || s.needsFailing() {
+	if s.needsAffected() {
 		return
 	}
 	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
@@ -145,28 +146,23 @@ func (s *simulation) judgeLasting() {
 	}
 	s.checker.done = true
 	vacant := s.outages.vacantFor(s.queue.now)
-	if s.schedule.permitsCoordinator() && !s.needsThrottled() && !s.needsFailing() && vacant > maxVacant {
+	if s.schedule.permitsCoordinator() && !s.needsAffected() && vacant > maxVacant {
 		s.checker.fail("outage", fmt.Sprintf("for %d of %d ticks there was no coordinator, want at most %d", vacant, minute, maxVacant))
 	}
 }
 
-// needsThrottled reports whether a majority needs the process that is paused again and again: the list has shrunk.
-func (s *simulation) needsThrottled() bool {
-	list := s.operator.current
-	return s.schedule.faults&Throttle != 0 && list.Len()-1 < list.Majority()
+// needsAffected reports whether a group can't do without the process that is paused or whose application fails, again and again:
+// the list has shrunk.
+func (s *simulation) needsAffected() bool {
+	sch := &s.schedule
+	return sch.faults&Throttle != 0 && (s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
 }
 
-// needsFailing reports whether no process may lead but the one whose application fails each time.
-func (s *simulation) needsFailing() bool {
-	if s.schedule.faults&Failing == 0 {
-		return false
-	}
-	for _, m := range s.operator.current.Ring() {
-		if p := &s.processes[m.ID]; m.ID != s.schedule.failing.id && m.Priority > 0 && p.up {
-			return false
-		}
-	}
-	return true
+// canLeadWithout reports whether another process may lead.
+func (s *simulation) canLeadWithout(id election.ID) bool {
+	return slices.ContainsFunc(s.operator.current.Ring(), func(m election.Member) bool {
+		return m.ID != id && m.Priority > 0 && s.processes[m.ID].up
+	})
 }
 
 // permitsCoordinator reports whether a group can have a coordinator for most of the time: the answers to a heartbeat arrive a heartbeat

@@ -89,7 +89,7 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 	o, holds := &s.outages, s.processes[id].status.Token != 0
 	switch {
 	case holds && o.open:
-		s.judgeOutage()
+		s.judgeOutage(id)
 		o.vacant = o.vacantFor(s.queue.now)
 		o.open = false
 		o.durations[o.last].add(s.queue.now - o.since)
@@ -101,9 +101,9 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 	}
 }
 
-// judgeOutage checks the length of an outage that ends now. Nothing is promised while messages are lost or late, and
+// judgeOutage checks the length of an outage that ends now, with a new coordinator. Nothing is promised while messages are lost or late, and
 // while processes wait for lists that arrive late, nor for the time for which a process is paused.
-func (s *simulation) judgeOutage() {
+func (s *simulation) judgeOutage(coordinator election.ID) {
 	o, sch := &s.outages, &s.schedule
 	if sch.disturbsMessages(o.since) || sch.faults&(Graph|Late|Disk|Pods) != 0 {
 		return
@@ -112,17 +112,17 @@ func (s *simulation) judgeOutage() {
 	for id := election.ID(1); id <= s.maxID; id++ {
 		since = max(since, s.processes[id].pausedUntil)
 	}
-	if length, most := s.queue.now-since, s.longestOutage(); length > most {
+	if length, most := s.queue.now-since, s.longestOutage(coordinator); length > most {
 		s.checker.fail("outage", fmt.Sprintf("for %d ticks after %s there was no coordinator, want at most %d", length, outageNames[o.last], most))
 	}
 }
 
 // longestOutage returns how long there may be no coordinator after a fault. If too few members remember what they
 // have granted, the others may wait for their clocks.
-func (s *simulation) longestOutage() election.Tick {
+func (s *simulation) longestOutage(coordinator election.ID) election.Tick {
 	sch := &s.schedule
 	most := 5*sch.maxLease() + s.waitForClocks()
-	if !s.usesGrants() || !s.enoughRemember() {
+	if !s.usesGrants() || !s.enoughRemember(coordinator) {
 		most += election.Tick(election.AcceptedSkew+sch.furthestAhead) * sch.epochTicks
 	}
 	return most
@@ -165,13 +165,15 @@ func (s *simulation) waitForReadings() election.Tick {
 	return max(0, waits[list.Majority()-1]-(s.outages.since-s.outages.began))
 }
 
-// enoughRemember reports whether so many members remember what they have granted before the present outage that the others can recover from
-// their answers (ADR 13). They have not lost their memory, or have had time to recover it.
-func (s *simulation) enoughRemember() bool {
+// enoughRemember reports whether so many members on the coordinator's side of a partition remember what they have granted before the present
+// outage that the others can recover from their answers (ADR 13). They have not lost their memory, or have had time to recover it.
+func (s *simulation) enoughRemember(coordinator election.ID) bool {
 	for r := s.operator.current; r != nil; r = r.Previous {
 		n := 0
 		for _, m := range r.Ring() {
-			if p := &s.processes[m.ID]; p.up && (p.bootedAt == 0 || p.remembersGrants || p.bootedAt+10*p.lease.longest < s.outages.began) {
+			p := &s.processes[m.ID]
+			remembers := p.bootedAt == 0 || p.remembersGrants || p.bootedAt+10*p.lease.longest < s.outages.began
+			if p.up && remembers && !s.network.isCut(m.ID, coordinator) {
 				n++
 			}
 		}
