@@ -9,12 +9,12 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "the office is handed over to a process that flaps", file: "election/office/penalty.go",
-		old: "r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {\n", new: "r.short >= 0 {\n",
+		old: "if !m.flaps(id) {\n", new: "if true {\n",
 		check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
 	},
 	{
 		description: "processes that flap get the office in turn", file: "election/office/penalty.go",
-		old: "return max(m.peers[id].record.heldBackUntil, m.peers[m.cfg.Self].record.since+m.longTenure())", new: "return m.peers[id].record.heldBackUntil",
+		old: "m.handsOverAt, m.peers[m.cfg.Self].record.since+m.longTenure())", new: "m.handsOverAt)",
 		check: "^TestShortTenuresBecomeRare$", pkg: "election/office", wantOutput: "want at most 3",
 	},
 	{
@@ -61,5 +61,15 @@ var tenureMutants = []mutant{
 		description: "a long tenure doesn't end the penalty", file: "election/office/penalty.go",
 		old: "r.short, r.heldBackUntil = 0, m.now\n", new: "r.heldBackUntil = m.now\n",
 		check: "^TestPenaltyDoublesAndEndsAfterLongTenure$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	},
+	{
+		description: "hand-overs go on after two lapses", file: "election/office/penalty.go",
+		old: "m.handsOverAt = m.now + m.longTenure()", new: "m.handsOverAt = m.now",
+		check: seedCheck + "/each_lapse", wantOutput: "flapping",
+	},
+	{
+		description: "a coordinator that has fallen silent before doesn't lapse", file: "election/office/penalty.go",
+		old: "r.ended = false\n", new: "r.ended = r.counted\n",
+		check: seedCheck + "/has_been_silent", wantOutput: "flapping",
 	},
 }

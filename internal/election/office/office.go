@@ -68,6 +68,8 @@ type Machine struct {
 	clockCorrected bool
 
 	lapses lapses
+	// lapsedAt is when the last tenure lapsed, and handsOverAt until when hand-overs are paused: see pauseHandOvers.
+	lapsedAt, handsOverAt election.Tick
 	// penaltiesUntil is when the last penalty ends, at the latest: see Penalty.
 	penaltiesUntil election.Tick
 
@@ -105,7 +107,7 @@ func (m *Machine) Restart(c Config) error {
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
 		ledger:         c.ledger(),
-		penaltiesUntil: c.Start, lapses: noLapses, highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
+		penaltiesUntil: c.Start, lapses: noLapses, lapsedAt: unknownStart, handsOverAt: c.Start, highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
 		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start, cause: "start",
 		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}

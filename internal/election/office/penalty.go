@@ -21,6 +21,9 @@ import (
 //     itself, the coordinator doesn't hand over to that process: see considerHandOver.
 //   - In a vacancy a process that flaps comes after the others: see precedes. They don't wait for
 //     it. It waits for two heartbeats longer at most, so it leads if no other process can.
+//   - After two lapses within the length of a tenure that isn't short, whichever processes lapsed, no coordinator hands
+//     over to one of higher rank for that length: each hand-over would be one more change. Lapses of processes that have
+//     just started don't count here, either.
 //
 // Each process records the tenures of all others, and its own. So a coordinator knows whom to
 // hold back although it has just begun to lead, and a crash of the process that flaps doesn't
@@ -32,8 +35,8 @@ type tenureRecord struct {
 	// term is the term of the last tenure. It began at since, as far as this process knows.
 	term  election.Term
 	since election.Tick
-	// ended: the tenure has been counted.
-	ended bool
+	// ended: the tenure has ended, or its process has fallen silent. counted: it counts as one that has ended already.
+	ended, counted bool
 	// short is the number of short tenures in a row, up to maxShortTenures.
 	short int
 	// heldBackUntil is the end of the penalty, if there was one.
@@ -103,11 +106,13 @@ func (m *Machine) penaltyFor(short int) election.Tick { return m.longTenure() <<
 // tenures are remembered after that.
 func (m *Machine) longestPenalty() election.Tick { return m.penaltyFor(maxShortTenures) }
 
-// beginTenure records the start of a tenure.
+// beginTenure records the start of a tenure, or that its process has been heard again, which had fallen silent.
 func (m *Machine) beginTenure(id election.ID, term election.Term, since election.Tick) {
-	if r := &m.peers[id].record; r.term != term {
-		r.term, r.since, r.ended = term, since, false
+	r := &m.peers[id].record
+	if r.term != term {
+		r.term, r.since, r.counted = term, since, false
 	}
+	r.ended = false
 }
 
 // endTenure records the end of the tenure of a process. That it handed over isn't its fault.
@@ -117,11 +122,16 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 		return
 	}
 	long := m.now-r.since >= m.longTenure()
-	r.ended, r.since = true, unknownStart
+	counted := r.counted
+	r.ended, r.counted = true, true
+	if how == lapsed && !m.forgives(id) {
+		m.pauseHandOvers()
+	}
 	switch {
 	case long:
 		r.short, r.heldBackUntil = 0, m.now
 		m.lapses = noLapses
+	case counted:
 	case how == lapsed:
 		m.recordLapse()
 		if !m.forgives(id) {
@@ -130,6 +140,15 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	case how == failed:
 		m.addShortTenure(r)
 	}
+}
+
+// pauseHandOvers pauses hand-overs after the second of two lapses that follow each other soon.
+func (m *Machine) pauseHandOvers() {
+	if m.now < m.lapsedAt+m.longTenure() {
+		m.handsOverAt = m.now + m.longTenure()
+		m.penaltiesUntil = max(m.penaltiesUntil, m.handsOverAt)
+	}
+	m.lapsedAt = m.now
 }
 
 // forgives reports whether a process has just started, as far as this one knows.
@@ -185,12 +204,12 @@ func endingOf(resigned *election.Message) ending {
 func (m *Machine) forgiveChanged(next *election.Roster) {
 	for id := range m.peers {
 		if id := election.ID(id); m.roster.Priority(id) != next.Priority(id) {
-			m.peers[id].record = m.newTenureRecord()
+			m.peers[id].record, m.handsOverAt = m.newTenureRecord(), m.now
 		}
 	}
 }
 
-// Penalty is for how long a process is held back, and for how many short tenures in a row.
+// Penalty is for how long a process is held back, and for how many short tenures in a row: one if hand-overs are paused for all.
 type Penalty struct {
 	Length, Until election.Tick
 	ShortTenures  int
@@ -199,10 +218,13 @@ type Penalty struct {
 // Penalty returns the penalty of a process, or the zero value if it isn't held back.
 func (m *Machine) Penalty(id election.ID) Penalty {
 	r := &m.peers[id].record
-	if m.now >= r.heldBackUntil {
-		return Penalty{}
+	switch {
+	case m.now < r.heldBackUntil:
+		return Penalty{Length: m.penaltyFor(r.short), Until: r.heldBackUntil, ShortTenures: r.short}
+	case m.now < m.handsOverAt && m.role >= Holder && m.roster.Outranks(id, m.cfg.Self):
+		return Penalty{Length: m.longTenure(), Until: m.handsOverAt, ShortTenures: 1}
 	}
-	return Penalty{Length: m.penaltyFor(r.short), Until: r.heldBackUntil, ShortTenures: r.short}
+	return Penalty{}
 }
 
 // HeldBack returns the number of processes that are held back.
@@ -211,26 +233,26 @@ func (m *Machine) HeldBack() (count int) {
 		return 0
 	}
 	for id := range m.peers {
-		if m.now < m.peers[id].record.heldBackUntil {
+		if m.Penalty(election.ID(id)).Length > 0 {
 			count++
 		}
 	}
 	return count
 }
 
-// flaps reports whether a process is held back because its last tenures were short.
+// flaps reports whether the last tenures of a process were short, until that is forgotten.
 func (m *Machine) flaps(id election.ID) bool {
 	r := &m.peers[id].record
-	return r.short > 1 && m.now < r.heldBackUntil
+	return r.short > 1 && m.now < r.heldBackUntil+m.longestPenalty()
 }
 
 // notHandedOverBefore is when the coordinator may hand over to a process in spite of its short
 // tenures. If several processes flap, there is one attempt at a time.
 func (m *Machine) notHandedOverBefore(id election.ID) election.Tick {
-	if r := &m.peers[id].record; r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {
-		return m.now
+	if !m.flaps(id) {
+		return m.handsOverAt
 	}
-	return max(m.peers[id].record.heldBackUntil, m.peers[m.cfg.Self].record.since+m.longTenure())
+	return max(m.peers[id].record.heldBackUntil, m.handsOverAt, m.peers[m.cfg.Self].record.since+m.longTenure())
 }
 
 // precedes reports whether a process should be elected rather than another one.
@@ -260,6 +282,7 @@ func (m *Machine) awaits(other election.Member) bool {
 func (r *tenureRecord) encode(b []byte, m *Machine, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(r.term))
 	b = election.AppendFlag(b, r.ended)
+	b = election.AppendFlag(b, r.counted)
 	b = election.AppendNumber(b, uint64(min(now-r.since, m.longTenure())))
 	b = election.AppendNumber(b, uint64(r.short))
 	b = election.AppendMoment(b, r.heldBackUntil, now)

@@ -46,6 +46,7 @@ func TestShortTenuresBecomeRare(t *testing.T) {
 		{"5 fails, when stable", failuresOf(5), 4, office.WhenStable},
 		{"5 and 4 fail, always", failuresOf(5, 4), 3, office.Always},
 		{"5 and 4 fail, when stable", failuresOf(5, 4), 3, office.WhenStable},
+		{"5, 4 and 3 fail, always", failuresOf(5, 4, 3), 2, office.Always},
 		{"5 and 4 fail, never", failuresOf(5, 4), 3, office.NeverPreempt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -103,6 +104,30 @@ func TestOverloadAtStartCostsNoPenalty(t *testing.T) {
 			}
 			if took := d.runUntilHolder(5); took > 10_000 {
 				t.Errorf("policy %d: got coordinator 5 after %d, want it within two stable periods", policy, took)
+			}
+		}
+	})
+}
+
+// TestHandOversPauseAfterTwoLapses: 5 stands still after a long tenure, and again soon after it got the office back. It doesn't flap
+// with a single short tenure.
+func TestHandOversPauseAfterTwoLapses(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = office.Always
+		})
+		d.runUntilHolder(5)
+		d.run(d.now + minute)
+		for _, want := range []struct{ least, most election.Tick }{{0, 1000}, {minute - 1000, minute + 1000}} {
+			d.run(d.now + 5000)
+			d.paused[5] = true
+			d.in(1000, func() { d.paused[5] = false })
+			d.run(d.now + 900)
+			d.wantHolder(4)
+			d.wantHeldBack(5, want.least > 0, 4)
+			if took := d.runUntilHolder(5); took < want.least || took > want.most {
+				t.Errorf("5 got the office back after %d, want %d to %d", took, want.least, want.most)
 			}
 		}
 	})

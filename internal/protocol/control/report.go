@@ -122,7 +122,8 @@ type Row struct {
 	Status    string `json:"status"`
 	Connected bool   `json:"connected"`
 	// ShortTenures is the number of short tenures in a row because of which the process is held
-	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
+	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0. It is 1 if no
+	// process takes over, because two coordinators lost their leases soon after each other.
 	ShortTenures   int   `json:"shortTenures,omitempty"`
 	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 }

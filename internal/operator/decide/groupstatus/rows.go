@@ -261,6 +261,10 @@ func (e *evaluation) heldBack() map[string]*control.Row {
 }
 
 func heldBackMessage(row *control.Row) string {
+	if row.ShortTenures == 1 {
+		return fmt.Sprintf("Two coordinators lost their leases soon after each other, so no member takes over for %s: see status.history, and the logs of the pods",
+			time.Duration(row.PenaltySeconds)*time.Second)
+	}
 	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in status.history, and the logs of the pod",
 		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
 }
