@@ -329,7 +329,10 @@ const (
 	// NotEligible: the process is up, but its application or the operator makes it
 	// ineligible.
 	ProcessNotEligible ProcessReason = "NotEligible"
-	// HeldBack: the process is up, but its last tenures were short, or two coordinators lost their leases soon
-	// after each other. So it does not take over from a healthy coordinator for some minutes.
+	// HeldBack: the process is up, but its last tenures were short. So it does not take over
+	// from a healthy coordinator for some minutes.
 	ProcessHeldBack ProcessReason = "HeldBack"
+	// HandOversPaused: the process is up and above the coordinator, but coordinators lost their leases twice in
+	// a short time. So no process takes over from a healthy coordinator for a minute or two.
+	ProcessHandOversPaused ProcessReason = "HandOversPaused"
 )

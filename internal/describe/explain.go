@@ -112,7 +112,7 @@ func notElectedReason(g *v1.ElectionGroup, p *v1.Process, now time.Time) string 
 		return name + " is " + status(p) + "."
 	case p.Reason == v1.ProcessPodTerminating:
 		return name + " is being deleted."
-	case p.Reason == v1.ProcessHeldBack:
+	case p.Reason == v1.ProcessHeldBack || p.Reason == v1.ProcessHandOversPaused:
 		return strings.TrimSpace(fmt.Sprintf("%s is up, and held back. %s", name, sentence(p.Message)))
 	case !isEligible(p) && p.Message != "":
 		return name + " is up, but not eligible. " + sentence(p.Message)

@@ -108,9 +108,6 @@ func (s *simulation) failSoon(id election.ID) {
 // countTenure counts a tenure that has begun.
 func (s *simulation) countTenure() {
 	c := &s.checker
-	if s.needsAffected() {
-		return
-	}
 	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
 		return
 	}
@@ -123,6 +120,9 @@ func (s *simulation) countTenure() {
 	}
 	if c.stalls > 0 && (!s.usesGrants() || s.needsAll()) {
 		most += c.stalls // each may end a tenure
+	}
+	if s.needsAffected() {
+		most += s.tenuresOfAffected()
 	}
 	if s.schedule.faults&Lossy != 0 && s.needsAll() {
 		most += 2 // some messages in a row that are lost end a tenure
@@ -155,7 +155,20 @@ func (s *simulation) judgeLasting() {
 // the list has shrunk.
 func (s *simulation) needsAffected() bool {
 	sch := &s.schedule
-	return sch.faults&Throttle != 0 && (s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
+	return sch.faults&Throttle != 0 && s.operator.current.Has(sch.slow.id) && (s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
+}
+
+// tenuresOfAffected returns how many tenures begin within a minute in such a group: each pause, or failure, may end one, and so may the
+// first pauses of an election after that.
+func (s *simulation) tenuresOfAffected() int {
+	n := 0
+	if s.schedule.faults&Throttle != 0 {
+		n += 3 * int(minute/s.schedule.slow.each+1)
+	}
+	if s.schedule.faults&Failing != 0 {
+		n += int(minute/s.schedule.failing.lasts + 1)
+	}
+	return n
 }
 
 // canLeadWithout reports whether another process may lead.

@@ -69,7 +69,7 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "a coordinator that has fallen silent before doesn't lapse", file: "election/office/penalty.go",
-		old: "r.ended = false\n", new: "r.ended = r.counted\n",
+		old: "r.ended, m.lapsed = false, false\n", new: "r.ended, m.lapsed = r.counted, false\n",
 		check: seedCheck + "/has_been_silent", wantOutput: "flapping",
 	},
 }

@@ -33,6 +33,7 @@ type summary struct {
 	// roundTrip is why there is no coordinator, or 0, and heldBack the number of members that are held back.
 	roundTrip, limit election.Tick
 	heldBack         int
+	pause            election.Tick // see Machine.Pause
 }
 
 // report calls OnReport if the report has changed.
@@ -47,7 +48,7 @@ func (g *Group) report() {
 	status := g.machine.Status()
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
-		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit, g.machine.HeldBack(),
+		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit, g.machine.HeldBack(), g.machine.Pause(),
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
@@ -80,6 +81,7 @@ func (g *Group) buildReport(now summary) control.Report {
 		Ended:    g.observer.endings.last.report(g.names),
 		Electing: now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
 		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
+		PauseSeconds: int64(time.Duration(now.pause).Seconds()),
 	}
 	if now.roundTrip > 0 {
 		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}

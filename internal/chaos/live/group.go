@@ -173,7 +173,7 @@ func row(p *v1.Process) chaos.Row {
 		Pod: p.Pod, Priority: p.Priority, Reason: strings.TrimSpace(string(p.Status) + " " + string(p.Reason)),
 		Up:       (p.Status == v1.ProcessCoordinator || p.Status == v1.ProcessNormal) && p.Reason != v1.ProcessUnreachable && p.Reason != v1.ProcessNoCertificate,
 		Eligible: p.Priority > 0 && p.Reason != v1.ProcessNotEligible,
-		HeldBack: p.Reason == v1.ProcessHeldBack,
+		HeldBack: p.Reason == v1.ProcessHeldBack || p.Reason == v1.ProcessHandOversPaused,
 	}
 }
 

@@ -68,7 +68,9 @@ type Machine struct {
 	clockCorrected bool
 
 	lapses lapses
-	// lapsedAt is when the last tenure lapsed, and handsOverAt until when hand-overs are paused: see pauseHandOvers.
+	// lapsed: the last tenure has lapsed, and no other one has begun. lapsedAt is when one began after the last
+	// lapse, and handsOverAt until when hand-overs are paused: see pauseHandOvers.
+	lapsed                bool
 	lapsedAt, handsOverAt election.Tick
 	// penaltiesUntil is when the last penalty ends, at the latest: see Penalty.
 	penaltiesUntil election.Tick

@@ -111,8 +111,9 @@ func (m *Machine) beginTenure(id election.ID, term election.Term, since election
 	r := &m.peers[id].record
 	if r.term != term {
 		r.term, r.since, r.counted = term, since, false
+		m.pauseHandOvers()
 	}
-	r.ended = false
+	r.ended, m.lapsed = false, false
 }
 
 // endTenure records the end of the tenure of a process. That it handed over isn't its fault.
@@ -124,9 +125,7 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	long := m.now-r.since >= m.longTenure()
 	counted := r.counted
 	r.ended, r.counted = true, true
-	if how == lapsed && !m.forgives(id) {
-		m.pauseHandOvers()
-	}
+	m.lapsed = how == lapsed && !m.forgives(id)
 	switch {
 	case long:
 		r.short, r.heldBackUntil = 0, m.now
@@ -142,11 +141,14 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	}
 }
 
-// pauseHandOvers pauses hand-overs after the second of two lapses that follow each other soon.
+// pauseHandOvers pauses hand-overs if this tenure is the second one that follows a lapse, soon after the first one. Mere silence is
+// no lapse: the same tenure goes on, or the process proves to have ended.
 func (m *Machine) pauseHandOvers() {
+	if !m.lapsed {
+		return
+	}
 	if m.now < m.lapsedAt+m.longTenure() {
 		m.handsOverAt = m.now + m.longTenure()
-		m.penaltiesUntil = max(m.penaltiesUntil, m.handsOverAt)
 	}
 	m.lapsedAt = m.now
 }
@@ -204,12 +206,12 @@ func endingOf(resigned *election.Message) ending {
 func (m *Machine) forgiveChanged(next *election.Roster) {
 	for id := range m.peers {
 		if id := election.ID(id); m.roster.Priority(id) != next.Priority(id) {
-			m.peers[id].record, m.handsOverAt = m.newTenureRecord(), m.now
+			m.peers[id].record, m.lapsedAt, m.handsOverAt = m.newTenureRecord(), unknownStart, m.now
 		}
 	}
 }
 
-// Penalty is for how long a process is held back, and for how many short tenures in a row: one if hand-overs are paused for all.
+// Penalty is for how long a process is held back, and for how many short tenures in a row.
 type Penalty struct {
 	Length, Until election.Tick
 	ShortTenures  int
@@ -218,13 +220,18 @@ type Penalty struct {
 // Penalty returns the penalty of a process, or the zero value if it isn't held back.
 func (m *Machine) Penalty(id election.ID) Penalty {
 	r := &m.peers[id].record
-	switch {
-	case m.now < r.heldBackUntil:
-		return Penalty{Length: m.penaltyFor(r.short), Until: r.heldBackUntil, ShortTenures: r.short}
-	case m.now < m.handsOverAt && m.role >= Holder && m.roster.Outranks(id, m.cfg.Self):
-		return Penalty{Length: m.longTenure(), Until: m.handsOverAt, ShortTenures: 1}
+	if m.now >= r.heldBackUntil {
+		return Penalty{}
 	}
-	return Penalty{}
+	return Penalty{Length: m.penaltyFor(r.short), Until: r.heldBackUntil, ShortTenures: r.short}
+}
+
+// Pause is for how long this process hands over to no higher one, after lapses, or 0.
+func (m *Machine) Pause() election.Tick {
+	if m.role < Holder || m.cfg.Policy == NeverPreempt || m.now >= m.handsOverAt {
+		return 0
+	}
+	return m.longTenure()
 }
 
 // HeldBack returns the number of processes that are held back.
@@ -233,17 +240,18 @@ func (m *Machine) HeldBack() (count int) {
 		return 0
 	}
 	for id := range m.peers {
-		if m.Penalty(election.ID(id)).Length > 0 {
+		if m.now < m.peers[id].record.heldBackUntil {
 			count++
 		}
 	}
 	return count
 }
 
-// flaps reports whether the last tenures of a process were short, until that is forgotten.
+// flaps reports whether the last tenures of a process were short: it is held back, or was until a moment ago. If the penalties of
+// several processes end together, they would lead and fail in turn otherwise.
 func (m *Machine) flaps(id election.ID) bool {
 	r := &m.peers[id].record
-	return r.short > 1 && m.now < r.heldBackUntil+m.longestPenalty()
+	return r.short > 1 && m.now < r.heldBackUntil+m.longTenure()
 }
 
 // notHandedOverBefore is when the coordinator may hand over to a process in spite of its short

@@ -89,7 +89,7 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 		m.lose(id, true, out)
 	}
 	if id == m.vacancy.lost && !m.vacancy.proven {
-		m.vacancy.proven = true
+		m.vacancy.proven, m.lapsed = true, false
 		m.retryPreVote()
 	}
 }

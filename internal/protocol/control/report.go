@@ -44,6 +44,9 @@ type Report struct {
 	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
 	Excluded        bool      `json:"excluded,omitempty"`
 
+	// PauseSeconds is for how long the process, as coordinator, hands over to no higher one because of lapses, or 0.
+	PauseSeconds int64 `json:"pauseSeconds,omitempty"`
+
 	// Processes are the process status table, highest priority first. If OnlyUnusual is
 	// set, the usual rows are left out: those of all other members of the list.
 	Processes   []Row `json:"processes"`
@@ -122,8 +125,7 @@ type Row struct {
 	Status    string `json:"status"`
 	Connected bool   `json:"connected"`
 	// ShortTenures is the number of short tenures in a row because of which the process is held
-	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0. It is 1 if no
-	// process takes over, because two coordinators lost their leases soon after each other.
+	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
 	ShortTenures   int   `json:"shortTenures,omitempty"`
 	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 }

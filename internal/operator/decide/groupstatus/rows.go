@@ -26,7 +26,8 @@ func (e *evaluation) buildTable() {
 		old[row.Pod] = row
 	}
 	reports := e.authoritativeReports()
-	others, heldBack := e.livenessOfMembers(reports), e.heldBack()
+	others := e.livenessOfMembers(reports)
+	heldBack, pause := e.heldBack()
 	for i, m := range e.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := old[m.Pod]
@@ -37,6 +38,8 @@ func (e *evaluation) buildTable() {
 		row.Reason, row.Message = e.explain(&row, others[i])
 		if penalty, ok := heldBack[m.Pod]; ok && row.Reason == "" && row.Status == v1.ProcessNormal {
 			row.Reason, row.Message = v1.ProcessHeldBack, heldBackMessage(penalty)
+		} else if pause > 0 && row.Reason == "" && row.Status == v1.ProcessNormal && m.Priority > e.coordinator.Priority {
+			row.Reason, row.Message = v1.ProcessHandOversPaused, pauseMessage(pause)
 		}
 		if was != nil && e.isContactPending(m.Pod) && was.Status == row.Status {
 			row.Reason, row.Message = was.Reason, was.Message
@@ -245,28 +248,30 @@ func unreachableMessage(status v1.ProcessStatus, problem string) string {
 		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
 }
 
-// heldBack returns the rows of the members to which the coordinator does not hand over for a while.
-func (e *evaluation) heldBack() map[string]*control.Row {
-	all := map[string]*control.Row{}
+// heldBack returns the rows of the members to which the coordinator does not hand over for a while, and for how long it hands over to
+// none.
+func (e *evaluation) heldBack() (all map[string]*control.Row, pause time.Duration) {
 	if e.coordinator == nil || e.reportOf[e.coordinator.Pod] == nil {
-		return all
+		return nil, 0
 	}
-	own := e.reportOf[e.coordinator.Pod].Processes
+	all = map[string]*control.Row{}
+	report := e.reportOf[e.coordinator.Pod]
+	own := report.Processes
 	for i := range own {
 		if own[i].ShortTenures > 0 {
 			all[own[i].Name] = &own[i]
 		}
 	}
-	return all
+	return all, time.Duration(report.PauseSeconds) * time.Second
 }
 
 func heldBackMessage(row *control.Row) string {
-	if row.ShortTenures == 1 {
-		return fmt.Sprintf("Two coordinators lost their leases soon after each other, so no member takes over for %s: see status.history, and the logs of the pods",
-			time.Duration(row.PenaltySeconds)*time.Second)
-	}
 	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in status.history, and the logs of the pod",
 		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
+}
+
+func pauseMessage(pause time.Duration) string {
+	return fmt.Sprintf("Coordinators lost their leases twice in a short time, so no member takes over from the present one for %s: see status.history", pause)
 }
 
 // notEligibleMessage returns since when the pod with this report is not eligible, and why.

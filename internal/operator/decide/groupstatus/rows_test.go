@@ -1,7 +1,6 @@
 package groupstatus
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +107,13 @@ func TestTable(t *testing.T) {
 				}
 			},
 			"c Coordinator, b Normal (HeldBack), a Normal",
+		},
+		"the coordinator hands over to no higher member": {
+			func(s *harness) {
+				s.reportCoordinator("b", "a", "b", "c")
+				s.report("b").PauseSeconds = 60
+			},
+			"c Normal (HandOversPaused), b Coordinator, a Normal",
 		},
 		"a follower would hold a member back": {
 			func(s *harness) {
@@ -275,15 +281,6 @@ func TestNotEligibleMessage(t *testing.T) {
 		own.Eligible, own.IneligibleSince = false, noon.Add(-22*time.Minute-48*time.Second).In(time.FixedZone("", 3600))
 		c.change(s, own)
 		expect(t, name, s.evaluate().Status.Processes[2].Message, c.want)
-	}
-}
-
-func TestHeldBackMessage(t *testing.T) {
-	for short, want := range map[int]string{
-		1: "Two coordinators lost their leases soon after each other, so no member takes over for 1m0s: see status.history, and the logs of the pods",
-		2: "Its last 2 tenures were short, so it does not take over for 1m0s: see why they ended in status.history, and the logs of the pod",
-	} {
-		expect(t, fmt.Sprint(short), heldBackMessage(&control.Row{ShortTenures: short, PenaltySeconds: 60}), want)
 	}
 }
 

@@ -116,6 +116,11 @@ func (s *State) groupsOf(p *corev1.Pod) (all []*v1.ElectionGroup) {
 	return all
 }
 
+// isSuccessor reports whether a process that is up, and whose row has this reason, succeeds a coordinator that stops.
+func isSuccessor(reason v1.ProcessReason) bool {
+	return reason == "" || reason == v1.ProcessHeldBack || reason == v1.ProcessHandOversPaused
+}
+
 // Obstacle returns why a step must wait, or "". It is a sentence without its period.
 func (s *State) Obstacle(step *Step) string {
 	for i := range s.Groups {
@@ -131,7 +136,7 @@ func (s *State) Obstacle(step *Step) string {
 	}
 	for _, g := range step.HandOvers {
 		if !slices.ContainsFunc(g.Status.Processes, func(row v1.Process) bool {
-			return row.Pod != step.Pod.Name && row.Priority > 0 && row.Status == v1.ProcessNormal && (row.Reason == "" || row.Reason == v1.ProcessHeldBack)
+			return row.Pod != step.Pod.Name && row.Priority > 0 && row.Status == v1.ProcessNormal && isSuccessor(row.Reason)
 		}) {
 			return fmt.Sprintf("no other member of group %s is ready to take over from %s", g.Name, step.Pod.Name)
 		}
@@ -213,7 +218,7 @@ func (s *State) down(row *v1.Process) string {
 		return "isn't ready"
 	case row.Status != v1.ProcessCoordinator && row.Status != v1.ProcessNormal:
 		return "is " + string(row.Status)
-	case row.Reason != "" && row.Reason != v1.ProcessNotEligible && row.Reason != v1.ProcessHeldBack:
+	case !isSuccessor(row.Reason) && row.Reason != v1.ProcessNotEligible:
 		return "is " + string(row.Reason)
 	}
 	return ""
