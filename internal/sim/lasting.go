@@ -158,15 +158,14 @@ func (s *simulation) needsAffected() bool {
 	return sch.faults&Throttle != 0 && s.operator.current.Has(sch.slow.id) && (s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
 }
 
-// tenuresOfAffected returns how many tenures begin within a minute in such a group: each pause, or failure, may end one, and so may the
-// first pauses of an election after that.
-func (s *simulation) tenuresOfAffected() int {
-	n := 0
+// tenuresOfAffected returns how many tenures may begin within a minute in such a group: three for each pause, and for each time for which the
+// application is down. It recovers from the failures of earlier tenures meanwhile.
+func (s *simulation) tenuresOfAffected() (n int) {
 	if s.schedule.faults&Throttle != 0 {
 		n += 3 * int(minute/s.schedule.slow.each+1)
 	}
 	if s.schedule.faults&Failing != 0 {
-		n += int(minute/s.schedule.failing.lasts + 1)
+		n += 3 * int(minute/s.schedule.failing.lasts+1)
 	}
 	return n
 }

@@ -9,7 +9,7 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "the office is handed over to a process that flaps", file: "election/office/penalty.go",
-		old: "if !m.flaps(id) {\n", new: "if true {\n",
+		old: "r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {\n", new: "r.short >= 0 {\n",
 		check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
 	},
 	{

@@ -257,10 +257,11 @@ func (m *Machine) flaps(id election.ID) bool {
 // notHandedOverBefore is when the coordinator may hand over to a process in spite of its short
 // tenures. If several processes flap, there is one attempt at a time.
 func (m *Machine) notHandedOverBefore(id election.ID) election.Tick {
-	if !m.flaps(id) {
+	r := &m.peers[id].record
+	if r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {
 		return m.handsOverAt
 	}
-	return max(m.peers[id].record.heldBackUntil, m.handsOverAt, m.peers[m.cfg.Self].record.since+m.longTenure())
+	return max(r.heldBackUntil, m.handsOverAt, m.peers[m.cfg.Self].record.since+m.longTenure())
 }
 
 // precedes reports whether a process should be elected rather than another one.
