@@ -2,7 +2,6 @@ package transport
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -124,14 +123,7 @@ func (c *conn) checkEnd() {
 	if c.isClosed() || !c.listenAddressVerified.Load() || time.Since(c.createdAt) < redialDelay {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.transport.ctx, firstCheckTimeout)
-	defer cancel()
-	again, err := c.transport.dialTCP(ctx, c.listenAddress)
-	if err == nil {
-		_ = again.Close() // peer.run dials again, and for longer.
-		return
-	}
-	if c.ended = resultOf(err, c.listenAddress) == refused; c.ended {
+	if c.ended = c.transport.refuses(c.listenAddress, firstCheckTimeout); c.ended { // Otherwise, peer.run dials again, and for longer.
 		c.refuseFrames()
 		c.transport.reportEnded(c)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -89,6 +91,55 @@ func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, erro
 		}
 	}
 	return nil, err
+}
+
+// refuses dials an IP address, and reports whether a machine without a listener has refused that. All survivors of a process wait for
+// this at the same time, so it needs fewer system calls than net.Dialer, and no goroutine.
+func (t *Transport) refuses(address string, timeout time.Duration) bool {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil || target.Addr().Zone() != "" {
+		return false
+	}
+	ip := target.Addr().Unmap()
+	domain, level, option := unix.AF_INET, unix.SOL_IP, unix.IP_RECVERR
+	if ip.Is6() {
+		domain, level, option = unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_RECVERR
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	closeSocket := func() error { return unix.Close(fd) }
+	defer func() { _ = closeSocket() }()
+	err = unix.SetsockoptInt(fd, level, option, 1)
+	if own, ok := t.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() && err == nil { // As in dialIP.
+		err = unix.Bind(fd, socketAddress(own.AddrPort().Addr(), 0))
+	}
+	if err != nil {
+		return false
+	}
+	connect := func() error { return unix.Connect(fd, socketAddress(ip, target.Port())) }
+	if err = connect(); errors.Is(err, unix.EINPROGRESS) {
+		err = connect() // It returns the result, which this machine knows already.
+	}
+	if errors.Is(err, unix.EALREADY) { // Another machine needs longer.
+		file := os.NewFile(uintptr(fd), "socket")
+		closeSocket = file.Close
+		if raw, failed := file.SyscallConn(); failed == nil && file.SetWriteDeadline(time.Now().Add(timeout)) == nil {
+			_ = raw.Write(func(uintptr) bool { // A timeout leaves EALREADY.
+				err = connect()
+				return !errors.Is(err, unix.EALREADY)
+			})
+		}
+	}
+	return errors.Is(err, unix.ECONNREFUSED) && !hasICMP(fd)
+}
+
+func socketAddress(ip netip.Addr, port uint16) unix.Sockaddr {
+	if ip = ip.Unmap(); ip.Is4() {
+		return &unix.SockaddrInet4{Addr: ip.As4(), Port: int(port)}
+	}
+	return &unix.SockaddrInet6{Addr: ip.As16(), Port: int(port)}
 }
 
 // addressesMax limits the addresses of a name that an attempt tries.

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestRefusalWithoutRecordOfICMP: if the kernel can't tell why a dial was refused, the refusal isn't
@@ -28,5 +33,54 @@ func TestRefusalWithoutRecordOfICMP(t *testing.T) {
 	}
 	if err := known.explain(syscall.ECONNREFUSED); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want the refusal", err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(ip, "0"))
+		if err != nil {
+			t.Logf("skipping %s: %s", ip, err)
+			continue
+		}
+		dialing := &Transport{Config: Config{Listener: listener}}
+		address := listener.Addr().String()
+		if dialing.refuses(address, testwait.Limit) {
+			t.Errorf("got a refusal of %s, want a connection", address)
+		}
+		must.Succeed(t, listener.Close())
+		if !dialing.refuses(address, testwait.Limit) {
+			t.Errorf("got no refusal of %s, want one", address)
+		}
+	}
+}
+
+// TestRefusalThatTakesLonger: a listener with a full queue doesn't answer, as a machine far away. When it is closed, the kernel
+// refuses the next attempt, which it makes after a second.
+func TestRefusalThatTakesLonger(t *testing.T) {
+	t.Parallel()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must.Succeed(t, err)
+	must.Succeed(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must.Succeed(t, unix.Listen(fd, 0))
+	bound, err := unix.Getsockname(fd)
+	must.Succeed(t, err)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port)) //nolint:errcheck,forcetypeassert // It is one.
+	own, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer own.Close()
+	filling, err := net.Dial("tcp", address)
+	must.Succeed(t, err)
+	defer filling.Close()
+	dialing := &Transport{Config: Config{Listener: own}}
+	if dialing.refuses(address, 10*time.Millisecond) {
+		t.Error("got a refusal without an answer")
+	}
+	refused := make(chan bool)
+	go func() { refused <- dialing.refuses(address, testwait.Limit) }()
+	time.Sleep(100 * time.Millisecond) // It need not be enough: the kernel refuses an attempt after the end of the listener, too.
+	must.Succeed(t, unix.Close(fd))
+	if !<-refused {
+		t.Error("got no refusal, want one by the attempt after the end of the listener")
 	}
 }
