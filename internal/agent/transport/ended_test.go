@@ -191,14 +191,17 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 	a.waitEnded("b", 77)
 }
 
-// TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait.
+// TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait until the others had time for an election.
 func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	closed := make(chan bool, 1)
+	closed, reported := make(chan bool, 1), make(chan time.Time, 1)
 	var connected atomic.Pointer[rawConn]
 	a := h.start("a", "127.0.0.1:0", 1, func(c *transport.Config) {
-		c.Events = onEnd{c.Events, func() { closed <- connected.Load().isClosedWithin(50 * time.Millisecond) }}
+		c.Events = onEnd{c.Events, func() {
+			closed <- connected.Load().isClosedWithin(50 * time.Millisecond)
+			reported <- time.Now()
+		}}
 	})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -215,8 +218,18 @@ func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
 	if <-closed {
 		t.Error("the connection was closed before the end was reported")
 	}
+	before := <-reported
+	if !b.isClosedWithin(testwait.Limit) {
+		t.Error("the connection wasn't closed")
+	}
+	if delay := time.Since(before); delay < actFirst {
+		t.Errorf("the connection was closed %s after the report, want %s at least", delay, actFirst)
+	}
 	a.waitEnded("b", 77)
 }
+
+// actFirst is the time that the package leaves to elections.
+const actFirst = 10 * time.Millisecond
 
 // onEnd calls a function before PeerEnded.
 type onEnd struct {

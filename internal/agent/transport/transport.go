@@ -47,6 +47,7 @@
 //
 //	dial                          500 ms
 //	first dial after an end       20 ms (checkEnd), before this side closes
+//	after the end of a process    10 ms (actFirst), before this side closes and dials again
 //	TLS and Hello                 2 s (HandshakeTimeout)
 //	rest of a frame               2 s (FrameTimeout)
 //	unacknowledged bytes          1 s (TCP_USER_TIMEOUT)
@@ -92,6 +93,9 @@ const (
 	redialDelay = 200 * time.Millisecond
 	// tcpUserTimeout bounds how long sent bytes may remain unacknowledged.
 	tcpUserTimeout = time.Second
+	// actFirst is how long an election may take before what follows the end of a process: log, close, and dial again. All members do
+	// that at the same time, maybe on few processors.
+	actFirst = 10 * time.Millisecond
 	// goodbyeTimeout bounds how long Close waits for each peer's queue.
 	goodbyeTimeout = 200 * time.Millisecond
 	// callBackInterval is the time between attempts to verify a peer's address.
@@ -244,7 +248,11 @@ func (t *Transport) Send(to string, out Outgoing) bool {
 // reportEnded reports that the process at the other end of a connection has ended.
 func (t *Transport) reportEnded(last *conn) {
 	t.Events.PeerEnded(last.name, last.life)
-	runtime.Gosched() // The groups act before this goroutine goes on.
+	select { // The groups act before this goroutine goes on.
+	case <-last.done:
+		runtime.Gosched()
+	case <-time.After(actFirst):
+	}
 	t.clearProblem(last.name)
 	t.Log.Info("peer process ended", "peer", last.name, "planned", last.goodbyeReceived.Load())
 }
