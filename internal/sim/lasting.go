@@ -116,10 +116,13 @@ func (s *simulation) countTenure() {
 		most += s.size // several processes may hold the office at a time
 		if s.schedule.faults&Throttle != 0 {
 			most += s.size // and a process that stood still has led until it finds out
+			if s.schedule.faults&Latency != 0 {
+				most += s.size // and so have those that have heard of it too late, so that all flap alike (ADR 33)
+			}
 		}
 	}
-	if c.stalls > 0 && (!s.usesGrants() || s.needsAll()) {
-		most += c.stalls // each may end a tenure
+	if c.stalls > 0 {
+		most += c.stalls / s.stallsPerLapse()
 	}
 	if s.needsAffected() {
 		most += s.tenuresOfAffected()
@@ -130,6 +133,14 @@ func (s *simulation) countTenure() {
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
 	}
+}
+
+// stallsPerLapse returns how many late messages at the same time end a tenure.
+func (s *simulation) stallsPerLapse() int {
+	if !s.usesGrants() {
+		return 1
+	}
+	return s.operator.current.Len() - s.operator.current.Majority() + 1
 }
 
 // needsAll reports whether a majority needs each member.
