@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -41,7 +42,7 @@ func TestRefuses(t *testing.T) {
 		t.Run(ip, func(t *testing.T) {
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(ip, "0"))
 			if err != nil {
-				t.Skipf("this machine doesn't have the address: %s", err)
+				need.Skip(t, "the address "+ip)
 			}
 			dialing := &Transport{Config: Config{Listener: listener}}
 			address := listener.Addr().String()
