@@ -108,12 +108,12 @@ func (s *simulation) unsettled() election.ID {
 	return election.None
 }
 
-// couldFollow reports whether a process is eligible itself, or exchanges messages with a
+// couldFollow reports whether a process is eligible itself, by the list that it has, or exchanges messages with a
 // coordinator.
 func (s *simulation) couldFollow(id election.ID) bool {
 	for _, m := range s.operator.current.Ring() {
 		p := &s.processes[m.ID]
-		if s.exchanges(id, m.ID) && (m.ID == id && m.Priority > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
+		if s.exchanges(id, m.ID) && (m.ID == id && p.roster.Priority(id) > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
 			return true
 		}
 	}
