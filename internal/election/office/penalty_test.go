@@ -26,6 +26,12 @@ func failuresOf(ids ...election.ID) func(*delayed) {
 	}
 }
 
+// preempting sets the default lease and heartbeat. A process that is ready takes over at once.
+func preempting(c *office.Config) {
+	milliseconds(500, 100)(c)
+	c.Policy = office.Always
+}
+
 // TestShortTenuresBecomeRare: processes of high rank stand still, or their applications fail, again
 // and again.
 func TestShortTenuresBecomeRare(t *testing.T) {
@@ -113,10 +119,7 @@ func TestOverloadAtStartCostsNoPenalty(t *testing.T) {
 // with a single short tenure.
 func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
-			milliseconds(500, 100)(c)
-			c.Policy = office.Always
-		})
+		d := newDelayed(t, mode, 5, 1, preempting)
 		d.runUntilHolder(5)
 		d.run(d.now + minute)
 		for _, want := range []struct{ least, most election.Tick }{{0, 1000}, {minute - 1000, minute + 1000}} {
@@ -139,8 +142,7 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 func newFlapping(t *testing.T, mode office.Mode, tune func(*office.Config)) *delayed {
 	t.Helper()
 	d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
-		milliseconds(500, 100)(c)
-		c.Policy = office.Always
+		preempting(c)
 		if tune != nil {
 			tune(c)
 		}
@@ -283,10 +285,7 @@ func TestFlappingProcessLeadsIfOthersReachNoMajority(t *testing.T) {
 // new priority ends a penalty.
 func TestOperatorsDecide(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
-			milliseconds(500, 100)(c)
-			c.Policy = office.Always
-		})
+		d := newDelayed(t, mode, 5, 1, preempting)
 		for range 3 {
 			d.runUntilHolder(5)
 			d.run(d.now + 300)
@@ -362,10 +361,7 @@ func TestShortTenuresAreForgotten(t *testing.T) {
 // TestTenureFromBeforeStartIsNotShort: 1 restarts shortly before a long tenure ends.
 func TestTenureFromBeforeStartIsNotShort(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
-			milliseconds(500, 100)(c)
-			c.Policy = office.Always
-		})
+		d := newDelayed(t, mode, 5, 1, preempting)
 		d.runUntilHolder(5)
 		d.run(d.now + 2*minute)
 		d.stop(1, true)
@@ -404,10 +400,7 @@ func TestUnnoticedEndOfTenureCounts(t *testing.T) {
 // TestSuccessorThatDoesNotSucceedIsHeldBack: 5 stands still each time 4 hands over to it.
 func TestSuccessorThatDoesNotSucceedIsHeldBack(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		d := newDelayed(t, mode, 5, 1, func(c *office.Config) {
-			milliseconds(500, 100)(c)
-			c.Policy = office.Always
-		})
+		d := newDelayed(t, mode, 5, 1, preempting)
 		d.step(5, election.Input{Kind: election.BecomeIneligible})
 		d.runUntilHolder(4)
 		d.step(5, election.Input{Kind: election.BecomeEligible})

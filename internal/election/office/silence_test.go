@@ -43,10 +43,7 @@ func TestSilenceIsNoLapse(t *testing.T) {
 	for name, fault := range silences {
 		t.Run(name, func(t *testing.T) {
 			inGrantModes(t, func(t *testing.T, mode office.Mode) {
-				d := newDelayed(t, mode, 5, 10, func(c *office.Config) {
-					milliseconds(500, 100)(c)
-					c.Policy = office.Always
-				})
+				d := newDelayed(t, mode, 5, 10, preempting)
 				d.runUntilHolder(5)
 				d.run(d.now + minute)
 				fault(d)
