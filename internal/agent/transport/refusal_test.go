@@ -44,13 +44,12 @@ func TestRefuses(t *testing.T) {
 			if err != nil {
 				need.Skip(t, "the address "+ip)
 			}
-			dialing := &Transport{Config: Config{Listener: listener}}
 			address := listener.Addr().String()
-			if dialing.refuses(address, testwait.Limit) {
+			if Refuses(listener, address, testwait.Limit) {
 				t.Errorf("got a refusal of %s, want a connection", address)
 			}
 			must.Succeed(t, listener.Close())
-			if !dialing.refuses(address, testwait.Limit) {
+			if !Refuses(listener, address, testwait.Limit) {
 				t.Errorf("got no refusal of %s, want one", address)
 			}
 		})
@@ -74,12 +73,11 @@ func TestRefusalThatTakesLonger(t *testing.T) {
 	filling, err := net.Dial("tcp", address)
 	must.Succeed(t, err)
 	defer filling.Close()
-	dialing := &Transport{Config: Config{Listener: own}}
-	if dialing.refuses(address, 10*time.Millisecond) {
+	if Refuses(own, address, 10*time.Millisecond) {
 		t.Error("got a refusal without an answer")
 	}
 	refused := make(chan bool)
-	go func() { refused <- dialing.refuses(address, testwait.Limit) }()
+	go func() { refused <- Refuses(own, address, testwait.Limit) }()
 	time.Sleep(100 * time.Millisecond) // It need not be enough: the kernel refuses an attempt after the end of the listener, too.
 	must.Succeed(t, unix.Close(fd))
 	if !<-refused {
