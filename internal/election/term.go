@@ -142,6 +142,14 @@ func (c TermClock) Ceiling(now Tick) Term {
 	return c.reading(c.AtBoot + Epoch(max(0, now-c.Boot)/c.TicksPerEpoch)).Last()
 }
 
+// Later returns the highest term that another clock may permit some time after it permitted ceiling.
+func (c TermClock) Later(ceiling Term, passed Tick) Term {
+	if c.TicksPerEpoch <= 0 {
+		return MaxTerm
+	}
+	return (ceiling.Epoch() + Epoch(passed/c.TicksPerEpoch)).Last()
+}
+
 // Due returns the moment from which term may be used.
 func (c TermClock) Due(term Term) Tick {
 	wall := c.wall(term.Epoch())

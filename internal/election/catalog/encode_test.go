@@ -26,7 +26,7 @@ var ignoredFields = map[string]bool{
 	"cause":   true, // what is being handled in a step
 	"joinsAt": true, // what the agent reports
 	// In an exhaustive search, no clock limits the terms, and links deliver BEATs in order.
-	"ceiling": true, "lastBeat": true,
+	"ceiling": true, "ceilingAt": true, "lastBeat": true,
 }
 
 // An exhaustive search recognizes a state by its encoding. If the encoding

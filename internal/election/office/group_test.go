@@ -224,8 +224,7 @@ func (g *group) holders() (ids []election.ID) {
 	return ids
 }
 
-// wantHolder checks which process holds the office; with None, that no process
-// does.
+// wantHolder checks which process holds the office; with None, that no process does.
 func (g *group) wantHolder(want election.ID) {
 	g.t.Helper()
 	var ids []election.ID

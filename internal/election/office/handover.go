@@ -1,9 +1,14 @@
 package office
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"cmp"
 
-// considerHandOver begins a hand-over if a higher process has been ready for the office
-// for long enough. Each GRANT of a higher process tells whether it is ready still.
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// considerHandOver begins a hand-over to the highest process that is ready for the office, if it has been
+// so for long enough. Each GRANT of a higher process tells whether it is ready still. In the first heartbeat of a tenure,
+// this process waits for the answers of those that rank even higher: otherwise there would be several hand-overs in a row.
 func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == NeverPreempt {
 		return
@@ -12,13 +17,15 @@ func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == Always {
 		stable = 0
 	}
+	begins := m.now < m.peers[m.cfg.Self].record.since+m.cfg.Heartbeat
 	for _, other := range m.roster.Ranked()[:m.roster.Rank(m.cfg.Self)] {
 		p := &m.peers[other.ID]
-		if !p.ready || m.detector.Suspects(other.ID) {
-			continue
-		}
-		if m.now >= max(p.readySince+stable, p.notBefore, m.notHandedOverBefore(other.ID)) {
+		switch {
+		case m.detector.Suspects(other.ID) || m.now < max(p.notBefore, m.notHandedOverBefore(other.ID)):
+		case p.ready && m.now >= p.readySince+stable:
 			m.becomeDraining(other.ID, out)
+			return
+		case p.ready || begins && !p.ineligible:
 			return
 		}
 	}
@@ -67,7 +74,7 @@ func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 // stepDown hands the office over to peer or, if peer is None, to the highest other
 // process that is ready.
 func (m *Machine) stepDown(peer election.ID, out *election.Output) {
-	peer = m.successor(peer)
+	peer = cmp.Or(peer, m.highestReadyPeer())
 	if !m.canSucceed(peer) {
 		out.Emit(election.Refused, m.term, peer)
 		return
@@ -78,16 +85,7 @@ func (m *Machine) stepDown(peer election.ID, out *election.Output) {
 
 // refuseStepDown: only a holder can step down.
 func (m *Machine) refuseStepDown(peer election.ID, out *election.Output) {
-	out.Emit(election.Refused, m.term, m.successor(peer))
-}
-
-// successor returns the named process or, if that is None, the highest other process
-// that is ready.
-func (m *Machine) successor(named election.ID) election.ID {
-	if named != election.None {
-		return named
-	}
-	return m.highestReadyPeer()
+	out.Emit(election.Refused, m.term, cmp.Or(peer, m.highestReadyPeer()))
 }
 
 // highestReadyPeer is the highest other process that is ready for the office, or

@@ -193,6 +193,38 @@ func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
 	})
 }
 
+// Several higher processes become ready in a row: the coordinator hands over to the highest one, once.
+func TestHandOverSkipsToHighestProcess(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, test := range []struct {
+			name             string
+			policy           office.Policy
+			readyFrom, until election.Tick // 5 is ready from then on; the request comes then
+			want             election.ID
+		}{
+			{"5 is ready a tick after 4", office.Always, 1, 1, 5},
+			{"5 isn't ready", office.Always, election.Never, heartbeat, 4},
+			{"5 is ready for a shorter time", office.WhenStable, stablePeriod / 2, stablePeriod * 3 / 2, 5},
+		} {
+			h := newFollower(t, mode, func(c *office.Config) { c.Policy = test.policy })
+			h.appsKeepRunning = true
+			receiveResigned(h, 4, 10, self, election.Hold{})
+			for began := h.now; h.now <= began+test.until; h.advance(1) {
+				h.receive(1, election.Grant, 11, election.Hold{Sent: h.now})
+				h.receive(2, election.Grant, 11, election.Hold{Sent: h.now})
+				if n := h.countEvents(self, election.StopRequested); n != 0 {
+					t.Fatalf("%s: got a request to stop after %d ticks, want none before %d", test.name, h.now-began, test.until)
+				}
+				h.receive(5, election.Grant, 11, election.Hold{Sent: h.now, Ready: h.now-began >= test.readyFrom})
+				h.receive(4, election.Grant, 11, election.Hold{Sent: h.now, Ready: true})
+			}
+			if got := h.events[len(h.events)-1].event; got.Kind != election.StopRequested || got.Peer != test.want {
+				t.Errorf("%s: got event %v for %d, want a request to stop for %d", test.name, got.Kind, got.Peer, test.want)
+			}
+		}
+	})
+}
+
 // Process 3 is ready, but its claims are lost. Its predecessor 2 is elected again, and must not resign in its
 // favor over and over.
 func TestHandOverThatFailedIsntRepeatedSoon(t *testing.T) {

@@ -36,9 +36,10 @@ type peer struct {
 	// it reported last in an answer that counts for the recovery of this process.
 	bound, recoveryBound election.Term
 	boundCounts          bool
-	// ceiling is the highest term that the peer's clock allowed when it last answered a probe, 0 if
-	// it didn't tell. Later it allows more: how fast depends on its list, too.
-	ceiling election.Term
+	// ceiling is the highest term that the peer's clock allowed when it last answered a probe, at ceilingAt, or 0 if it hasn't told
+	// since the floor of the list is higher. Later it allows more: how fast depends on its list, too.
+	ceiling   election.Term
+	ceilingAt election.Tick
 	// granted is when the last BEAT was sent that the peer has granted, if leases can grow: see pace.go.
 	granted election.Tick
 	// claimedUntil is the end of the lease after the last claim of the peer.

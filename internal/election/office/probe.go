@@ -119,7 +119,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
 		m.recordBound(msg)
-		p.ceiling = msg.Hold.Ceiling
+		p.ceiling, p.ceilingAt = msg.Hold.Ceiling, m.now
 		m.forgetFalseTerm(msg)
 	}
 	m.retryPreVote()
