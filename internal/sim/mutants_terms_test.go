@@ -46,6 +46,16 @@ var termMutants = []mutant{
 		check: "^TestOtherAnswersDontLowerRecoveredBound$", pkg: "election/office", wantOutput: "want 50",
 	},
 	{
+		description: "a process claims a term that the clocks of the others don't reach in time", file: "election/office/claim.go",
+		old: "if !m.mayBeGranted(term) {", new: "if false {",
+		check: seedCheck + "/reach_in_time", wantOutput: "outage",
+	},
+	{
+		description: "a coordinator hands over although a higher process hasn't answered yet", file: "election/office/handover.go",
+		old: "case p.ready || begins && !p.ineligible:", new: "case p.ready || begins && false:",
+		check: "^TestHandOverSkipsToHighestProcess$", pkg: "election/office", wantOutput: "got a request to stop after 1 ticks",
+	},
+	{
 		description: "answers to earlier incarnations count", file: "election/office/claim.go",
 		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordBound", new: "	m.recordBound",
 		check: "^TestAnswerToEarlierIncarnationDoesntLowerFloor$", pkg: "election/office", wantOutput: "want",
