@@ -52,7 +52,7 @@ var termMutants = []mutant{
 	},
 	{
 		description: "a coordinator hands over although a higher process hasn't answered yet", file: "election/office/handover.go",
-		old: "case p.ready || begins && !p.ineligible:", new: "case p.ready || begins && false:",
+		old: "!p.ready && begins && !p.ineligible:", new: "begins && false:",
 		check: "^TestHandOverSkipsToHighestProcess$", pkg: "election/office", wantOutput: "got a request to stop after 1 ticks",
 	},
 	{

@@ -151,8 +151,7 @@ func (g *group) step(id election.ID, in election.Input) {
 	}
 }
 
-// deliverAll delivers all messages in flight, including those that result from
-// them.
+// deliverAll delivers all messages in flight, including those that result from them.
 func (g *group) deliverAll() {
 	g.t.Helper()
 	for n := 0; len(g.inFlight) > 0; n++ {

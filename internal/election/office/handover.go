@@ -6,9 +6,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// considerHandOver begins a hand-over to the highest process that is ready for the office, if it has been
-// so for long enough. Each GRANT of a higher process tells whether it is ready still. In the first heartbeat of a tenure,
-// this process waits for the answers of those that rank even higher: otherwise there would be several hand-overs in a row.
+// considerHandOver begins a hand-over to the highest process that has been ready for the office for long enough. Each GRANT
+// of a higher process tells whether it is ready still. Several hand-overs in a row would be short tenures. So this process waits for
+// one of even higher rank that will have been ready soon and, in the first heartbeat of a tenure, for its answer.
 func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == NeverPreempt {
 		return
@@ -25,7 +25,7 @@ func (m *Machine) considerHandOver(out *election.Output) {
 		case p.ready && m.now >= p.readySince+stable:
 			m.becomeDraining(other.ID, out)
 			return
-		case p.ready || begins && !p.ineligible:
+		case p.ready && p.readySince+stable-m.now < m.longTenure(), !p.ready && begins && !p.ineligible:
 			return
 		}
 	}

@@ -197,16 +197,17 @@ func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
 func TestHandOverSkipsToHighestProcess(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, test := range []struct {
-			name             string
-			policy           office.Policy
-			readyFrom, until election.Tick // 5 is ready from then on; the request comes then
-			want             election.ID
+			name                         string
+			policy                       office.Policy
+			readyFrom, until, longTenure election.Tick // 5 is ready from then on; the request comes then
+			want                         election.ID
 		}{
-			{"5 is ready a tick after 4", office.Always, 1, 1, 5},
-			{"5 isn't ready", office.Always, election.Never, heartbeat, 4},
-			{"5 is ready for a shorter time", office.WhenStable, stablePeriod / 2, stablePeriod * 3 / 2, 5},
+			{"5 is ready a tick after 4", office.Always, 1, 1, 0, 5},
+			{"5 isn't ready", office.Always, election.Never, heartbeat, 0, 4},
+			{"5 is stable soon after 4", office.WhenStable, stablePeriod / 2, stablePeriod * 3 / 2, 0, 5},
+			{"5 is stable long after 4", office.WhenStable, stablePeriod / 2, stablePeriod, stablePeriod / 2, 4},
 		} {
-			h := newFollower(t, mode, func(c *office.Config) { c.Policy = test.policy })
+			h := newFollower(t, mode, func(c *office.Config) { c.Policy, c.LongTenure = test.policy, test.longTenure })
 			h.appsKeepRunning = true
 			receiveResigned(h, 4, 10, self, election.Hold{})
 			for began := h.now; h.now <= began+test.until; h.advance(1) {
