@@ -87,19 +87,28 @@ type api struct {
 // New returns the local API of the groups. It serves metrics at /metrics, unless that
 // is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	for path, handlers := range routes(groups, metrics, newLanes()) {
+	mux, limits := http.NewServeMux(), newLanes()
+	for path, handlers := range routes(groups, metrics, limits) {
 		mux.Handle(path, handlers)
 	}
 	strict := strictPaths(mux)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		connlimit.OfRequest(r).Use()
+	refuse := limits.refusals.limit(func(w http.ResponseWriter, r *http.Request) {
 		if err := rejectWebPage(r); err != nil {
-			setHeaders(w)
 			writeError(w, http.StatusForbidden, err)
 			return
 		}
 		strict.ServeHTTP(w, r)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connlimit.OfRequest(r).Use()
+		setHeaders(w)
+		handler, _ := mux.Handler(r)
+		handlers, found := handler.(methods)
+		if !found || handlers.find(r.Method) == nil || !isCanonical(r) || rejectWebPage(r) != nil {
+			refuse(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -142,7 +151,7 @@ func strictPaths(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w)
 		// The mux would redirect a path such as /v1//groups, with an HTML body.
-		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+		if _, pattern := mux.Handler(r); pattern == "" || !isCanonical(r) {
 			writeError(w, http.StatusNotFound, fmt.Errorf("path %q not found", r.URL.Path))
 			return
 		}
@@ -150,15 +159,20 @@ func strictPaths(mux *http.ServeMux) http.Handler {
 	})
 }
 
+func isCanonical(r *http.Request) bool { return path.Clean(r.URL.Path) == r.URL.Path }
+
 // methods has the handlers of a path, by method. GET includes HEAD.
 type methods map[string]http.HandlerFunc
 
-func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Method
+func (m methods) find(method string) http.HandlerFunc {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	if handle := m[method]; handle != nil {
+	return m[method]
+}
+
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if handle := m.find(r.Method); handle != nil {
 		handle(w, r)
 		return
 	}

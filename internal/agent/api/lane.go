@@ -34,6 +34,8 @@ type lanes struct {
 	probes   lane
 	// queries is for responses that cost some microseconds, details for those that cost up to some milliseconds.
 	queries, details lane
+	// refusals is for requests that no handler serves.
+	refusals lane
 }
 
 func newLanes() *lanes {
@@ -42,6 +44,7 @@ func newLanes() *lanes {
 		probes:   lane{limiter: rate.NewLimiter(100, 20)},
 		queries:  lane{limiter: rate.NewLimiter(500, 50)},
 		details:  lane{limiter: rate.NewLimiter(50, 10), slots: make(chan struct{}, 1)},
+		refusals: lane{limiter: rate.NewLimiter(50, 10)},
 	}
 }
 

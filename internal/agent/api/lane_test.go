@@ -51,6 +51,8 @@ func TestLoopsAreSlowedDown(t *testing.T) {
 		{"/v1/groups/ledger/leader", http.StatusServiceUnavailable, 500*10 + 50, 10, false},
 		{"/v1/groups/ledger/journal", http.StatusOK, 50*10 + 10, 10, true},
 		{"/healthz", http.StatusOK, 100*10 + 20, 10, true},
+		{"/v1/groups/ledger/leder", http.StatusNotFound, 50*10 + 10, 10, true},
+		{"/v1/groups/ledger/step-down", http.StatusMethodNotAllowed, 50*10 + 10, 10, true},
 	} {
 		t.Run(c.target, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

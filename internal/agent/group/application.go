@@ -35,6 +35,8 @@ type application struct {
 	// stopping: the application was asked to stop. releasing: not to hand over to a
 	// successor, but because the process gives up the office.
 	stopping, releasing bool
+	// stopBy is when the drain timeout of an application that stops is over.
+	stopBy election.Tick
 }
 
 func newApplication(group config.Group) application {

@@ -28,8 +28,8 @@ func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Le
 
 // RenewSession returns Leader for the application that holds this session open. Only
 // the session that was asked to lead is leading. What it is promised ends earlier if it
-// confirms that it has stopped, or ends. While it stops, it isn't leading, but learns how
-// long the lease lasts: it must have stopped by then, even if the drain timeout is longer.
+// confirms that it has stopped, or ends. While it stops, it isn't leading, but learns by when
+// it must have stopped.
 func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
 	err := g.try(ctx, func() error {
@@ -48,7 +48,7 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 			g.renewed(s)
 		}
 		if s == g.app.acting && g.app.stopping {
-			leader.RemainingMillis = g.remainingLease()
+			leader.RemainingMillis = g.remainingToStop()
 		}
 		return nil
 	})
@@ -58,13 +58,13 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 	return g.unlessOutdated(leader), nil
 }
 
-// remainingLease returns the rest of the lease in milliseconds, or nil without a lease.
-func (g *Group) remainingLease() *int64 {
+// remainingToStop returns the rest of the lease or of the drain timeout in milliseconds, whichever is shorter, or nil without a lease.
+func (g *Group) remainingToStop() *int64 {
 	until := g.machine.Status().Until
 	if until == election.Never {
 		return nil
 	}
-	return new(max(0, g.cfg.Clock.Until(until).Milliseconds()))
+	return new(max(0, g.cfg.Clock.Until(min(until, g.app.stopBy)).Milliseconds()))
 }
 
 // limitPromise limits the remaining time of an answer, and returns when it is over. A

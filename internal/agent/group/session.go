@@ -172,7 +172,9 @@ func (g *Group) startLeading() {
 // requestStop asks the acting session to stop. From now on, this process doesn't
 // report that it leads.
 func (g *Group) requestStop(term election.Term, successor election.ID) {
-	g.app.stopping = true
+	if !g.app.stopping {
+		g.app.stopping, g.app.stopBy = true, g.cfg.Clock.Now()+election.Tick(g.DrainTimeout())
+	}
 	g.publish()
 	if s := g.app.acting; s != nil {
 		stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.name(successor)}

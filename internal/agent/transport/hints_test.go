@@ -96,6 +96,9 @@ func TestAnnouncementPrecedesNextDial(t *testing.T) {
 	if first, second := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, 1, 0); first >= redialDelay/4 || second < redialDelay {
 		t.Errorf("with one peer, an agent announces itself after %s and %s, want less than %s, and at least %s", first, second, redialDelay/4, redialDelay)
 	}
+	if later := b.retryDelay(noAnswer, patientAttempts+1, 0); later < patientFactor*redialDelay/2 {
+		t.Errorf("after %d attempts in vain, an agent dials after %s, want at least %s", patientAttempts, later, patientFactor*redialDelay/2)
+	}
 	for i := range 99 {
 		transport.peers[string(rune('c'+i))] = nil
 	}
