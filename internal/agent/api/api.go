@@ -102,6 +102,7 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		connlimit.OfRequest(r).Use()
 		setHeaders(w)
+		// What a handler serves waits in the lane of that handler, and all else in that of refusals.
 		handler, _ := mux.Handler(r)
 		handlers, found := handler.(methods)
 		if !found || handlers.find(r.Method) == nil || !isCanonical(r) || rejectWebPage(r) != nil {

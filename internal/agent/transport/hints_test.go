@@ -96,14 +96,21 @@ func TestAnnouncementPrecedesNextDial(t *testing.T) {
 	if first, second := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, 1, 0); first >= redialDelay/4 || second < redialDelay {
 		t.Errorf("with one peer, an agent announces itself after %s and %s, want less than %s, and at least %s", first, second, redialDelay/4, redialDelay)
 	}
-	if later := b.retryDelay(noAnswer, patientAttempts+1, 0); later < patientFactor*redialDelay/2 {
-		t.Errorf("after %d attempts in vain, an agent dials after %s, want at least %s", patientAttempts, later, patientFactor*redialDelay/2)
-	}
 	for i := range 99 {
 		transport.peers[string(rune('c'+i))] = nil
 	}
 	if first := b.retryDelay(noAnswer, 0, 0); first < redialDelay {
 		t.Errorf("with 100 peers, an agent announces itself after %s, want at least %s", first, redialDelay)
+	}
+}
+
+// TestIsolatedAgentDialsLessOften: after many attempts in vain, an agent leaves more time between them.
+func TestIsolatedAgentDialsLessOften(t *testing.T) {
+	_, b := hintedPeer("10.0.0.1:7373")
+	b.address, b.dials = "10.0.0.9:1", true
+	if first, later := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, patientAttempts+1, 0); first >= 2*redialDelay || later < 4*redialDelay {
+		t.Errorf("an agent dials again after %s and, after %d attempts in vain, %s, want less than %s, and at least %s",
+			first, patientAttempts, later, 2*redialDelay, 4*redialDelay)
 	}
 }
 
