@@ -124,7 +124,7 @@ func renew(t *testing.T, s *Session) Leader {
 	return l
 }
 
-// TestSessionThatStopsLearnsTheLease: the drain timeout is longer, and the agent may be
+// TestSessionThatStopsLearnsTheLease: the drain timeout may be longer than the lease, or shorter, and the agent may be
 // paused in the meantime.
 func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 	t.Parallel()
