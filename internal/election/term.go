@@ -147,6 +147,9 @@ func (c TermClock) Later(ceiling Term, passed Tick) Term {
 	if c.TicksPerEpoch <= 0 {
 		return MaxTerm
 	}
+	if passed < c.TicksPerEpoch {
+		return ceiling
+	}
 	return (ceiling.Epoch() + Epoch(passed/c.TicksPerEpoch)).Last()
 }
 

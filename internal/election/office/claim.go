@@ -41,10 +41,8 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 // mayBeGranted reports whether the clocks of a majority may reach a term while it is claimed. A claim that can't succeed does harm: this
 // process, and each one that grants it, can't grant lower terms to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
-	return m.cfg.Mode == Available || m.majority(func(id election.ID) bool {
-		p := &m.peers[id]
-		return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, m.now+m.claimTimeout()-p.ceilingAt) >= term
-	})
+	end := m.now + m.claimTimeout()
+	return m.cfg.Mode == Available || m.majority(func(id election.ID) bool { return m.reaches(id, term, end) })
 }
 
 // acquireIfGranted acquires the office as soon as the grants suffice.

@@ -254,6 +254,13 @@ func (m *Machine) flaps(id election.ID) bool {
 	return r.short > 1 && m.now < r.heldBackUntil+m.longTenure()
 }
 
+// leavesToOthers reports whether this process doesn't claim the office that an election gives it, because it flaps and will campaign
+// itself if no other process leads by then. Otherwise a coordinator that stood still for about a lease would end the claims of its
+// successors each time.
+func (m *Machine) leavesToOthers() bool {
+	return m.role == Follower && m.vacancy.attempts == 0 && m.vacancy.campaignAt != election.Never && m.flaps(m.cfg.Self)
+}
+
 // notHandedOverBefore is when the coordinator may hand over to a process in spite of its short
 // tenures. If several processes flap, there is one attempt at a time.
 func (m *Machine) notHandedOverBefore(id election.ID) election.Tick {

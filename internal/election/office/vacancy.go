@@ -131,8 +131,13 @@ func (m *Machine) preVote() bool {
 
 // hasReached reports whether the clock of a process had reached a term when it answered a probe.
 func (m *Machine) hasReached(id election.ID, term election.Term) bool {
-	ceiling := m.peers[id].ceiling
-	return id == m.cfg.Self || ceiling == 0 || ceiling >= term
+	return m.reaches(id, term, m.peers[id].ceilingAt)
+}
+
+// reaches reports whether the clock of a process reaches a term at a later time, as far as this process knows.
+func (m *Machine) reaches(id election.ID, term election.Term, at election.Tick) bool {
+	p := &m.peers[id]
+	return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.
