@@ -165,7 +165,7 @@ soak: ## Simulate SCHEDULES random schedules of groups of PROCESSES with all fau
 	@for processes in $(PROCESSES); do \
 		for safety in Majority Strict Available; do \
 			for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
-				bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial --processes $$processes \
+				bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial,few --processes $$processes \
 					--schedules $$(( $(SCHEDULES) / 18 / $(words $(PROCESSES)) + 1 )) --seed $(or $(SEED),1); \
 			done; \
 		done; \

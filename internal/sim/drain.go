@@ -15,11 +15,11 @@ func (sch *schedule) waitsForApplications() election.Tick {
 }
 
 // sparesTenures are the faults that end no tenure, as long as enough members can grant.
-const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Drains | Operator | Mixed | Grow
+const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Drains | Operator | Mixed
 
 // checkDrain checks that a process whose tenure has expired wasn't waiting for its application to stop. It has the drain
 // timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the tight timing, which
-// Drains doesn't have, a list that the others adopt half a lease sooner ends any tenure.
+// Drains doesn't have, and with the leases of Grow, a list that the others adopt half a lease sooner ends any tenure.
 func (s *simulation) checkDrain(id election.ID, term election.Term) {
 	p := &s.processes[id]
 	waits := p.running && !p.appDead && p.stopTerm == term && p.clock.local(s.queue.now) < p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain

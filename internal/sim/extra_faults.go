@@ -11,10 +11,28 @@ import (
 
 // The faults from Latency on are drawn from random numbers of their own, too: see more_faults.go.
 
+// possibleFaults returns the faults that the schedule of a seed may have. With Few, half of the schedules may have at most nine of
+// them: some histories are rare where everything happens.
+func (s *simulation) possibleFaults(seed uint64) Fault {
+	r := rng(seed * 5)
+	r.next()
+	if s.faults&Few == 0 || r.percent(50) {
+		return s.faults &^ Few
+	}
+	some := Few
+	for range r.between(3, 9) {
+		some |= 1 << r.below(len(faultNames)+len(optionalFaultNames))
+	}
+	return s.faults & some
+}
+
 // drawExtra draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules have
-// it, and in others all.
+// it, ten times as many if they have few faults, and in others all.
 func (s *simulation) drawExtra(f Fault, perMille int) bool {
-	if s.faults&f == 0 || s.faults&baseFaults == baseFaults && s.extra.below(1000) >= perMille {
+	switch few := s.possible&Few != 0; {
+	case s.possible&f == 0:
+		return false
+	case few && s.extra.below(100) >= perMille, !few && s.possible&baseFaults == baseFaults && s.extra.below(1000) >= perMille:
 		return false
 	}
 	s.schedule.faults |= f

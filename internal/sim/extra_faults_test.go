@@ -31,6 +31,7 @@ var extraFaults = []struct {
 	{"crash,partition,delay,jump,skew", 2000},
 	{"all,grow", 6000},
 	{"all,settings", 6000},
+	{soakFaults + ",few", 3000},
 }
 
 func TestSchedulesWithExtraFaults(t *testing.T) {

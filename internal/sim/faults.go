@@ -97,6 +97,8 @@ const (
 	Tail
 	// Redial: after a partition, each link works again at a time of its own, as when agents dial again.
 	Redial
+	// Few: half of the schedules have only a few of the other faults, see possibleFaults.
+	Few
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -111,7 +113,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail", "redial"}
+var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail", "redial", "few"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -28,16 +28,16 @@ var moreChances = []struct {
 // in all it is less than agents accept.
 const maxSkew = election.AcceptedSkew - 75
 
-// drawMoreFaults draws which of these faults the schedule has. If there are no other
-// faults, it has all of them.
+// drawMoreFaults draws which of these faults the schedule has. If there are no or few
+// other faults, it has all of them.
 func (sch *schedule) drawMoreFaults(s *simulation) {
-	alone := s.faults&baseFaults == 0
+	alone := s.possible&baseFaults == 0 || s.possible&Few != 0
 	for _, c := range moreChances {
-		if s.faults&c.fault != 0 && (s.more.percent(c.chance) || alone) {
+		if s.possible&c.fault != 0 && (s.more.percent(c.chance) || alone) {
 			sch.faults |= c.fault
 		}
 	}
-	sch.faults |= s.faults & Recovery
+	sch.faults |= s.possible & Recovery
 	sch.drawExtraFaults(s)
 	sch.drawLate(s)
 	if sch.faults&Deep != 0 && len(sch.enabledActions()) == 0 {

@@ -65,11 +65,16 @@ var tenureMutants = []mutant{
 	{
 		description: "hand-overs go on after two lapses", file: "election/office/penalty.go",
 		old: "m.handsOverAt = m.now + m.longTenure()", new: "m.handsOverAt = m.now",
-		check: seedCheck + "/each_lapse", wantOutput: "flapping",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
 	},
 	{
 		description: "a coordinator that has fallen silent before doesn't lapse", file: "election/office/penalty.go",
 		old: "r.ended, m.lapsed = false, false\n", new: "r.ended, m.lapsed = r.counted, false\n",
 		check: seedCheck + "/has_been_silent", wantOutput: "flapping",
+	},
+	{
+		description: "a process that flaps claims the office that an election gives it", file: "election/office/inner.go",
+		old: "mayClaim && !m.leavesToOthers() && ", new: "mayClaim && ",
+		check: seedCheck + "/claims_of_its_successors", wantOutput: "flapping",
 	},
 }

@@ -121,7 +121,7 @@ func (s *simulation) judgeOutage(coordinator election.ID) {
 // have granted, the others may wait for their clocks.
 func (s *simulation) longestOutage(coordinator election.ID) election.Tick {
 	sch := &s.schedule
-	most := 5*sch.maxLease() + s.waitForClocks()
+	most := 5*sch.maxLease() + s.waitForClocks(coordinator)
 	if !s.usesGrants() || !s.enoughRemember(coordinator) {
 		most += election.Tick(election.AcceptedSkew+sch.furthestAhead) * sch.epochTicks
 	}
@@ -130,7 +130,7 @@ func (s *simulation) longestOutage(coordinator election.ID) election.Tick {
 
 // waitForClocks returns how long the slowest clock needs to reach the terms in use. A process whose clock is ahead may have
 // brought them about when it restarted without its memory, and could not recover.
-func (s *simulation) waitForClocks() election.Tick {
+func (s *simulation) waitForClocks(coordinator election.ID) election.Tick {
 	slowest, used := election.MaxEpoch, s.highestTerm().Epoch()
 	for id := election.ID(1); id <= s.maxID; id++ {
 		if p := &s.processes[id]; p.up {
@@ -138,7 +138,7 @@ func (s *simulation) waitForClocks() election.Tick {
 		}
 	}
 	if s.operator.current.Floor.Epoch() >= slowest {
-		return s.waitForReadings()
+		return s.waitForReadings(coordinator)
 	}
 	return election.Tick(used+1-min(slowest, used+1)) * s.schedule.epochTicks
 }
@@ -147,14 +147,14 @@ func (s *simulation) waitForClocks() election.Tick {
 const mostFailing = 5
 
 // waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of all clocks
-// nearly alike: how long a majority needs to reach the terms after that of the last coordinator, of which some elections that fail
-// may have used up mostFailing. If many lists follow each other, readings stand still, and sixteen elections use up all terms (ADR 35).
-func (s *simulation) waitForReadings() election.Tick {
+// nearly alike: how long a majority on the coordinator's side of a partition needs to reach the terms after that of the last
+// coordinator, of which some elections that fail may have used up mostFailing. If many lists follow each other, readings stand still, and sixteen elections use up all terms (ADR 35).
+func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
 	list, tokens := s.operator.current, s.checker.tokens
 	var waits []election.Tick
 	for _, m := range list.Ring() {
-		if p := &s.processes[m.ID]; p.up && len(tokens) > 1 { // the last one has ended the outage
-			clock := election.TermClock{AtBoot: p.clock.wall(s.outages.began), TicksPerEpoch: s.schedule.epochTicks, ListFloor: list.Floor}
+		if p := &s.processes[m.ID]; p.up && !s.network.isCut(m.ID, coordinator) && len(tokens) > 1 { // the last one has ended the outage
+			clock := s.listClock(p, s.outages.began)
 			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1+mostFailing))
 		}
 	}
@@ -163,6 +163,23 @@ func (s *simulation) waitForReadings() election.Tick {
 	}
 	slices.Sort(waits)
 	return max(0, waits[list.Majority()-1]-(s.outages.since-s.outages.began))
+}
+
+// waitForBoot returns how long processes that boot now, and can't recover from others, wait until their clocks have passed what they read
+// at boot. After many lists, readings stand still for some time.
+func (s *simulation) waitForBoot() (longest election.Tick) {
+	for _, m := range s.operator.current.Ring() {
+		if p := &s.processes[m.ID]; p.exists {
+			clock := s.listClock(p, s.queue.now)
+			longest = max(longest, clock.Due(clock.Floor()+1))
+		}
+	}
+	return longest
+}
+
+// listClock returns the clock of a process as it is with the current list.
+func (s *simulation) listClock(p *process, now election.Tick) election.TermClock {
+	return election.TermClock{AtBoot: p.clock.wall(now), TicksPerEpoch: s.schedule.epochTicks, ListFloor: s.operator.current.Floor}
 }
 
 // enoughRemember reports whether so many members on the coordinator's side of a partition remember what they have granted before the present

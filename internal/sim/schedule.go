@@ -104,7 +104,7 @@ type action struct {
 }
 
 // draw draws a schedule. Three quarters of all schedules are limited to at most
-// three kinds of faults. A schedule with faults that happen at a given time has
+// three kinds of these faults, unless they have few in all. A schedule with faults that happen at a given time has
 // one to four of them.
 func (sch *schedule) draw(s *simulation) {
 	r := &s.rng
@@ -115,8 +115,8 @@ func (sch *schedule) draw(s *simulation) {
 	if r.percent(5) {
 		sch.quietFor = minute / 2
 	}
-	sch.faults = s.faults & baseFaults
-	if r.percent(75) {
+	sch.faults = s.possible & baseFaults
+	if r.percent(75) && s.possible&Few == 0 {
 		var some Fault
 		for range 3 {
 			some |= 1 << r.below(commonFaults)
@@ -169,6 +169,9 @@ func (s *simulation) convergeWithin() election.Tick {
 	if sch.faults&(Late|Disk|Pods) != 0 || !s.usesGrants() && sch.faults&(Members|Burst) != 0 {
 		// Members with an older list don't know the floor. Without grants, new members don't recover from the others.
 		within += election.Tick(election.AcceptedSkew) * sch.epochTicks
+	}
+	if !s.enoughRemember(election.None) {
+		within += s.waitForBoot()
 	}
 	if !sch.limitsMembers() {
 		within += sch.quietFor

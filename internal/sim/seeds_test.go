@@ -47,9 +47,14 @@ var seeds = []struct {
 	{"a lapse of a coordinator that has been silent before", "RingActiveList", "Strict", soakFaults, 7009246022, 5},
 	{"members that remember, but are cut off", "RingAllIDs", "Strict", soakFaults, 7008970223, 5},
 	{"a group that only a slow process can lead", "Bully", "Strict", soakFaults, 7022857607, 3},
+	{"a coordinator that stands still and ends the claims of its successors", "Bully", "Majority", soakFaults, 62003661509, 4},
+	{"a group of one process that waits for its clock", "StatusTable", "Strict", soakFaults + ",few", 13479, 4},
+	{"a majority without a process that is cut off", "RingActiveList", "Majority", soakFaults + ",few", 60001147569, 3},
+	{"a coordinator that adopts a list long after the others", "RingSkip", "Majority", soakFaults + ",few", 60001177230, 3},
+	{"late answers of which some are lost", "RingActiveList", "Majority", soakFaults, 62000923780, 3},
 }
 
-// soakFaults are those of make soak.
+// soakFaults are those of make soak, which also sets few.
 const soakFaults = "all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial"
 
 func TestSeedsThatFoundBugs(t *testing.T) {

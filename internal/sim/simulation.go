@@ -59,6 +59,7 @@ type simulation struct {
 	firstRoster *election.Roster
 	firstList   *memberlist.List[election.ID] // firstRoster as the operator has it
 	policy      office.Policy
+	possible    Fault // the faults that this schedule may have
 	schedule    schedule
 	network     network
 	operator    operator
@@ -150,6 +151,7 @@ func (s *simulation) start(seed uint64) {
 		s.processes[id] = process{machine: s.processes[id].machine}
 	}
 	s.maxID = election.ID(s.size)
+	s.possible = s.possibleFaults(seed)
 	s.schedule.draw(s)
 	if s.watch != nil {
 		s.reportFault(outageStart, election.None, "this schedule has the faults %s", strings.Join(s.schedule.faults.names(), ", "))
