@@ -74,7 +74,17 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "a process that flaps claims the office that an election gives it", file: "election/office/inner.go",
-		old: "mayClaim && !m.leavesToOthers() && ", new: "mayClaim && ",
+		old: "mayClaim && !m.awaitTurn() && ", new: "mayClaim && ",
 		check: seedCheck + "/claims_of_its_successors", wantOutput: "flapping",
+	},
+	{
+		description: "a process that flaps waits for its usual campaign", file: "election/office/penalty.go",
+		old: "m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+delay)", new: "m.vacancy.campaignAt += 0",
+		check: "^TestProcessThatFlapsAwaitsItsTurnOnly$", pkg: "election/office", wantOutput: "want at most 325",
+	},
+	{
+		description: "a lapse during a hand-over doesn't count", file: "election/office/penalty.go",
+		old: "m.role == Draining && m.now < m.until() ||", new: "m.role == Draining ||",
+		check: seedCheck + "/during_a_hand-over", wantOutput: "flapping",
 	},
 }

@@ -31,7 +31,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
-	if mayClaim && !m.leavesToOthers() && !(m.role == Follower && m.awaitBound()) {
+	if mayClaim && !m.awaitTurn() && !(m.role == Follower && m.awaitBound()) {
 		m.claim(min(max(status.Term, m.support.Floor()+1), m.nextTerm()), out)
 	}
 }

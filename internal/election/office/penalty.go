@@ -184,7 +184,7 @@ func (m *Machine) ownEnding() ending {
 	switch {
 	case m.eligibility == applicationDead:
 		return failed
-	case m.role == Draining || m.cfg.Mode == Available && !m.stoodStill():
+	case m.role == Draining && m.now < m.until() || m.cfg.Mode == Available && !m.stoodStill():
 		return handedOver
 	}
 	return lapsed
@@ -254,11 +254,16 @@ func (m *Machine) flaps(id election.ID) bool {
 	return r.short > 1 && m.now < r.heldBackUntil+m.longTenure()
 }
 
-// leavesToOthers reports whether this process doesn't claim the office that an election gives it, because it flaps and will campaign
-// itself if no other process leads by then. Otherwise a coordinator that stood still for about a lease would end the claims of its
-// successors each time.
-func (m *Machine) leavesToOthers() bool {
-	return m.role == Follower && m.vacancy.attempts == 0 && m.vacancy.campaignAt != election.Never && m.flaps(m.cfg.Self)
+// awaitTurn postpones the claim of a process that flaps and that another process's election elects, and reports whether it did. Otherwise
+// a coordinator that stood still for about a lease would end the claims of its successors each time. If no other process leads by then,
+// it campaigns.
+func (m *Machine) awaitTurn() bool {
+	delay := m.campaignDelay()
+	if m.role != Follower || m.vacancy.attempts > 0 || m.vacancy.campaignAt == election.Never || m.isNamedSuccessor() || !m.flaps(m.cfg.Self) || delay == 0 {
+		return false
+	}
+	m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+delay)
+	return true
 }
 
 // notHandedOverBefore is when the coordinator may hand over to a process in spite of its short
