@@ -189,7 +189,7 @@ func (s *simulation) enoughRemember(coordinator election.ID) bool {
 		n := 0
 		for _, m := range r.Ring() {
 			p := &s.processes[m.ID]
-			remembers := p.bootedAt == 0 || p.remembersGrants || p.bootedAt+10*p.lease.longest < s.outages.began
+			remembers := p.memorySince == 0 || p.memorySince+10*p.lease.longest < s.outages.began
 			if p.up && remembers && !s.network.isCut(m.ID, coordinator) {
 				n++
 			}

@@ -17,6 +17,8 @@ type process struct {
 	podGone bool
 	// remembersGrants is set if this incarnation remembered at its start what it had granted.
 	remembersGrants bool
+	// memorySince is when this process last started without that memory.
+	memorySince election.Tick
 	// removed is set when the process is down and no longer on the member list.
 	// It never restarts.
 	removed bool

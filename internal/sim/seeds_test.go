@@ -51,6 +51,8 @@ var seeds = []struct {
 	{"a group of one process that waits for its clock", "StatusTable", "Strict", soakFaults + ",few", 13479, 4},
 	{"a majority without a process that is cut off", "RingActiveList", "Majority", soakFaults + ",few", 60001147569, 3},
 	{"a coordinator that adopts a list long after the others", "RingSkip", "Majority", soakFaults + ",few", 60001177230, 3},
+	{"a process that remembers only what it had not recovered", "RingAllIDs", "Strict", soakFaults + ",few", 63004948094, 5},
+	{"a lapse during a hand-over", "StatusTable", "Majority", soakFaults, 64007539265, 5},
 	{"late answers of which some are lost", "RingActiveList", "Majority", soakFaults, 62000923780, 3},
 }
 

@@ -174,6 +174,9 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	ended := s.drawEarlierEnd(p)
 	s.beginLease(p, ended)
 	p.up, p.pausedUntil, p.appDead, p.running, p.bootedAt = true, 0, false, false, now
+	if !p.remembersGrants {
+		p.memorySince = now
+	}
 	p.incarnation++
 	p.wakeAt = election.Never
 	c := office.Config{
