@@ -1,29 +1,6 @@
 package sim
 
-import (
-	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/office"
-)
-
-// listPhase is the phase of a change of the member list, for one process.
-type listPhase uint8
-
-const (
-	// listSettled: no change is under way.
-	listSettled listPhase = iota
-	// listUnknown: the process hasn't adopted the latest list, which isn't settled.
-	listUnknown
-	// listAdopted: the process has adopted the latest list, which isn't settled.
-	listAdopted
-	listPhases
-)
-
-// affected is a fault, the role of the process that it affects, and what that process knows of the latest member list.
-type affected struct {
-	fault Fault
-	role  office.Role
-	phase listPhase
-}
+import "github.com/conclave-dev/conclave/internal/election"
 
 // cover reports a fault that affects a process. Faults that affect a whole schedule (clocks, graph, deep, skew) aren't
 // reported, and neither is jump, which happens while a process is down.
@@ -32,14 +9,7 @@ func (s *simulation) cover(f Fault, id election.ID) {
 	if s.onFault == nil || !p.up || p.machine == nil {
 		return
 	}
-	phase := listSettled
-	if decided := s.operator.decided; !decided.Settled {
-		phase = listUnknown
-		if int64(p.roster.Version) == decided.Version {
-			phase = listAdopted
-		}
-	}
-	s.onFault(affected{f, p.machine.Role(), phase})
+	s.onFault(f, id)
 }
 
 // coverAll reports a fault that affects all processes.

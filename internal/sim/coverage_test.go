@@ -154,6 +154,36 @@ func TestFaultsAndCombinationsOccur(t *testing.T) {
 	}
 }
 
+// listPhase is the phase of a change of the member list, for one process.
+type listPhase uint8
+
+const (
+	// listSettled: no change is under way.
+	listSettled listPhase = iota
+	// listUnknown: the process hasn't adopted the latest list, which isn't settled.
+	listUnknown
+	// listAdopted: the process has adopted the latest list, which isn't settled.
+	listAdopted
+	listPhases
+)
+
+// affected is a fault, the role of the process that it affects, and what that process knows of the latest member list.
+type affected struct {
+	fault Fault
+	role  office.Role
+	phase listPhase
+}
+
+func (s *simulation) listPhase(id election.ID) listPhase {
+	switch decided := s.operator.decided; {
+	case decided.Settled:
+		return listSettled
+	case int64(s.processes[id].roster.Version) == decided.Version:
+		return listAdopted
+	}
+	return listUnknown
+}
+
 var listPhaseNames = [listPhases]string{"settled", "unknown", "adopted"}
 
 // countedFaults are the faults that cover reports.
@@ -181,11 +211,11 @@ func TestEveryCombinationIsVisited(t *testing.T) {
 		t.Fatal(err)
 	}
 	visited := map[affected]int{}
-	record := func(a affected) { visited[a]++ }
-	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Strict, size: 5, faults: allFaults | Gone, onFault: record})
+	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Strict, size: 5, faults: allFaults | Gone})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.onFault = func(f Fault, id election.ID) { visited[affected{f, s.processes[id].machine.Role(), s.listPhase(id)}]++ }
 	n := 40_000
 	if testing.Short() {
 		n /= 10

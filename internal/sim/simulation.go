@@ -42,7 +42,7 @@ type settings struct {
 	// onTransition, if set, is called with each change of a role.
 	onTransition func(office.Transition)
 	// onFault, if set, is called for each process that a fault affects.
-	onFault func(affected)
+	onFault func(Fault, election.ID)
 }
 
 // simulation runs one schedule after another, reusing its memory.
