@@ -10,7 +10,7 @@ var tenureMutants = []mutant{
 	{
 		description: "the office is handed over to a process that flaps", file: "election/office/penalty.go",
 		old: "r.short < 2 || m.now >= r.heldBackUntil+m.longestPenalty() {\n", new: "r.short >= 0 {\n",
-		check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
+		check: "^TestShortTenuresBecomeRare$/^5_fails,_always$", pkg: "election/office", wantOutput: "want at most 3",
 	},
 	{
 		description: "processes that flap get the office in turn", file: "election/office/penalty.go",
@@ -65,6 +65,11 @@ var tenureMutants = []mutant{
 	{
 		description: "hand-overs go on after two lapses", file: "election/office/penalty.go",
 		old: "m.handsOverAt = m.now + m.longTenure()", new: "m.handsOverAt = m.now",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
+	},
+	{
+		description: "a lapse after a pause of hand-overs counts as the first one", file: "election/office/penalty.go",
+		old: "m.lapsedAt+2*m.longTenure()", new: "m.lapsedAt+m.longTenure()",
 		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
 	},
 	{

@@ -21,8 +21,9 @@ import (
 //     itself, the coordinator doesn't hand over to that process: see considerHandOver.
 //   - In a vacancy a process that flaps comes after the others: see precedes. They don't wait for
 //     it. It waits for two heartbeats longer at most, so it leads if no other process can.
-//   - After two lapses within the length of a tenure that isn't short, whichever processes lapsed, no coordinator hands
-//     over to one of higher rank for that length: each hand-over would be one more change. Lapses of processes that have
+//   - After two lapses within twice the length of a tenure that isn't short, whichever processes lapsed, no coordinator hands
+//     over to one of higher rank for that length: each hand-over would be one more change. A process that lapses as soon as the
+//     pause is over brings about another one. Lapses of processes that have
 //     just started don't count here, either.
 //
 // Each process records the tenures of all others, and its own. So a coordinator knows whom to
@@ -147,7 +148,7 @@ func (m *Machine) pauseHandOvers() {
 	if !m.lapsed {
 		return
 	}
-	if m.now < m.lapsedAt+m.longTenure() {
+	if m.now < m.lapsedAt+2*m.longTenure() {
 		m.handsOverAt = m.now + m.longTenure()
 	}
 	m.lapsedAt = m.now

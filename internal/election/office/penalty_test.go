@@ -122,7 +122,7 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 		d := newDelayed(t, mode, 5, 1, preempting)
 		d.runUntilHolder(5)
 		d.run(d.now + minute)
-		for _, want := range []struct{ least, most election.Tick }{{0, 1000}, {minute - 1000, minute + 1000}} {
+		for _, want := range []struct{ least, most election.Tick }{{0, 1000}, {minute - 1000, minute + 1000}, {minute - 1000, minute + 1000}} {
 			d.run(d.now + 5000)
 			d.paused[5] = true
 			d.in(1000, func() { d.paused[5] = false })

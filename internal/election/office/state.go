@@ -33,7 +33,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(m.lapses.count))
 	b = election.AppendNumber(b, uint64(min(now-m.lapses.last, m.longestPenalty())))
 	b = election.AppendFlag(b, m.lapsed)
-	b = election.AppendNumber(b, uint64(min(now-m.lapsedAt, m.longTenure())))
+	b = election.AppendNumber(b, uint64(min(now-m.lapsedAt, 2*m.longTenure())))
 	b = election.AppendMoment(b, max(m.handsOverAt, now), now)
 	b = m.vacancy.encode(b, now)
 	b = m.recovery.encode(b, now)
