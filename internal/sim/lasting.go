@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -126,6 +127,9 @@ func (s *simulation) countTenure() {
 	}
 	if s.needsAffected() {
 		most += s.tenuresOfAffected()
+	}
+	if n := bits.OnesCount64(uint64(s.schedule.faults & lastingFaults)); n > 1 {
+		most += 2 * (n - 1) // each of several causes ends some tenures
 	}
 	if s.schedule.faults&Lossy != 0 {
 		switch all, outlasts := s.needsAll(), s.schedule.outlastsLosses(); {

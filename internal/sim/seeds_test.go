@@ -53,6 +53,9 @@ var seeds = []struct {
 	{"a coordinator that adopts a list long after the others", "RingSkip", "Majority", soakFaults + ",few", 60001177230, 3},
 	{"a process that remembers only what it had not recovered", "RingAllIDs", "Strict", soakFaults + ",few", 63004948094, 5},
 	{"a lapse during a hand-over", "StatusTable", "Majority", soakFaults, 64007539265, 5},
+	{"an application that fails while messages are late", "RingAllIDs", "Majority", soakFaults, 70004017539, 4},
+	{"a coordinator that stands still again when hand-overs go on", "RingActiveList", "Majority", soakFaults, 70011618117, 3},
+	{"late answers, and some that are later", "RingActiveList", "Majority", soakFaults, 70011660545, 3},
 	{"late answers of which some are lost", "RingActiveList", "Majority", soakFaults, 62000923780, 3},
 }
 
