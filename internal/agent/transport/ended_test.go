@@ -75,7 +75,10 @@ func TestSuspendedProcessIsNotReportedAsEnded(t *testing.T) {
 			return !m.Connected(stopped) || !m.Send(stopped, large) && !m.Connected(stopped)
 		})
 		if stopped == "b" {
-			testwait.Until(t, "a fails to connect", func() bool { return m.log.Count("cannot connect to peer") > 1 })
+			testwait.Until(t, "a fails to connect", func() bool {
+				m.Send(stopped, large) // it may have connected again just before it was stopped
+				return m.log.Count("cannot connect to peer") > 1
+			})
 		}
 		p.signal(syscall.SIGCONT)
 		m.waitConnected(stopped)
