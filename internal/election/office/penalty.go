@@ -22,9 +22,8 @@ import (
 //   - In a vacancy a process that flaps comes after the others: see precedes. They don't wait for
 //     it. It waits for two heartbeats longer at most, so it leads if no other process can.
 //   - After two lapses within twice the length of a tenure that isn't short, whichever processes lapsed, no coordinator hands
-//     over to one of higher rank for that length: each hand-over would be one more change. A process that lapses as soon as the
-//     pause is over brings about another one. Lapses of processes that have
-//     just started don't count here, either.
+//     over to one of higher rank for that length: each hand-over would be one more change. A lapse just after the pause causes
+//     another pause. Lapses of processes that have just started don't count here, either.
 //
 // Each process records the tenures of all others, and its own. So a coordinator knows whom to
 // hold back although it has just begun to lead, and a crash of the process that flaps doesn't
@@ -255,9 +254,9 @@ func (m *Machine) flaps(id election.ID) bool {
 	return r.short > 1 && m.now < r.heldBackUntil+m.longTenure()
 }
 
-// awaitTurn postpones the claim of a process that flaps and that another process's election elects, and reports whether it did. Otherwise
-// a coordinator that stood still for about a lease would end the claims of its successors each time. If no other process leads by then,
-// it campaigns.
+// awaitTurn postpones the claim of a process that flaps and has won an election that another process started, and reports whether it did.
+// Otherwise a coordinator that stood still for about a lease would end the claims of its successors each time. If no other process leads
+// by then, it campaigns.
 func (m *Machine) awaitTurn() bool {
 	delay := m.campaignDelay()
 	if m.role != Follower || m.vacancy.attempts > 0 || m.vacancy.campaignAt == election.Never || m.isNamedSuccessor() || !m.flaps(m.cfg.Self) || delay == 0 {

@@ -134,7 +134,7 @@ func (m *Machine) hasReached(id election.ID, term election.Term) bool {
 	return m.reaches(id, term, m.peers[id].ceilingAt)
 }
 
-// reaches reports whether the clock of a process reaches a term at a later time, as far as this process knows.
+// reaches reports whether the clock of a process may reach a term by a later time, as far as its last answer tells.
 func (m *Machine) reaches(id election.ID, term election.Term, at election.Tick) bool {
 	p := &m.peers[id]
 	return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
