@@ -109,8 +109,8 @@ type Hold struct {
 	// to any process other than the requester. In a BEAT of a coordinator whose list has
 	// settled, it is at least each term that was used under older lists alone.
 	HighestGranted Term
-	// Ceiling is, in the answer to a PROBE, the highest term that the sender's clock allows
-	// now. 0 is unknown.
+	// Ceiling is, in the answer to a PROBE and in a DENY, the highest term that the sender's clock
+	// allows now. 0 is unknown.
 	Ceiling Term
 	// ElectionTerm is, in the answer to a PROBE, the term of the sender's last election. It is above the term of the office if
 	// elections failed since.

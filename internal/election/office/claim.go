@@ -154,6 +154,9 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	m.recordBound(msg)
 	m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
 	p := &m.peers[msg.From]
+	if msg.Hold.Ceiling != 0 {
+		p.ceiling, p.ceilingAt = msg.Hold.Ceiling, m.now
+	}
 	ready := msg.Hold.Ready && msg.Hold.Version == m.roster.Version
 	if ready && !p.ready {
 		p.readySince = m.now

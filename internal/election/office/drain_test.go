@@ -160,3 +160,28 @@ func TestSuccessorIsChosenWhenApplicationHasStopped(t *testing.T) {
 		g.wantHolder(4)
 	})
 }
+
+// A tenure that ends during a hand-over ends as it was announced only if the process still had the office then.
+func TestLapseDuringHandOverIsReported(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, isolated := range []bool{false, true} {
+			g := &group{t: t, mode: mode, appsKeepRunning: true}
+			g.configure = func(c *office.Config) { c.DrainTimeout = longDrain }
+			g.startAgreed(3, newRoster(t, 1, 1, 2, 3))
+			g.advance(2 * heartbeat)
+			g.input(3, election.Input{Kind: election.StepDown})
+			g.drop = func(m *election.Message) bool { return isolated && m.Kind == election.Grant && m.To == 3 }
+			g.capture = func(m *election.Message) bool { return m.Kind == election.Resigned && m.From == 3 }
+			if !isolated {
+				g.input(3, election.Input{Kind: election.Stopped, Term: g.machines[3].Status().Term})
+			}
+			g.advance(2 * lease)
+			if len(g.captured) == 0 {
+				t.Fatalf("isolated %t: got no RESIGNED of the coordinator, want one", isolated)
+			}
+			if reported := !g.captured[0].Hold.Ready; reported != isolated {
+				t.Errorf("isolated %t: got a RESIGNED that reports a lapse: %t, want %t", isolated, reported, isolated)
+			}
+		}
+	})
+}

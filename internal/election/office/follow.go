@@ -171,10 +171,7 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 	} else {
 		m.ledger.Release(sender, msg.Term, m.now)
 	}
-	if m.vacancy.deferredTo == msg.From && m.vacancy.campaignAt != election.Never {
-		m.vacancy.deferredTo = election.None
-		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay()+m.backoff())
-	}
+	m.endDeferral(msg.From)
 	if !m.takesForCoordinator(msg.From) || m.coordinatorTerm > msg.Term {
 		return
 	}

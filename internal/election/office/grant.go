@@ -52,6 +52,14 @@ func (m *Machine) deferTo(claim *election.Message) {
 	}
 }
 
+// endDeferral ends what deferTo did: the process has given up its claim, or is suspected.
+func (m *Machine) endDeferral(id election.ID) {
+	if m.vacancy.deferredTo == id && m.vacancy.campaignAt != election.Never {
+		m.vacancy.deferredTo = election.None
+		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay()+m.backoff())
+	}
+}
+
 // answerTo answers a request for a grant.
 func (m *Machine) answerTo(r grants.Request) grants.Answer {
 	return m.ledger.Handle(r, m.roster.Version, m.now)
@@ -77,6 +85,9 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 	answer.Hold = election.Hold{
 		Sent: r.Sent, RequesterLife: r.Life, Version: m.ledger.ReportedVersion(m.roster.Version, m.now),
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
+	}
+	if kind == election.Deny {
+		answer.Hold.Ceiling = m.cfg.Clock.Ceiling(m.now)
 	}
 	out.Send = append(out.Send, answer)
 	// A holder counts on a member with the same list: see recordAnswer.

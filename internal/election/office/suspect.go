@@ -61,6 +61,7 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 	m.peers[id].ready = false
 	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
+	m.endDeferral(id)
 	if m.takesForCoordinator(id) {
 		how := lapsed
 		if proven {

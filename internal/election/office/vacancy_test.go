@@ -101,21 +101,51 @@ func TestAnnouncedLapseReleasesGrants(t *testing.T) {
 	})
 }
 
-// A process postpones its campaign for the claim of a higher process. When that
-// claim is given up, it doesn't wait any longer.
-func TestAbandonedClaimNoLongerDelaysCampaign(t *testing.T) {
+// A process postpones its campaign for the claim of a higher process. When that process gives
+// its claim up or ends, it doesn't wait any longer.
+func TestEndOfClaimNoLongerDelaysCampaign(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newFollower(t, mode, nil)
-		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
-		h.receive(5, election.Beat, 12, election.Hold{})
-		h.advance(2 * stagger)
-		if n := h.countEvents(self, election.Started); n != 0 {
-			t.Fatalf("got %d elections during the claim of a higher process, want none", n)
+		for name, end := range map[string]func(*harness){
+			"given up": func(h *harness) { h.receive(5, election.Resigned, 12, election.Hold{}) },
+			"crashed":  func(h *harness) { h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1}) },
+		} {
+			h := newFollower(t, mode, nil)
+			h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+			h.receive(5, election.Beat, 12, election.Hold{})
+			h.advance(2 * stagger)
+			if n := h.countSent(election.Beat); n != 0 {
+				t.Fatalf("%s: got %d requests during the claim of a higher process, want none", name, n)
+			}
+			end(h)
+			h.advance(stagger)
+			if n := h.countEvents(self, election.Started) + h.countSent(election.Beat); n == 0 {
+				t.Errorf("%s: got no election and no claim after the end of that claim, want one", name)
+			}
 		}
-		h.receive(5, election.Resigned, 12, election.Hold{})
-		h.advance(stagger)
-		if n := h.countEvents(self, election.Started); n != 1 {
-			t.Errorf("got %d elections after that claim was given up, want one", n)
+	})
+}
+
+// A member refuses a claim, and tells that its clock doesn't permit the next term yet.
+func TestRefusalTellsClockOfMember(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
+		h.start(self, newRoster(t, 1, 2, self), func(c *office.Config) {
+			c.MemoryLost, c.Term, c.Coordinator = false, 20, self
+			c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: lease}
+		})
+		h.advance(1)
+		h.receive(2, election.Deny, 21, election.Hold{HighestGranted: 21, Ceiling: 21})
+		for _, ceiling := range []election.Term{21, 22} {
+			claimed := 0
+			for range 3 {
+				h.receive(2, election.Probe, 0, election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: 21})
+				h.receive(2, election.Deny, 0, election.Hold{HighestGranted: 21, Ceiling: ceiling})
+				h.advance(heartbeat)
+				claimed += h.countSent(election.Beat)
+			}
+			if claims := claimed > 0; claims != (ceiling == 22) {
+				t.Errorf("clock of the other member permits term %d: got claims of term 22: %t, want %t", ceiling, claims, ceiling == 22)
+			}
 		}
 	})
 }
