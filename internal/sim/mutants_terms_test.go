@@ -56,6 +56,16 @@ var termMutants = []mutant{
 		check: "^TestHandOverSkipsToHighestProcess$", pkg: "election/office", wantOutput: "got a request to stop after 1 ticks",
 	},
 	{
+		description: "a refusal doesn't tell the clock of the member", file: "election/office/grant.go",
+		old: "if kind == election.Deny {", new: "if false {",
+		check: seedCheck + "/a_refusal_of_a_member", wantOutput: "outage",
+	},
+	{
+		description: "a process defers to a claim whose process has crashed", file: "election/office/suspect.go",
+		old: "m.endDeferral(id)", new: "_ = m.endDeferral",
+		check: "^TestEndOfClaimNoLongerDelaysCampaign$", pkg: "election/office", wantOutput: "crashed: got no election",
+	},
+	{
 		description: "answers to earlier incarnations count", file: "election/office/claim.go",
 		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordBound", new: "	m.recordBound",
 		check: "^TestAnswerToEarlierIncarnationDoesntLowerFloor$", pkg: "election/office", wantOutput: "want",

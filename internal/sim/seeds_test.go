@@ -43,6 +43,7 @@ var seeds = []struct {
 	{"claims of terms that a slow clock doesn't permit", "StatusTable", "Majority", "crash,skew", 99449, 4},
 	{"claims that use up the terms of clocks that are behind the floor", "StatusTable", "Majority", "skew,operator,burst", 12, 5},
 	{"a claim of a term that the clocks of the others don't reach in time", "RingAllIDs", "Majority", "all,recovery,throttle,operator,grow,tail", 32000206598, 4},
+	{"a refusal of a member whose clock doesn't permit the next term", "RingChampion", "Strict", soakFaults + ",few", 71003164561, 2},
 	{"hand-overs that add to each lapse", "RingSkip", "Majority", soakFaults, 7001064902, 3},
 	{"a lapse of a coordinator that has been silent before", "RingActiveList", "Strict", soakFaults, 7009246022, 5},
 	{"members that remember, but are cut off", "RingAllIDs", "Strict", soakFaults, 7008970223, 5},
