@@ -63,7 +63,7 @@ var termMutants = []mutant{
 	{
 		description: "a process defers to a claim whose process has crashed", file: "election/office/suspect.go",
 		old: "m.endDeferral(id)", new: "_ = m.endDeferral",
-		check: "^TestEndOfClaimNoLongerDelaysCampaign$", pkg: "election/office", wantOutput: "crashed: got no election",
+		check: "^TestEndOfClaimNoLongerDelaysCampaign$", pkg: "election/office", wantOutput: "crashed: got 0 elections",
 	},
 	{
 		description: "answers to earlier incarnations count", file: "election/office/claim.go",

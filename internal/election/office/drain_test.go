@@ -161,7 +161,7 @@ func TestSuccessorIsChosenWhenApplicationHasStopped(t *testing.T) {
 	})
 }
 
-// A tenure that ends during a hand-over ends as it was announced only if the process still had the office then.
+// A hand-over is reported as a lapse if the grants expire before the application has stopped.
 func TestLapseDuringHandOverIsReported(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, isolated := range []bool{false, true} {

@@ -36,7 +36,7 @@ type peer struct {
 	// it reported last in an answer that counts for the recovery of this process.
 	bound, recoveryBound election.Term
 	boundCounts          bool
-	// ceiling is the highest term that the peer's clock allowed when it last told, at ceilingAt, or 0 if it hasn't told
+	// ceiling is the highest term that the peer's clock allowed when it last reported that, at ceilingAt, or 0 if it hasn't
 	// since the floor of the list is higher. Later it allows more: how fast depends on its list, too.
 	ceiling   election.Term
 	ceilingAt election.Tick
