@@ -70,7 +70,7 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 		s.countTenure()
 		s.failSoon(id)
 		p.running = true
-		p.tenures++
+		p.tenures, p.tenureSince = p.tenures+1, s.queue.now
 	case election.TenureLost:
 		s.checkLapse(id)
 		s.checkDrain(id, e.Term)

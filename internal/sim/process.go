@@ -53,8 +53,9 @@ type process struct {
 	running         bool
 	stopRequestedAt election.Tick
 	stopTerm        election.Term
-	// tenures counts the tenures of all incarnations.
-	tenures uint32
+	// tenures counts the tenures of all incarnations. The last one began at tenureSince.
+	tenures     uint32
+	tenureSince election.Tick
 	// stepsDownIn is the last tenure in which it was asked to step down.
 	stepsDownIn uint32
 	// status is the Machine's status after the last step.
