@@ -40,6 +40,11 @@ var outageMutants = []mutant{
 		check: seedCheck + "/stepped_down", wantOutput: "outage",
 	},
 	{
+		description: "a coordinator that is removed renews its tenure a heartbeat later", file: "election/office/adopt.go",
+		old: "case m.role >= Holder:", new: "case m.role == Holder:",
+		check: seedCheck + "/renews_only_a_heartbeat_after", wantOutput: "drain",
+	},
+	{
 		description: "each claim uses the terms of a tenth of a second", file: "election/office/campaign.go",
 		old:   "\t\treturn max(least, bound) + 1\n\t}\n\treturn max(least, m.highestTerm) + 1\n",
 		new:   "\t\treturn (max(least, bound).Epoch() + 5).First()\n\t}\n\treturn (max(least, m.highestTerm).Epoch() + 5).First()\n",

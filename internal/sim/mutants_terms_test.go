@@ -56,9 +56,19 @@ var termMutants = []mutant{
 		check: "^TestHandOverSkipsToHighestProcess$", pkg: "election/office", wantOutput: "got a request to stop after 1 ticks",
 	},
 	{
+		description: "a process claims a term that its own clock doesn't reach", file: "election/office/claim.go",
+		old: "m.cfg.Clock.Due(term) <= end && ", new: "",
+		check: seedCheck + "/term_of_the_future", wantOutput: "outage",
+	},
+	{
+		description: "a process claims the term of an election although a majority may have granted a higher one", file: "election/office/campaign.go",
+		old: "known && m.cfg.Mode != Available {", new: "known && bound == 0 {",
+		check: seedCheck + "/too_low_for_a_member", wantOutput: "convergence",
+	},
+	{
 		description: "a refusal doesn't tell the clock of the member", file: "election/office/grant.go",
 		old: "if kind == election.Deny {", new: "if false {",
-		check: seedCheck + "/a_refusal_of_a_member", wantOutput: "outage",
+		check: "^TestRefusalTellsClockOfMember$", pkg: "election/office", wantOutput: "told 0",
 	},
 	{
 		description: "a process defers to a claim whose process has crashed", file: "election/office/suspect.go",

@@ -30,9 +30,10 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	if m.role == Follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
 		m.coordinatorLost(election.None, true, out) // its silence would not be detected
 	}
-	switch {
-	case m.role == Holder && roster.Priority(m.cfg.Self) == 0:
+	if m.role == Holder && roster.Priority(m.cfg.Self) == 0 {
 		m.becomeDraining(election.None, out)
+	}
+	switch {
 	case m.role >= Holder:
 		m.updateWatch()
 		m.beatAt = m.now

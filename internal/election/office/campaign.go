@@ -20,6 +20,16 @@ func (m *Machine) nextTerm() election.Term {
 	return max(least, m.highestTerm) + 1
 }
 
+// termOfWin is the term that this process claims after it has won an election: that of the election, unless a lower one suffices, or
+// a majority may have granted a higher one.
+func (m *Machine) termOfWin(won election.Term) election.Term {
+	term := min(max(won, m.support.Floor()+1), m.nextTerm())
+	if bound, known := m.majorityBound(); known && m.cfg.Mode != Available {
+		term = max(term, bound+1)
+	}
+	return term
+}
+
 // campaignDelay is how long this process waits for an election of the processes
 // above it that seem alive. When it has waited for them once in this vacancy, it
 // waits for two heartbeats at most: in a large group the sum would be a long time.

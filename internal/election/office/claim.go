@@ -42,7 +42,7 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 // process, and each one that grants it, can't grant lower terms to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
 	end := m.now + m.claimTimeout()
-	return m.cfg.Mode == Available || m.majority(func(id election.ID) bool { return m.reaches(id, term, end) })
+	return m.cfg.Mode == Available || m.cfg.Clock.Due(term) <= end && m.majority(func(id election.ID) bool { return m.reaches(id, term, end) })
 }
 
 // acquireIfGranted acquires the office as soon as the grants suffice.

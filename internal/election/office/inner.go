@@ -32,7 +32,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		return
 	}
 	if mayClaim && !m.awaitTurn() && !(m.role == Follower && m.awaitBound()) {
-		m.claim(min(max(status.Term, m.support.Floor()+1), m.nextTerm()), out)
+		m.claim(m.termOfWin(status.Term), out)
 	}
 }
 

@@ -127,6 +127,7 @@ func (m *Machine) Restart(c Config) error {
 		m.becomeCandidate(c.Term)
 	default:
 		m.coordinator, m.coordinatorTerm = c.Coordinator, c.Term
+		m.beginTenure(c.Coordinator, c.Term, unknownStart)
 		m.becomeFollower()
 	}
 	m.due = m.nextDeadline()
