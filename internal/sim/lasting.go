@@ -114,13 +114,7 @@ func (s *simulation) countTenure() {
 	}
 	most := maxPerMinute
 	if !s.usesGrants() {
-		most += s.size // several processes may hold the office at a time
-		if s.schedule.faults&Throttle != 0 {
-			most += s.size // and a process that stood still has led until it finds out
-			if s.schedule.faults&Latency != 0 {
-				most += s.size // and so have those that have heard of it too late, so that all flap alike (ADR 33)
-			}
-		}
+		most += s.moreInAvailable()
 	}
 	if c.stalls > 0 && (!s.usesGrants() || s.needsAll()) {
 		most += c.stalls // one late message ends a tenure
@@ -131,13 +125,12 @@ func (s *simulation) countTenure() {
 	if s.schedule.faults&Throttle != 0 && s.restartedLately() {
 		most += 2
 	}
-	if n := bits.OnesCount64(uint64(s.schedule.faults & lastingFaults)); n > 1 {
-		most += 2 * (n - 1) // each of several causes ends some tenures
-	}
+	causes := bits.OnesCount64(uint64(s.schedule.faults & lastingFaults))
+	most += 2 * max(causes-1, 0) // each of several causes ends some tenures
 	if s.schedule.faults&Lossy != 0 {
 		switch all, outlasts := s.needsAll(), s.schedule.outlastsLosses(); {
-		case all && !outlasts:
-			return // two lost messages end a tenure
+		case all && (causes > 1 || !outlasts):
+			return // some lost messages end a tenure, and another cause or two messages the next one
 		case all:
 			most += 2 // some messages in a row that are lost do
 		case !outlasts:
@@ -147,6 +140,21 @@ func (s *simulation) countTenure() {
 	if c.tenures++; c.tenures > most {
 		c.fail("flapping", fmt.Sprintf("%d tenures have begun within a minute, want at most %d", c.tenures, most))
 	}
+}
+
+// moreInAvailable returns how many more tenures may begin in Available, where several processes may hold the office at a time.
+func (s *simulation) moreInAvailable() int {
+	more, faults := s.size, s.schedule.faults
+	if faults&Lossy != 0 {
+		more += s.size // three lost heartbeats in a row make two tenures
+	}
+	if faults&Throttle != 0 {
+		more += s.size // a process that stood still has led until it finds out
+	}
+	if faults&Throttle != 0 && faults&Latency != 0 {
+		more += s.size // and so have those that have heard of it too late, so that all flap alike (ADR 33)
+	}
+	return more
 }
 
 // needsAll reports whether a majority needs each member.

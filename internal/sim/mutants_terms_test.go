@@ -58,11 +58,11 @@ var termMutants = []mutant{
 	{
 		description: "a process claims a term that its own clock doesn't reach", file: "election/office/claim.go",
 		old: "m.cfg.Clock.Due(term) <= end && ", new: "",
-		check: seedCheck + "/term_of_the_future", wantOutput: "outage",
+		check: "^TestClaimAfterElectionNeedsOwnClock$", pkg: "election/office", wantOutput: "epoch 41: true",
 	},
 	{
 		description: "a process claims the term of an election although a majority may have granted a higher one", file: "election/office/campaign.go",
-		old: "known && m.cfg.Mode != Available {", new: "known && bound == 0 {",
+		old: "known && m.vacancy.attempts == maxAttempts", new: "known && bound == 0",
 		check: seedCheck + "/too_low_for_a_member", wantOutput: "convergence",
 	},
 	{

@@ -1,6 +1,7 @@
 package office_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -71,6 +72,26 @@ func TestRestartsOfOtherDontDelayHandOver(t *testing.T) {
 			}
 			if g.countEvents(5, election.TenureStarted) == 0 {
 				t.Errorf("restarts %t: process 5 hasn't become coordinator within %d s", restarts, g.now/second)
+			}
+		}
+	})
+}
+
+// A process that wins an election claims the office only if its own clock reaches the term while it claims it.
+func TestClaimAfterElectionNeedsOwnClock(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, epoch := range []election.Epoch{40, 41} {
+			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
+			h.start(self, newRoster(t, 1, 1, 2, self), func(c *office.Config) {
+				c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
+				c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: 10 * lease}
+			})
+			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
+			h.receive(1, election.Election, epoch.First(), election.Hold{})
+			h.advance(stagger)
+			claimed := func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch }
+			if claims := slices.ContainsFunc(h.captured, claimed); claims != (epoch == 40) {
+				t.Errorf("the clock permits epoch 40: got claims of a term of epoch %d: %t", epoch, claims)
 			}
 		}
 	})

@@ -135,8 +135,8 @@ func TestRefusalTellsClockOfMember(t *testing.T) {
 		})
 		h.advance(1)
 		h.receive(2, election.Beat, election.Epoch(42).First(), election.Hold{})
-		if told := h.captured[len(h.captured)-1].Hold.Ceiling; told != election.Epoch(40).Last() {
-			t.Errorf("got a refusal that told %d, want %d", told, election.Epoch(40).Last())
+		if told, want := h.captured[len(h.captured)-1].Hold.Ceiling, election.Epoch(40).Last(); told != want {
+			t.Errorf("got a refusal that told %d, want %d", told, want)
 		}
 		h.receive(2, election.Deny, 21, election.Hold{HighestGranted: 21, Ceiling: 21})
 		for _, ceiling := range []election.Term{21, 22} {
