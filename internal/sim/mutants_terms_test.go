@@ -62,7 +62,7 @@ var termMutants = []mutant{
 	},
 	{
 		description: "a process claims the term of an election although a majority may have granted a higher one", file: "election/office/campaign.go",
-		old: "known && m.vacancy.attempts == maxAttempts", new: "known && bound == 0",
+		old: "m.vacancy.attempts < maxAttempts ||", new: "term > 0 ||",
 		check: seedCheck + "/too_low_for_a_member", wantOutput: "convergence",
 	},
 	{

@@ -9,7 +9,8 @@ import (
 
 // seeds are the seeds of schedules that violate an invariant if the code has a
 // certain bug, and are too rare for a short sampling. TestMutantsAreCaught injects
-// the bugs.
+// the bugs. With later changes of the elections, some of these schedules have another
+// history, and another test catches the bug.
 var seeds = []struct {
 	detects   string
 	algorithm string

@@ -24,7 +24,10 @@ func (m *Machine) nextTerm() election.Term {
 // attempts have failed, it is above what a majority may have granted. Not before: each reading of a clock has few terms, which others may need.
 func (m *Machine) termOfWin(won election.Term) election.Term {
 	term := min(max(won, m.support.Floor()+1), m.nextTerm())
-	if bound, known := m.majorityBound(); known && m.vacancy.attempts == maxAttempts && m.cfg.Mode != Available {
+	if m.vacancy.attempts < maxAttempts || m.cfg.Mode == Available {
+		return term
+	}
+	if bound, known := m.majorityBound(); known {
 		term = max(term, bound+1)
 	}
 	return term

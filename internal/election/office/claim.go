@@ -38,7 +38,7 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	m.heartbeat(out)
 }
 
-// mayBeGranted reports whether the clocks of a majority may reach a term while it is claimed. A claim that can't succeed does harm: this
+// mayBeGranted reports whether the clocks of this process and of a majority may reach a term while it is claimed. A claim that can't succeed does harm: this
 // process, and each one that grants it, can't grant lower terms to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
 	end := m.now + m.claimTimeout()
