@@ -18,7 +18,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -128,6 +127,34 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	must.Succeed(t, <-ended)
 }
 
+// pipeListener accepts connections on which goroutines may wait in a synctest bubble.
+type pipeListener struct {
+	calls  chan net.Conn
+	closed chan struct{}
+}
+
+func (l pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	l.calls <- there
+	return here, nil
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.calls:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
 // TestLongRequestsOutliveDeadlines: the server limits other requests to 10 seconds.
 func TestLongRequestsOutliveDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -140,12 +167,11 @@ func TestLongRequestsOutliveDeadlines(t *testing.T) {
 				return group.Leader{}, ctx.Err()
 			}
 		}
-		var host testnet.Host
+		pipes := pipeListener{make(chan net.Conn), make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		listener := host.Listen()
-		go func() { ended <- Serve(ctx, listener, New(s, nil)) }()
-		transport := &http.Transport{DialContext: host.DialContext}
+		go func() { ended <- Serve(ctx, pipes, New(s, nil)) }()
+		transport := &http.Transport{DialContext: pipes.dial}
 		client := &http.Client{Transport: transport}
 
 		response, err := client.Get("http://localhost/v1/groups/ledger/session")

@@ -1,6 +1,5 @@
-// Package testnet is the network of tests and benchmarks: free ports for servers
-// that need one in their configuration, and an in-memory network for tests in
-// virtual time.
+// Package testnet has free ports for the servers of tests and benchmarks that need one
+// in their configuration.
 package testnet
 
 import (

@@ -65,12 +65,3 @@ func TestWaitsEndInTime(t *testing.T) {
 		})
 	}
 }
-
-func TestLog(t *testing.T) {
-	var log Log
-	log.Logger().Info("joined group", "group", "ledger")
-	log.Logger().Info("left group", "group", "ledger")
-	if !log.Contains("joined group") || log.Contains("renewed") || log.Count("group=ledger") != 2 {
-		t.Errorf("got log %q", log.String())
-	}
-}
