@@ -172,3 +172,20 @@ func TestTermClockBehindFloorOfList(t *testing.T) {
 		}
 	}
 }
+
+// Later tells what the clock of another process permits at most, and not much more. While that clock is behind the floor, its reading hardly rises.
+func TestLaterCeilingOfAnotherClock(t *testing.T) {
+	const epoch, ticks = election.Epoch(10_000), 10
+	for _, floor := range []election.Term{0, epoch.First(), epoch.Last()} {
+		mine := election.TermClock{AtBoot: epoch + 300, TicksPerEpoch: ticks, ListFloor: floor}
+		at := func(wall election.Epoch) election.Term { return mine.Corrected(wall, 0).Floor() }
+		for wall := epoch - 2*election.AcceptedSkew; wall < epoch+200; wall += 7 {
+			for _, epochs := range []election.Epoch{0, 1, 29, 30, 31, 500, 3000} {
+				got, least, most := mine.Later(at(wall), election.Tick(epochs*ticks)), at(wall+epochs), at(wall+epochs+30)
+				if got < least || got > most || (floor == 0 || epochs == 0) && got > least {
+					t.Fatalf("floor %d, clock at %d: after %d epochs got %d, want %d to %d", floor, wall, epochs, got, least, most)
+				}
+			}
+		}
+	}
+}

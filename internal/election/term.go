@@ -142,7 +142,8 @@ func (c TermClock) Ceiling(now Tick) Term {
 	return c.reading(c.AtBoot + Epoch(max(0, now-c.Boot)/c.TicksPerEpoch)).Last()
 }
 
-// Later returns the highest term that another clock may permit some time after it permitted ceiling.
+// Later returns the highest term that another clock with the same ListFloor may permit some time after it permitted ceiling,
+// which is above that floor.
 func (c TermClock) Later(ceiling Term, passed Tick) Term {
 	if c.TicksPerEpoch <= 0 {
 		return MaxTerm
@@ -150,7 +151,8 @@ func (c TermClock) Later(ceiling Term, passed Tick) Term {
 	if passed < c.TicksPerEpoch {
 		return ceiling
 	}
-	return (ceiling.Epoch() + Epoch(passed/c.TicksPerEpoch)).Last()
+	latest := c.wall(ceiling.Epoch()+1) - 1 // what the wall clock may have read
+	return c.reading(latest + Epoch(passed/c.TicksPerEpoch)).Last()
 }
 
 // Due returns the moment from which term may be used.

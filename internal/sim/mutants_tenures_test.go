@@ -80,7 +80,7 @@ var tenureMutants = []mutant{
 	{
 		description: "the tenure with which a process starts is unknown", file: "election/office/office.go",
 		old: "m.beginTenure(c.Coordinator, c.Term, unknownStart)", new: "_ = m.beginTenure",
-		check: seedCheck + "/with_which_the_processes_were_started", wantOutput: "flapping",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
 	},
 	{
 		description: "a process that flaps claims the office that an election gives it", file: "election/office/inner.go",

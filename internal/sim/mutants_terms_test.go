@@ -47,8 +47,8 @@ var termMutants = []mutant{
 	},
 	{
 		description: "a process claims a term that the clocks of the others don't reach in time", file: "election/office/claim.go",
-		old: "if !m.mayBeGranted(term) {", new: "if false {",
-		check: seedCheck + "/reach_in_time", wantOutput: "outage",
+		old: "&& m.reaches(id, term, end) }", new: "}",
+		check: "^TestClaimNeedsClocksOfMajority$", pkg: "election/office", wantOutput: "epoch 2010: got a claim of epoch 2045: true",
 	},
 	{
 		description: "a coordinator hands over although a higher process hasn't answered yet", file: "election/office/handover.go",
@@ -59,6 +59,21 @@ var termMutants = []mutant{
 		description: "a process claims a term that its own clock doesn't reach", file: "election/office/claim.go",
 		old: "m.cfg.Clock.Due(term) <= end && ", new: "",
 		check: "^TestClaimAfterElectionNeedsOwnClock$", pkg: "election/office", wantOutput: "epoch 41: true",
+	},
+	{
+		description: "a claim continues although the clocks of the others won't reach it", file: "election/office/claim.go",
+		old: " && m.reaches(id, m.term, m.claimUntil())", new: "",
+		check: "^TestClaimIsGivenUpIfClocksDontReachIt$", pkg: "election/office", wantOutput: "epoch 30: got a claim of epoch 40 given up within three heartbeats: false",
+	},
+	{
+		description: "a process ignores the clocks of those that have adopted its list", file: "election/office/vacancy.go",
+		old: "p.ceiling <= m.cfg.Clock.ListFloor", new: "p.ceiling <= m.roster.Floor+32",
+		check: "^TestClocksOfMembersThatAdoptedListFirst$", pkg: "election/office", wantOutput: "third one above it: true",
+	},
+	{
+		description: "a process expects clocks behind the floor to be as fast as its own", file: "election/term.go",
+		old: "c.wall(ceiling.Epoch()+1) - 1", new: "ceiling.Epoch()",
+		check: "^TestClaimNeedsClocksOfMajority$", pkg: "election/office", wantOutput: "floor of epoch 2020, clock that permits epoch 2022: got a claim of epoch 2045: true",
 	},
 	{
 		description: "a process claims the term of an election although a majority may have granted a higher one", file: "election/office/campaign.go",

@@ -58,9 +58,6 @@ func (m *Machine) adoptRevision(roster *election.Roster) {
 func (m *Machine) useFloor(roster *election.Roster) {
 	clock := m.cfg.Clock
 	clock.ListFloor = max(clock.ListFloor, roster.Floor)
-	for i := range m.peers {
-		m.peers[i].ceiling = 0
-	}
 	m.setClock(clock)
 }
 

@@ -38,11 +38,12 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	m.heartbeat(out)
 }
 
-// mayBeGranted reports whether the clocks of this process and of a majority may reach a term while it is claimed. A claim that can't succeed does harm: this
+// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it is claimed. A claim that can't succeed does harm: this
 // process, and each one that grants it, can't grant lower terms to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
 	end := m.now + m.claimTimeout()
-	return m.cfg.Mode == Available || m.cfg.Clock.Due(term) <= end && m.majority(func(id election.ID) bool { return m.reaches(id, term, end) })
+	may := func(id election.ID) bool { return !m.detector.Suspects(id) && m.reaches(id, term, end) }
+	return m.cfg.Mode == Available || m.cfg.Clock.Due(term) <= end && m.majority(may)
 }
 
 // acquireIfGranted acquires the office as soon as the grants suffice.
@@ -170,13 +171,15 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 }
 
 // claimFails reports whether a claim has taken too long, or reaches too few members after two
-// heartbeats that haven't refused it. The sooner it is given up, the sooner those members grant
+// heartbeats that haven't refused it and whose clocks may permit it before it ends. The sooner it is given up, the sooner those members grant
 // another process.
 func (m *Machine) claimFails() bool {
 	if m.now >= m.claimUntil() {
 		return true
 	}
-	mayGrant := func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim }
+	mayGrant := func(id election.ID) bool {
+		return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim && m.reaches(id, m.term, m.claimUntil())
+	}
 	return m.cfg.Mode != Available && m.now >= m.candidacy.since+2*m.cfg.Heartbeat && !m.majority(mayGrant)
 }
 

@@ -137,7 +137,7 @@ func (m *Machine) hasReached(id election.ID, term election.Term) bool {
 // reaches reports whether the clock of a process may reach a term by a later time, as far as its last answer tells.
 func (m *Machine) reaches(id election.ID, term election.Term, at election.Tick) bool {
 	p := &m.peers[id]
-	return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
+	return id == m.cfg.Self || p.ceiling <= m.cfg.Clock.ListFloor || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.

@@ -1,0 +1,86 @@
+package office_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// claims reports whether process 3 has claimed the office in a term of an epoch.
+func (h *harness) claims(epoch election.Epoch) bool {
+	return slices.ContainsFunc(h.captured, func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch })
+}
+
+// A process claims a term only if the clock of the other live member may reach it while the claim lasts. While that clock is behind the floor
+// of the list, its reading hardly rises.
+func TestClaimNeedsClocksOfMajority(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, c := range []struct {
+			floor, reached election.Epoch
+			claims         bool
+		}{{0, 2_010, false}, {0, 2_043, true}, {2_020, 2_022, false}} {
+			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
+			roster := newRoster(t, 1, 1, 2, self)
+			roster.Floor = c.floor.First()
+			h.start(self, roster, func(oc *office.Config) {
+				oc.MemoryLost, oc.Term, oc.Coordinator = false, election.Epoch(2_045).First(), 2
+				oc.Clock = election.TermClock{AtBoot: 2_050, TicksPerEpoch: lease / 5, ListFloor: c.floor.First()}
+			})
+			h.receive(1, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: 1, Ceiling: c.reached.Last()})
+			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
+			h.advance(stagger)
+			if got := h.claims(2_045); got != c.claims {
+				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch 2045: %t, want %t", c.floor, c.reached, got, c.claims)
+			}
+		}
+	})
+}
+
+// A claim is given up after two heartbeats if the clocks of the other members won't reach its term before it ends.
+func TestClaimIsGivenUpIfClocksDontReachIt(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, epoch := range []election.Epoch{30, 40} {
+			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
+			h.start(self, newRoster(t, 1, 1, 2, self), func(c *office.Config) {
+				c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(40).First(), self
+				c.Clock = election.TermClock{AtBoot: 45, TicksPerEpoch: lease}
+			})
+			h.advance(1)
+			resigned := 0
+			for range 3 * heartbeat {
+				h.receive(1, election.Deny, 0, election.Hold{Ceiling: epoch.Last()})
+				h.receive(2, election.Deny, 0, election.Hold{Ceiling: epoch.Last()})
+				h.advance(1)
+				resigned += h.countSent(election.Resigned)
+			}
+			if resigned > 0 != (epoch == 30) {
+				t.Errorf("clocks permit epoch %d: got a claim of epoch 40 given up within three heartbeats: %t", epoch, resigned > 0)
+			}
+		}
+	})
+}
+
+// A process that adopts a list knows the clocks of members that have adopted it before.
+func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, above := range []election.Epoch{0, 1} {
+			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
+			h.start(self, newRoster(t, 1, 2, self), func(c *office.Config) {
+				c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
+				c.Clock = election.TermClock{AtBoot: 3_000, TicksPerEpoch: lease}
+			})
+			h.advance(1)
+			h.receive(2, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: election.Epoch(2_002).Last(), Ceiling: (2_000 + above).Last()})
+			next := newRoster(t, 2, 2, self)
+			next.Floor = election.Epoch(2_000).Last()
+			h.input(self, election.Input{Kind: election.Adopt, Roster: next})
+			receiveResigned(h, 2, 20, election.None, election.Hold{})
+			h.advance(3 * stagger)
+			if claims := h.claims(2_003); claims != (above == 0) {
+				t.Errorf("the clock of the other member was %d epochs above the floor: got a claim of the third one above it: %t", above, claims)
+			}
+		}
+	})
+}
