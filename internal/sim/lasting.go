@@ -116,8 +116,12 @@ func (s *simulation) countTenure() {
 	if !s.usesGrants() {
 		most += s.moreInAvailable()
 	}
-	if c.stalls > 0 && (!s.usesGrants() || s.needsAll()) {
+	switch {
+	case c.stalls == 0:
+	case !s.usesGrants() || s.needsAll():
 		most += c.stalls // one late message ends a tenure
+	default:
+		most++ // it may hide a higher process from the next coordinator, or a hand-over from its successor
 	}
 	if s.needsAffected() {
 		most += s.tenuresOfAffected()
