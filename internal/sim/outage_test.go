@@ -35,7 +35,7 @@ func TestOutagesAreShort(t *testing.T) {
 				n = 600
 			}
 			if strings.Contains(c.faults, "burst") {
-				n /= 20 // each takes as long as a hundred others
+				n /= 15 // each takes as long as a hundred others
 			}
 			report, err := Sample(context.Background(), Sampling{
 				Algorithm: "StatusTable", Processes: 5, Safety: c.safety, Faults: strings.Split(c.faults, ","), Schedules: n, Seed: 1,
