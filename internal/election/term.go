@@ -142,17 +142,21 @@ func (c TermClock) Ceiling(now Tick) Term {
 	return c.reading(c.AtBoot + Epoch(max(0, now-c.Boot)/c.TicksPerEpoch)).Last()
 }
 
-// Later returns the highest term that another clock with the same ListFloor may permit some time after it permitted ceiling,
-// which is above that floor.
+// Later returns the highest term that another clock may permit some time after it permitted ceiling. If that is above the floor, the
+// other clock has the same floor, and the reading tells how far it is behind.
 func (c TermClock) Later(ceiling Term, passed Tick) Term {
 	if c.TicksPerEpoch <= 0 {
 		return MaxTerm
 	}
-	if passed < c.TicksPerEpoch {
+	epoch, epochs := ceiling.Epoch(), Epoch(passed/c.TicksPerEpoch)
+	switch {
+	case epochs == 0:
 		return ceiling
+	case epoch > c.ListFloor.Epoch():
+		return c.reading(c.wall(epoch+1) - 1 + epochs).Last()
+	default:
+		return (epoch + epochs).Last()
 	}
-	latest := c.wall(ceiling.Epoch()+1) - 1 // what the wall clock may have read
-	return c.reading(latest + Epoch(passed/c.TicksPerEpoch)).Last()
 }
 
 // Due returns the moment from which term may be used.

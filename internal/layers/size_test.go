@@ -9,7 +9,7 @@ import (
 )
 
 // budget is how many lines of Go the parts of this repository have at most: see docs/adr/0049-a-budget-of-lines.md.
-var budget = map[string]int{"product": 68_750, "tests": 85_150, "tools": 16_600}
+var budget = map[string]int{"product": 68_750, "tests": 85_180, "tools": 16_600}
 
 // part returns to which part a file belongs.
 func part(name string) string {

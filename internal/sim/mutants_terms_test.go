@@ -66,14 +66,14 @@ var termMutants = []mutant{
 		check: "^TestClaimIsGivenUpIfClocksDontReachIt$", pkg: "election/office", wantOutput: "epoch 30: got a claim of epoch 40 given up within three heartbeats: false",
 	},
 	{
-		description: "a process ignores the clocks of those that have adopted its list", file: "election/office/vacancy.go",
-		old: "p.ceiling <= m.cfg.Clock.ListFloor", new: "p.ceiling <= m.roster.Floor+32",
+		description: "a process ignores the clocks of those that have adopted its list", file: "election/office/adopt.go",
+		old: "p.ceiling <= clock.ListFloor {", new: "p.ceiling > 0 {",
 		check: "^TestClocksOfMembersThatAdoptedListFirst$", pkg: "election/office", wantOutput: "third one above it: true",
 	},
 	{
 		description: "a process expects clocks behind the floor to be as fast as its own", file: "election/term.go",
-		old: "c.wall(ceiling.Epoch()+1) - 1", new: "ceiling.Epoch()",
-		check: "^TestClaimNeedsClocksOfMajority$", pkg: "election/office", wantOutput: "floor of epoch 2020, clock that permits epoch 2022: got a claim of epoch 2045: true",
+		old: "case epoch > c.ListFloor.Epoch():", new: "case false:",
+		check: "^TestClaimNeedsClocksOfMajority$", pkg: "election/office", wantOutput: "floor of epoch 2020, clock that permits epoch 2022: got a claim of epoch 2027: true",
 	},
 	{
 		description: "a process claims the term of an election although a majority may have granted a higher one", file: "election/office/campaign.go",
@@ -92,7 +92,7 @@ var termMutants = []mutant{
 	},
 	{
 		description: "answers to earlier incarnations count", file: "election/office/claim.go",
-		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordBound", new: "	m.recordBound",
+		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordReport", new: "	m.recordReport",
 		check: "^TestAnswerToEarlierIncarnationDoesntLowerFloor$", pkg: "election/office", wantOutput: "want",
 	},
 }

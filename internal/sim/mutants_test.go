@@ -325,8 +325,8 @@ var mutants = []mutant{
 		check: exploreCheck, wantOutput: "agreement",
 	},
 	{
-		description: "what a member granted under the old list is forgotten", file: "election/office/claim.go",
-		old: "m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)", new: "m.support.RecordAdoption(msg.From, msg.Hold.Version, 0)",
+		description: "what a member granted under the old list is forgotten", file: "election/office/forgotten.go",
+		old: "m.support.RecordAdoption(answer.From, answer.Hold.Version, answer.Hold.HighestGranted)", new: "m.support.RecordAdoption(answer.From, answer.Hold.Version, 0)",
 		check: "^TestClaimOfTermGrantedUnder", pkg: "election/office", wantOutput: "TestClaimOfTermGrantedUnder",
 	},
 	{

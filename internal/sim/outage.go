@@ -148,11 +148,14 @@ const mostFailing = 5
 
 // waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of all clocks
 // nearly alike: how long a majority on the coordinator's side of a partition needs to reach the terms after that of the last
-// coordinator, of which elections that fail may have used up some: mostFailing, and one in each suspicion timeout before the last fault ended. If many
+// coordinator, of which elections that fail may have used up some: mostFailing and, if messages were lost, one in each suspicion timeout of the outage. If many
 // lists follow each other, readings stand still, and sixteen elections use up all terms (ADR 35).
 func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
 	list, tokens := s.operator.current, s.checker.tokens
-	failing := mostFailing + election.Term((s.outages.since-s.outages.began)/s.schedule.timing.suspicion)
+	failing := election.Term(mostFailing)
+	if s.schedule.disturbsMessages(s.outages.began) {
+		failing += election.Term((s.outages.since - s.outages.began) / s.schedule.timing.suspicion)
+	}
 	var waits []election.Tick
 	for _, m := range list.Ring() {
 		if p := &s.processes[m.ID]; p.up && !s.network.isCut(m.ID, coordinator) && len(tokens) > 1 { // the last one has ended the outage

@@ -58,6 +58,11 @@ func (m *Machine) adoptRevision(roster *election.Roster) {
 func (m *Machine) useFloor(roster *election.Roster) {
 	clock := m.cfg.Clock
 	clock.ListFloor = max(clock.ListFloor, roster.Floor)
+	for i := range m.peers {
+		if p := &m.peers[i]; p.ceiling <= clock.ListFloor {
+			p.ceiling = 0
+		}
+	}
 	m.setClock(clock)
 }
 

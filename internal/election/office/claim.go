@@ -38,8 +38,8 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	m.heartbeat(out)
 }
 
-// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it is claimed. A claim that can't succeed does harm: this
-// process, and each one that grants it, can't grant lower terms to another process any more.
+// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it is
+// claimed. A claim that can't succeed does harm: this process, and each one that grants it, can't grant lower terms to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
 	end := m.now + m.claimTimeout()
 	may := func(id election.ID) bool { return !m.detector.Suspects(id) && m.reaches(id, term, end) }
@@ -152,27 +152,21 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	if msg.Hold.RequesterLife != m.cfg.Life {
 		return
 	}
-	m.recordBound(msg)
-	m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
+	m.recordReport(msg)
 	p := &m.peers[msg.From]
-	if msg.Hold.Ceiling != 0 {
-		p.ceiling, p.ceilingAt = msg.Hold.Ceiling, m.now
-	}
 	ready := msg.Hold.Ready && msg.Hold.Version == m.roster.Version
 	if ready && !p.ready {
 		p.readySince = m.now
 	}
 	p.ready = ready
-	p.answersUntil = m.now + m.probeTimeout()
 	if p.follows != msg.Subject {
 		p.followsTerm = 0
 	}
 	p.follows, p.followsUntil = msg.Subject, p.answersUntil
 }
 
-// claimFails reports whether a claim has taken too long, or reaches too few members after two
-// heartbeats that haven't refused it and whose clocks may permit it before it ends. The sooner it is given up, the sooner those members grant
-// another process.
+// claimFails reports whether a claim has taken too long or, after two heartbeats, can't get enough grants any more: members don't
+// answer, have refused it, or their clocks won't reach its term in time. The sooner it is given up, the sooner the others grant another process.
 func (m *Machine) claimFails() bool {
 	if m.now >= m.claimUntil() {
 		return true

@@ -12,14 +12,17 @@ import (
 // grants, so it always relies on its clock.
 func (m *Machine) forgot() bool { return m.cfg.Mode != Available && m.ledger.Recovering() }
 
-// recordBound records what a member may have granted, as it reports with an answer. For
-// the recovery, only answers to probes of this incarnation count that it sent after the
-// leases of all earlier grants had expired. The member must use the same list: under a
-// newer one, tenures need no majority of this one. All other answers may report less: for
-// example, a late GRANT to an earlier incarnation doesn't count what that was granted.
-func (m *Machine) recordBound(answer *election.Message) {
+// recordReport records what a member reports with each answer: its list, its clock, and what it may have granted. For the recovery, only
+// answers to probes of this incarnation count that it sent after the leases of all earlier grants had expired. The member must use the
+// same list: under a newer one, tenures need no majority of this one. All other answers may report less: for example, a late GRANT to
+// an earlier incarnation doesn't count what that was granted.
+func (m *Machine) recordReport(answer *election.Message) {
 	p := &m.peers[answer.From]
-	p.bound = answer.Hold.HighestGranted
+	p.answersUntil, p.bound = m.now+m.probeTimeout(), answer.Hold.HighestGranted
+	if answer.Hold.Ceiling != 0 || answer.Kind == election.Probe {
+		p.ceiling, p.ceilingAt = answer.Hold.Ceiling, m.now
+	}
+	m.support.RecordAdoption(answer.From, answer.Hold.Version, answer.Hold.HighestGranted)
 	if answer.Kind == election.Deny {
 		p.bound = max(p.bound, answer.Term)
 	}

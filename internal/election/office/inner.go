@@ -71,7 +71,7 @@ func (m *Machine) innerDeadline() election.Tick {
 // one that starts again. It reports whether the inner election must wait.
 func (m *Machine) pauseInner() bool {
 	vacant := m.role == Follower && m.coordinator == election.None
-	if m.cfg.Mode == Available || !vacant || m.vacancy.attempts == 0 || m.preVote() {
+	if m.cfg.Mode == Available || !vacant || m.vacancy.attempts == 0 || m.preVoteSucceeds() {
 		return false
 	}
 	m.vacancy.innerPausedUntil = m.now + m.cfg.Heartbeat

@@ -116,10 +116,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		return // a process that has no coordinator sends probes itself
 	}
 	if msg.Hold.Held {
-		p.answersUntil = m.now + m.probeTimeout()
-		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
-		m.recordBound(msg)
-		p.ceiling, p.ceilingAt = msg.Hold.Ceiling, m.now
+		m.recordReport(msg)
 		m.forgetFalseTerm(msg)
 	}
 	m.retryPreVote()

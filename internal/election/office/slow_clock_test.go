@@ -18,21 +18,21 @@ func (h *harness) claims(epoch election.Epoch) bool {
 func TestClaimNeedsClocksOfMajority(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, c := range []struct {
-			floor, reached election.Epoch
-			claims         bool
-		}{{0, 2_010, false}, {0, 2_043, true}, {2_020, 2_022, false}} {
+			floor, reached, needs election.Epoch
+			claims                bool
+		}{{0, 2_010, 2_045, false}, {0, 2_043, 2_045, true}, {2_020, 2_022, 2_027, false}} {
 			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
 			roster := newRoster(t, 1, 1, 2, self)
 			roster.Floor = c.floor.First()
 			h.start(self, roster, func(oc *office.Config) {
-				oc.MemoryLost, oc.Term, oc.Coordinator = false, election.Epoch(2_045).First(), 2
+				oc.MemoryLost, oc.Term, oc.Coordinator = false, c.needs.First(), 2
 				oc.Clock = election.TermClock{AtBoot: 2_050, TicksPerEpoch: lease / 5, ListFloor: c.floor.First()}
 			})
 			h.receive(1, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: 1, Ceiling: c.reached.Last()})
 			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
 			h.advance(stagger)
-			if got := h.claims(2_045); got != c.claims {
-				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch 2045: %t, want %t", c.floor, c.reached, got, c.claims)
+			if got := h.claims(c.needs); got != c.claims {
+				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch %d: %t, want %t", c.floor, c.reached, c.needs, got, c.claims)
 			}
 		}
 	})
@@ -82,5 +82,28 @@ func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
 				t.Errorf("the clock of the other member was %d epochs above the floor: got a claim of the third one above it: %t", above, claims)
 			}
 		}
+	})
+}
+
+// Processes 4, which leads, and 5 have adopted a list before the others, which can't grant a term above its floor yet. So there is no hand-over.
+func TestHandOverWaitsForListOfMajority(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const reading = 10_000
+		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
+			c.Policy, c.Term, c.Clock = office.Always, election.Epoch(reading-1).First(), election.TermClock{AtBoot: reading, TicksPerEpoch: lease / 12}
+		})
+		g.input(5, election.Input{Kind: election.BecomeIneligible})
+		g.advance(heartbeat)
+		next := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(newRoster(t, 1, 1, 2, 3, 4, 5), election.NextFloor(0, reading))
+		g.adopt(next, 4, 5)
+		g.advance(heartbeat)
+		g.input(5, election.Input{Kind: election.BecomeEligible})
+		for range 3 * lease {
+			g.advance(1)
+			g.wantHolder(4)
+		}
+		g.adopt(next, 1, 2, 3)
+		g.advance(3 * lease)
+		g.wantHolder(5)
 	})
 }

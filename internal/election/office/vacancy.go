@@ -111,17 +111,12 @@ func (m *Machine) backoff() election.Tick {
 	return longest/2 + election.Tick(mixed>>1)%(longest/2+1)
 }
 
-// preVoteSucceeds reports whether this process may campaign, as far as the others say.
+// preVoteSucceeds reports whether this process may campaign, as far as the others say. A majority exchanges messages with it,
+// follows no coordinator, and its clocks permit the term.
 func (m *Machine) preVoteSucceeds() bool {
 	if m.cfg.Mode == Available {
 		return !m.awaitsWitnesses()
 	}
-	return m.preVote()
-}
-
-// preVote reports whether a majority could grant this process the office: it
-// exchanges messages with them, they follow no coordinator, and their clocks permit the term.
-func (m *Machine) preVote() bool {
 	term := m.nextTerm()
 	return m.majority(func(id election.ID) bool {
 		p := &m.peers[id]
@@ -137,7 +132,7 @@ func (m *Machine) hasReached(id election.ID, term election.Term) bool {
 // reaches reports whether the clock of a process may reach a term by a later time, as far as its last answer tells.
 func (m *Machine) reaches(id election.ID, term election.Term, at election.Tick) bool {
 	p := &m.peers[id]
-	return id == m.cfg.Self || p.ceiling <= m.cfg.Clock.ListFloor || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
+	return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.
