@@ -61,6 +61,7 @@ var seeds = []struct {
 	{"an application that fails while messages are late", "RingAllIDs", "Majority", soakFaults, 70004017539, 4},
 	{"a coordinator that stands still again when hand-overs go on", "RingActiveList", "Majority", soakFaults, 70011618117, 3},
 	{"late answers, and some that are later", "RingActiveList", "Majority", soakFaults, 70011660545, 3},
+	{"late messages on slow links", "RingActiveList", "Majority", soakFaults + ",few", 108001705732, 5},
 	{"late answers of which some are lost", "RingActiveList", "Majority", soakFaults, 62000923780, 3},
 }
 
