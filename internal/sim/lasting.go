@@ -86,7 +86,7 @@ func (t tail) draw(s *simulation) election.Tick {
 	if s.schedule.faults&Grow != 0 {
 		stall /= 2 // the usual lease may be half as long
 	}
-	if delay >= stall-2*s.schedule.latency && s.schedule.extended {
+	if delay > 0 && delay >= stall-2*s.schedule.latency && s.schedule.extended {
 		s.checker.stalls++
 	}
 	return delay

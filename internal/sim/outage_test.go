@@ -89,3 +89,11 @@ func TestTenuresAreCounted(t *testing.T) {
 		t.Errorf("got %v after %d tenures, want flapping", s.checker.violation, maxPerMinute+1)
 	}
 }
+
+func TestMessagesWithoutTailDontStall(t *testing.T) {
+	s := &simulation{}
+	s.schedule.extended, s.schedule.latency = true, lease/2
+	if s.schedule.tail.draw(s); s.checker.stalls != 0 {
+		t.Errorf("got %d late messages without a tail, want none", s.checker.stalls)
+	}
+}
