@@ -44,7 +44,7 @@
 //	candidate | follower  | PROBE                                         | a majority follows a process that says that it holds the office
 //	candidate | follower  | DENY                                          | so many refused that no majority can grant
 //	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
-//	candidate | follower  | heartbeat                                     | for two heartbeats no majority answered whose clocks permit the term in time, none granted in time, or as with GRANT
+//	candidate | follower  | heartbeat                                     | no majority that could grant in time answered for two heartbeats, none granted in time, or as with GRANT
 //	candidate | follower  | election                                      | it won an election in a term that it has granted to another process
 //	candidate | follower  | adopt, ineligible                             | the member list changed, or the application died
 //	holder    | draining  | GRANT                                         | a higher process is ready, and has been for the stable period

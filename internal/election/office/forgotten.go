@@ -19,7 +19,7 @@ func (m *Machine) forgot() bool { return m.cfg.Mode != Available && m.ledger.Rec
 func (m *Machine) recordReport(answer *election.Message) {
 	p := &m.peers[answer.From]
 	p.answersUntil, p.bound = m.now+m.probeTimeout(), answer.Hold.HighestGranted
-	if answer.Hold.Ceiling != 0 || answer.Kind == election.Probe {
+	if answer.Hold.Ceiling != 0 || answer.Kind == election.Probe { // a GRANT doesn't tell it, nor does an older release
 		p.ceiling, p.ceilingAt = answer.Hold.Ceiling, m.now
 	}
 	m.support.RecordAdoption(answer.From, answer.Hold.Version, answer.Hold.HighestGranted)
