@@ -39,10 +39,17 @@ func newRoot() *cobra.Command {
 		Short:       "Show, control and simulate coordinator elections",
 		Long: `Conclave elects a coordinator among pods.
 
-This plugin shows the coordinator of a group and why it was elected, and makes
-it step down. It also simulates elections without a cluster: which process
-becomes coordinator, how many messages that takes, and whether faults can lead
-to two coordinators.`,
+This plugin shows the coordinator of a group and why it was elected, makes it
+step down, and simulates elections without a cluster.
+
+Commands that use a cluster accept all of kubectl's flags, such as --namespace,
+--context and --as. The exit status is
+
+  0    success
+  1    a request failed, or a group or a simulation violated an invariant
+  2    invalid input
+  3    check, or status with --exit-code, found a problem
+  130  the user interrupted a simulation, a chaos test or a wait`,
 		Example: `  # Show the coordinator, problems, and what to do about them
   kubectl conclave status ledger
 
@@ -73,8 +80,7 @@ to two coordinators.`,
 	reporter := report.New(func() []*cobra.Command {
 		return []*cobra.Command{status.New(), explain.New(version), check.New(), pluginversion.New(version)}
 	})
-	// A new command needs its line in the tests of this package that list all commands, and in the table of permissions in
-	// docs/kubectl.md.
+	// A new command needs its line in the tests of this package that list all commands.
 	root.AddCommand(status.New(), watch.New(), explain.New(version), nodes.New(), dashboard.New(), stepdown.New(), evacuate.New(), check.New(), reporter, upgrade.New(), chaos.New(),
 		simulate.New(sim.Sample), pluginversion.New(version))
 	root.InitDefaultHelpCmd()

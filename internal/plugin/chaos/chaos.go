@@ -71,6 +71,7 @@ With --observe, it injects nothing, and judges the leader while another tool doe
 
 The exit status is 1 if an invariant was violated, a budget of --fail-if was
 exceeded, or all faults were refused.
+
 Faults interrupt the service of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + `
 on the group, and for faults that concern more than the group, the command asks
 for a confirmation.

@@ -39,13 +39,16 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a web page with all groups on this machine",
-		Long: `Serve a live web page with all groups, and with the coordinator, the process
-status table, the problems and the last tenures of each group.
+		Long: `Serve a live web page with all groups: their coordinators, members, problems and
+tenures.
 
-The server listens on 127.0.0.1 only, and has your permissions. If you may forward
-ports to pods, the page of a group also shows the last election, and has the button
-Step down; nothing else changes anything. Other users of this machine can read the
-page while it runs; the key in the address keeps them from both.`,
+The server listens on 127.0.0.1 only, and has your permissions. If you may
+forward ports to pods, the page of a group also shows the last election, and has
+the button Step down; nothing else changes anything. Other users of this machine
+can read the page while it runs; the key in the address keeps them from both.
+
+Permissions: list and watch electiongroups; for the last election and the
+button, create pods/portforward.`,
 		Example: `  kubectl conclave dashboard
   kubectl conclave dashboard --namespace bank --port 8080`,
 		Args: command.NoArguments,

@@ -33,14 +33,17 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evacuate (node | zone) NAME",
 		Short: "Make all coordinators leave a node or a zone for some time",
-		Long: `Make the coordinators of all groups hand over that run on a node, or in a
-zone. They don't return before the time is over. Members there still vote, and
-one is still elected if no other member can be. Pods stay where they are: this
-is not a drain.
+		Long: `Make the coordinators of all groups hand over that run on a node, or in a zone.
+They don't return before the time is over. Members there still vote, and one is
+still elected if no other member can be. Pods stay where they are: this is not a
+drain. Nodes that join the zone later aren't evacuated.
 
-The command sets the annotation conclave.dev/evacuate-until of the nodes, which
-the operator follows, and waits until the coordinators have left. It needs
-permission to list and patch nodes and to watch all groups.`,
+The command sets the annotation conclave.dev/evacuate-until of the nodes, a time
+in RFC 3339, which the operator follows, and waits until the coordinators have
+left. After --timeout, it names those that stay, and the exit status is 1.
+
+Permissions: get and patch nodes, and list them for a zone; list and watch
+electiongroups in all namespaces.`,
 		Example: `  kubectl conclave evacuate node worker-3 --for 30m
   kubectl conclave evacuate zone eu-west-1a
   kubectl conclave evacuate zone eu-west-1a --end`,

@@ -46,16 +46,21 @@ func New(plugin string) *cobra.Command {
 		Use:   "explain GROUP",
 		Short: "Explain why this coordinator was elected, and which is next",
 		Long: `Explain why the coordinator of a group was elected, which member is next, how
-many failures the group tolerates, and which problems it has.
+many failures the group tolerates in the worst case, and which problems it has.
 
 The part Application has the sessions of the coordinator's application. The last
-part is the transcript of the last election, or with --term of an
-earlier one: who noticed the failure, which messages the agents exchanged, and
-how long each step took. The agents keep it in memory. It is read through
-forwarded ports, which needs the same permissions as kubectl port-forward.
+part is the transcript of the last election, or with --term of an earlier one:
+the phases with their times, the number of messages, and each step in the order
+of causes: what an agent gets, what it finds, and what it sends. The messages of
+the office are BEAT, GRANT, DENY, RESIGNED and PROBE. Heartbeats that repeat the
+one before are left out. A member whose journal is lost is named as missing.
+Times between two agents are wrong by at most their round trip.
 
 With --html, all this is written to one HTML file, with the last elections as
-diagrams that can be replayed. It needs no network: attach it to a ticket.`,
+diagrams that can be replayed. It needs no network.
+
+Permissions: get electiongroups; for the sessions and the transcript, create
+pods/portforward. Without the latter, a line says so in their place.`,
 		Example: `  kubectl conclave explain ledger
   kubectl conclave explain ledger --term 279502082
   kubectl conclave explain ledger --html ledger.html

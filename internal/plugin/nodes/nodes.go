@@ -30,11 +30,12 @@ func New() *cobra.Command {
 		Short: "Show where coordinators are, and which groups a node would stop",
 		Long: `Show the nodes on which members of groups are, those with the most coordinators
 first. STOPS has the groups that would be without a coordinator if the node
-failed or was drained, until enough members are up elsewhere.
+failed or was drained now. Groups that have stopped already aren't listed.
 
-The command reads only the statuses of groups, into which the operator writes on
-which node each member is. Use -A: without it, the table has only the groups of
-one namespace. -o json and -o yaml print the names of all groups.`,
+Use -A: without it, only the groups of one namespace count. -o json and -o yaml
+print the names of all groups, as stops and coordinators.
+
+Permissions: list electiongroups.`,
 		Example: `  kubectl conclave nodes -A
   kubectl conclave nodes -A -o json`,
 		Args: command.NoArguments,

@@ -35,14 +35,16 @@ func New(commands func() []*cobra.Command) *cobra.Command {
 		Short: "Collect what others need to find the cause of a problem",
 		Long: `Write one archive about a group: the output of status, explain, check and
 version, the group and its pods, their Events, the journals and logs of its
-agents, and the logs of the operator.
+agents, and the logs of the operator. Collect it soon: agents keep journals in
+memory, and Kubernetes keeps Events for an hour.
 
 It reads no Secrets or ConfigMaps. Of pods it keeps the names, labels, nodes,
 images and statuses, but no environment, arguments or annotations. Private keys
 and credentials in logs are replaced. Names of pods, nodes and images and
 addresses remain: look at the files before you give them to others.
 
-What you may not read is missing, and README.txt in the archive says why.`,
+Permissions: those of explain and check; list events; get pods/log, also of the
+operator. What you may not read is missing.`,
 		Example: `  kubectl conclave report ledger
   kubectl conclave report ledger --file ledger.tar.gz`,
 		Args:              clusteraccess.RequireGroup,

@@ -48,8 +48,8 @@ they run it as agents do: the winner must also acquire the office.
 
 With --schedules or --duration, the command runs many elections with random
 faults, such as lost messages and crashes, and checks Conclave's invariants
-after every step. --seed determines the faults. If an invariant is violated, the
-exit status is 1 and the output has a command that replays the schedule.`
+after every step. If one is violated, the exit status is 1 and the output has a
+command that replays the schedule.`
 
 const simulateExample = `  # 4 detects that 10 is down: 43 messages
   kubectl conclave simulate --algorithm Bully --crashed 10 --initiators 4

@@ -42,12 +42,18 @@ func New() *cobra.Command {
 		Use:   "status [GROUP]",
 		Short: "Show the coordinator, the process status table, and problems",
 		Long: `Show one group, or all groups of a namespace: the coordinator, the process
-status table, and each problem with what to do about it. Of several groups,
-those with a problem or a warning come first, and the others have a line each.
+status table, each problem with what to do about it, and the last ten tenures
+with why each ended and the gap after it. Of several groups, those with a
+problem or a warning come first, and the others have a line each.
 
-The operator compiles this status from the agents' reports. The exit status is 0
-even if a group has problems. With --exit-code, it is 3 unless each group that
-is shown has no problem; scripts can also wait for its conditions.`,
+The operator compiles this status from the agents' reports. If it has not
+renewed its Lease for 5 s, the output says for how long the status may be
+outdated, if you may read that Lease. Ages are by the clock of the API server.
+
+The exit status is 0 even if a group has problems. With --exit-code, it is 3
+unless each group that is shown has a coordinator and no problem.
+
+Permissions: get electiongroups, and list them if no name is given.`,
 		Example: `  kubectl conclave status ledger
   kubectl conclave status --all-namespaces
   kubectl conclave status --exit-code >/dev/null || echo "a group has a problem"

@@ -36,13 +36,17 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step-down GROUP",
 		Short: "Make the coordinator hand over to another member",
-		Long: `Make the coordinator of a group hand over. Its application stops first; then the
-next coordinator starts.
+		Long: `Make the coordinator of a group hand over. Its application stops first, for
+which it has the group's drain timeout; then the next coordinator starts. If no
+member can take over, nothing changes.
 
-The request goes to the coordinator's agent through a forwarded port and needs
-the same permissions as kubectl port-forward. With preemption, a former
-coordinator of higher priority takes over again; the output says when. If you
-may patch the pod, history and Events name you.`,
+The request goes to the coordinator's agent through a forwarded port. With
+preemption, a former coordinator of higher priority takes over again; the output
+says when.
+
+Permissions: get electiongroups; create pods/portforward. If you may patch the
+pod, history and Events name you: the command writes GROUP/TERM USER to its
+annotation conclave.dev/step-down-by.`,
 		Example: `  kubectl conclave step-down ledger
   kubectl conclave step-down ledger --to ledger-1`,
 		Args:              clusteraccess.RequireGroup,

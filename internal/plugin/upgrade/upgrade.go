@@ -32,17 +32,16 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade (GROUP | --all)",
 		Short: "Give running pods the agent of the operator, coordinators last",
-		Long: `Replace the pods of a group, or of all groups, whose agent isn't the one that the
-installed operator injects. Upgrade the operator first.
+		Long: `Replace the pods of a group, or of all groups, whose agent isn't the one that
+the installed operator injects. Upgrade the operator first.
 
-It evicts one pod at a time, as kubectl drain does, so disruption budgets are
-respected. Before each eviction, the groups of the pod must be available, and all
-of their other members up. Coordinators come last, and hand over before that.
+It evicts one pod at a time, so disruption budgets are respected. Before each
+eviction, the groups of the pod must be available, and all of their other
+members up. Coordinators come last, and hand over before that. If a pod doesn't
+come back, the command stops and says why. Run it again to continue.
 
-If a pod doesn't come back, the command stops and says why. Run it again to
-continue: pods that have the new agent aren't replaced. It needs permission to
-list groups and pods, to create pods/eviction and, for coordinators, to
-create pods/portforward.`,
+Permissions: list electiongroups and pods; create pods/eviction and, for
+coordinators, pods/portforward.`,
 		Example: `  kubectl conclave upgrade ledger --dry-run
   kubectl conclave upgrade ledger
   kubectl conclave upgrade --all -A`,

@@ -31,9 +31,12 @@ func New(plugin string) *cobra.Command {
 		Use:   "version",
 		Short: "Print the versions of the plugin, the operator and the agents",
 		Long: `Print the version of this plugin, the image of the operator, and the images of
-the agents, with the number of pods that run them.
+the agents, with the number of pods that run them. A pod keeps its agent until
+it is created again.
 
-Without a cluster, it prints only the version of the plugin, and why.`,
+Without a cluster, it prints only the version of the plugin, and why.
+
+Permissions: list deployments and pods, in all namespaces if you may.`,
 		Example: `  kubectl conclave version
   kubectl conclave version --client`,
 		Args: command.NoArguments,

@@ -34,9 +34,12 @@ func New() *cobra.Command {
 changes below. Otherwise, each change is a line with the coordinator, its term,
 and the time without a coordinator.
 
-The command runs until it is interrupted, even while the API server is
-unreachable. It measures times without a coordinator by changes of the group's
-status; the agents' own event streams are more precise.`,
+The command runs until it is interrupted. It resumes a broken watch without a
+loss, or prints the differences if the API server has lost the changes. A
+failover may be too short for the status to show it: the event streams of the
+agents are more precise.
+
+Permissions: get, list and watch electiongroups.`,
 		Example: `  kubectl conclave watch ledger
   kubectl conclave watch ledger | grep coordinator`,
 		Args:              clusteraccess.RequireGroup,

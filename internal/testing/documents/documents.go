@@ -105,7 +105,7 @@ func split(line string, complete bool) (all []Command) {
 		case strings.HasPrefix(word, "#"):
 			end()
 			return all
-		case strings.ContainsAny(word[:1], "|&;()"):
+		case strings.ContainsAny(word[:1], "|&;()>"):
 			end()
 		case len(words) == 0 && (assignment.MatchString(word) || slices.Contains([]string{"$", "sudo", "do", "eval"}, word)):
 		default:
