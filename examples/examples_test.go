@@ -42,7 +42,7 @@ func TestExamples(t *testing.T) {
 			command := example.command(t)
 			stable := 0
 			agents := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-				Preemption:  &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
+				Preemption:  &agentcluster.Preemption{Policy: "Never", StableMillis: &stable},
 				Application: &agentcluster.Application{Session: example.session},
 			}})
 			must.Succeed(t, agents.Start())

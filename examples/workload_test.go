@@ -52,10 +52,10 @@ const (
 // of their own if it is empty.
 func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 	t.Helper()
-	stable := 1
+	stable := 1000
 	w := &workload{t: t, binary: binary, ledgerURL: ledgerURL, processes: map[string]*runningProgram{}}
 	w.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-		Name: filepath.Base(binary), Preemption: &agentcluster.Preemption{Policy: "WhenStable", StableSeconds: &stable},
+		Name: filepath.Base(binary), Preemption: &agentcluster.Preemption{Policy: "WhenStable", StableMillis: &stable},
 		Timing: &agentcluster.Timing{DrainMillis: 300},
 	}})
 	var peers []string

@@ -1,6 +1,11 @@
 package v1
 
-import "k8s.io/apimachinery/pkg/util/intstr"
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
 
 // Safety defines what a process needs to become coordinator.
 type Safety struct {
@@ -63,18 +68,18 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.spread) || self.policy != 'Never'",message="spread requires policy Always or WhenStable: with Never, no member takes over from a healthy coordinator",fieldPath=".spread"
 type Preemption struct {
 	// policy is Always, WhenStable or Never. With Always, a member takes over as soon
-	// as it is ready to lead; with WhenStable, when it has been ready for stableSeconds.
+	// as it is ready to lead; with WhenStable, when it has been ready for stableMillis.
 	// +optional
 	// +kubebuilder:default=WhenStable
 	Policy PreemptionPolicy `json:"policy,omitempty"`
 
-	// stableSeconds is the time for which a member must have been ready to lead before it
+	// stableMillis is the time for which a member must have been ready to lead before it
 	// takes over, and for which a member that stepped down doesn't take over again.
 	// +optional
-	// +kubebuilder:default=5
+	// +kubebuilder:default=5000
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	StableSeconds *int32 `json:"stableSeconds,omitempty"`
+	// +kubebuilder:validation:Maximum=86400000
+	StableMillis *int32 `json:"stableMillis,omitempty"`
 
 	// spread is Node or Zone. The coordinators of all groups with the same value are
 	// spread over the nodes or the zones of their members, so that one has at most one
@@ -84,6 +89,14 @@ type Preemption struct {
 	// priorityFrom with annotation or nodeLabel. By default, coordinators aren't spread.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
+}
+
+// Stable returns the time for which a member must have been ready before it takes over.
+func (p *Preemption) Stable() time.Duration { return millis(p.StableMillis, 5000) }
+
+// millis returns an optional setting, or its default.
+func millis(setting *int32, byDefault int32) time.Duration {
+	return time.Duration(*cmp.Or(setting, &byDefault)) * time.Millisecond
 }
 
 // Spread is over what coordinators are spread.
@@ -108,7 +121,7 @@ type PreemptionPolicy string
 const (
 	// Always: as soon as the member is eligible.
 	PreemptAlways PreemptionPolicy = "Always"
-	// WhenStable: when the member has been eligible for stableSeconds.
+	// WhenStable: when the member has been eligible for stableMillis.
 	PreemptWhenStable PreemptionPolicy = "WhenStable"
 	// Never: not while the coordinator is healthy.
 	PreemptNever PreemptionPolicy = "Never"

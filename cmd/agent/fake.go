@@ -132,7 +132,7 @@ tls: {insecure: true}
 groups:
 - name: %q
   application: {session: %s}
-  preemption: {policy: Never, stableSeconds: 0}
+  preemption: {policy: Never, stableMillis: 0}
   safety: {leaseMillis: %d}
   timing: {drainMillis: %d}
   members:

@@ -73,7 +73,7 @@ func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 		Binary: r.binary, Folder: folder, Agents: agents, TLS: true,
 		Group: agentcluster.Group{
 			Safety: &agentcluster.Safety{Mode: mode, LeaseMillis: 5 * r.options.heartbeat}, Timing: &agentcluster.Timing{HeartbeatMillis: r.options.heartbeat},
-			Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
+			Preemption: &agentcluster.Preemption{Policy: "Never", StableMillis: &stable},
 		},
 	}
 	return plan, os.Mkdir(folder, 0o700)

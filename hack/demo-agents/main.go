@@ -42,7 +42,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	agents, err := agentcluster.New(ctx, agentcluster.Options{
 		Binary: arguments[1], Folder: folder, Agents: 5, TLS: true,
-		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: new(int)}},
+		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableMillis: new(int)}},
 	})
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -122,12 +121,12 @@ func notElectedReason(g *v1.ElectionGroup, p *v1.Process, now time.Time) string 
 		return name + " is up, and takes over only when the coordinator stops: preemption is Never."
 	}
 	text := name + " is up, and is taking over."
-	stable := *cmp.Or(g.Spec.Preemption.StableSeconds, new(int32(5)))
+	stable := g.Spec.Preemption.Stable()
 	if g.Spec.Preemption.Policy == v1.PreemptWhenStable {
-		text = fmt.Sprintf("%s is up, and takes over when it has been eligible for %d s: preemption is WhenStable.", name, stable)
+		text = fmt.Sprintf("%s is up, and takes over when it has been eligible for %g s: preemption is WhenStable.", name, stable.Seconds())
 	}
 	// The status has no reason HeldBack any more when the penalty of a member is over, but the agents still know of it.
-	if long := control.LongTenure(time.Duration(stable) * time.Second); now.Sub(g.Status.Coordinator.ElectedAt.Time) < long {
+	if long := control.LongTenure(stable); now.Sub(g.Status.Coordinator.ElectedAt.Time) < long {
 		text += fmt.Sprintf(" If its last tenures were short, it waits until the coordinator has led for %s.", long)
 	}
 	return text

@@ -50,11 +50,11 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 	t.Helper()
 	stable := 0
 	if policy == "WhenStable" {
-		stable = 1
+		stable = 1000
 	}
 	group := agentcluster.Group{
 		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: leaseMillis},
-		Preemption: &agentcluster.Preemption{Policy: policy, StableSeconds: &stable},
+		Preemption: &agentcluster.Preemption{Policy: policy, StableMillis: &stable},
 		Timing:     &timing,
 	}
 	e := &env{

@@ -123,7 +123,7 @@ func (g *graph) cuts(names []string) []agentcluster.Cut {
 // can't answer for all groups in time.
 func graphGroups() []agentcluster.Group {
 	var groups []agentcluster.Group
-	stable := 1
+	stable := 1000
 	for m, mode := range []string{"Majority", "Strict", "Available"} {
 		for a, algorithm := range catalog.Names() {
 			for p, policy := range []string{"Never", "WhenStable", "Always"} {
@@ -132,7 +132,7 @@ func graphGroups() []agentcluster.Group {
 				}
 				groups = append(groups, agentcluster.Group{
 					Name: fmt.Sprintf("g%d", len(groups)), Algorithm: algorithm, Safety: &agentcluster.Safety{Mode: mode},
-					Preemption: &agentcluster.Preemption{Policy: policy, StableSeconds: &stable},
+					Preemption: &agentcluster.Preemption{Policy: policy, StableMillis: &stable},
 				})
 			}
 		}

@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 	got, err := json.Marshal(g.Spec)
 	must.Succeed(t, err)
 	const want = `{"algorithm":"StatusTable","members":[{"pod":"a-0","priority":1}],` +
-		`"safety":{"mode":"Majority","leaseMillis":500},"preemption":{"policy":"WhenStable","stableSeconds":5},` +
+		`"safety":{"mode":"Majority","leaseMillis":500},"preemption":{"policy":"WhenStable","stableMillis":5000},` +
 		`"timing":{"heartbeatMillis":100,"drainMillis":5000},"application":{"session":"Optional"}}`
 	if string(got) != want {
 		t.Errorf("got spec\n%s\nwant\n%s", got, want)

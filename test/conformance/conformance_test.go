@@ -35,7 +35,7 @@ var kinds = map[string]agentcluster.Group{
 func groupOf(language, kind string) agentcluster.Group {
 	group, stable := kinds[kind], 0
 	group.Name = language + "-" + kind
-	group.Preemption = &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable}
+	group.Preemption = &agentcluster.Preemption{Policy: "Never", StableMillis: &stable}
 	group.Application = &agentcluster.Application{Session: "Required"}
 	// A long timeout, so that no agent is suspected while the machine is busy.
 	group.Timing = &agentcluster.Timing{PatienceMillis: int(lease.Milliseconds()), DrainMillis: int(drain.Milliseconds())}

@@ -254,10 +254,10 @@ func testSamples(e env) {
 	}
 }
 
-// testSettings changes the settings of a running group. A lower stableSeconds also makes the following parts faster.
+// testSettings changes the settings of a running group. A lower stableMillis also makes the following parts faster.
 func testSettings(e env) {
 	e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge",
-		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":4}}}`)
+		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableMillis":4000}}}`)
 	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 		g := e.group("ledger")
 		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation

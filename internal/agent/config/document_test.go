@@ -19,7 +19,7 @@ group:
   name: ledger
   algorithm: Bully
   safety: {mode: Strict, leaseMillis: 800}
-  preemption: {policy: Never, stableSeconds: 5}
+  preemption: {policy: Never, stableMillis: 5000}
   timing: {heartbeatMillis: 200}
   application: {session: Required}
   version: 2

@@ -19,7 +19,7 @@ const (
 	maxHeartbeatMillis = 60_000
 	maxWaitMillis      = 600_000
 	maxDrainMillis     = 3_600_000
-	maxStableSeconds   = 86_400
+	maxStableMillis    = 86_400_000
 	maxFailures        = 1000
 )
 
@@ -87,7 +87,7 @@ func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
 	p.mapping(key, n,
 		field{key: "policy", read: enum(p, &pre.Policy, []string{"Always", "WhenStable", "Never"},
 			[]office.Policy{office.Always, office.WhenStable, office.NeverPreempt})},
-		field{key: "stableSeconds", read: p.duration(&pre.Stable, time.Second, 0, maxStableSeconds)},
+		field{key: "stableMillis", read: p.duration(&pre.Stable, time.Millisecond, 0, maxStableMillis)},
 	)
 }
 

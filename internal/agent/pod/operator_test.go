@@ -87,7 +87,7 @@ func TestExclusion(t *testing.T) {
 		})
 	}
 	next := steady(c.document(2, "a", "b", "c")) // c joins again, and remains excluded.
-	next.Group.Preemption.StableSeconds = 1
+	next.Group.Preemption.StableMillis = 1000
 	pushed := c.pushAll(next)
 	for name, s := range streams {
 		s.await("b is the coordinator under revision 2", func(r control.Report) bool {
@@ -132,7 +132,7 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 	second.await("b is excluded", func(r control.Report) bool { return r.Excluded })
 	first.close()
 	next := c.document(2, "a", "b") // Joining again takes a lease, which is longer than b waits without an operator.
-	next.Group.Preemption.StableSeconds = 1
+	next.Group.Preemption.StableMillis = 1000
 	c.pushAll(next)()
 	second.await("it has revision 2", func(r control.Report) bool {
 		if !r.Excluded {

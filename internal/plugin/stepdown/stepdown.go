@@ -3,7 +3,6 @@ package stepdown
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -290,7 +289,6 @@ func preemptionWarning(g *v1.ElectionGroup, before *v1.Coordinator, after *clien
 	if g.Spec.Preemption.Policy == v1.PreemptNever || int64(before.Priority) <= int64(after.Priority) {
 		return ""
 	}
-	seconds := *cmp.Or(g.Spec.Preemption.StableSeconds, new(int32(5)))
-	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %d s, then takes over again if it is healthy (spec.preemption.policy: %s)",
-		before.Pod, before.Priority, seconds, g.Spec.Preemption.Policy)
+	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %g s, then takes over again if it is healthy (spec.preemption.policy: %s)",
+		before.Pod, before.Priority, g.Spec.Preemption.Stable().Seconds(), g.Spec.Preemption.Policy)
 }

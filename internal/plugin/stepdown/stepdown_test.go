@@ -31,7 +31,7 @@ func (nobody) Create(context.Context, client.Object, ...client.CreateOption) err
 
 func ledgerGroup() *v1.ElectionGroup {
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
-	g.Spec.Preemption = v1.Preemption{Policy: v1.PreemptWhenStable, StableSeconds: new(int32(7))}
+	g.Spec.Preemption = v1.Preemption{Policy: v1.PreemptWhenStable, StableMillis: new(int32(7000))}
 	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 30, Term: 100}
 	for i := range int32(4) {
 		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: fmt.Sprint("ledger-", 3-i), Priority: 10 * (3 - i), Status: v1.ProcessNormal})

@@ -59,7 +59,7 @@ func LongestLeaseMillis(usual int32) int32 {
 // Preemption is the group's preemption.
 type Preemption struct {
 	Policy        string `json:"policy"`
-	StableSeconds int32  `json:"stableSeconds"`
+	StableMillis int32  `json:"stableMillis"`
 }
 
 // LongTenure returns how long a tenure must last so that it doesn't count against a member: ten

@@ -51,7 +51,7 @@ type Safety struct {
 // Preemption is the policy by which a process of higher priority takes over.
 type Preemption struct {
 	Policy        string `json:"policy"`
-	StableSeconds *int   `json:"stableSeconds,omitempty"`
+	StableMillis *int   `json:"stableMillis,omitempty"`
 }
 
 // Timing contains the group's timeouts.

@@ -53,7 +53,7 @@ func randomFacts(rng *rand.Rand) *Facts {
 	}
 	spec.Preemption = v1.Preemption{
 		Policy:        []v1.PreemptionPolicy{v1.PreemptAlways, v1.PreemptWhenStable, v1.PreemptNever}[rng.IntN(3)],
-		StableSeconds: new(int32(rng.IntN(100))),
+		StableMillis: new(int32(rng.IntN(100_000))),
 	}
 	spec.Timing = v1.Timing{HeartbeatMillis: heartbeat, DrainMillis: new(int32(rng.IntN(100)))}
 	if rng.IntN(2) == 0 {
@@ -105,7 +105,7 @@ func TestDigest(t *testing.T) {
 		UID: "6f0c", Generation: 3, Revision: 1 << 60,
 		Group: control.Group{
 			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5, LongestLeaseMillis: 6},
-			Preemption: control.Preemption{Policy: "Never", StableSeconds: 6},
+			Preemption: control.Preemption{Policy: "Never", StableMillis: 6000},
 			Timing: control.Timing{
 				HeartbeatMillis: 1, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
@@ -121,11 +121,11 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "ae4822aab06fed2060d6719e48b285b7d4a26e01c4f0366787e925fbac63d294" {
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "feacb3c1e59128c395e4fee86b6d5888323cbd79e55c45f8d3b6ed0e917da092" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
-		`"preemption":{"policy":"","stableSeconds":0},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
+		`"preemption":{"policy":"","stableMillis":0},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
 	p = Plan{Document: &control.Document{}}
 	if p.encode(); string(p.Encoded) != string(empty) {
 		t.Errorf("got an empty document with\n%s\nwant\n%s: omit new fields that are empty", p.Encoded, empty)
