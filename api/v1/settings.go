@@ -130,8 +130,8 @@ const (
 // Timing defines the intervals and timeouts of the election. The defaults of optional
 // fields are derived from the others.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.patienceMillis) || self.patienceMillis > self.heartbeatMillis",message="patienceMillis must be greater than heartbeatMillis",messageExpression="'patienceMillis (%d) must be greater than heartbeatMillis (%d), for example %d'.format([self.patienceMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".patienceMillis"
-// +kubebuilder:validation:XValidation:rule="!has(self.replyMillis) || self.replyMillis < (has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis)",message="replyMillis must be less than patienceMillis",messageExpression="'replyMillis (%d) must be less than patienceMillis (%d)'.format([self.replyMillis, has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis])",fieldPath=".replyMillis"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspicionTimeoutMillis) || self.suspicionTimeoutMillis > self.heartbeatMillis",message="suspicionTimeoutMillis must be greater than heartbeatMillis",messageExpression="'suspicionTimeoutMillis (%d) must be greater than heartbeatMillis (%d), for example %d'.format([self.suspicionTimeoutMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".suspicionTimeoutMillis"
+// +kubebuilder:validation:XValidation:rule="!has(self.replyMillis) || self.replyMillis < (has(self.suspicionTimeoutMillis) ? self.suspicionTimeoutMillis : 4 * self.heartbeatMillis)",message="replyMillis must be less than suspicionTimeoutMillis",messageExpression="'replyMillis (%d) must be less than suspicionTimeoutMillis (%d)'.format([self.replyMillis, has(self.suspicionTimeoutMillis) ? self.suspicionTimeoutMillis : 4 * self.heartbeatMillis])",fieldPath=".replyMillis"
 type Timing struct {
 	// heartbeatMillis is the interval between two heartbeats.
 	// +optional
@@ -140,12 +140,12 @@ type Timing struct {
 	// +kubebuilder:validation:Maximum=60000
 	HeartbeatMillis int32 `json:"heartbeatMillis,omitempty"`
 
-	// patienceMillis is the suspicion timeout: a member that has been silent for this
+	// suspicionTimeoutMillis is the suspicion timeout: a member that has been silent for this
 	// time is suspected to have crashed. The default is four heartbeats.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600000
-	PatienceMillis *int32 `json:"patienceMillis,omitempty"`
+	SuspicionTimeoutMillis *int32 `json:"suspicionTimeoutMillis,omitempty"`
 
 	// staggerMillis is the additional delay before a member starts an election, for
 	// each live member with a higher priority. The default is half a heartbeat.
@@ -168,6 +168,11 @@ type Timing struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600000
 	DrainMillis *int32 `json:"drainMillis,omitempty"`
+}
+
+// SuspicionTimeout returns the time after which agents suspect a silent member.
+func (t *Timing) SuspicionTimeout() time.Duration {
+	return millis(t.SuspicionTimeoutMillis, 4*cmp.Or(t.HeartbeatMillis, 100))
 }
 
 // Application defines how the application takes part in the election. The pod's

@@ -7,7 +7,7 @@ type timing struct{ heartbeat, suspicion, stagger, stable, drain election.Tick }
 
 var (
 	tightTiming = timing{heartbeat, suspicionTimeout, stagger, 24, 12}
-	// defaultTiming has the proportions of the defaults of a group: heartbeats of 100 ms, patience of 400 ms, a
+	// defaultTiming has the proportions of the defaults of a group: heartbeats of 100 ms, a suspicion timeout of 400 ms, a
 	// stagger of 50 ms, and 5 s for the stable period and the drain, with a lease of 500 ms.
 	defaultTiming = timing{lease / 5, lease * 4 / 5, lease / 10, 10 * lease, 10 * lease}
 )

@@ -39,7 +39,7 @@ func newSteadyGroup(t testing.TB) *testGroup {
 	t.Helper()
 	return newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing: &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: 3000, DrainMillis: 300},
+		Timing: &agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: 3000, DrainMillis: 300},
 	}})
 }
 

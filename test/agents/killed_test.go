@@ -30,7 +30,7 @@ func newKilledCluster(t testing.TB, trace bool) *killedCluster {
 		Agents: 3, Trace: trace, Group: agentcluster.Group{
 			Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
 			Preemption: &agentcluster.Preemption{Policy: "Never"},
-			Timing:     &agentcluster.Timing{HeartbeatMillis: 20, PatienceMillis: 2000},
+			Timing:     &agentcluster.Timing{HeartbeatMillis: 20, SuspicionTimeoutMillis: 2000},
 		},
 	})}
 	c.startConnected()

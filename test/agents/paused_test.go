@@ -16,14 +16,14 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 	t.Parallel()
 	// The timeouts are so long that only the pauses cause silence, even on a busy machine.
 	const (
-		rounds   = 3
-		patience = 3 * time.Second
-		pause    = 4 * time.Second
+		rounds           = 3
+		suspicionTimeout = 3 * time.Second
+		pause            = 4 * time.Second
 	)
 	group := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
 		Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: int(patience.Milliseconds())},
+		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: int(suspicionTimeout.Milliseconds())},
 	}})
 	group.startConnected()
 	coordinator := group.awaitCoordinator()

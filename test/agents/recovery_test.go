@@ -27,7 +27,7 @@ const recoveryPage = "../../docs/algorithms/recovery.md"
 // A heartbeat is much longer than a recovery, so that the recovery ends before the
 // coordinator's next BEAT.
 // All timeouts are so long that no message is late on a busy machine.
-var recoveryTiming = agentcluster.Timing{HeartbeatMillis: 1000, PatienceMillis: 3000, DrainMillis: 5000}
+var recoveryTiming = agentcluster.Timing{HeartbeatMillis: 1000, SuspicionTimeoutMillis: 3000, DrainMillis: 5000}
 
 const (
 	recoveryLeaseMillis = 4000

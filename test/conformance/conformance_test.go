@@ -38,7 +38,7 @@ func groupOf(language, kind string) agentcluster.Group {
 	group.Preemption = &agentcluster.Preemption{Policy: "Never", StableMillis: &stable}
 	group.Application = &agentcluster.Application{Session: "Required"}
 	// A long timeout, so that no agent is suspected while the machine is busy.
-	group.Timing = &agentcluster.Timing{PatienceMillis: int(lease.Milliseconds()), DrainMillis: int(drain.Milliseconds())}
+	group.Timing = &agentcluster.Timing{SuspicionTimeoutMillis: int(lease.Milliseconds()), DrainMillis: int(drain.Milliseconds())}
 	return group
 }
 

@@ -81,7 +81,7 @@ func runPrepare(c *cluster) {
 	example := filepath.Join(folder, "example")
 	must.Succeed(c.t, os.CopyFS(example, os.DirFS(exampleFolder)))
 	path := filepath.Join(example, "agent.yaml")
-	writeFile(c.t, path, readFile(c.t, path)+"  safety: {leaseMillis: 3000}\n  timing: {patienceMillis: 3000}\n")
+	writeFile(c.t, path, readFile(c.t, path)+"  safety: {leaseMillis: 3000}\n  timing: {suspicionTimeoutMillis: 3000}\n")
 	agent := filepath.Join(folder, "conclave-agent")
 	run(c.t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", agent, repositoryRoot+"/cmd/agent")
 	command := exec.Command(example+"/prepare", "--namespace", namespace)

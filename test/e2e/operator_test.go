@@ -286,8 +286,8 @@ func testLeaseChange(e env) {
 	before := e.group("ledger")
 	version := before.Status.MemberList.Version
 	for _, change := range []string{
-		`{"safety":{"leaseMillis":9000},"timing":{"heartbeatMillis":2000,"patienceMillis":8000}}`,
-		`{"safety":{"leaseMillis":3000},"timing":{"heartbeatMillis":100,"patienceMillis":3000}}`,
+		`{"safety":{"leaseMillis":9000},"timing":{"heartbeatMillis":2000,"suspicionTimeoutMillis":8000}}`,
+		`{"safety":{"leaseMillis":3000},"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":3000}}`,
 	} {
 		version++
 		e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", `{"spec":`+change+`}`)

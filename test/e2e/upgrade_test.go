@@ -28,7 +28,7 @@ var (
 
 // upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must end by
 // a hand-over.
-const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableMillis":2000}}}`
+const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"suspicionTimeoutMillis":3000},"preemption":{"stableMillis":2000}}}`
 
 // servicePatch gives the lock service a Service, through which a client acquires locks meanwhile.
 const servicePatch = `{"spec":{"service":{"name":"lock-service-coordinator","ports":[{"port":80,"targetPort":8080}]}}}`

@@ -69,8 +69,8 @@ func (g *Group) LeaseSuitsTiming() bool {
 	return g.Safety.Mode == office.Available || g.Safety.Usual() > 2*g.Timing.Heartbeat
 }
 
-// LongestPatience returns the suspicion timeout while leases are the longest ones. In Available mode there are none.
-func (g *Group) LongestPatience() time.Duration {
+// LongestSuspicionTimeout returns the suspicion timeout while leases are the longest ones. In Available mode there are none.
+func (g *Group) LongestSuspicionTimeout() time.Duration {
 	if g.Safety.Mode == office.Available {
 		return g.Timing.SuspicionTimeout
 	}

@@ -94,7 +94,7 @@ func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
 func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
 	return p.mapping(key, n,
 		field{key: "heartbeatMillis", read: p.duration(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "patienceMillis", read: p.duration(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
+		field{key: "suspicionTimeoutMillis", read: p.duration(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
 		field{key: "staggerMillis", read: p.duration(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
 		field{key: "replyMillis", read: p.duration(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
 		field{key: "drainMillis", read: p.duration(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
@@ -124,7 +124,7 @@ func (p *parser) completeLease(g *Group, safety keyLines) {
 func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 	t := &g.Timing
 	beat := t.Heartbeat
-	if !timing.has("patienceMillis") {
+	if !timing.has("suspicionTimeoutMillis") {
 		t.SuspicionTimeout = 4 * beat
 	}
 	if !timing.has("staggerMillis") {
@@ -136,10 +136,10 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 	}
 	// A value that could not be read is 0, and its error is recorded.
 	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
-		p.errorf(timing.at("patienceMillis"), "patienceMillis (%d) must be greater than heartbeatMillis (%d): use %d, for example",
+		p.errorf(timing.at("suspicionTimeoutMillis"), "suspicionTimeoutMillis (%d) must be greater than heartbeatMillis (%d): use %d, for example",
 			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
 	} else if t.ReplyTimeout > 0 && t.SuspicionTimeout > 0 && t.ReplyTimeout >= t.SuspicionTimeout {
-		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
+		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than suspicionTimeoutMillis (%d)",
 			t.ReplyTimeout.Milliseconds(), t.SuspicionTimeout.Milliseconds())
 	}
 	if !g.LeaseSuitsTiming() {

@@ -14,8 +14,8 @@ type snapshot struct {
 	leader Leader
 	// until is the end of the lease, if this process is coordinator.
 	until election.Tick
-	// patience is the suspicion timeout.
-	patience election.Tick
+	// suspicionTimeout is the suspicion timeout.
+	suspicionTimeout election.Tick
 	// heldBack is the number of members that this process holds back.
 	heldBack int
 	// joined: this process votes, and the coordinator counts on it.
@@ -28,7 +28,7 @@ type snapshot struct {
 func (g *Group) publish() {
 	status := g.machine.Status()
 	s := snapshot{
-		until: status.Until, patience: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
+		until: status.Until, suspicionTimeout: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
 		joined: g.machine.Joined(g.cfg.Clock.Now()), ineligible: g.ineligible(),
 	}
 	s.leader = Leader{
@@ -80,7 +80,9 @@ func (g *Group) Leader() Leader {
 }
 
 // SuspicionTimeout returns after which silence the coordinator is suspected now. It never blocks.
-func (g *Group) SuspicionTimeout() time.Duration { return time.Duration(g.published.Load().patience) }
+func (g *Group) SuspicionTimeout() time.Duration {
+	return time.Duration(g.published.Load().suspicionTimeout)
+}
 
 // Joined reports whether this process votes and a coordinator counts on it (see office.Machine).
 func (g *Group) Joined() bool { return g.published.Load().joined }
@@ -131,8 +133,8 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 func (g *Group) timingInForce() *control.TimingInForce {
 	timing := &g.cfg.Group.Timing
 	t := &control.TimingInForce{
-		HeartbeatMillis: timing.Heartbeat.Milliseconds(), PatienceMillis: timing.SuspicionTimeout.Milliseconds(),
-		LongestPatienceMillis: g.cfg.Group.LongestPatience().Milliseconds(),
+		HeartbeatMillis: timing.Heartbeat.Milliseconds(), SuspicionTimeoutMillis: timing.SuspicionTimeout.Milliseconds(),
+		LongestSuspicionTimeoutMillis: g.cfg.Group.LongestSuspicionTimeout().Milliseconds(),
 	}
 	if g.cfg.Group.Safety.Mode != office.Available {
 		t.LeaseMillis, t.LongestLeaseMillis = g.cfg.Group.Safety.Usual().Milliseconds(), g.cfg.Group.Safety.Lease.Milliseconds()

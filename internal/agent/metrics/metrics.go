@@ -288,9 +288,9 @@ func (p *page) gauges(groups Groups) {
 	type state struct {
 		group.Leader
 
-		patience   time.Duration
-		heldBack   int
-		ineligible group.Ineligibility
+		suspicionTimeout time.Duration
+		heldBack         int
+		ineligible       group.Ineligibility
 	}
 	var states []state
 	for _, name := range groups.Names() {
@@ -310,7 +310,7 @@ func (p *page) gauges(groups Groups) {
 		func(s *state) float64 { return boolValue(s.Coordinator != "") })
 	gauge("conclave_term", "Term of the latest coordinator.", func(s *state) float64 { return float64(s.Term) })
 	gauge("conclave_suspicion_timeout_seconds", "Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
-		func(s *state) float64 { return s.patience.Seconds() })
+		func(s *state) float64 { return s.suspicionTimeout.Seconds() })
 	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",
 		func(s *state) float64 { return float64(s.heldBack) })
 	p.header("conclave_ineligible", "Whether this process may not be elected for this reason: 1 or 0.", "gauge")

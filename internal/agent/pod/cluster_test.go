@@ -252,8 +252,8 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 
 // steady makes the timeouts so long that a coordinator keeps its office on a busy machine.
 func steady(d control.Document) control.Document {
-	patience := int32(3000)
-	d.Group.Safety.LeaseMillis, d.Group.Timing.PatienceMillis = 4000, &patience
+	suspicionTimeout := int32(3000)
+	d.Group.Safety.LeaseMillis, d.Group.Timing.SuspicionTimeoutMillis = 4000, &suspicionTimeout
 	return d
 }
 

@@ -20,10 +20,10 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	c, streams := startClusterWith(t, steady, names...)
 	term := c.pods["c"].watch().await("c is the coordinator", hasCoordinator("c")).Term
 	next := steady(c.document(2, names...))
-	patience := int32(5000)
+	suspicionTimeout := int32(5000)
 	next.Generation = 2
 	next.Group.Safety = control.Safety{Mode: "Strict", LeaseMillis: 9000}
-	next.Group.Timing = control.Timing{HeartbeatMillis: 50, PatienceMillis: &patience}
+	next.Group.Timing = control.Timing{HeartbeatMillis: 50, SuspicionTimeoutMillis: &suspicionTimeout}
 	next.Group.Preemption.Policy = "Never"
 	c.pushAll(next)()
 	for name, s := range streams {
@@ -37,7 +37,7 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	}
 	shorter := next
 	shorter.Revision, shorter.Group.Safety.LeaseMillis = 3, 600
-	shorter.Group.Timing.PatienceMillis = nil
+	shorter.Group.Timing.SuspicionTimeoutMillis = nil
 	a := c.pods["a"]
 	a.push(shorter)
 	a.end()
@@ -54,11 +54,11 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 func TestSettingsChangeWhileRunning(t *testing.T) {
 	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
-	patience := int32(700)
+	suspicionTimeout := int32(700)
 	next := c.document(2, "a", "b", "c")
 	next.Generation = 2
 	next.Group.Algorithm, next.Group.Safety.Mode, next.Group.Preemption.Policy = "Bully", "Strict", "Never"
-	next.Group.Timing.PatienceMillis, next.Group.Application.Session = &patience, "Optional"
+	next.Group.Timing.SuspicionTimeoutMillis, next.Group.Application.Session = &suspicionTimeout, "Optional"
 	pushed := c.pushAll(next)
 	defer pushed()
 	for name, s := range streams {

@@ -80,12 +80,9 @@ func Ask(g *v1.ElectionGroup, q Question) (*Answer, error) {
 	}
 	a, err := simulate(g, members, down, q.Latency)
 	if err == nil && q.Silent && a.Coordinator != "" {
-		silent := 4 * g.Spec.Timing.HeartbeatMillis
-		if patience := g.Spec.Timing.PatienceMillis; patience != nil {
-			silent = *patience
-		}
+		silent := g.Spec.Timing.SuspicionTimeout().Milliseconds()
 		if g.Spec.Safety.Mode == v1.Majority {
-			silent = max(silent, g.Spec.Safety.LeaseMillis)
+			silent = max(silent, int64(g.Spec.Safety.LeaseMillis))
 		}
 		a.Text += fmt.Sprintf(" Nobody closes the connections of a node that fails: the others notice it up to %d ms later.", silent)
 	}

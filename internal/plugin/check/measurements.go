@@ -95,8 +95,8 @@ func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusterac
 	case err != nil:
 		return rules.Measurement{}, err
 	}
-	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.PatienceMillis <= t.HeartbeatMillis) {
-		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.PatienceMillis, t.HeartbeatMillis)
+	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.SuspicionTimeoutMillis <= t.HeartbeatMillis) {
+		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.SuspicionTimeoutMillis, t.HeartbeatMillis)
 	}
 	m := rules.Measurement{Timing: found.Timing, Size: len(found.Processes)}
 	for _, p := range found.Processes {

@@ -24,10 +24,10 @@ func TestReadMeasurement(t *testing.T) {
 		status int
 		body   string
 	}{
-		"new": {http.StatusOK, `{"group":"ledger","timing":{"heartbeatMillis":100,"patienceMillis":400,"leaseMillis":500},` +
+		"new": {http.StatusOK, `{"group":"ledger","timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":400,"leaseMillis":500},` +
 			`"processes":[{"name":"a","answers":{"count":7,"p99Micros":900,"longestMicros":950}},{"name":"b"},{"name":"new"}]}`},
 		"old":      {http.StatusOK, `{"group":"ledger","processes":[{"name":"a"},{"name":"old"}]}`},
-		"nonsense": {http.StatusOK, `{"timing":{"heartbeatMillis":100,"patienceMillis":100}}`},
+		"nonsense": {http.StatusOK, `{"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":100}}`},
 		"broken":   {http.StatusOK, `{"timing":[]}`},
 		"left":     {http.StatusServiceUnavailable, `{"error":"the agent has left the group"}`},
 	}
@@ -49,7 +49,7 @@ func TestReadMeasurement(t *testing.T) {
 		failure     string
 	}{
 		"new": {measurement: rules.Measurement{
-			Timing: &control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
+			Timing: &control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3,
 			Members: []rules.MemberAnswers{{Pod: "a", Answers: control.Answers{Count: 7, P99Micros: 900, LongestMicros: 950}}},
 		}},
 		"old":      {measurement: rules.Measurement{Size: 2}},

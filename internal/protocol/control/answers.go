@@ -4,14 +4,14 @@ import "time"
 
 // TimingInForce is what an agent reports of the timing that is in force in a group.
 type TimingInForce struct {
-	HeartbeatMillis int64 `json:"heartbeatMillis"`
-	PatienceMillis  int64 `json:"patienceMillis"`
+	HeartbeatMillis        int64 `json:"heartbeatMillis"`
+	SuspicionTimeoutMillis int64 `json:"suspicionTimeoutMillis"`
 	// LeaseMillis is 0 in Available mode, which has no lease.
 	LeaseMillis int64 `json:"leaseMillis,omitempty"`
-	// LongestPatienceMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too
+	// LongestSuspicionTimeoutMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too
 	// old for that report neither.
-	LongestPatienceMillis int64 `json:"longestPatienceMillis,omitempty"`
-	LongestLeaseMillis    int64 `json:"longestLeaseMillis,omitempty"`
+	LongestSuspicionTimeoutMillis int64 `json:"longestSuspicionTimeoutMillis,omitempty"`
+	LongestLeaseMillis            int64 `json:"longestLeaseMillis,omitempty"`
 }
 
 // Answers is what an agent reports of the answers of a member to its heartbeats as coordinator,

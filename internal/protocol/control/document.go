@@ -58,7 +58,7 @@ func LongestLeaseMillis(usual int32) int32 {
 
 // Preemption is the group's preemption.
 type Preemption struct {
-	Policy        string `json:"policy"`
+	Policy       string `json:"policy"`
 	StableMillis int32  `json:"stableMillis"`
 }
 
@@ -71,11 +71,11 @@ func LongTenure(stable time.Duration) time.Duration {
 
 // Timing has the group's timeouts. The agent derives those that are nil.
 type Timing struct {
-	HeartbeatMillis int32  `json:"heartbeatMillis"`
-	PatienceMillis  *int32 `json:"patienceMillis,omitempty"`
-	StaggerMillis   *int32 `json:"staggerMillis,omitempty"`
-	ReplyMillis     *int32 `json:"replyMillis,omitempty"`
-	DrainMillis     *int32 `json:"drainMillis,omitempty"`
+	HeartbeatMillis        int32  `json:"heartbeatMillis"`
+	SuspicionTimeoutMillis *int32 `json:"suspicionTimeoutMillis,omitempty"`
+	StaggerMillis          *int32 `json:"staggerMillis,omitempty"`
+	ReplyMillis            *int32 `json:"replyMillis,omitempty"`
+	DrainMillis            *int32 `json:"drainMillis,omitempty"`
 }
 
 // Application configures the application's part in elections.

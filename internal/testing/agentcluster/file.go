@@ -50,17 +50,17 @@ type Safety struct {
 
 // Preemption is the policy by which a process of higher priority takes over.
 type Preemption struct {
-	Policy        string `json:"policy"`
+	Policy       string `json:"policy"`
 	StableMillis *int   `json:"stableMillis,omitempty"`
 }
 
 // Timing contains the group's timeouts.
 type Timing struct {
-	HeartbeatMillis int `json:"heartbeatMillis,omitempty"`
-	PatienceMillis  int `json:"patienceMillis,omitempty"`
-	StaggerMillis   int `json:"staggerMillis,omitempty"`
-	ReplyMillis     int `json:"replyMillis,omitempty"`
-	DrainMillis     int `json:"drainMillis,omitempty"`
+	HeartbeatMillis        int `json:"heartbeatMillis,omitempty"`
+	SuspicionTimeoutMillis int `json:"suspicionTimeoutMillis,omitempty"`
+	StaggerMillis          int `json:"staggerMillis,omitempty"`
+	ReplyMillis            int `json:"replyMillis,omitempty"`
+	DrainMillis            int `json:"drainMillis,omitempty"`
 }
 
 // Application defines how the agent checks the health of its application.

@@ -85,7 +85,7 @@ func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
 		return finding{}, requeueAt
 	}
 	if i, ok := e.index[e.coordinator.Pod]; ok {
-		delay := e.suspicionTimeout()
+		delay := e.Group.Spec.Timing.SuspicionTimeout()
 		if e.needsMajority() && all[0].order > all[1].order {
 			delay += disconnectDetection
 		}

@@ -50,7 +50,7 @@ func (e *evaluation) withLastCoordinator(found finding) (_ finding, requeueAt ti
 		if e.Group.Status.Coordinator == nil && old != nil && old.Status == metav1.ConditionFalse {
 			lostAt = old.LastTransitionTime.Time
 		}
-		until, over := e.deadline(lostAt, e.suspicionTimeout())
+		until, over := e.deadline(lostAt, e.Group.Spec.Timing.SuspicionTimeout())
 		if over {
 			e.last.LossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
 		} else {

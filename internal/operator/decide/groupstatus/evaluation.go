@@ -139,12 +139,5 @@ func isUp(row *v1.Process) bool {
 	return row.Status == v1.ProcessCoordinator || row.Status == v1.ProcessNormal
 }
 
-// suspicionTimeout returns the time after which agents suspect a silent member.
-func (e *evaluation) suspicionTimeout() time.Duration {
-	timing := &e.Group.Spec.Timing
-	millis := 4 * cmp.Or(timing.HeartbeatMillis, 100)
-	return time.Duration(*cmp.Or(timing.PatienceMillis, &millis)) * time.Millisecond
-}
-
 // needsMajority reports whether a coordinator needs a majority of the members.
 func (e *evaluation) needsMajority() bool { return e.Group.Spec.Safety.Mode != v1.Available }

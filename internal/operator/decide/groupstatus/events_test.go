@@ -81,9 +81,9 @@ func TestSuspicionTimeoutOfGroup(t *testing.T) {
 	if got := s.evaluate().RequeueAt.Sub(noon); got != 5*time.Second {
 		t.Errorf("by default: got requeue after %v, want 5s", got)
 	}
-	s.Group.Spec.Timing.PatienceMillis = new(int32(1500))
+	s.Group.Spec.Timing.SuspicionTimeoutMillis = new(int32(1500))
 	if got := s.evaluate().RequeueAt.Sub(noon); got != 2500*time.Millisecond {
-		t.Errorf("with patienceMillis: got requeue after %v, want 2.5s", got)
+		t.Errorf("with suspicionTimeoutMillis: got requeue after %v, want 2.5s", got)
 	}
 }
 

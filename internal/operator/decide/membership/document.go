@@ -76,9 +76,9 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 	spec := &group.Spec
 	leaseMillis := min(usualLease(group), longestLease)
 	heartbeat := cmp.Or(spec.Timing.HeartbeatMillis, 100)
-	patience := spec.Timing.PatienceMillis
+	suspicionTimeout := spec.Timing.SuspicionTimeoutMillis
 	if longest := max((leaseMillis-1)/2, 1); heartbeat > longest && spec.Safety.Mode != v1.Available {
-		patience = cmp.Or(patience, new(4*heartbeat)) // Its default follows from the heartbeat.
+		suspicionTimeout = cmp.Or(suspicionTimeout, new(4*heartbeat)) // Its default follows from the heartbeat.
 		heartbeat = longest
 	}
 	return control.Group{
@@ -88,15 +88,15 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis, LongestLeaseMillis: longestLease,
 		},
 		Preemption: control.Preemption{
-			Policy:        string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
+			Policy:       string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
 			StableMillis: *cmp.Or(spec.Preemption.StableMillis, new(int32(5000))),
 		},
 		Timing: control.Timing{
-			HeartbeatMillis: heartbeat,
-			PatienceMillis:  patience,
-			StaggerMillis:   spec.Timing.StaggerMillis,
-			ReplyMillis:     spec.Timing.ReplyMillis,
-			DrainMillis:     cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
+			HeartbeatMillis:        heartbeat,
+			SuspicionTimeoutMillis: suspicionTimeout,
+			StaggerMillis:          spec.Timing.StaggerMillis,
+			ReplyMillis:            spec.Timing.ReplyMillis,
+			DrainMillis:            cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
 		},
 		Application: control.Application{Session: string(cmp.Or(spec.Application.Session, v1.SessionOptional))},
 	}

@@ -52,12 +52,12 @@ func randomFacts(rng *rand.Rand) *Facts {
 		LeaseMillis: 2*heartbeat + 1 + int32(rng.IntN(1000)),
 	}
 	spec.Preemption = v1.Preemption{
-		Policy:        []v1.PreemptionPolicy{v1.PreemptAlways, v1.PreemptWhenStable, v1.PreemptNever}[rng.IntN(3)],
+		Policy:       []v1.PreemptionPolicy{v1.PreemptAlways, v1.PreemptWhenStable, v1.PreemptNever}[rng.IntN(3)],
 		StableMillis: new(int32(rng.IntN(100_000))),
 	}
 	spec.Timing = v1.Timing{HeartbeatMillis: heartbeat, DrainMillis: new(int32(rng.IntN(100)))}
 	if rng.IntN(2) == 0 {
-		spec.Timing.PatienceMillis = new(heartbeat + 1 + int32(rng.IntN(1000)))
+		spec.Timing.SuspicionTimeoutMillis = new(heartbeat + 1 + int32(rng.IntN(1000)))
 		spec.Timing.StaggerMillis = new(int32(rng.IntN(1000)))
 		spec.Timing.ReplyMillis = new(1 + int32(rng.IntN(int(heartbeat))))
 	}
@@ -107,7 +107,7 @@ func TestDigest(t *testing.T) {
 			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5, LongestLeaseMillis: 6},
 			Preemption: control.Preemption{Policy: "Never", StableMillis: 6000},
 			Timing: control.Timing{
-				HeartbeatMillis: 1, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
+				HeartbeatMillis: 1, SuspicionTimeoutMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
 			Application: control.Application{Session: "Required"},
 			List: control.List{
@@ -121,7 +121,7 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "feacb3c1e59128c395e4fee86b6d5888323cbd79e55c45f8d3b6ed0e917da092" {
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "4c85538930c00c596b2c7c2d56a67bf752ebbdd82fc36107415bb2d694cfc057" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +

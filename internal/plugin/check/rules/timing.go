@@ -32,10 +32,10 @@ type MemberAnswers struct {
 // Timing is the timing of a group and the measured delays, for programs.
 type Timing struct {
 	// Group is the namespace and the name.
-	Group           string `json:"group"`
-	HeartbeatMillis int64  `json:"heartbeatMillis"`
-	PatienceMillis  int64  `json:"patienceMillis"`
-	LeaseMillis     int64  `json:"leaseMillis,omitempty"`
+	Group                  string `json:"group"`
+	HeartbeatMillis        int64  `json:"heartbeatMillis"`
+	SuspicionTimeoutMillis int64  `json:"suspicionTimeoutMillis"`
+	LeaseMillis            int64  `json:"leaseMillis,omitempty"`
 	// P99Micros and LongestMicros are those of the slowest members, which may differ.
 	P99Micros     int64  `json:"p99Micros,omitempty"`
 	LongestMicros int64  `json:"longestMicros,omitempty"`
@@ -65,9 +65,9 @@ func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
 }
 
 const (
-	// patienceFactor is how many times as long as 99 % of the answers take a delay may be without
+	// suspicionFactor is how many times as long as 99 % of the answers take a delay may be without
 	// an effect.
-	patienceFactor = 4
+	suspicionFactor = 4
 	// answersMin is the least number of answers whose 99 % mean anything.
 	answersMin = 100
 	// leaseMargin is the part of a lease on which a coordinator doesn't rely: a sixteenth.
@@ -128,7 +128,7 @@ func (d *delays) slowest() MemberAnswers {
 
 func (d *delays) figures() Timing {
 	t := d.timing
-	f := Timing{HeartbeatMillis: t.HeartbeatMillis, PatienceMillis: t.PatienceMillis, LeaseMillis: t.LeaseMillis}
+	f := Timing{HeartbeatMillis: t.HeartbeatMillis, SuspicionTimeoutMillis: t.SuspicionTimeoutMillis, LeaseMillis: t.LeaseMillis}
 	if len(d.members) > 0 {
 		s := d.slowest()
 		f.LongestMicros, f.LongestPod = s.LongestMicros, s.Pod
@@ -141,23 +141,23 @@ func (d *delays) figures() Timing {
 
 // longestTiming returns the longest suspicion timeout and lease, 0 in Available mode. The lease grows if a majority answers late, and the
 // suspicion timeout with it: not if a few members do.
-func (d *delays) longestTiming(ofMajority time.Duration) (patience, lease time.Duration) {
+func (d *delays) longestTiming(ofMajority time.Duration) (suspicionTimeout, lease time.Duration) {
 	t := d.timing
-	patience = millis(t.PatienceMillis)
-	if ofMajority > patience {
-		patience = max(patience, millis(t.LongestPatienceMillis))
+	suspicionTimeout = millis(t.SuspicionTimeoutMillis)
+	if ofMajority > suspicionTimeout {
+		suspicionTimeout = max(suspicionTimeout, millis(t.LongestSuspicionTimeoutMillis))
 	}
-	return patience, millis(max(t.LeaseMillis, t.LongestLeaseMillis))
+	return suspicionTimeout, millis(max(t.LeaseMillis, t.LongestLeaseMillis))
 }
 
 // tolerated returns the longest delay without an effect.
 func (d *delays) tolerated() time.Duration {
 	heartbeat := millis(d.timing.HeartbeatMillis)
-	patience, lease := d.longestTiming(0)
+	suspicionTimeout, lease := d.longestTiming(0)
 	if lease > 0 {
-		patience = min(patience, lease-lease/leaseMargin)
+		suspicionTimeout = min(suspicionTimeout, lease-lease/leaseMargin)
 	}
-	return patience - heartbeat
+	return suspicionTimeout - heartbeat
 }
 
 // paused reports whether a single answer of a member took longer than what is tolerated.
@@ -200,7 +200,7 @@ func (d *delays) margin(a *MemberAnswers) time.Duration {
 	if a.Count < answersMin {
 		return longest
 	}
-	return max(longest, patienceFactor*micros(a.P99Micros))
+	return max(longest, suspicionFactor*micros(a.P99Micros))
 }
 
 // ofMajority returns the longest delay of the fastest members that the coordinator, which is one of
@@ -221,13 +221,13 @@ func (d *delays) check() Finding {
 	}
 	heartbeat := millis(d.timing.HeartbeatMillis)
 	ofMajority := heartbeat + d.ofMajority(d.margin)
-	patience, lease := d.longestTiming(ofMajority)
+	suspicionTimeout, lease := d.longestTiming(ofMajority)
 	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.margin(&a), d.margin(&b)) })
 	var short, advice string
-	if needed := heartbeat + d.margin(&worst); needed > patience {
+	if needed := heartbeat + d.margin(&worst); needed > suspicionTimeout {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
 		figures = (&delays{timing: d.timing, members: []MemberAnswers{worst}}).describe()
-		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
+		advice = fmt.Sprintf("set spec.timing.suspicionTimeoutMillis to at least %d", roundUp(needed))
 	}
 	if lease > 0 && ofMajority > lease-lease/leaseMargin {
 		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(ofMajority*leaseMargin/(leaseMargin-1)))
@@ -270,7 +270,7 @@ func roundUp(d time.Duration) int64 {
 // describe returns the figures in words.
 func (d *delays) describe() string {
 	t, f := d.timing, d.figures()
-	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis, growing(t.PatienceMillis, t.LongestPatienceMillis))
+	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis, growing(t.SuspicionTimeoutMillis, t.LongestSuspicionTimeoutMillis))
 	if t.LeaseMillis > 0 {
 		text += fmt.Sprintf(", lease %s", growing(t.LeaseMillis, t.LongestLeaseMillis))
 	}

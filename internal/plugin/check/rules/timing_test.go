@@ -75,7 +75,7 @@ func TestOnePause(t *testing.T) {
 		},
 	} {
 		f := healthy(t)
-		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3}
+		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3}
 		for i, a := range c.answers {
 			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
 		}
@@ -99,15 +99,15 @@ func TestTimingTooShort(t *testing.T) {
 		fast      = 3.0
 		findOut   = "Find out what delays agents, such as a CPU limit, the network or a busy node, or "
 	)
-	defaults := control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}
+	defaults := control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}
 	timing := func(change func(*control.TimingInForce)) control.TimingInForce {
 		t := defaults
 		change(&t)
 		return t
 	}
 	noLease := timing(func(t *control.TimingInForce) { t.LeaseMillis = 0 })
-	shortLease := timing(func(t *control.TimingInForce) { t.PatienceMillis, t.LeaseMillis = 1000, 300 })
-	grows := timing(func(t *control.TimingInForce) { t.LongestPatienceMillis, t.LongestLeaseMillis = 1600, 2000 })
+	shortLease := timing(func(t *control.TimingInForce) { t.SuspicionTimeoutMillis, t.LeaseMillis = 1000, 300 })
+	grows := timing(func(t *control.TimingInForce) { t.LongestSuspicionTimeoutMillis, t.LongestLeaseMillis = 1600, 2000 })
 	few := answersIn(90, 90)
 	few.Count = 20
 	for name, c := range map[string]struct {
@@ -131,11 +131,11 @@ func TestTimingTooShort(t *testing.T) {
 			timing: defaults, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
 				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + usual,
-			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 410.",
 		},
 		"short leases are longer nearly always": {
 			timing: timing(func(t *control.TimingInForce) {
-				*t = control.TimingInForce{HeartbeatMillis: 20, PatienceMillis: 80, LongestPatienceMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
+				*t = control.TimingInForce{HeartbeatMillis: 20, SuspicionTimeoutMillis: 80, LongestSuspicionTimeoutMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
 			}),
 			answers: []control.Answers{answersIn(30, 50), answersIn(30, 50)},
 			want: "ok: 99 % of the answers took up to 30 ms, the longest 50 ms (ledger-0). Heartbeat 20 ms, suspicion timeout 80 to 1600 ms, lease 100 to 2000 ms." +
@@ -149,19 +149,19 @@ func TestTimingTooShort(t *testing.T) {
 			timing: grows, answers: []control.Answers{answersIn(fast, 1900), answersIn(fast, 1900)},
 			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
 				"99 % of the answers took up to 3.0 ms, the longest 1900 ms (ledger-0). " + longer,
-			advice: findOut + "set spec.timing.patienceMillis to at least 2000, and spec.safety.leaseMillis to at least 2200.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 2000, and spec.safety.leaseMillis to at least 2200.",
 		},
 		"one member is slow, so the timing doesn't grow": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
 				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + longer,
-			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 410.",
 		},
 		"one answer in a hundred takes a quarter of what the suspicion timeout tolerates": {
 			timing: defaults, answers: []control.Answers{answersIn(80, 90), answersIn(fast, 5)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
 				"99 % of the answers took up to 80 ms, the longest 90 ms (ledger-0). " + usual,
-			advice: findOut + "set spec.timing.patienceMillis to at least 420.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 420.",
 		},
 		"few answers": {
 			timing: defaults, answers: []control.Answers{few, answersIn(fast, 5)},
@@ -181,13 +181,13 @@ func TestTimingTooShort(t *testing.T) {
 			timing: defaults, answers: []control.Answers{answersIn(200, 700), answersIn(180, 650)},
 			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
 				"99 % of the answers took up to 200 ms, the longest 700 ms (ledger-0). " + usual,
-			advice: findOut + "set spec.timing.patienceMillis to at least 900, and spec.safety.leaseMillis to at least 880.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 900, and spec.safety.leaseMillis to at least 880.",
 		},
 		"no lease in Available mode": {
 			timing: noLease, mode: v1.Available, answers: []control.Answers{answersIn(80, 1200), answersIn(70, 900)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
 				"99 % of the answers took up to 80 ms, the longest 1200 ms (ledger-0). " + available,
-			advice: findOut + "set spec.timing.patienceMillis to at least 1300.",
+			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 1300.",
 		},
 	} {
 		f := healthy(t)
@@ -239,11 +239,11 @@ unknown timing of group bank/queue: It is unknown how long answers to heartbeats
 func TestTimings(t *testing.T) {
 	f := healthy(t)
 	f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: {
-		Timing: &control.TimingInForce{HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
+		Timing: &control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3,
 		Members: []MemberAnswers{{"ledger-0", answersIn(4, 6)}, {"ledger-1", answersIn(3, 20)}},
 	}}
 	want := Timing{
-		Group: "bank/ledger", HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500,
+		Group: "bank/ledger", HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500,
 		P99Micros: 4000, LongestMicros: 20_000, LongestPod: "ledger-1",
 	}
 	if got := Timings(f); len(got) != 1 || got[0] != want {
