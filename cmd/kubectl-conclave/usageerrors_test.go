@@ -8,8 +8,8 @@ import (
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	for args, want := range map[string]string{
-		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, upgrade, version, watch`,
-		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, upgrade, version, watch`,
+		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, version, watch`,
+		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, version, watch`,
 		"simulate --algorithms x": `unknown flag: --algorithms (did you mean --algorithm?); for the flags, run: kubectl conclave simulate --help`,
 		"simulate now":            `kubectl conclave simulate accepts no arguments, got "now"`,
 		"status ledger mail":      `kubectl conclave status accepts one group, got 2: remove "mail"`,
@@ -91,7 +91,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --processes 100000 --algorithm RingAllIDs": `RingAllIDs with 100000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 2000 --safety Strict --algorithm RingActiveList":  `RingActiveList with 2000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 10000 --algorithm RingActiveList --recover 10000": `RingActiveList with 10000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
-		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, upgrade, version, watch`,
+		"help elect":                                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, evacuate, explain, nodes, report, simulate, status, step-down, version, watch`,
 		"simulate --recover -2":                        `--recover must be the priority of a process, from 1 to 10, got -2`,
 		"simulate --seed 3":                            `--seed applies to random schedules only: add --schedules`,
 		"simulate --convergence-every 0":               `--convergence-every applies to random schedules only: add --schedules`,

@@ -28,8 +28,6 @@ const DefaultOperatorNamespace = "conclave-system"
 type Operator struct {
 	Namespace, Image, AgentImage string
 	Replicas, Available          int32
-	// Updating means that the Deployment isn't rolled out yet: replicas of another version may inject agents.
-	Updating bool
 }
 
 // OperatorLabels are those of the operator's Deployment and pods. The dashboard has the same name, and may run in the same namespace.
@@ -67,7 +65,6 @@ func FindOperator(ctx context.Context, c client.Client) (*Operator, error) {
 // OperatorOf returns the operator of a Deployment.
 func OperatorOf(d *appsv1.Deployment) *Operator {
 	found := &Operator{Namespace: d.Namespace, Replicas: d.Status.Replicas, Available: d.Status.AvailableReplicas}
-	found.Updating = d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas
 	for _, container := range d.Spec.Template.Spec.Containers {
 		if container.Name != "manager" {
 			continue

@@ -61,6 +61,7 @@ func testOperator(c *cluster) {
 		{"coordinators are spread over zones, and leave one", testPlacement},
 		{"lease and heartbeat change without an election", testLeaseChange},
 		{"status, labels and Service follow after a fault of each kind, and chaos finds no violation", testChaos},
+		{"a rollout restart of five pods keeps the majority, and each tenure ends by a hand-over", testRollout},
 		{"operator and agents are upgraded while an application writes, and each tenure ends by a hand-over", testUpgrade},
 		{"agents elect under a policy that denies everything by default", testNetworkPolicies},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},

@@ -3,11 +3,8 @@ package e2e
 import (
 	"flag"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
-
-	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
 var previousSource = flag.String("previous-source", "", "the folder with the sources of an earlier release, from which to upgrade")
@@ -53,7 +50,6 @@ func TestReleaseUpgrade(t *testing.T) {
 	previous := previousRelease
 	previous.source = *previousSource
 	c := newCluster(t, "hack")
-	c.buildPlugin()
 	e := env{c, observe(t, c.name, lockService), map[string]electionGroup{}}
 	e.loadRelease(previous)
 	e.loadRelease(thisRelease)
@@ -114,12 +110,7 @@ func (e env) upgrade(namespace string, from, to release) {
 	before := client.awaitReceipt("the client has a lock", receipt{})
 	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
-	requireContains(e.t, string(e.runPluginIn(namespace, "upgrade", lockService, "--dry-run")),
-		"would replace lock-service-2 (conclave/agent:"+from.tag+"), after it has handed over lock-service")
-	output := string(e.runPluginIn(namespace, "upgrade", lockService))
-	e.t.Logf("%s", output)
-	requireContains(e.t, output, "lock-service-2 handed over lock-service: ")
-
+	e.restart(namespace, lockService, 3)
 	e.awaitLockService(namespace)
 	client.awaitReceipt("the client has a lock of a later coordinator", before)
 	client.report("operator and agents were upgraded from " + from.tag + " to " + to.tag)
@@ -130,10 +121,5 @@ func (e env) upgrade(namespace string, from, to release) {
 			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)
 		}
 	}
-	planned := []v1.EndReason{v1.EndStepDown, v1.EndPreempted, v1.EndPodDeleted, v1.EndAgentStopped, v1.EndHandOver}
-	for _, tenure := range g.Status.History {
-		if tenure.Until != nil && tenure.Until.After(start) && !slices.Contains(planned, tenure.EndReason) {
-			e.t.Errorf("the tenure of %s ended by %q, want one of %q", tenure.Pod, tenure.EndReason, planned)
-		}
-	}
+	e.requirePlannedEnds(g, start)
 }

@@ -191,6 +191,6 @@ func checkAgentImages(o *Operator, agents map[string]int) []Finding {
 	}
 	return []Finding{{
 		Warning, "agents", fmt.Sprintf("The operator in namespace %s injects %s. Running pods also have %s.", o.Namespace, current, strings.Join(others, ", ")),
-		"A pod keeps its agent until it is created again: kubectl conclave upgrade --all, or kubectl rollout restart.",
+		"A pod keeps its agent until it is created again: kubectl rollout restart.",
 	}}
 }
