@@ -1,6 +1,6 @@
 /*
  * A model of the rules that let at most one process hold the office, and that make fencing tokens rise. Its author knew the Go code,
- * but the model shares none of it: the rules are those of docs/adr 1, 2, 7, 8, 9, 13, 14, 16, 22 and 34. docs/simulation.md says what
+ * but the model shares none of it: the rules are those of docs/adr 1, 2, 7, 8, 9, 13, 14, 22 and 34. docs/simulation.md says what
  * was searched.
  *
  * Members 0, 1 and 2 are the first list; member 3 joins with the second. The elections themselves are absent: any candidate may
