@@ -1,8 +1,7 @@
-# The images of the manager, the agent, the dashboard and the fault injector. To build them with Docker:
+# The images of the manager, the agent and the fault injector. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
 #     docker build --target agent   --tag conclave/agent .
-#     docker build --target dashboard --tag conclave/dashboard .
 #     docker build --target chaos   --tag conclave/chaos .
 #
 # `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
@@ -30,12 +29,6 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
 
-FROM source AS build-dashboard
-ARG TARGETOS TARGETARCH VERSION=unversioned
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/dashboard ./cmd/dashboard
-
 FROM source AS build-chaos
 ARG TARGETOS TARGETARCH VERSION=unversioned
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -52,17 +45,6 @@ COPY --from=build-agent --chmod=0755 /out/agent /agent
 WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/agent"]
-
-FROM scratch AS dashboard
-ARG VERSION=unversioned
-LABEL org.opencontainers.image.title="conclave-dashboard" \
-      org.opencontainers.image.version="$VERSION" \
-      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
-      org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build-dashboard --chmod=0755 /out/dashboard /dashboard
-WORKDIR /
-USER 65532:65532
-ENTRYPOINT ["/dashboard"]
 
 FROM scratch AS chaos
 ARG VERSION=unversioned

@@ -37,7 +37,6 @@ COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
 CHAOS_IMG ?= conclave/chaos:$(VERSION)
-DASHBOARD_IMG ?= conclave/dashboard:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
@@ -226,7 +225,7 @@ build: ## Build the commands in bin/, or only PROGRAM.
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \
-		case $$name in agent|chaos|dashboard) name=conclave-$$name;; esac; \
+		case $$name in agent|chaos) name=conclave-$$name;; esac; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
@@ -258,7 +257,7 @@ run: ## Run the manager on this machine with the current cluster, where NAMESPAC
 	@POD_NAMESPACE=$(NAMESPACE) AGENT_IMAGE=$(AGENT_IMG) $(GO) run ./cmd/manager $(ARGS)
 
 # tag sets $$tag to the tag of the image of the command $$name.
-tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; chaos) tag=$(CHAOS_IMG);; dashboard) tag=$(DASHBOARD_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
+tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; chaos) tag=$(CHAOS_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
 
 .PHONY: image
 image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the SBOM dist/NAME.spdx.json.
@@ -276,7 +275,7 @@ image-example: ## Build the images of the agent and of examples/EXAMPLE, by defa
 		-tag conclave/$(EXAMPLE):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
-docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos, dashboard.
+docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos.
 	@command -v $(DOCKER) >/dev/null || { echo "$(DOCKER) is not in PATH: use make image, which builds the same images without it" >&2; exit 2; }
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
@@ -358,27 +357,6 @@ undeploy: ## Remove the operator, NAMESPACE and the CRDs, which deletes all Elec
 	@$(check_uninstall)
 	@$(OVERLAY)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
-
-DASHBOARD_HOSTS :=
-.PHONY: deploy-dashboard
-deploy-dashboard: ## Deploy the dashboard to NAMESPACE with the image DASHBOARD_IMG, for users who reach it as DASHBOARD_HOSTS=a,b.
-	@$(call given,DASHBOARD_IMG,dashboard)$(dashboard_overlay)
-	@$(TOOL) kustomize build bin/dashboard-deploy | $(KUBECTL) apply --server-side -f -
-
-.PHONY: undeploy-dashboard
-undeploy-dashboard: ## Remove the dashboard.
-	@$(dashboard_overlay)
-	@$(TOOL) kustomize build bin/dashboard-deploy | $(KUBECTL) delete --ignore-not-found -f -
-
-# dashboard_overlay writes a kustomize overlay that sets the namespace, the image and the hosts.
-define dashboard_overlay
-mkdir -p bin/dashboard-deploy; args='"--certificates=/etc/dashboard", "--host=localhost", "--host=conclave-dashboard.$(NAMESPACE).svc"'; \
-	for host in $(subst $(comma), ,$(DASHBOARD_HOSTS)); do args="$$args, \"--host=$$host\""; done; \
-	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../config/dashboard]' 'patches:' '- patch: |-' \
-		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-dashboard, namespace: conclave-system}' \
-		"    spec: {template: {spec: {containers: [{name: dashboard, image: \"$(DASHBOARD_IMG)\", args: [$$args]}]}}}" \
-		>bin/dashboard-deploy/kustomization.yaml
-endef
 
 OVERLAY = NAMESPACE='$(NAMESPACE)' IMG='$(IMG)' AGENT_IMG='$(AGENT_IMG)' hack/overlay
 

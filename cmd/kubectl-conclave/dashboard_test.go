@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,22 @@ func TestDashboardIsLive(t *testing.T) {
 	summaries := readEvents(t, address+"events", "groups")
 	if got := await(t, summaries, "all groups"); !strings.Contains(got, `"name":"ledger"`) || !strings.Contains(got, `"name":"other"`) {
 		t.Errorf("got groups %s, want ledger and other", got)
+	}
+}
+
+// TestDashboardShowsThatTheOperatorIsDown: without the operator, each page looks as if nothing happened.
+func TestDashboardShowsThatTheOperatorIsDown(t *testing.T) {
+	e := newEnv(t)
+	e.CreateOperator(t)
+	lease := e.createSilentLease(t, e.Namespace)
+	line := await(t, e.startCommand(t, "dashboard", "--port", "0"), "the address")
+	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/`).FindString(line)
+	connections := readEvents(t, address+"events", "connection")
+	for got := ""; !strings.Contains(got, `"silentSince":"20`); got = await(t, connections, "the operator is down") {
+	}
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
+	must.Succeed(t, e.Update(t.Context(), lease))
+	for got := ""; got != `{"state":"connected"}`; got = await(t, connections, "the operator runs") {
 	}
 }
 
@@ -154,6 +171,7 @@ func TestDashboardReportsProblemsAtTheStart(t *testing.T) {
 	}{
 		"not allowed": {[]string{"--as=nobody@example.org"}, `cannot list resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`},
 		"no server":   {[]string{"--server", "http://127.0.0.1:1"}, "cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"Grafana":     {[]string{"--grafana", "grafana.example.org"}, `--grafana must be the address of Grafana, such as https://grafana.example.org, got "grafana.example.org"`},
 		"the port":    {[]string{"--port", "70000"}, "--port must be between 0 and 65535, got 70000"},
 	} {
 		got := e.runCommand(t, append([]string{"dashboard"}, test.args...)...)

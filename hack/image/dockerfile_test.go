@@ -16,11 +16,9 @@ func TestDockerfileMatches(t *testing.T) {
 		"USER " + image.User,
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
-		`ENTRYPOINT ["/dashboard"]`,
 		`ENTRYPOINT ["/chaos"]`,
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
-		"FROM scratch AS dashboard",
 		"FROM scratch AS chaos",
 		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
 	}

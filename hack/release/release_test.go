@@ -23,7 +23,7 @@ import (
 const root = "../.."
 
 var digests = map[string]string{
-	"manager": "sha256:" + strings.Repeat("1", 64), "agent": "sha256:" + strings.Repeat("2", 64), "dashboard": "sha256:" + strings.Repeat("3", 64),
+	"manager": "sha256:" + strings.Repeat("1", 64), "agent": "sha256:" + strings.Repeat("2", 64),
 }
 
 // hello is a small program instead of those of a release.
@@ -158,12 +158,11 @@ func TestManifestsNameDigests(t *testing.T) {
 	}
 	type image struct{ Repository, Tag, Digest string }
 	var values struct {
-		Image     image
-		Agent     struct{ Image image }
-		Dashboard struct{ Image image }
+		Image image
+		Agent struct{ Image image }
 	}
 	must.Succeed(t, yaml.Unmarshal(chart["conclave/values.yaml"], &values))
-	for name, got := range map[string]image{"manager": values.Image, "agent": values.Agent.Image, "dashboard": values.Dashboard.Image} {
+	for name, got := range map[string]image{"manager": values.Image, "agent": values.Agent.Image} {
 		if want := (image{"registry.example.com/conclave/" + name, "", digests[name]}); got != want {
 			t.Errorf("got image %+v in the values, want %+v", got, want)
 		}

@@ -30,7 +30,7 @@ type Operator struct {
 	Replicas, Available          int32
 }
 
-// OperatorLabels are those of the operator's Deployment and pods. The dashboard has the same name, and may run in the same namespace.
+// OperatorLabels are those of the operator's Deployment and pods. The pod by which Helm uninstalls it has the same name.
 var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
 // ListOperators finds the operators of the cluster, which should be one, by the labels of their Deployments. Users who may

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -99,17 +97,6 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 		return UsageErrorf("%s%s; for the flags, run: %s --help", err, DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd)), cmd.CommandPath())
 	}
 	return UsageErrorf("%s", err)
-}
-
-// CheckCertificates checks the folder that a flag names, in which a server expects its certificate
-// and key.
-func CheckCertificates(flag, folder string) error {
-	for _, file := range []string{"tls.crt", "tls.key"} {
-		if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
-			return UsageErrorf("--%s must be a folder with tls.crt and tls.key: %s", flag, err)
-		}
-	}
-	return nil
 }
 
 // flagNames returns the flags that help texts mention.

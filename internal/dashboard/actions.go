@@ -62,14 +62,14 @@ type result struct {
 
 func (a *Actions) register(mux *http.ServeMux, store *Store) {
 	mux.HandleFunc("GET /actions/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		g := store.Get(PathKey(r))
+		g := store.find(pathKey(r))
 		respond(w, http.StatusOK, permission{Permitted: g != nil && a.accepts(r) && a.may(r.Context(), g)})
 	})
 	mux.HandleFunc("POST /actions/{namespace}/{name}/step-down", func(w http.ResponseWriter, r *http.Request) {
-		a.stepDown(w, r, store.Get(PathKey(r)))
+		a.stepDown(w, r, store.find(pathKey(r)))
 	})
 	mux.HandleFunc("GET /actions/{namespace}/{name}/last-election", func(w http.ResponseWriter, r *http.Request) {
-		a.lastElection(w, r, store.Get(PathKey(r)))
+		a.lastElection(w, r, store.find(pathKey(r)))
 	})
 }
 

@@ -43,6 +43,7 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		"an empty key":           {good, map[string]string{"X-Conclave-Key": ""}, http.StatusForbidden, "open the address"},
 		"another site":           {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "other web sites"},
 		"another port":           {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "same-site"}, http.StatusForbidden, "other web sites"},
+		"a form of another site": {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, http.StatusForbidden, "cross-origin"},
 		"another origin":         {good, map[string]string{"X-Conclave-Key": actions.Key, "Origin": "http://localhost:80"}, http.StatusForbidden, "cross-origin"},
 		"a name that resolves":   {good, map[string]string{"X-Conclave-Key": actions.Key, "Host": "evil.example:7377"}, http.StatusMisdirectedRequest, "this server is"},
 		"a former coordinator":   {`{"coordinator":"ledger-0"}`, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusConflict, "the coordinator has changed since; nothing was done"},
@@ -69,6 +70,9 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		server.ServeHTTP(response, request)
 		if response.Code != c.want || !strings.Contains(response.Body.String(), c.text) {
 			t.Errorf("%s: got status %d, %s, want %d, %s", name, response.Code, response.Body, c.want, c.text)
+		}
+		if strings.Contains(response.Body.String(), actions.Key) {
+			t.Errorf("%s: got %s, want an answer without the key", name, response.Body)
 		}
 		if acted := done > before; acted != (c.want == http.StatusOK) {
 			t.Errorf("%s: stepped down: %t", name, acted)

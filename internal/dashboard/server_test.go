@@ -29,6 +29,7 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 		"no port":                         {"GET", "localhost", "/", nil, http.StatusMisdirectedRequest},
 		"no host":                         {"GET", "", "/", nil, http.StatusMisdirectedRequest},
 		"a script of another site":        {"GET", "localhost:7377", "/events", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, http.StatusForbidden},
+		"a script of a sibling domain":    {"GET", "localhost:7377", "/events", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, http.StatusForbidden},
 		"a link of another site":          {"GET", "localhost:7377", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, http.StatusOK},
 		"a request that would change":     {"POST", "localhost:7377", "/events", nil, http.StatusMethodNotAllowed},
 		"deleting":                        {"DELETE", "localhost:7377", "/events/bank/ledger", nil, http.StatusMethodNotAllowed},
@@ -52,9 +53,12 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 			t.Errorf("%s: got status %d, %s, want %d", name, response.Code, response.Body, c.want)
 		}
 		for header, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'", "X-Content-Type-Options": "nosniff",
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+				"base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := response.Header().Get(header); !strings.HasPrefix(got, want) {
+			if got := response.Header().Get(header); got != want {
 				t.Errorf("%s: got %s %q, want %q", name, header, got, want)
 			}
 		}

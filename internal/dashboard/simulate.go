@@ -14,9 +14,9 @@ import (
 // can wait for each other, and together they use one core.
 var simulating sync.Mutex
 
-// ServeWhatIf responds to a request such as ?down=ledger-4&down=ledger-3&micros=1000 with
+// serveWhatIf responds to a request such as ?down=ledger-4&down=ledger-3&micros=1000 with
 // what happens if these members of a group crash and messages take this time. With &silent, their node fails.
-func ServeWhatIf(w http.ResponseWriter, r *http.Request, g *v1.ElectionGroup) {
+func serveWhatIf(w http.ResponseWriter, r *http.Request, g *v1.ElectionGroup) {
 	if g == nil {
 		respond(w, http.StatusNotFound, result{Error: "there is no such group"})
 		return

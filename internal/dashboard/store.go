@@ -14,13 +14,8 @@ import (
 // Key is NAMESPACE/NAME of a group.
 type Key string
 
-// KeyOf returns the key of a group.
-func KeyOf(g *v1.ElectionGroup) Key { return Key(g.Namespace + "/" + g.Name) }
-
-func (k Key) namespace() string {
-	namespace, _, _ := strings.Cut(string(k), "/")
-	return namespace
-}
+// keyOf returns the key of a group.
+func keyOf(g *v1.ElectionGroup) Key { return Key(g.Namespace + "/" + g.Name) }
 
 // Connection is the state of the connection to the API server.
 type Connection struct {
@@ -69,7 +64,7 @@ func (s *Store) Replace(groups []v1.ElectionGroup) {
 	s.listed = true
 	s.groups = map[Key]*v1.ElectionGroup{}
 	for i := range groups {
-		key := KeyOf(&groups[i])
+		key := keyOf(&groups[i])
 		s.groups[key] = trim(&groups[i])
 		if old := before[key]; old == nil || old.ResourceVersion != groups[i].ResourceVersion {
 			s.notify(key)
@@ -86,8 +81,8 @@ func (s *Store) Set(g *v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listed = true
-	s.groups[KeyOf(g)] = trim(g)
-	s.notify(KeyOf(g))
+	s.groups[keyOf(g)] = trim(g)
+	s.notify(keyOf(g))
 }
 
 // trim removes what no page shows and what can be larger than all the rest.
@@ -96,30 +91,12 @@ func trim(g *v1.ElectionGroup) *v1.ElectionGroup {
 	return g
 }
 
-// Namespaces returns the namespaces that have groups, in order.
-func (s *Store) Namespaces() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := map[string]bool{}
-	for key := range s.groups {
-		found[key.namespace()] = true
-	}
-	return slices.Sorted(maps.Keys(found))
-}
-
-// Connection returns the state of the connection.
-func (s *Store) Connection() Connection {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connection
-}
-
 // Delete removes a group.
 func (s *Store) Delete(g *v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.groups, KeyOf(g))
-	s.notify(KeyOf(g))
+	delete(s.groups, keyOf(g))
+	s.notify(keyOf(g))
 }
 
 // SetConnection stores the state of the connection. SilentSince remains. A connection can't be
@@ -229,13 +206,13 @@ func (s *Store) all() ([]*v1.ElectionGroup, Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	groups := slices.SortedFunc(maps.Values(s.groups), func(a, b *v1.ElectionGroup) int {
-		return strings.Compare(string(KeyOf(a)), string(KeyOf(b)))
+		return strings.Compare(string(keyOf(a)), string(keyOf(b)))
 	})
 	return groups, s.connection
 }
 
-// Get returns a group, or nil. Callers must not change it.
-func (s *Store) Get(key Key) *v1.ElectionGroup {
+// find returns a group, or nil. Callers must not change it.
+func (s *Store) find(key Key) *v1.ElectionGroup {
 	g, _ := s.get(key)
 	return g
 }

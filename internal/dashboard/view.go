@@ -1,7 +1,6 @@
-// Package dashboard serves a web page with the election groups of a cluster, for one user
-// on this machine. Package multiuser serves it to the users of the cluster.
+// Package dashboard serves a web page with the election groups of a cluster, for one user on this machine.
 //
-//	API server -> watcher -> Store -> Server -> server-sent events -> page
+//	API server -> watcher -> Store -> handler -> server-sent events -> page
 //
 // The page shows what the status of the groups contains. NewSummary and
 // NewDetail, which are pure, decide what that is; the page only draws it.

@@ -4,36 +4,35 @@ import (
 	"context"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
-// Watch keeps the store up to date with the groups of a watcher until the context ends. describeError describes in one line why a
-// request failed.
-func (s *Store) Watch(ctx context.Context, groups groupwatch.Watcher, describeError func(error) error) {
-	groups.Handler = handler{s, describeError}
+// retryInterval is the time between two attempts to reach the API server.
+const retryInterval = time.Second
+
+// Watch keeps the store up to date with the groups of a namespace, or of all if it is empty, until the context ends.
+func (s *Store) Watch(ctx context.Context, c client.WithWatch, namespace string) {
+	groups := groupwatch.Watcher{Client: c, Namespace: namespace, RetryInterval: retryInterval, Handler: handler{s}}
 	_ = groups.Run(ctx) // The handler ends it with no error.
 }
 
 // WatchOperator keeps in the store whether the operator runs until the context ends: without it, each page looks as if nothing
-// happened. read reads the Lease of the operator. While it fails, it is unknown whether the operator runs, for example because the user
-// may not read the Lease. Then the pages say nothing.
-func (s *Store) WatchOperator(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error)) {
-	operatorlease.Watch(ctx, read, s.Now, func(since time.Time, _ error) { s.SetSilentSince(since) })
+// happened. While its Lease can't be read, it is unknown whether the operator runs, for example because the user may not read it.
+// Then the pages say nothing.
+func (s *Store) WatchOperator(ctx context.Context, c client.Client) {
+	operatorlease.Watch(ctx, clusteraccess.LeaseReader(c), s.Now, func(since time.Time, _ error) { s.SetSilentSince(since) })
 }
 
 // handler stores the groups and the state of the connection.
-type handler struct {
-	*Store
-
-	describeError func(error) error
-}
+type handler struct{ *Store }
 
 func (h handler) Connected() { h.SetConnection(Connection{State: Connected}) }
 
 func (h handler) Failed(err error) error {
-	h.SetConnection(Connection{State: Lost, Error: h.describeError(err).Error()})
+	h.SetConnection(Connection{State: Lost, Error: clusteraccess.RequestError(err).Error()})
 	return nil
 }

@@ -238,7 +238,7 @@ func TestChartIsWhatMakeDeploys(t *testing.T) {
 // TestAdditionsAreThoseOfConfig: each of them adds the objects of a folder.
 func TestAdditionsAreThoseOfConfig(t *testing.T) {
 	without := mustRender(t, "conclave-system", "")
-	for _, name := range []string{"prometheus", "grafana", "dashboard"} {
+	for _, name := range []string{"prometheus", "grafana"} {
 		t.Run(name, func(t *testing.T) {
 			got := mustRender(t, "conclave-system", name+": {enabled: true}")
 			for key := range without {
@@ -279,7 +279,6 @@ imagePullSecrets: [{name: registry}]
 nodeSelector: {disk: ssd}
 tolerations: [{operator: Exists}]
 affinity: {nodeAffinity: {}}
-dashboard: {enabled: true, hosts: [elections.example.org], image: {repository: example.org/dashboard, tag: v2}}
 `
 	rendered := mustRender(t, "elections", images+values)
 	deployment := rendered["Deployment elections conclave-manager"]
@@ -289,9 +288,6 @@ dashboard: {enabled: true, hosts: [elections.example.org], image: {repository: e
 	pod, container := deployment.pod(t)
 	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
 	check(t, container, `{image: "example.org/manager:v1", args: [--log-level=info, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
-	pod, container = rendered["Deployment elections conclave-dashboard"].pod(t)
-	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}]}`)
-	check(t, container, `{image: "example.org/dashboard:v2", args: [--certificates=/etc/dashboard, --host=localhost, --host=conclave-dashboard.elections.svc, --host=elections.example.org]}`)
 }
 
 // check compares some fields of an object.

@@ -24,7 +24,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	served "github.com/conclave-dev/conclave/internal/dashboard"
-	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -49,11 +48,9 @@ type site struct {
 	store *served.Store
 	// actions are what the user may do.
 	actions *served.Actions
-	// users is set while the dashboard is that of a cluster.
-	users  *multiuser.Server
-	port   int
-	server *http.Server
-	done   chan struct{}
+	port    int
+	server  *http.Server
+	done    chan struct{}
 }
 
 // serve serves the store, at the same port as before.
@@ -65,9 +62,6 @@ func (s *site) serve(t *testing.T) {
 		s.port = address.Port
 	}
 	handler := served.NewHandler(s.store, s.port, s.actions, "https://grafana.example.org")
-	if s.users != nil {
-		handler = s.users.Handler()
-	}
 	s.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	s.done = make(chan struct{})
 	go func() {

@@ -44,7 +44,6 @@ func TestPage(t *testing.T) {
 		{"what if members crash", whatIf},
 		{"the coordinator steps down", stepDown},
 		{"the last election of real agents", lastElection},
-		{"users log in to the dashboard of a cluster", users},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
 			b.t = t

@@ -57,7 +57,6 @@ func testOperator(c *cluster) {
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
 		{"a group without one of its pods is available and ready", testMemberDown},
 		{"the plugin explains the last election, and finds no problem", testPlugin},
-		{"users see their groups in the dashboard", testDashboard},
 		{"coordinators are spread over zones, and leave one", testPlacement},
 		{"lease and heartbeat change without an election", testLeaseChange},
 		{"status, labels and Service follow after a fault of each kind, and chaos finds no violation", testChaos},

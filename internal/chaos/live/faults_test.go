@@ -33,10 +33,10 @@ func startOf(t *testing.T, w *world, component string, phase corev1.PodPhase) *c
 	return pod
 }
 
-// The dashboard runs beside the operator and has the same name. A pod of the operator that was evicted remains, and isn't replaced.
+// The pod by which Helm uninstalls the operator runs beside it and has the same name. A pod of the operator that was evicted remains, and isn't replaced.
 func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	w := newWorld(t, bugs{})
-	dashboard := startOf(t, w, "dashboard", corev1.PodRunning)
+	other := startOf(t, w, "uninstall", corev1.PodRunning)
 	manager := startOf(t, w, "manager", corev1.PodRunning)
 	startOf(t, w, "manager", corev1.PodFailed)
 	r := w.run()
@@ -51,8 +51,8 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	if result := do(t, r); len(result.Violations) > 0 || len(result.Faults) != 1 || result.Faults[0].Refused != "" {
 		t.Errorf("got %+v, want one fault without violations", result)
 	}
-	if err := w.Get(t.Context(), client.ObjectKeyFromObject(dashboard), dashboard); err != nil || dashboard.DeletionTimestamp != nil {
-		t.Errorf("got %v, want the dashboard to remain", err)
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil || other.DeletionTimestamp != nil {
+		t.Errorf("got %v, want the other pod to remain", err)
 	}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(manager), manager); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("got %v, want the operator's pod to be deleted", err)

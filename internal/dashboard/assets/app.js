@@ -14,17 +14,11 @@ let close = () => {};
 let current = { state: "connecting" };
 let lostAt = null;
 let onConnected = () => {};
-// session says whether the page is served to the user who started the server, or who has logged in. Before the server has
-// answered, it is null.
-let session = null;
-const reading = readSession();
 
 const page = {
   title: (title) => { document.title = `${title} · Conclave`; },
   announce: (text) => { announcer.textContent = text; },
   state: () => current.state,
-  local: () => session?.local,
-  grafana: async () => (await reading)?.grafana,
   onConnected: (call) => { onConnected = call; },
   connection: (connection) => {
     current = connection;
@@ -32,30 +26,11 @@ const page = {
     if (connection.state === "connected") onConnected();
   },
   lost: () => {
-    const hint = session?.local ? ". If you stopped it, run again: kubectl conclave dashboard" : "";
-    current = { state: "lost", error: `the dashboard does not answer${hint}`, own: true };
+    const error = "the dashboard does not answer. If you stopped it, run again: kubectl conclave dashboard";
+    current = { state: "lost", error, own: true };
     showConnection();
-    if (!session?.local) readSession().then(showSession);
   },
 };
-
-// readSession returns the session, or the last known one if the server doesn't answer.
-async function readSession() {
-  try {
-    const answer = await fetch("session");
-    if (answer.ok) return await answer.json();
-  } catch { /* The banner shows that the server doesn't answer. */ }
-  return session;
-}
-
-function showSession(now) {
-  session = now;
-  if (!session || session.local) return;
-  if (!session.user) location.replace(`login${location.hash}`);
-  const logout = el("form", { method: "post", action: "logout" }, el("button", {}, "Log out"));
-  logout.addEventListener("submit", () => close()); // The stream would end, and connect again without a session.
-  document.getElementById("user").replaceChildren(el("span", { title: "You are logged in as this user" }, session.user), logout);
-}
 
 function showConnection() {
   const lost = current.state === "lost", failing = current.state === "connecting" && Boolean(current.error);
@@ -93,5 +68,4 @@ addEventListener("hashchange", route);
 addEventListener("pagehide", () => close());
 addEventListener("pageshow", (event) => { if (event.persisted) route(); });
 setInterval(refreshAges, 1000);
-reading.then(showSession);
 route();

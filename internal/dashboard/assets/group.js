@@ -23,10 +23,6 @@ export function show(main, page, namespace, name) {
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
   let last, simulation, grafana, sections = {};
-  page.grafana().then((address) => {
-    grafana = address;
-    if (last) render(last);
-  });
 
   function section(id, data, draw) {
     const text = JSON.stringify(data);
@@ -68,15 +64,14 @@ export function show(main, page, namespace, name) {
 
   function showMissing() {
     if (!last && page.state() === "connecting") return;
-    const gone = page.local() ? "was deleted" : "was deleted, or you may not see it any more,";
-    notice.textContent = last ? `This group ${gone} at ${formatClock(now())}. Below is its last known state. If it is created again, it appears here.`
-      : "There is no group of this name, or you may not see it. If it is created, it appears here.";
+    notice.textContent = last ? `This group was deleted at ${formatClock(now())}. Below is its last known state. If it is created again, it appears here.`
+      : "There is no group of this name. If it is created, it appears here.";
     notice.hidden = false;
     content.classList.add("stale");
     health.replaceChildren();
   }
 
-  const close = open(`events/${path}`, { connection: page.connection, detail: render }, page.lost);
+  const close = open(`events/${path}`, { connection: page.connection, grafana: (address) => { grafana = address; }, detail: render }, page.lost);
   page.onConnected(() => { if (!last) showMissing(); });
   return close;
 }

@@ -176,7 +176,7 @@ export function show(main, page) {
     if (why === "filter") {
       empty.replaceChildren(el("p", {}, "No group matches."), el("button", { type: "button", onclick: reset }, "Show all groups"));
     } else {
-      empty.replaceChildren(el("p", {}, "There are no election groups that you may see."), el("p", {}, "Create one: ", el("code", {}, "kubectl apply -f sample-statefulset.yaml")));
+      empty.replaceChildren(el("p", {}, "There are no election groups."), el("p", {}, "Create one: ", el("code", {}, "kubectl apply -f sample-statefulset.yaml")));
     }
   }
 

@@ -24,8 +24,6 @@ export function open(path, handlers, onLost) {
         handle(JSON.parse(event.data));
       });
     }
-    // The server ends a stream when what it may show has changed.
-    source.addEventListener("ended", () => { if (!closed) connect(); });
     source.onerror = lost;
   };
   const lost = () => {

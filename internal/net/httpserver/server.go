@@ -8,8 +8,6 @@
 //   - A request is read completely before it is handled. All bodies together have at most
 //     Bodies bytes, those of one host half of that. Others are rejected.
 //   - A client has Timeout to send its request.
-//   - A handler that knows its client can pin the connection, which exempts it from these limits
-//     (connlimit.OfRequest).
 //
 // # What is not guaranteed
 //
@@ -34,8 +32,6 @@ import (
 // Limits bounds what clients can occupy.
 type Limits struct {
 	Connections, ConnectionsPerHost int
-	// Pinned is the maximum number of pinned connections, which don't count as Connections.
-	Pinned int
 	// Body is the maximum size of the body of a request, Bodies that of all bodies.
 	Body, Bodies int64
 	// Timeout is the maximum time for the TLS handshake, and for reading a request.
@@ -85,7 +81,6 @@ func (s *Server) Start(ctx context.Context) error {
 		WriteTimeout:      2 * s.Limits.Timeout, // It begins when the header has been read.
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       connlimit.WithConn,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)
@@ -96,7 +91,7 @@ func (s *Server) Start(ctx context.Context) error {
 		stopped <- server.Shutdown(shutdown)
 	}()
 	listener := connlimit.New(s.Listener, connlimit.Limits{
-		Unpinned: s.Limits.Connections, UnpinnedPerHost: s.Limits.ConnectionsPerHost, Pinned: s.Limits.Pinned,
+		Unpinned: s.Limits.Connections, UnpinnedPerHost: s.Limits.ConnectionsPerHost,
 	})
 	s.serving.Store(true)
 	serve := func() error { return server.Serve(listener) }

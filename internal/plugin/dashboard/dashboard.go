@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,7 +21,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
-	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 )
@@ -68,9 +69,9 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	if o.port < 0 || o.port > portMax {
 		return command.UsageErrorf("--port must be between 0 and %d, got %d", portMax, o.port)
 	}
-	grafana, err := dashboard.ParseGrafana(o.grafana)
+	grafana, err := parseGrafana(o.grafana)
 	if err != nil {
-		return command.UsageErrorf("%s", err)
+		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -98,10 +99,20 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	actions := NewActions(cmd.OutOrStdout(), connected, forward)
-	go store.WatchOperator(ctx, clusteraccess.LeaseReader(connected))
+	go store.WatchOperator(ctx, connected)
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
-	go store.Watch(ctx, groupwatch.Watcher{Client: connected, Namespace: namespace, RetryInterval: time.Second}, clusteraccess.RequestError)
+	go store.Watch(ctx, connected, namespace)
 	return serve(ctx, listener, func(port int) http.Handler { return dashboard.NewHandler(store, port, actions, grafana) })
+}
+
+// parseGrafana checks the address of a Grafana, which may be empty, and returns it without a slash at the end.
+func parseGrafana(address string) (string, error) {
+	u, err := url.Parse(address)
+	valid := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+	if address != "" && !valid {
+		return "", command.UsageErrorf("--grafana must be the address of Grafana, such as https://grafana.example.org, got %q", address)
+	}
+	return strings.TrimSuffix(address, "/"), nil
 }
 
 // checkAccess lists one group, so that a missing permission is reported at the start.
