@@ -18,7 +18,7 @@ DOCKER ?= docker
 export GOWORK := off
 
 # No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds, tests and linters
-# have the same flags (see also hack/cluster and hack/image), so that nothing is compiled twice, except with the race detector, which
+# have the same flags (see also hack/kubernetes and hack/image), so that nothing is compiled twice, except with the race detector, which
 # needs cgo. For a debugger, run go build without make. The compiler collects garbage less often: it needs a fifth less time, and a
 # quarter more memory. GOGC isn't exported, because it would change the programs that are tested and measured.
 COMPILER_FLAGS := -trimpath -gcflags=all=-dwarf=false
@@ -46,11 +46,6 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod co
 
 TOOL := hack/tools/tool
 LINT := GOGC=400 $(CURDIR)/$(TOOL) golangci
-
-HACK_CLUSTER := $(GO) run ./hack/cluster
-NODES ?= 3
-# The cluster for the end-to-end tests: hack starts a throwaway cluster, kind uses the cluster of the current kubeconfig.
-CLUSTER ?= hack
 
 ##@ General
 
@@ -113,33 +108,26 @@ vuln: ## Check for known vulnerabilities. Needs the network, so verify doesn't i
 
 .PHONY: test
 test: ## Run the tests that need no cluster, as root or not, with fewer cases than test-all: at most ten minutes.
-	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
+	@if [ $$(id -u) = 0 ]; then hack/packages test; fi
 	@$(call keep_owner,hack/test short)
 
 # The parts of test-all, in the order in which they run. CI runs them on several machines.
-PARTS = core race programs agents tools model e2e
-export CLUSTER
+PARTS = core race programs agents tools model e2e kind
 export TOOL_MODULES := $(filter-out . api client controllerruntime,$(MODULES))
 
 .PHONY: test-all
-test-all: ## As root: run all tests: test-core, -race, -programs, -agents, -tools, -model and -e2e (see hack/test). About 25 minutes with a warm cache.
-	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages && test/conformance/packages && examples/fencing/packages; } || [ "$${CI:-}" != true ]; fi
+test-all: ## As root: run all tests but test-kind: test-core, -race, -programs, -agents, -tools, -model and -e2e (see hack/test).
+	@if [ $$(id -u) = 0 ]; then hack/packages all || [ "$${CI:-}" != true ]; fi
 	@$(call keep_owner,hack/test all)
 
 .PHONY: $(PARTS:%=test-%)
 $(PARTS:%=test-%):
 	@hack/test $(@:test-%=%)
 
-.PHONY: test-kind
-test-kind: ## As root: run the demo, faults of all kinds and the end-to-end tests on a kind cluster, with or without Docker, and compare images.
-	@$(call keep_owner,hack/kind/test)
-
 # The earlier release is built from git.
 .PHONY: test-upgrade
-test-upgrade: ## As root: upgrade operator and agents from an earlier release on a throwaway cluster, and roll back: PREVIOUS=COMMIT.
-	@$(MAKE) cluster-build
-	@$(previous_sources) && \
-		$(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
+test-upgrade: ## As root: upgrade operator and agents from an earlier release, and roll back: PREVIOUS=COMMIT.
+	@$(previous_sources) && hack/kind/run $(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
 
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
@@ -147,7 +135,7 @@ screenshots: ## Take the screenshots of the dashboard in docs/images again. Need
 
 .PHONY: model
 model: ## Search all states of the model of the grants within its bounds, with all rules and without each. As root on Debian, installs spin.
-	@hack/model/packages
+	@hack/packages model
 	@hack/model/check
 
 .PHONY: bench
@@ -189,13 +177,13 @@ REPLICAS ?= 50
 IDLE ?= 5m
 .PHONY: soak-operator
 soak-operator: ## As root: run the operator's end-to-end tests with outages of OUTAGE, REPLICAS pods of a Deployment, and an idle phase of IDLE.
-	@CONCLAVE_E2E=hack $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -outage $(OUTAGE) -replicas $(REPLICAS) -idle $(IDLE)
+	@hack/kind/run $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -outage $(OUTAGE) -replicas $(REPLICAS) -idle $(IDLE)
 
 # ARGS has further flags of test/chaos, such as ARGS="-pause 5s -kinds pod,force-pod".
 .PHONY: chaos
 chaos: FAULTS = 200
-chaos: build ## Inject FAULTS faults from SEED into groups with each election and safety mode; write docs/results. CLUSTER=hack|kind|current.
-	@$(GO) run ./test/chaos -cluster $(CLUSTER) -faults $(FAULTS) -seed $(or $(SEED),1) $(ARGS)
+chaos: build ## Inject FAULTS faults from SEED into groups with each election and safety mode; write docs/results.
+	@hack/kind/run $(GO) run ./test/chaos -faults $(FAULTS) -seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: bench-agent
 bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: ARGS="--agents 5".
@@ -209,7 +197,7 @@ bench-operator: ## Measure the operator with many groups. Example: ARGS="--group
 
 .PHONY: compare
 compare: ## As root: measure Conclave beside other elections, in docs/results. Example: ARGS="--rounds 3 --only floor,raft", or ARGS="--report operators".
-	@hack/compare/packages || true
+	@hack/packages compare || true
 	@$(MAKE) build PROGRAM=agent
 	@$(STATIC) -o bin/ ./hack/bench-operator
 	@$(GO) -C hack/compare build -o $(CURDIR)/bin/compare .
@@ -230,14 +218,18 @@ build: ## Build the commands in bin/, or only PROGRAM.
 	done
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
 
+# compile prints how many packages it has compiled, which a build of several programs doesn't.
+.PHONY: compile
+compile:
+	@$(GO) list -export -deps -v -f '' $(PACKAGES) 2>&1 | hack/tools/progress Go
+
 .PHONY: demo
-demo: ## As root: start a cluster with the operator and a group, and take its coordinator away in three ways.
-	@if [ $$(id -u) = 0 ] && [ "$(CLUSTER)" != kind ]; then hack/cluster/packages; fi
-	@$(call keep_owner,$(demo_programs) && bin/demo)
+demo: ## Start a kind cluster with the operator and a group, and take its coordinator away in three ways. Without Docker, as root.
+	@$(call keep_owner,hack/demo/run)
 
 .PHONY: demo-down
 demo-down: ## Remove the cluster of make demo.
-	@$(call keep_owner,$(demo_programs) && bin/demo -down)
+	@hack/kind/down
 
 .PHONY: tour
 tour: build ## Show elections in the simulator, then failovers of five real agents. Needs no cluster.
@@ -308,30 +300,26 @@ release: ## Write all files of release VERSION, with the images of REGISTRY, to 
 
 .PHONY: site
 site: ## Build the documentation site from docs/ in dist/site. As root on Debian, installs mkdocs.
-	@hack/site/packages
+	@hack/packages site
 	@hack/site/build $(CURDIR)/dist/site
 
 .PHONY: clean
 clean: ## Remove bin/, including the tools, and dist/.
 	@rm -rf bin dist
 
-##@ Throwaway cluster on this Linux machine, see docs/cluster.md
+##@ Cluster on this machine, see docs/testing.md
 
-.PHONY: cluster-build
-cluster-build: ## Build the cluster's programs if their sources have changed. The first build takes minutes.
-	@$(HACK_CLUSTER) build
+.PHONY: kind-up
+kind-up: ## Start a kind cluster, with Docker or, as root, without it. Prints the commands that give access to it.
+	@hack/kind/up
 
-.PHONY: cluster-up
-cluster-up: ## As root: start the cluster with NODES nodes and print the command that sets KUBECONFIG.
-	@$(HACK_CLUSTER) up --nodes $(NODES)
-
-.PHONY: cluster-down
-cluster-down: ## As root: remove the cluster.
-	@$(HACK_CLUSTER) down
+.PHONY: kind-down
+kind-down: ## Remove the kind cluster.
+	@hack/kind/down
 
 .PHONY: envtest-assets
-envtest-assets: ## Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS.
-	@$(HACK_CLUSTER) assets
+envtest-assets: ## Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS. Builds them if necessary.
+	@hack/kubernetes/build kubernetes
 
 ##@ Deployment to the cluster of the current kubeconfig
 
@@ -382,13 +370,6 @@ for made in bin dist; do \
 	if [ -n "$${SUDO_UID:-}" ] && [ -e $$made ]; then chown -R "$$SUDO_UID:$${SUDO_GID:-}" $$made; fi; \
 done; \
 exit $$status
-endef
-
-# demo_programs builds the demo with the flags of all other builds, so that nothing is compiled twice.
-define demo_programs
-if [ ! -e bin/demo ]; then echo "compiling the demo (about a minute the first time)"; fi; \
-	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && \
-	$(GO) build -o bin/ ./hack/cluster
 endef
 
 # previous_sources sets folder to a temporary folder, in which source has the sources of an earlier release.

@@ -151,7 +151,7 @@ func postgresPrograms(t *testing.T) string {
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	must.Succeed(t, err)
 	if _, err := exec.LookPath("psql"); err != nil || len(all) == 0 {
-		need.Skip(t, "PostgreSQL: see examples/fencing/packages")
+		need.Skip(t, "PostgreSQL: see hack/packages")
 	}
 	return all[len(all)-1]
 }
@@ -172,7 +172,7 @@ func folderOfServer(t *testing.T) (string, *syscall.Credential) {
 
 func startRedis(t *testing.T) kit {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		need.Skip(t, "Redis: see examples/fencing/packages")
+		need.Skip(t, "Redis: see hack/packages")
 	}
 	folder, _ := folderOfServer(t)
 	socket := folder + "/socket"

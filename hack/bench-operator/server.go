@@ -28,7 +28,7 @@ const crds = "config/crd/bases"
 
 func startServer(ctx context.Context) (*server, error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		assets, err := outputOf(exec.CommandContext(ctx, "go", "run", "./hack/cluster", "assets"))
+		assets, err := outputOf(exec.CommandContext(ctx, "hack/kubernetes/build", "kubernetes"))
 		if err != nil {
 			return nil, fmt.Errorf("cannot find etcd and kube-apiserver: %w", err)
 		}

@@ -85,7 +85,7 @@ func (r *runner) prepare() error {
 		if _, err := exec.LookPath("redis-server"); err == nil || !strings.HasPrefix(s.name, "sentinel") {
 			return false
 		}
-		r.printf("%s: left out, because redis-server isn't in PATH; see hack/compare/packages", s.title)
+		r.printf("%s: left out, because redis-server isn't in PATH; see hack/packages", s.title)
 		r.report.LeftOut = append(r.report.LeftOut, s.title+": redis-server isn't installed.")
 		return true
 	})

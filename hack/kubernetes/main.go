@@ -1,6 +1,6 @@
-// Command kubernetes is every Kubernetes program that hack/cluster needs, etcd among them, in one binary: it looks at
-// the name it was called by, and is that program. They share nearly all their code, so one binary builds and links in a
-// fraction of the time and space that seven would take.
+// Command kubernetes is every program of Kubernetes that a node of kind needs, and etcd, in one binary: it looks at the name it was
+// called by, and is that program. They share nearly all their code, so one binary builds and links in a fraction of the time and
+// space that eight would take.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
@@ -39,6 +40,7 @@ var programs = map[string]func() int{
 	"kube-proxy":              server(proxy.NewProxyCommand),
 	"kubelet":                 server(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl":                 runKubectl,
+	"kubeadm":                 runKubeadm,
 }
 
 func server(construct func() *cobra.Command) func() int {
@@ -48,6 +50,13 @@ func server(construct func() *cobra.Command) func() int {
 func runKubectl() int {
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		kubectlutil.CheckErr(err) // Prints it as kubectl does, and exits.
+	}
+	return 0
+}
+
+func runKubeadm() int {
+	if err := kubeadm.Run(); err != nil { // It has printed the error.
+		return 1
 	}
 	return 0
 }

@@ -81,9 +81,9 @@ func start(t *testing.T) *browser {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests, but chromium is missing: run test/dashboard/packages as root")
+			t.Fatal("CI must not skip tests, but chromium is missing: run hack/packages page as root")
 		}
-		t.Skip("chromium isn't in PATH (see test/dashboard/packages)")
+		t.Skip("chromium isn't in PATH (see hack/packages)")
 	}
 	b := &browser{t: t, site: &site{store: served.NewStore()}}
 	b.serve(t)

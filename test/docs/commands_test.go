@@ -235,11 +235,11 @@ func TestCommandsNameWhatExists(t *testing.T) {
 func TestBrokenCommandsAreDetected(t *testing.T) {
 	p := newProduct(t)
 	for line, broken := range map[string]bool{
-		"make test-all CLUSTER=kind": false, "make tests": true, "make test CLUSTERS=kind": true, "sudo make -s envtest-assets": false,
+		"make test-all FAULTS=9": false, "make tests": true, "make test FAULT=9": true, "sudo make -s envtest-assets": false,
 		`make chaos ARGS="-kinds pod"`: false, `make chaos ARGS="-kind pod"`: true, `make bench-agent ARGS="--agents 5"`: false, `make bench-agent ARGS="--kinds pod"`: true,
 		"helm upgrade conclave conclave.tgz --set agent.image.tag=$TAG,replicas=1": false, "helm upgrade conclave conclave.tgz --set image.tags=v1": true,
 		"go test ./test/docs -run 'TestBroken/links'": false, "go test ./test/docs -run TestNothing": true, "go test ./test/docs -kinds pod": true,
-		"go test ./test/chaos/... -kinds pod": false, "go run ./hack/clusters up": true,
+		"go test ./test/chaos/... -kinds pod": false, "go run ./hack/benches up": true,
 		"kubectl -n bank get eg": false, "kubectl get electiongroups.conclave.dev": false, "kubectl get elections": true, "kubectl show pods": true,
 		"kubectl get eg ledger -o jsonpath='{.status.coordinator.pod}'": false, "kubectl get eg ledger -o jsonpath='{.status.leader}'": true,
 		"x && kubectl apply -k config/grafana | cat": false, "x && kubectl apply -k config/grafanas | cat": true, "x --file=config/nothing.yaml": true,

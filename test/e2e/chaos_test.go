@@ -25,7 +25,7 @@ func testChaos(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
 	e.injectFaults([]string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
-		"--machines", e.machines)
+		"--machines", "docker")
 	e.injectFaults([]string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Delay},
 		"--machines", "pod", "--machines-namespace", machinesNamespace)
 	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {

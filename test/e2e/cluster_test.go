@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +25,7 @@ import (
 // repositoryRoot is the root of the repository.
 const repositoryRoot = "../.."
 
-// cluster is a Kubernetes cluster.
+// cluster is a kind cluster.
 type cluster struct {
 	t *testing.T
 	// kubectlPath is the kubectl to use, with additional environment variables.
@@ -39,25 +37,21 @@ type cluster struct {
 	plugin string
 	// load loads the images of a tar file onto the nodes.
 	load func(archive string)
-	// control partitions, heals, kills or starts a node or the control plane, as a command of hack/cluster does.
+	// control partitions, heals, kills or starts a node or the control plane.
 	control func(verb, node string)
-	// name is an element of the cgroups of all processes of the cluster, and machines the flag by which chaos controls its nodes.
-	name, machines string
+	// name is an element of the cgroups of all processes of the cluster.
+	name string
 	// networks returns the files of the nodes' network namespaces.
 	networks func() []string
 }
 
-func newCluster(t *testing.T, kind string) *cluster {
+// newCluster returns the kind cluster of hack/kind/run. Without one, it skips the test.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	var c *cluster
-	switch kind {
-	case "hack":
-		c = newThrowawayCluster(t, "e2e")
-	case "kind":
-		c = newKindCluster(t)
-	default:
-		t.Fatalf("CONCLAVE_E2E must be hack (a throwaway cluster) or kind (the kind cluster of the current kubeconfig), got %q", kind)
+	if os.Getenv("CONCLAVE_KIND") == "" {
+		t.Skip("requires a kind cluster: run make test-e2e")
 	}
+	c := newKindCluster(t)
 	kubeconfig, _ := strings.CutPrefix(c.environment[0], "KUBECONFIG=")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must.Succeed(t, err)
@@ -68,43 +62,6 @@ func newCluster(t *testing.T, kind string) *cluster {
 	c.objects, err = client.New(config, client.Options{Scheme: scheme})
 	must.Succeed(t, err)
 	return c
-}
-
-// newThrowawayCluster starts a throwaway cluster with three nodes, and removes it when the test ends. The prefix of its name differs
-// between tests that run at the same time.
-func newThrowawayCluster(t *testing.T, prefix string) *cluster {
-	t.Helper()
-	folder := t.TempDir()
-	tool := filepath.Join(folder, "cluster")
-	run(t, "go", "-C", repositoryRoot, "build", "-o", tool, "./hack/cluster")
-	name := prefix + "-" + checkoutID(t)
-	run(t, tool, "down", "--name", name) // Remove the cluster of an interrupted run.
-	t.Cleanup(func() { run(t, tool, "down", "--name", name) })
-	kubeconfig, found := strings.CutPrefix(run(t, tool, "up", "--nodes", "3", "--name", name), "export ")
-	if !found {
-		t.Fatalf("got output %q of cluster up, want an export command", kubeconfig)
-	}
-	control := func(verb, subject string) {
-		t.Helper()
-		run(t, tool, verb, "--name", name, subject)
-	}
-	return &cluster{
-		t: t, kubectlPath: filepath.Join(run(t, tool, "assets"), "kubectl"), environment: []string{kubeconfig},
-		load: func(archive string) { control("load", archive) }, control: control, name: name, machines: "hack:" + name,
-		networks: func() []string {
-			files, _ := filepath.Glob("/run/conclave-netns/conclave-" + name + ".node-*") // The pattern is valid.
-			return files
-		},
-	}
-}
-
-// checkoutID identifies the working copy of the repository. It is the same for all runs in one working copy, so that a run
-// removes what an interrupted run has left. It differs between working copies, so that several can be tested at once.
-func checkoutID(t *testing.T) string {
-	t.Helper()
-	working, err := os.Getwd()
-	must.Succeed(t, err)
-	return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(working)))
 }
 
 // withT returns the cluster for a subtest.

@@ -2,23 +2,23 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // namespace enforces the restricted Pod Security Standard, which our images must meet.
 const namespace = "conclave-e2e"
 
-// TestInCluster runs all tests that need a cluster as subtests, so that they share one. Most of the time they wait, so the installation of a
-// release is tested meanwhile.
+// TestInCluster runs most tests that need a cluster as subtests, which share the operator.
 func TestInCluster(t *testing.T) {
-	kind := os.Getenv("CONCLAVE_E2E")
-	if kind == "" {
-		t.Skip("CONCLAVE_E2E is not set: run make test-e2e")
-	}
-	t.Parallel()
-	c := newCluster(t, kind)
+	c := newCluster(t)
+	// It waits for a signal.
+	pause, err := filepath.Abs(filepath.Join(repositoryRoot, "hack", "kubernetes"))
+	must.Succeed(t, err)
+	c.load(buildImage(t, "./pause", "conclave/pause:e2e", "-source", pause))
 	c.load(buildImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
 	c.createNamespace(namespace)
 	for _, part := range []struct {

@@ -1,35 +1,22 @@
 package e2e
 
 import (
-	"cmp"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// newKindCluster uses the kind cluster of the current kubeconfig. The tests find its processes on this machine, so they need root, and
-// Docker must not run in a virtual machine.
+// newKindCluster uses the cluster of the current kubeconfig. The tests find its processes on this machine.
 func newKindCluster(t *testing.T) *cluster {
 	t.Helper()
-	for _, program := range []string{"kubectl", "kind", "docker"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("a kind cluster needs %s, which isn't in PATH", program)
-		}
-	}
-	name, isKind := strings.CutPrefix(run(t, "kubectl", "config", "current-context"), "kind-")
-	if !isKind {
-		t.Fatal("the current kubeconfig context isn't a kind cluster: create one with kind create cluster --config .github/kind.yaml")
-	}
+	name := os.Getenv("KIND_CLUSTER_NAME")
 	k := kindNodes{t, name}
-	home, _ := os.UserHomeDir() // It is needed only without KUBECONFIG.
 	c := &cluster{
-		t: t, kubectlPath: "kubectl", environment: []string{"KUBECONFIG=" + cmp.Or(os.Getenv("KUBECONFIG"), filepath.Join(home, ".kube", "config"))},
+		t: t, kubectlPath: "kubectl", environment: []string{"KUBECONFIG=" + os.Getenv("KUBECONFIG")},
 		load:    func(archive string) { run(t, "kind", "load", "image-archive", archive, "--name", name) },
-		control: k.control, name: k.cgroup(), machines: "docker", networks: k.networks,
+		control: k.control, name: k.cgroup(), networks: k.networks,
 	}
-	c.load(buildImage(t, "./hack/cluster/pause", "conclave.dev/hack/pause:1")) // As on the nodes of a throwaway cluster.
 	return c
 }
 

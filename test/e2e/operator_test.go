@@ -231,7 +231,7 @@ func (e env) samples() string {
 	for _, file := range files {
 		image := workerImage
 		if filepath.Base(file) == "statefulset.yaml" {
-			image = "conclave.dev/hack/pause:1"
+			image = "conclave/pause:e2e"
 		}
 		writeFile(e.t, filepath.Join(folder, filepath.Base(file)), strings.ReplaceAll(readFile(e.t, file), "image.invalid/worker:unset", image))
 	}

@@ -154,7 +154,7 @@ spec:
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
       containers:
       - name: application
-        image: conclave.dev/hack/pause:1
+        image: conclave/pause:e2e
         resources: {requests: {cpu: 5m, memory: 16Mi}, limits: {memory: 32Mi}}
         securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 ---`, i)

@@ -29,10 +29,7 @@ const (
 // TestReleaseInstallation installs the operator and an application on an empty cluster, upgrades and removes the operator, with nothing
 // but the files of a release and what the documents say.
 func TestReleaseInstallation(t *testing.T) {
-	if os.Getenv("CONCLAVE_E2E") != "hack" {
-		t.Skip("requires a throwaway cluster: run make test-e2e")
-	}
-	t.Parallel()
+	c := newCluster(t)
 	folder := t.TempDir()
 	helm := filepath.Join(folder, "bin", "helm")
 	// With the flags of test/chart, whose compiled packages it uses.
@@ -42,9 +39,7 @@ func TestReleaseInstallation(t *testing.T) {
 	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))
 	python := images.addPython(t)
 
-	c := newThrowawayCluster(t, "release")
 	images.serve(c)
-	must.Succeed(t, os.Symlink(c.kubectlPath, filepath.Join(folder, "bin", "kubectl")))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.tryKubectl("get", "pods", "--all-namespaces", "-o", "wide"))

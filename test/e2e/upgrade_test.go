@@ -49,7 +49,7 @@ func TestReleaseUpgrade(t *testing.T) {
 	}
 	previous := previousRelease
 	previous.source = *previousSource
-	c := newCluster(t, "hack")
+	c := newCluster(t)
 	e := env{c, observe(t, c.name, lockService), map[string]electionGroup{}}
 	e.loadRelease(previous)
 	e.loadRelease(thisRelease)

@@ -38,7 +38,7 @@ func TestRejectionProvesNoEnd(t *testing.T) {
 	case errors.As(err, &exited):
 		t.Errorf("%s\n%s", err, output)
 	case err != nil || bytes.Contains(output, []byte("--- SKIP")):
-		need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/cluster/packages): %v %s", err, output))
+		need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %v %s", err, output))
 	}
 }
 

@@ -118,7 +118,7 @@ func NeedPartitions(t testing.TB) {
 	if inOwnNetwork() {
 		return
 	}
-	need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/cluster/packages): %s", os.Getenv(reasonVariable)))
+	need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %s", os.Getenv(reasonVariable)))
 }
 
 // dependOnAgent makes the test cache track the agent's sources. Main can't do that:

@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with only the plugins that hack/cluster and kubeadm configure. The whole of it would pull in the
+// Command coredns is CoreDNS with only the plugins that kubeadm configures. The whole of it would pull in the
 // client libraries of four clouds, and take minutes to build.
 package main
 
