@@ -131,6 +131,7 @@ func (p *product) make(arguments []string) string {
 			return "the Makefile has no variable " + variable
 		case variable == "ARGS": // the flags of the program in the recipe
 			_, recipe, _ := strings.Cut(p.makefile, "\n"+arguments[0]+":")
+			recipe = strings.ReplaceAll(recipe, "hack/kind/run", "") // It runs the program.
 			folder := regexp.MustCompile(`(hack|test)/[\w-]+`).FindString(recipe)
 			if problem := p.goCommand(append([]string{"./" + folder}, strings.Fields(value)...)); problem != "" {
 				return problem
