@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -94,8 +95,8 @@ func page(all []*run, summaries []chaos.Summary) []byte {
 		"**Faults: %d. Violated invariants: %d.** The groups have five pods, which run the [workloads](../../examples/README.md). %s\n\n",
 		injected(faultsOf(all)), violations, circumstances(all))
 	chaos.MarkdownTable(&b, summaries)
-	table(&b, all, "election | safety", func(r *run) string { return r.Algorithm + " | " + r.Safety })
-	table(&b, all, "workload", func(r *run) string { return r.Workload })
+	share(&b, all, "election and safety mode", func(r *run) string { return r.Algorithm + r.Safety })
+	share(&b, all, "workload", func(r *run) string { return r.Workload })
 	for _, r := range all {
 		for _, v := range r.Violations {
 			fmt.Fprintf(&b, "- Violated: %s, %s, %s, seed %d: %s\n", r.Algorithm, r.Safety, r.Workload, r.Seed, v)
@@ -110,23 +111,15 @@ func page(all []*run, summaries []chaos.Summary) []byte {
 	return []byte(strings.TrimRight(b.String(), "\n") + "\n")
 }
 
-// table has a row for each group of runs, in the order of their first run.
-func table(b *bytes.Buffer, all []*run, header string, key func(*run) string) {
-	var keys []string
-	faults, violations := map[string]int{}, map[string]int{}
+// share says how many faults each group of runs had. Violations name their run.
+func share(b *bytes.Buffer, all []*run, each string, key func(*run) string) {
+	faults := map[string]int{}
 	for _, r := range all {
-		k := key(r)
-		if !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-		faults[k] += injected(r.Faults)
-		violations[k] += len(r.Violations)
+		faults[key(r)] += injected(r.Faults)
 	}
-	fmt.Fprintf(b, "| %s | faults | violated invariants |\n|%s---|---|\n", header, strings.Repeat("---|", strings.Count(header, "|")+1))
-	for _, k := range keys {
-		fmt.Fprintf(b, "| %s | %d | %d |\n", k, faults[k], violations[k])
+	if counts := slices.Sorted(maps.Values(faults)); len(counts) > 0 {
+		fmt.Fprintf(b, "Faults of each %s: %d to %d, of %d.\n\n", each, counts[0], counts[len(counts)-1], len(counts))
 	}
-	b.WriteString("\n")
 }
 
 func missing(summaries []chaos.Summary) (names []string) {
