@@ -20,9 +20,9 @@ type Safety struct {
 	// is deleted, which deletes its pods. If they are a majority of the members, there
 	// can be two coordinators. Strict is like Majority, but relies on neither. Members
 	// wait until the lease has expired. A deleted pod remains in the API server, its
-	// member counts, and no pod takes its name, until the kubelet has reported that its
-	// containers have ended, its node has the taint node.kubernetes.io/out-of-service,
-	// or a user confirms that it has stopped, by the annotation
+	// member counts, and no pod takes its name, until it is known to have stopped. The
+	// kubelet reports that its containers have ended, its node has the taint
+	// node.kubernetes.io/out-of-service, or a user confirms it by the annotation
 	// conclave.dev/confirm-stopped of the group. Without a running operator, pods of a
 	// group in Strict mode are not deleted. While the group exists, the mode can change
 	// only between Majority and Strict.

@@ -234,14 +234,12 @@ func (s *set) await(ctx context.Context, limit time.Duration, holds func() bool)
 	}
 }
 
-// describe names some groups in which the candidates don't agree.
+// describe names a group in which the candidates don't agree.
 func (s *set) describe() string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	const most = 3
-	var words []string
 	for group := range s.specs[0].Groups {
-		if _, _, ok := s.agreed(group, -1); ok || len(words) == most {
+		if _, _, ok := s.agreed(group, -1); ok {
 			continue
 		}
 		var known []string
@@ -255,7 +253,7 @@ func (s *set) describe() string {
 			}
 			known = append(known, fmt.Sprintf("%d knows %s", i, text))
 		}
-		words = append(words, fmt.Sprintf("group %d: %s", group, strings.Join(known, "; ")))
+		return fmt.Sprintf("group %d: %s", group, strings.Join(known, "; "))
 	}
-	return strings.Join(words, "; ")
+	return ""
 }

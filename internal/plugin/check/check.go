@@ -29,17 +29,17 @@ func New() *cobra.Command {
 		Use:   "check [GROUP]",
 		Short: "Find problems of the installation and of groups, and what to do",
 		Long: `Check the operator, its webhook, the groups of a namespace and their pods, and
-say what to do about each problem: for example, a group without a majority, an
-expired CA, a pod without an agent, NetworkPolicies that may block agents, or
-agents that are older than the operator.
+say what to do about each problem. Problems are, for example, a group without a
+majority, an expired CA, a pod without an agent, NetworkPolicies that may block
+agents, or agents that are older than the operator.
 
 The timing of a group is too short if answers to heartbeats took longer than the
 suspicion timeout minus one heartbeat (by default 300 ms) or 15/16 of the lease
-minus one heartbeat (368 ms); or if four times the time of 99 % of the answers
-is longer (by default, from 75 ms on). The delays are those of the last five to
-ten minutes, from the coordinators' agents. First find out what is slow, such as
-a CPU limit or a busy node: a longer timing makes failovers of silent nodes
-slower.
+minus one heartbeat (368 ms). It is also too short if four times the time of
+99 % of the answers is longer (by default, from 75 ms on). The delays are those
+of the last five to ten minutes, from the coordinators' agents. First find out
+what is slow, such as a CPU limit or a busy node: a longer timing makes failovers
+of silent nodes slower.
 
 It changes nothing, and doesn't evaluate NetworkPolicies: it names those that
 select the pods. The exit status is 3 if there is a problem; warnings don't
