@@ -50,7 +50,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/journal"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
-	"github.com/conclave-dev/conclave/internal/agent/replay"
+	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
@@ -144,8 +144,8 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
-	stored       grants.Memory    // in cfg.Memory
-	recorder     *replay.Recorder // nil if nothing is recorded
+	stored       grants.Memory   // in cfg.Memory
+	recorder     *trace.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
 	self         election.ID

@@ -1,14 +1,14 @@
 package group
 
 import (
-	"github.com/conclave-dev/conclave/internal/agent/replay"
+	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 // startRecorder starts to record the machine with this configuration.
 func (g *Group) startRecorder(c office.Config) (err error) {
-	g.recorder, err = replay.Create(g.cfg.TraceFolder, &replay.Start{
+	g.recorder, err = trace.Create(g.cfg.TraceFolder, &trace.Start{
 		Group: g.cfg.Group.Name, Agent: g.cfg.Self, Algorithm: g.cfg.Group.Algorithm, Origin: g.cfg.Clock.Origin(), Config: c,
 	}, g.names.byID)
 	return err

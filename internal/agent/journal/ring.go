@@ -22,7 +22,7 @@
 //	            protocol/journal               running agents
 //	transcript  transcript                     the journals of all agents of a group, merged: what
 //	                                           kubectl conclave explain prints
-//	replay      agent/replay                   a trace file has all inputs and outputs of an agent's Machine;
+//	trace       agent/trace                    a trace file has all inputs and outputs of an agent's Machine;
 //	                                           tests replay it to prove that nothing else has influenced the Machine
 //	script      election/electiontest/script   commands that run the processes of a test by hand, with the
 //	                                           expected outputs beside them

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/conclave-dev/conclave/internal/agent/replay"
+	"github.com/conclave-dev/conclave/internal/testing/replay"
 )
 
 func (o *Options) traces() string { return filepath.Join(o.Folder, "traces") }

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"encoding/json"
@@ -37,9 +37,9 @@ func Create(folder string, start *Start, names []string) (*Recorder, error) {
 		return nil, fmt.Errorf("cannot create a trace: %w", err)
 	}
 	r := &Recorder{file: file, names: len(names)}
-	return r, r.write(header{
+	return r, r.write(Header{
 		Group: start.Group, Agent: start.Agent, Algorithm: start.Algorithm, Origin: int64(start.Origin), Names: names,
-		Office: settings{Config: start.Config, Roster: newRoster(start.Config.Roster)},
+		Office: Settings{Config: start.Config, Roster: newRoster(start.Config.Roster)},
 	})
 }
 
@@ -49,7 +49,7 @@ func (r *Recorder) Step(in *election.Input, out *election.Output, m election.Mac
 	if r.file == nil {
 		return nil
 	}
-	s := newStep(in, out, m)
+	s := NewStep(in, out, m)
 	if len(names) > r.names {
 		s.Names, r.names = names, len(names)
 	}
@@ -61,7 +61,7 @@ func (r *Recorder) Reconfigure(s office.Settings, now election.Tick, m election.
 	if r.file == nil {
 		return nil
 	}
-	line := newStep(&election.Input{Now: now}, &election.Output{}, m)
+	line := NewStep(&election.Input{Now: now}, &election.Output{}, m)
 	line.Settings = &s
 	return r.write(&line)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
@@ -42,7 +43,7 @@ func printTranscript(to io.Writer, paths ...string) error {
 	c := newChecker()
 	c.watch = func(r *Replay) error {
 		began = cmp.Or(began, r.at())
-		in, err := r.next.toElection()
+		in, err := toInput(&r.next)
 		step := diagram.Step{At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in, Output: &election.Output{}}
 		for _, m := range r.next.Send {
 			step.Output.Send = append(step.Output.Send, election.Message(m))
@@ -94,7 +95,7 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 	t.Helper()
 	folder := t.TempDir()
 	names := []string{"", agent}
-	recorder, err := Create(folder, &Start{Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Config: config}, names)
+	recorder, err := trace.Create(folder, &trace.Start{Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Config: config}, names)
 	must.Succeed(t, err)
 	defer recorder.Close()
 	machine, err := office.New(config)
@@ -235,10 +236,10 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		in.Roster = list.Succeed(previous, 17, 3)
 		machine, err := office.New(single(t, 1, 100))
 		must.Succeed(t, err)
-		recorded := newStep(&in, &out, machine)
-		var read step
+		recorded := trace.NewStep(&in, &out, machine)
+		var read trace.Step
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&recorded)), &read))
-		got, err := read.toElection()
+		got, err := toInput(&read)
 		if err != nil || !reflect.DeepEqual(got, in) {
 			t.Fatalf("got input\n%+v\nand error %v, want\n%+v", got, err, in)
 		}
@@ -247,8 +248,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		}
 		var c office.Config
 		fill(r, reflect.ValueOf(&c).Elem())
-		first := header{Office: settings{Config: c}}
-		var again header
+		first := trace.Header{Office: trace.Settings{Config: c}}
+		var again trace.Header
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&first)), &again))
 		if configured := again.Office.Config; !reflect.DeepEqual(configured, c) {
 			t.Fatalf("got configuration\n%+v\nwant\n%+v", configured, c)

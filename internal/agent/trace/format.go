@@ -1,8 +1,6 @@
-package replay
+package trace
 
 import (
-	"slices"
-
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
@@ -11,8 +9,8 @@ import (
 // converts between them only while they have the same fields, so a new field of the core
 // can't be left out.
 
-// header is the first line of a trace.
-type header struct {
+// Header is the first line of a trace.
+type Header struct {
 	Group     string `json:"group"`
 	Agent     string `json:"agent"`
 	Algorithm string `json:"algorithm"`
@@ -20,54 +18,39 @@ type header struct {
 	Origin int64 `json:"origin"`
 	// Names are the names of the processes by ID.
 	Names  []string `json:"names"`
-	Office settings `json:"office"`
+	Office Settings `json:"office"`
 }
 
-// settings is office.Config. Its own fields hide those with their names, which JSON can't have.
-type settings struct {
+// Settings is office.Config. Its own fields hide those with their names, which JSON can't have.
+type Settings struct {
 	office.Config
 
-	Roster *roster
+	Roster *Roster
 	// NewElection follows from the algorithm, and OnTransition is only for tests.
 	NewElection, OnTransition *struct{} `json:",omitempty"`
 }
 
-// roster is election.Roster.
-type roster struct {
+// Roster is election.Roster.
+type Roster struct {
 	Version  uint32            `json:"version"`
 	Ring     []election.Member `json:"ring"`
-	Previous *roster           `json:"previous,omitempty"`
+	Previous *Roster           `json:"previous,omitempty"`
 	Departed []election.ID     `json:"departed,omitempty"`
 	Floor    election.Term     `json:"floor,omitempty"`
 }
 
-func newRoster(r *election.Roster) *roster {
+func newRoster(r *election.Roster) *Roster {
 	if r == nil {
 		return nil
 	}
-	return &roster{Version: r.Version, Ring: r.Ring(), Previous: newRoster(r.Previous), Departed: r.Departed, Floor: r.Floor}
+	return &Roster{Version: r.Version, Ring: r.Ring(), Previous: newRoster(r.Previous), Departed: r.Departed, Floor: r.Floor}
 }
 
-func (r *roster) toElection() (*election.Roster, error) {
-	if r == nil {
-		return nil, nil //nolint:nilnil // Most inputs have no roster.
-	}
-	list, err := election.NewRoster(r.Version, r.Ring)
-	if err != nil || r.Previous == nil {
-		return list, err
-	}
-	previous, err := r.Previous.toElection()
-	if err != nil {
-		return nil, err
-	}
-	return list.Succeed(previous, r.Floor, r.Departed...), nil
-}
+// Step is a line of a trace: an input and the output that results from it.
+type Step struct {
+	Input
 
-// step is a line of a trace: an input and the output that results from it.
-type step struct {
-	input
-
-	Roster  *roster  `json:"roster,omitempty"`
+	Roster  *Roster  `json:"roster,omitempty"`
 	Message *message `json:"message,omitempty"`
 	// Settings are new settings. Then there is no input other than the time.
 	Settings *office.Settings `json:"settings,omitempty"`
@@ -80,17 +63,17 @@ type step struct {
 	Deadline election.Tick `json:"deadline"`
 }
 
-// input is election.Input.
-type input struct {
+// Input is election.Input.
+type Input struct {
 	Kind       election.InputKind `json:"kind"`
 	Ineligible bool               `json:"ineligible,omitempty"`
 	Peer       election.ID        `json:"peer,omitempty"`
 	Life       uint32             `json:"life,omitempty"`
 	Now        election.Tick      `json:"now"`
 	Term       election.Term      `json:"term,omitempty"`
-	Roster     *election.Roster   `json:"-"` // in the step
+	Roster     *election.Roster   `json:"-"` // in the Step
 	Timing     *election.Timing   `json:"timing,omitempty"`
-	Message    election.Message   `json:"-"` // in the step
+	Message    election.Message   `json:"-"` // in the Step
 }
 
 // message is election.Message.
@@ -124,17 +107,19 @@ type event struct {
 	Token election.Token     `json:"token,omitempty"`
 }
 
-func newStep(in *election.Input, out *election.Output, m election.Machine) step {
-	s := step{input: input(*in), Roster: newRoster(in.Roster)}
+// NewStep returns the line of an input and its output.
+func NewStep(in *election.Input, out *election.Output, m election.Machine) Step {
+	s := Step{Input: Input(*in), Roster: newRoster(in.Roster)}
 	if in.Message.Kind != election.NoKind {
 		m := message(in.Message)
 		s.Message = &m
 	}
-	s.setOutput(out, m)
+	s.SetOutput(out, m)
 	return s
 }
 
-func (s *step) setOutput(out *election.Output, m election.Machine) {
+// SetOutput replaces the output.
+func (s *Step) SetOutput(out *election.Output, m election.Machine) {
 	s.Send, s.Events, s.Status, s.Deadline = nil, nil, status(m.Status()), m.Deadline()
 	for _, m := range out.Send {
 		s.Send = append(s.Send, message(m))
@@ -142,16 +127,4 @@ func (s *step) setOutput(out *election.Output, m election.Machine) {
 	for _, e := range out.Events {
 		s.Events = append(s.Events, event(e))
 	}
-}
-
-// toElection returns the input of a step.
-func (s *step) toElection() (election.Input, error) {
-	in := election.Input(s.input)
-	if s.Message != nil {
-		in.Message = election.Message(*s.Message)
-		in.Message.List = slices.Clone(in.Message.List) // The machine owns it.
-	}
-	list, err := s.Roster.toElection()
-	in.Roster = list
-	return in, err
 }

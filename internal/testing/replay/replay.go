@@ -1,3 +1,6 @@
+// Package replay repeats recorded elections of real agents, and checks them. It compares the
+// outputs of the machine byte for byte. A difference means that something other than the
+// recorded inputs has influenced the machine.
 package replay
 
 import (
@@ -7,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -16,7 +21,7 @@ import (
 
 // Replay repeats the steps of a trace with a new machine.
 type Replay struct {
-	header
+	trace.Header
 
 	path    string
 	lines   *bufio.Reader
@@ -25,7 +30,7 @@ type Replay struct {
 	machine *office.Machine
 	// recorded is the next line, and next is what it contains.
 	recorded []byte
-	next     step
+	next     trace.Step
 }
 
 // Open opens a trace.
@@ -50,7 +55,7 @@ func (r *Replay) start() error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(first, &r.header); err != nil {
+	if err := json.Unmarshal(first, &r.Header); err != nil {
 		return err
 	}
 	algorithm, err := catalog.Find(r.Algorithm)
@@ -59,7 +64,7 @@ func (r *Replay) start() error {
 	}
 	config := r.Office.Config
 	config.NewElection = algorithm.New
-	if config.Roster, err = r.Office.Roster.toElection(); err != nil {
+	if config.Roster, err = toRoster(r.Office.Roster); err != nil {
 		return err
 	}
 	r.machine, err = office.New(config)
@@ -86,7 +91,7 @@ func (r *Replay) peek() error {
 	if err != nil {
 		return err
 	}
-	r.next = step{}
+	r.next = trace.Step{}
 	if err := json.Unmarshal(line, &r.next); err != nil {
 		return r.errorf("%w", err)
 	}
@@ -105,7 +110,7 @@ func (r *Replay) Step() error {
 	if err := r.peek(); err != nil {
 		return err
 	}
-	in, err := r.next.toElection()
+	in, err := toInput(&r.next)
 	if err != nil {
 		return r.errorf("%w", err)
 	}
@@ -118,7 +123,7 @@ func (r *Replay) Step() error {
 	if err != nil {
 		return r.errorf("%w", err)
 	}
-	r.next.setOutput(&out, r.machine)
+	r.next.SetOutput(&out, r.machine)
 	repeated, err := json.Marshal(&r.next)
 	if err != nil {
 		return r.errorf("%w", err)
@@ -133,4 +138,31 @@ func (r *Replay) Step() error {
 
 func (r *Replay) errorf(format string, arguments ...any) error {
 	return fmt.Errorf("%s:%d: %w", r.path, r.line, fmt.Errorf(format, arguments...))
+}
+
+func toRoster(r *trace.Roster) (*election.Roster, error) {
+	if r == nil {
+		return nil, nil //nolint:nilnil // Most inputs have no roster.
+	}
+	list, err := election.NewRoster(r.Version, r.Ring)
+	if err != nil || r.Previous == nil {
+		return list, err
+	}
+	previous, err := toRoster(r.Previous)
+	if err != nil {
+		return nil, err
+	}
+	return list.Succeed(previous, r.Floor, r.Departed...), nil
+}
+
+// toInput returns the input of a step.
+func toInput(s *trace.Step) (election.Input, error) {
+	in := election.Input(s.Input)
+	if s.Message != nil {
+		in.Message = election.Message(*s.Message)
+		in.Message.List = slices.Clone(in.Message.List) // The machine owns it.
+	}
+	list, err := toRoster(s.Roster)
+	in.Roster = list
+	return in, err
 }
