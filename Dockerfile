@@ -29,12 +29,6 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
 
-FROM source AS build-chaos
-ARG TARGETOS TARGETARCH VERSION=unversioned
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/chaos ./cmd/chaos
-
 FROM scratch AS agent
 ARG VERSION=unversioned
 LABEL org.opencontainers.image.title="conclave-agent" \
@@ -45,17 +39,6 @@ COPY --from=build-agent --chmod=0755 /out/agent /agent
 WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/agent"]
-
-FROM scratch AS chaos
-ARG VERSION=unversioned
-LABEL org.opencontainers.image.title="conclave-chaos" \
-      org.opencontainers.image.version="$VERSION" \
-      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
-      org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build-chaos --chmod=0755 /out/chaos /chaos
-WORKDIR /
-USER 65532:65532
-ENTRYPOINT ["/chaos"]
 
 # The last stage is the default target of `docker build`.
 FROM scratch AS manager

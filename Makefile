@@ -36,7 +36,6 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
-CHAOS_IMG ?= conclave/chaos:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
@@ -213,7 +212,7 @@ build: ## Build the commands in bin/, or only PROGRAM.
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \
-		case $$name in agent|chaos) name=conclave-$$name;; esac; \
+		if [ $$name = agent ]; then name=conclave-agent; fi; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
@@ -249,7 +248,7 @@ run: ## Run the manager on this machine with the current cluster, where NAMESPAC
 	@POD_NAMESPACE=$(NAMESPACE) AGENT_IMAGE=$(AGENT_IMG) $(GO) run ./cmd/manager $(ARGS)
 
 # tag sets $$tag to the tag of the image of the command $$name.
-tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; chaos) tag=$(CHAOS_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
+tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
 
 .PHONY: image
 image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the SBOM dist/NAME.spdx.json.
@@ -267,7 +266,7 @@ image-example: ## Build the images of the agent and of examples/EXAMPLE, by defa
 		-tag conclave/$(EXAMPLE):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
-docker-build: ## Build the images of COMMANDS with Docker: manager, agent, chaos.
+docker-build: ## Build the images of COMMANDS with Docker: manager, agent.
 	@command -v $(DOCKER) >/dev/null || { echo "$(DOCKER) is not in PATH: use make image, which builds the same images without it" >&2; exit 2; }
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \

@@ -16,10 +16,8 @@ func TestDockerfileMatches(t *testing.T) {
 		"USER " + image.User,
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
-		`ENTRYPOINT ["/chaos"]`,
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
-		"FROM scratch AS chaos",
 		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
 	}
 	for key, value := range constantLabels {

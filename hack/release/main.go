@@ -136,7 +136,7 @@ func (r *release) write(ctx context.Context) error {
 		return err
 	}
 	digests := map[string]string{}
-	for _, source := range []string{"./cmd/manager", "./cmd/agent", "./cmd/chaos", "./cmd/kubectl-conclave", "./examples/worker"} {
+	for _, source := range []string{"./cmd/manager", "./cmd/agent", "./cmd/kubectl-conclave", "./examples/worker"} {
 		if digests[path.Base(source)], err = r.writeImage(ctx, source, strings.Join(r.supported(imagePlatforms), ",")); err != nil {
 			return err
 		}

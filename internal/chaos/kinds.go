@@ -15,7 +15,7 @@ type Access int
 const (
 	// ByAPI: requests to the API server suffice.
 	ByAPI Access = iota
-	// ByMachine: control over the machines of the cluster.
+	// ByMachine: control over the machines of the cluster, which is a kind cluster on this computer.
 	ByMachine
 )
 
@@ -83,11 +83,11 @@ var kinds = []Kind{
 	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", OfGroup: true, Access: ByMachine},
 	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
 	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true, Ousts: true},
-	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
+	{Name: Node, Effect: "pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
 	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", OfGroup: true, Access: ByMachine, Held: true, Ousts: true},
 	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
-	{Name: Delay, Effect: "delays the packets between the coordinator's pod and the other members by 300 ms, in both directions, for 5 s", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
-	{Name: APIServer, Effect: "disconnects the API server for 20 s", Access: ByMachine, Expect: NoElection, Held: true, Shared: true},
+	{Name: Delay, Effect: "delays all packets from and to the coordinator's pod by 300 ms for 5 s, if the kernel has netem", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
+	{Name: APIServer, Effect: "disconnects the nodes of the control plane from all others for 20 s", Access: ByMachine, Expect: NoElection, Held: true, Shared: true},
 }
 
 // Kinds returns all kinds.

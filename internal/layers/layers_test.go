@@ -53,9 +53,9 @@ internal/plugin/explain         : open -elects -controllers/... # writes the das
 internal/dashboard/...          : open
 internal/plugin/simulate        : open # elections without a cluster
 internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
-internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/control # observes a group, or another leader, from outside
+internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/kindnodes internal/clusteraccess/... internal/command internal/protocol/control # observes a group, or another leader, from outside
 internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
-internal/chaos/...              : std golang.org/x/sys/...
+internal/chaos/...              : std # runs the programs of nodes
 internal/describe               : std -net/... -os k8s.io/apimachinery/... api/v1 internal/protocol/control # formats objects; the plugin has the connections and the terminal
 internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/...
 internal/command                : any

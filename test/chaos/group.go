@@ -104,8 +104,7 @@ func (s *suite) create(ctx context.Context, j *job) error {
 
 // inject runs kubectl conclave chaos.
 func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error {
-	check := strings.Join(s.cluster.command("exec", "--namespace", "$NAMESPACE", "$GROUP-ledger-0", "--",
-		"/$GROUP", "check", "--progress=1m", "http://127.0.0.1:8090"), " ")
+	const check = "kubectl exec --namespace $NAMESPACE $GROUP-ledger-0 -- /$GROUP check --progress=1m http://127.0.0.1:8090"
 	arguments := []string{
 		"chaos", j.workload, "--namespace", j.namespace, "--kinds", strings.Join(j.kinds, ","), "--faults", fmt.Sprint(j.faults),
 		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--timeout", s.timeout.String(), "--check", check, "-o", "json",
@@ -114,14 +113,11 @@ func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error 
 	if s.machines != "" {
 		arguments = append(arguments, "--machines", s.machines)
 	}
-	if s.machines == "pod" { // The namespaces of the groups refuse privileged pods.
-		arguments = append(arguments, "--machines-namespace", "default")
-	}
 	var output bytes.Buffer
 	progress := &lines{prefix: j.namespace + ": "}
 	command := exec.CommandContext(ctx, "bin/kubectl-conclave", arguments...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // It undoes its fault.
-	command.Env, command.Stdout, command.Stderr = s.cluster.environment(), &output, progress
+	command.Stdout, command.Stderr = &output, progress
 	failed := command.Run()
 	if output.Len() > 0 {
 		if err := json.Unmarshal(output.Bytes(), result); err != nil {

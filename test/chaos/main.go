@@ -35,7 +35,9 @@ type suite struct {
 	parallel int
 	// machines is the flag of the plugin.
 	machines string
-	results  string
+	// delays: these machines can delay packets.
+	delays  bool
+	results string
 	// keep: add to the results that are there.
 	keep bool
 
@@ -45,7 +47,7 @@ type suite struct {
 
 func main() {
 	var s suite
-	kind := flag.String("cluster", "hack", "hack starts a throwaway cluster, kind uses the current kind cluster, current uses the current cluster, where the operator must run")
+	kind := flag.String("cluster", "kind", "kind uses the current kind cluster, and installs the operator; current uses the current cluster, where the operator must run")
 	flag.IntVar(&s.faults, "faults", 200, "the number of faults in all groups together, rounded up")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the first group")
 	flag.DurationVar(&s.pause, "pause", time.Second, "the time between two faults of a group")
@@ -55,7 +57,7 @@ func main() {
 	flag.IntVar(&s.groups, "groups", len(groups(workloads)), "the number of groups, from 1: the first ones have different elections, later ones other safety modes")
 	flag.IntVar(&s.parallel, "parallel", 1, "the number of groups at the same time. Faults that concern all groups are injected into one group at a time, afterwards")
 	flag.BoolVar(&s.unfenced, "unfenced", false, "let the ledgers of the workloads accept outdated tokens. Then the suite must report violated invariants")
-	flag.StringVar(&s.machines, "machines", "", "how to control the machines of the cluster, as for kubectl conclave chaos (default: hack:chaos for -cluster hack)")
+	flag.StringVar(&s.machines, "machines", "", "the program that controls the nodes, as for kubectl conclave chaos (default: docker for -cluster kind)")
 	flag.StringVar(&s.results, "results", "docs/results", "the folder for the results")
 	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
 	flag.Parse()
@@ -67,13 +69,16 @@ func main() {
 	}
 }
 
-// start checks the flags, starts the cluster and tests all groups.
+// start checks the flags, prepares the cluster and tests all groups.
 func (s *suite) start(ctx context.Context, kind string) (err error) {
 	if s.cluster, err = newCluster(kind); err != nil {
 		return err
 	}
-	if s.machines == "" && kind == "hack" {
-		s.machines = "hack:" + clusterName
+	if s.machines == "" && kind == "kind" {
+		s.machines = "docker"
+	}
+	if s.delays, err = s.cluster.delays(ctx, s.machines); err != nil {
+		return err
 	}
 	phases, err := s.plan()
 	if err != nil {
@@ -85,7 +90,7 @@ func (s *suite) start(ctx context.Context, kind string) (err error) {
 		}
 	}
 	before := len(s.all)
-	defer func() { err = errors.Join(err, s.cluster.remove(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.cluster.deleteGroups(context.WithoutCancel(ctx))) }()
 	if err := s.cluster.prepare(ctx, strings.Split(s.workloads, ",")); err != nil {
 		return err
 	}
@@ -146,14 +151,11 @@ func (s *suite) plan() (phases []phase, err error) {
 
 // isPossible reports whether the command can inject a kind of fault with these machines. It refuses a kind by name that it can't.
 func (s *suite) isPossible(k *chaos.Kind) bool {
-	hack := strings.HasPrefix(s.machines, "hack:")
 	switch {
 	case k.Access != chaos.ByMachine:
 		return true
-	case k.Name == chaos.APIServer:
-		return hack
 	case k.Name == chaos.Delay:
-		return hack || s.machines == "pod"
+		return s.delays
 	}
 	return s.machines != ""
 }

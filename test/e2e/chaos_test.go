@@ -16,21 +16,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
-// machinesNamespace permits the privileged pods of --machines pod.
-const machinesNamespace = "default"
-
 // testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout restart all
 // pods, which other parts do.
 func testChaos(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	e.injectFaults([]string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
+	e.injectFaults([]string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager})
+	e.injectFaults([]string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Loss, chaos.APIServer},
 		"--machines", "docker")
-	e.injectFaults([]string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Delay},
-		"--machines", "pod", "--machines-namespace", machinesNamespace)
-	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
-		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""
-	})
 	e.testChaosJobs()
 }
 

@@ -1,17 +1,21 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // newKindCluster uses the cluster of the current kubeconfig. The tests find its processes on this machine.
 func newKindCluster(t *testing.T) *cluster {
 	t.Helper()
 	name := os.Getenv("KIND_CLUSTER_NAME")
-	k := kindNodes{t, name}
+	k := kindNodes{t, name, &kindnodes.Nodes{Runtime: "docker"}}
 	c := &cluster{
 		t: t, kubectlPath: "kubectl", environment: []string{"KUBECONFIG=" + os.Getenv("KUBECONFIG")},
 		load:    func(archive string) { run(t, "kind", "load", "image-archive", archive, "--name", name) },
@@ -22,46 +26,34 @@ func newKindCluster(t *testing.T) *cluster {
 
 // kindNodes are the nodes of a kind cluster, which are containers.
 type kindNodes struct {
-	t    *testing.T
-	name string
+	t     *testing.T
+	name  string
+	nodes *kindnodes.Nodes
 }
-
-// partitionTable is the nftables table that drops what a node sends and receives.
-const partitionTable = "inet conclave_e2e"
 
 func (k kindNodes) control(verb, node string) {
 	k.t.Helper()
+	ctx := context.Background() // That of the test ends before its cleanup.
 	controlPlane := k.name + "-control-plane"
 	node = strings.ReplaceAll(node, "control-plane", controlPlane)
+	network := kindnodes.Network{Node: node}
+	// When a control plane starts again that was killed, it may have another address.
+	silence, resume := k.nodes.Kill, k.nodes.Start
+	if node == controlPlane {
+		silence, resume = k.nodes.Pause, k.nodes.Unpause
+	}
 	switch verb {
 	case "partition":
-		k.nft(node, "table "+partitionTable+` {
-			chain in { type filter hook input priority -300; iifname eth0 drop; }
-			chain out { type filter hook output priority -300; oifname eth0 drop; }
-			chain forward { type filter hook forward priority -300; iifname eth0 drop; oifname eth0 drop; }
-		}`)
-	case "heal": // Adding it makes this succeed also if the node isn't isolated.
-		k.nft(node, "add table "+partitionTable+"; delete table "+partitionTable)
+		must.Succeed(k.t, k.nodes.Drop(ctx, network, kindnodes.Packets{}))
+	case "heal":
+		must.Succeed(k.t, k.nodes.Heal(ctx, network))
 	case "kill":
-		if node == controlPlane { // When it starts again, it may have another address.
-			run(k.t, "docker", "pause", node)
-			return
-		}
-		run(k.t, "docker", "kill", node)
+		must.Succeed(k.t, silence(ctx, node))
 	case "start":
-		if node == controlPlane {
-			run(k.t, "docker", "unpause", node)
-			return
-		}
-		run(k.t, "docker", "start", node)
+		must.Succeed(k.t, resume(ctx, node))
 	default:
 		k.t.Fatalf("a kind cluster can't %s", verb)
 	}
-}
-
-func (k kindNodes) nft(node, rules string) {
-	k.t.Helper()
-	run(k.t, "docker", "exec", node, "nft", rules)
 }
 
 // processes returns the first process of each node, by its process ID on this machine.

@@ -33,7 +33,6 @@ func testOperator(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:"+fastRotationTag, "-tags", "conclave_fastrotation"))
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
-	c.load(buildImage(c.t, "./cmd/chaos", "conclave/chaos:e2e"))
 	c.load(buildImage(c.t, "./examples/worker", workerImage))
 	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
 	c.buildPlugin()

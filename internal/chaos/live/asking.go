@@ -112,9 +112,6 @@ func (*httpSource) answered(o *Observer, c chaos.Claim, body string) {
 	o.claim(c)
 }
 
-// Exec runs a command in a container until its input or ctx ends.
-type Exec func(ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer) error
-
 // execSource runs a command in each pod: status 0 means that it leads, unless the first line of the output names another candidate.
 type execSource struct {
 	asking

@@ -1,45 +1,15 @@
 package live
 
-import (
-	"context"
-	"maps"
-	"slices"
-	"strings"
-	"syscall"
+import "context"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
-)
-
-// Signals are machines on which each container is a process of this computer.
-type Signals struct {
-	Machines
-
-	PIDs func() map[string]int // by the ID of the container
-	// Injected is called after each fault, unless it is nil.
-	Injected func()
+// Calls are machines that call functions when a fault begins and ends.
+type Calls struct {
+	Inject, Undo func(kind string, containers []string) error
 }
 
-// Start and Stop do nothing.
-func (Signals) Start(context.Context, Subject) error                { return nil }
-func (Signals) notPossible(context.Context, string) (string, error) { return "", nil }
-func (Signals) prepare(context.Context, *corev1.Pod) error          { return nil }
-func (s Signals) undo(_ context.Context, _ string, f *nodefault.Request) error {
-	return s.signal(f, syscall.SIGCONT)
-}
+func (Calls) notPossible(context.Context, string, string) string { return "" }
 
-func (s Signals) inject(_ context.Context, _ string, f *nodefault.Request) error {
-	if s.Injected != nil {
-		defer s.Injected()
-	}
-	return s.signal(f, map[string]syscall.Signal{nodefault.Stop: syscall.SIGSTOP, nodefault.Kill: syscall.SIGKILL}[f.Action])
+func (c Calls) inject(_ context.Context, f *machineFault) error {
+	return c.Inject(f.kind, f.containers)
 }
-
-func (s Signals) signal(f *nodefault.Request, signal syscall.Signal) error {
-	pids := s.PIDs()
-	if _, known := pids[f.Containers[0]]; !known {
-		return &responseError{"no process among " + strings.Join(slices.Sorted(maps.Keys(pids)), ", ")}
-	}
-	return syscall.Kill(pids[f.Containers[0]], signal)
-}
+func (c Calls) undo(_ context.Context, f *machineFault) error { return c.Undo(f.kind, f.containers) }

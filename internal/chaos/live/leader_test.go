@@ -193,12 +193,23 @@ func (e *electors) run(source, selector string) *live.Run {
 	must.Succeed(e.t, err)
 	return &live.Run{
 		Client: e, Subject: leader, Seed: 1, Timeout: time.Minute, Pause: 0, Printf: e.t.Logf,
-		Machines: live.Signals{PIDs: func() map[string]int {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return maps.Clone(e.pids)
-		}},
+		Machines: live.Calls{
+			Inject: func(kind string, containers []string) error {
+				return e.signal(containers[0], map[string]syscall.Signal{chaos.Freeze: syscall.SIGSTOP, chaos.KillApp: syscall.SIGKILL}[kind])
+			},
+			Undo: func(_ string, containers []string) error { return e.signal(containers[0], syscall.SIGCONT) },
+		},
 	}
+}
+
+// signal sends a signal to the process of a container.
+func (e *electors) signal(container string, signal syscall.Signal) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pids[container] == 0 {
+		return fmt.Errorf("container %s has no process", container)
+	}
+	return syscall.Kill(e.pids[container], signal)
 }
 
 // exec runs a command on this computer, with the address of the process of the pod.
@@ -323,12 +334,14 @@ func TestLabelsOfTwoPodsAreMeasured(t *testing.T) {
 	label("web-1", "leader")
 	r := e.run("label:role=leader", "")
 	r.Kinds, r.Faults = kinds(t, chaos.Freeze), 1 // Nobody reacts to it but this test.
-	machines := r.Machines.(live.Signals)         //nolint:errcheck,forcetypeassert // its type is known
-	machines.Injected = func() {
-		label("web-2", "leader")
-		time.AfterFunc(2*time.Second, func() { label("web-1", "") })
+	r.Machines = live.Calls{
+		Inject: func(string, []string) error {
+			label("web-2", "leader")
+			time.AfterFunc(2*time.Second, func() { label("web-1", "") })
+			return nil
+		},
+		Undo: func(string, []string) error { return nil },
 	}
-	r.Machines = machines
 	result := do(t, r)
 	f := &result.Faults[0]
 	if len(result.Violations) > 0 || f.Coordinator != "web-2" || f.Elected == nil || f.TwoLeaders == nil || *f.TwoLeaders < 500 || f.Settled == nil {

@@ -1,10 +1,9 @@
 package live
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
-	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -22,148 +20,107 @@ func record(t *testing.T, name, script string) func() string {
 	t.Helper()
 	folder := t.TempDir()
 	calls := filepath.Join(folder, "calls")
-	text := "#!/bin/sh\nprintf '%s|' \"$@\" >>" + calls + "; echo >>" + calls + "\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700); err != nil { //nolint:gosec // it must be executable
-		t.Fatal(err)
-	}
+	text := "#!/bin/sh\necho \"$*\" >>" + calls + "\n" + script + "\n"
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700)) //nolint:gosec // it must be executable
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-	return func() string {
-		text := must.ReadFile(t, calls)
-		return string(text)
-	}
+	return func() string { return string(must.ReadFile(t, calls)) }
 }
 
-func TestMachinesOfKindAreContainers(t *testing.T) {
-	calls := record(t, "docker", "")
+// machines are those of a docker that prints the name of a control plane.
+func machines(t *testing.T) (m Machines, calls func() string) {
+	t.Helper()
+	calls = record(t, "docker", "echo kind-control-plane")
 	m, err := ParseMachines("docker")
 	must.Succeed(t, err)
-	isolate := &nodefault.Request{Action: nodefault.Isolate}
-	if err := m.inject(t.Context(), "kind-worker", isolate); err != nil {
-		t.Error(err)
-	}
-	if err := m.undo(t.Context(), "kind-worker", isolate); err != nil {
-		t.Error(err)
-	}
-	one, other := strings.Repeat("1", 64), strings.Repeat("2", 64)
-	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Kill, Containers: []string{one, other}}); err != nil {
-		t.Error(err)
-	}
-	// An empty ID is a part of the names of all cgroups, so all processes would be killed.
-	for _, action := range []string{nodefault.Kill, nodefault.Stop, nodefault.Drop} {
-		f := &nodefault.Request{Action: action, Containers: []string{""}}
-		if err := m.inject(t.Context(), "kind-worker", f); err == nil || err.Error() != `"" isn't the ID of a container` {
-			t.Errorf("%s of an empty ID: got error %v", action, err)
-		}
-	}
-	want := "pause|kind-worker|\nunpause|kind-worker|\nexec|kind-worker|sh|-c|" + sendSignal + "|sh|KILL|" + one + "|" + other + "|\n"
-	if got := calls(); got != want {
-		t.Errorf("got calls\n%s\nwant\n%s", got, want)
-	}
+	return m, calls
 }
 
-// The control plane of hack/cluster is a machine of its own, so that its outage doesn't affect pods. That of kind isn't.
-func TestOutageOfTheAPIServerNeedsHackCluster(t *testing.T) {
-	record(t, "docker", "")
-	for text, want := range map[string]string{"docker": "it needs --machines hack:NAME", "hack:test": ""} {
-		m, err := ParseMachines(text)
-		must.Succeed(t, err)
-		if got, err := m.notPossible(t.Context(), actions[chaos.APIServer]); got != want || err != nil {
-			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
-		}
-	}
-}
-
-// A kind cluster has no program that could delay packets.
-func TestDelayNeedsPodsOrHackCluster(t *testing.T) {
-	record(t, "docker", "")
-	docker, err := ParseMachines("docker")
-	must.Succeed(t, err)
-	for machines, want := range map[Machines]string{
-		docker: "it needs --machines pod", &localMachines{node: &thisNode{}}: "", &localMachines{node: &thisNode{lacks: "no queues"}}: "no queues",
+// Each fault on a machine is one that its end undoes.
+func TestFaultsOnMachinesEnd(t *testing.T) {
+	for kind, want := range map[string][2]string{
+		chaos.KillAgent: {" KILL " + id("a"), ""},
+		chaos.KillApp:   {" KILL " + id("b"), ""},
+		chaos.Freeze:    {" STOP " + id("a") + " " + id("b"), " CONT " + id("a") + " " + id("b")},
+		chaos.Node:      {"pause node-1", "unpause node-1"},
+		chaos.Partition: {"iifname eth0 ip saddr { 10.0.0.1 } drop", "delete table inet conclave_chaos"},
+		chaos.Loss:      {"oifname eth0 ip daddr { 10.0.0.1 } numgen random mod 100 < 30 drop", "delete table inet conclave_chaos"},
+		chaos.Delay:     {"netem delay", "tc qdisc del"},
 	} {
-		if got, err := machines.notPossible(t.Context(), actions[chaos.Delay]); got != want || err != nil {
-			t.Errorf("%+v: got %q, %v, want %q", machines, got, err, want)
+		m, calls := machines(t)
+		done, err := runWithPod(m).onMachine(t.Context(), kind, victim)
+		must.Succeed(t, err)
+		if got := calls(); !strings.Contains(got, want[0]) {
+			t.Errorf("%s: got calls\n%s\nwant %s", kind, got, want[0])
+		}
+		if (done.undo == nil) != (want[1] == "") {
+			t.Fatalf("%s: got %+v, want a fault that lasts: %t", kind, done, want[1] != "")
+		}
+		if done.undo == nil {
+			continue
+		}
+		injected := calls()
+		must.Succeed(t, done.undo(t.Context()))
+		if got := strings.TrimPrefix(calls(), injected); !strings.Contains(got, want[1]) {
+			t.Errorf("%s: got calls\n%s\nat its end, want %s", kind, got, want[1])
 		}
 	}
 }
 
-// thisNode records the faults of this computer.
-type thisNode struct {
-	lacks  string
-	faults []nodefault.Request
-	undone int
-}
-
-func (n *thisNode) Check(*nodefault.Request) map[string]string {
-	return map[string]string{nodefault.Delay: n.lacks}
-}
-
-func (n *thisNode) Inject(r *nodefault.Request) (func() error, error) {
-	n.faults = append(n.faults, *r)
-	return func() error { n.undone++; return nil }, nil
-}
-
-func TestPacketsAreDelayedOnThisComputer(t *testing.T) {
-	node := &thisNode{}
-	r := runWithPod(&localMachines{node: node})
-	done, err := r.onMachine(t.Context(), chaos.Delay, victim)
-	if err != nil || done.hold != disturbanceTime {
-		t.Fatalf("got %+v, %v, want a fault that lasts %s", done, err, disturbanceTime)
+// The nodes of the control plane are found by the label of the cluster.
+func TestOutageOfTheAPIServerEnds(t *testing.T) {
+	m, calls := machines(t)
+	done, err := runWithPod(m).disconnectAPIServer(t.Context())
+	if err != nil || done.hold != outageTime {
+		t.Fatalf("got %+v, %v, want a fault that lasts %s", done, err, outageTime)
 	}
-	want := nodefault.Request{Action: nodefault.Delay, Containers: []string{"1"}, Addresses: []string{"10.0.0.1"}, Delay: packetDelay}
-	if len(node.faults) != 1 || !reflect.DeepEqual(node.faults[0], want) {
-		t.Errorf("got faults %+v, want %+v", node.faults, want)
-	}
-	for range 2 { // An interrupted run undoes its fault again.
-		if err := done.undo(t.Context()); err != nil {
-			t.Error(err)
+	must.Succeed(t, done.undo(t.Context()))
+	lines := strings.Split(calls(), "\n")
+	for i, want := range []string{"inspect ", "ps ", "exec kind-control-plane nft add table ", "inspect ", "ps ", "exec kind-control-plane nft add table "} {
+		if !strings.HasPrefix(lines[i], want) {
+			t.Errorf("got call %s, want %s", lines[i], want)
 		}
 	}
-	if node.undone != 1 {
-		t.Errorf("got the fault undone %d times, want once", node.undone)
+	if drops := slices.Collect(func(yield func(bool) bool) {
+		for _, line := range lines {
+			if strings.HasPrefix(line, "exec") && !yield(strings.Contains(line, "iifname eth0 drop")) {
+				return
+			}
+		}
+	}); !slices.Equal(drops, []bool{true, false}) {
+		t.Errorf("got rules that drop %v, want them only for the fault", drops)
 	}
 }
 
-// If the pod is gone, so is its network. That isn't an error, but a helper must still learn that the fault is over.
+// If the pod is gone, so is its network. That isn't an error.
 func TestFaultOfPodThatIsGoneIsUndone(t *testing.T) {
-	machines := &recordedMachines{}
-	r := runWithPod(machines)
+	m, calls := machines(t)
+	r := runWithPod(m)
 	done, err := r.onMachine(t.Context(), chaos.Partition, victim)
 	must.Succeed(t, err)
+	before := calls()
 	delete(r.observer.pods, types.UID(victim.UID))
-	if err := done.undo(t.Context()); err != nil {
-		t.Error(err)
+	must.Succeed(t, done.undo(t.Context()))
+	if got := calls(); got != before {
+		t.Errorf("got further calls %s, want none", strings.TrimPrefix(got, before))
 	}
-	if len(machines.undone) != 1 || machines.undone[0].Containers != nil {
-		t.Errorf("got undone %+v, want one fault without containers", machines.undone)
-	}
-	if err := (&localMachines{}).undo(t.Context(), "node-1", &machines.undone[0]); err != nil {
-		t.Errorf("got %v, want no error", err)
-	}
-}
-
-// recordedMachines records what is undone.
-type recordedMachines struct {
-	Machines
-
-	undone []nodefault.Request
-}
-
-func (*recordedMachines) inject(context.Context, string, *nodefault.Request) error { return nil }
-
-func (m *recordedMachines) undo(_ context.Context, _ string, f *nodefault.Request) error {
-	m.undone = append(m.undone, *f)
-	return nil
 }
 
 var victim = chaos.PodState{Agent: chaos.Agent{Pod: "ledger-2", UID: "2"}, Node: "node-1"}
 
+// id returns an ID of a container.
+func id(letter string) string { return strings.Repeat(letter, 64) }
+
 // runWithPod returns a run with the pod of the victim and another pod.
 func runWithPod(machines Machines) *Run {
-	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "application", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-	}}}
-	pod.Name, pod.UID = victim.Pod, types.UID(victim.UID)
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: "setup", ContainerID: "containerd://" + id("0")},
+			{Name: v1.AgentContainer, ContainerID: "containerd://" + id("a"), State: running},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "application", ContainerID: "containerd://" + id("b"), State: running}},
+	}}
+	pod.Name, pod.UID, pod.Spec.NodeName = victim.Pod, types.UID(victim.UID), victim.Node
 	o := NewObserver(nil, ledger())
 	o.pods[pod.UID] = &observedPod{Pod: pod}
 	other := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
@@ -172,86 +129,21 @@ func runWithPod(machines Machines) *Run {
 	return &Run{observer: o, Machines: machines, Subject: o.subject}
 }
 
-func TestOutageOfTheAPIServerEnds(t *testing.T) {
-	calls := record(t, "cluster", "")
-	r := &Run{Machines: &localMachines{tool: "cluster", cluster: "test"}}
-	done, err := r.disconnectAPIServer(t.Context())
-	if err != nil || done.hold == 0 {
-		t.Fatalf("got %+v, %v, want a fault that lasts", done, err)
-	}
-	must.Succeed(t, done.undo(t.Context()))
-	if got, want := calls(), "partition|control-plane|--name|test|\nheal|control-plane|--name|test|\n"; got != want {
-		t.Errorf("got calls\n%s\nwant\n%s", got, want)
-	}
-}
-
 func TestPacketsOfTheNodeOfAPodAreNotDropped(t *testing.T) {
-	r := runWithPod(&localMachines{})
+	m, _ := machines(t)
+	r := runWithPod(m)
 	r.observer.pod(victim.UID).Spec.HostNetwork = true
-	if _, err := r.onMachine(t.Context(), chaos.Partition, victim); err == nil || err.Error() != "pod ledger-2 uses the network of its node" {
+	_, err := r.onMachine(t.Context(), chaos.Partition, victim)
+	if err == nil || err.Error() != "pod ledger-2 uses the network of its node" {
 		t.Errorf("got %v, want the fault to be refused", err)
 	}
 }
 
-func TestFailedRuntimeIsReported(t *testing.T) {
-	record(t, "podman", "echo first; echo no such container >&2; exit 3")
-	m, err := ParseMachines("podman")
-	must.Succeed(t, err)
-	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Isolate}); err == nil || err.Error() != "podman: exit status 3: no such container" {
-		t.Errorf("got %v, want the last line of the runtime's output", err)
-	}
-}
-
-// On the machine of a throwaway cluster, the script runs without a runtime.
-func TestSignalWithoutProcessIsAnError(t *testing.T) {
-	m, err := ParseMachines("hack:test")
-	must.Succeed(t, err)
-	err = m.undo(t.Context(), "node-1", &nodefault.Request{Action: nodefault.Stop, Containers: []string{"no-cgroup-has-this-name-47114711"}})
-	if err == nil || !strings.Contains(err.Error(), "no process of the containers runs") {
-		t.Errorf("got %v, want an error", err)
-	}
-}
-
 func TestParseMachinesRefusesOthers(t *testing.T) {
-	for _, text := range []string{"", "minikube", "hack:"} {
-		if m, err := ParseMachines(text); err == nil || !strings.Contains(err.Error(), "must be pod for any cluster, docker, podman, nerdctl") {
+	for _, text := range []string{"", "minikube", "pod"} {
+		m, err := ParseMachines(text)
+		if err == nil || !strings.Contains(err.Error(), "must be docker, podman, nerdctl, for a kind cluster") {
 			t.Errorf("%q: got %v, %v, want an error", text, m, err)
 		}
-	}
-}
-
-func TestContainersOfAFault(t *testing.T) {
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	pod := &corev1.Pod{Status: corev1.PodStatus{
-		InitContainerStatuses: []corev1.ContainerStatus{
-			{Name: "setup", ContainerID: "containerd://0"}, {Name: v1.AgentContainer, ContainerID: "containerd://1", State: running},
-		},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "application", ContainerID: "containerd://2", State: running}},
-	}}
-	for kind, want := range map[string]string{chaos.KillAgent: "1", chaos.KillApp: "2", chaos.Freeze: "1 2"} {
-		if got := strings.Join(containers(pod, kind), " "); got != want {
-			t.Errorf("%s: got containers %q, want %q", kind, got, want)
-		}
-	}
-}
-
-func TestPacketsAreDroppedInBothDirections(t *testing.T) {
-	calls := record(t, "docker", "")
-	m, err := ParseMachines("docker")
-	must.Succeed(t, err)
-	id := strings.Repeat("1", 64)
-	drop := &nodefault.Request{Action: nodefault.Drop, Containers: []string{id}, Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
-	if err := m.inject(t.Context(), "kind-worker", drop); err != nil {
-		t.Error(err)
-	}
-	want := "exec|kind-worker|sh|-c|" + runNFT + "|sh|" + id + "|add table inet conclave_chaos; " +
-		"add chain inet conclave_chaos input { type filter hook input priority 0; }; " +
-		"add rule inet conclave_chaos input ip saddr 10.0.0.1 numgen random mod 100 < 30 drop; " +
-		"add rule inet conclave_chaos input ip6 saddr fd00::1 numgen random mod 100 < 30 drop; " +
-		"add chain inet conclave_chaos output { type filter hook output priority 0; }; " +
-		"add rule inet conclave_chaos output ip daddr 10.0.0.1 numgen random mod 100 < 30 drop; " +
-		"add rule inet conclave_chaos output ip6 daddr fd00::1 numgen random mod 100 < 30 drop|\n"
-	if got := calls(); got != want {
-		t.Errorf("got calls\n%s\nwant\n%s", got, want)
 	}
 }

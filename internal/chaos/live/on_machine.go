@@ -2,48 +2,117 @@ package live
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
-	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
+	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
 )
 
 const (
-	// lossPercent is the part of the packets that a fault of kind loss drops, and packetDelay is the time for which kind delay delays
-	// each. Both last disturbanceTime.
+	// lossPercent is the part of the packets that a fault of kind loss drops, and packetDelay is the time for which kind
+	// delay delays each. Both last disturbanceTime.
 	lossPercent     = 30
 	packetDelay     = 300 * time.Millisecond
 	disturbanceTime = 5 * time.Second
-	// outageTime is how long the API server is disconnected. It is shorter than the time after which nodes aren't ready any more.
+	// outageTime is how long the API server is disconnected. It is shorter than the time after which nodes aren't ready
+	// any more.
 	outageTime = 20 * time.Second
 )
 
-// outage is the action of kind apiserver, which isn't one of package nodefault: it concerns no node of a member.
-const (
-	outage   = "outage"
-	onlyHack = "it needs --machines hack:NAME"
-)
-
-// actions are the faults on a node by which kinds are injected.
-var actions = map[string]string{
-	chaos.KillAgent: nodefault.Kill, chaos.KillApp: nodefault.Kill, chaos.Freeze: nodefault.Stop, chaos.Node: nodefault.Isolate,
-	chaos.Partition: nodefault.Drop, chaos.Loss: nodefault.Drop, chaos.Delay: nodefault.Delay, chaos.APIServer: outage,
+// Machines injects the faults that need the machines of the cluster.
+type Machines interface {
+	// notPossible returns why faults of a kind aren't possible on a node, or "".
+	notPossible(ctx context.Context, kind, node string) string
+	inject(ctx context.Context, f *machineFault) error
+	// undo undoes a fault that lasts. Without containers, the pod is gone, and its network with it.
+	undo(ctx context.Context, f *machineFault) error
 }
 
-// prepare does what takes time before a fault that needs the machines.
-func (r *Run) prepare(ctx context.Context, kind *chaos.Kind, targets []chaos.PodState) error {
-	if kind.Access != chaos.ByMachine || len(targets) == 0 {
+// machineFault is a fault on a node.
+type machineFault struct {
+	kind, node string
+	// containers are the IDs of those that the fault affects, and addresses those of the pods from which it disconnects.
+	containers, addresses []string
+}
+
+// kindMachines are the nodes of a kind cluster.
+type kindMachines struct{ nodes kindnodes.Nodes }
+
+// ParseMachines parses docker, podman or nerdctl.
+func ParseMachines(text string) (Machines, error) {
+	if !slices.Contains(kindnodes.Runtimes, text) {
+		return nil, fmt.Errorf("must be %s, for a kind cluster, got %q", strings.Join(kindnodes.Runtimes, ", "), text)
+	}
+	if _, err := exec.LookPath(text); err != nil {
+		return nil, fmt.Errorf("%s isn't in PATH", text)
+	}
+	return &kindMachines{kindnodes.Nodes{Runtime: text}}, nil
+}
+
+func (m *kindMachines) notPossible(ctx context.Context, kind, node string) string {
+	if kind == chaos.Delay {
+		return m.nodes.NotDelayed(ctx, node)
+	}
+	return ""
+}
+
+func (m *kindMachines) inject(ctx context.Context, f *machineFault) error {
+	switch f.kind {
+	case chaos.KillAgent, chaos.KillApp:
+		return m.nodes.Signal(ctx, f.node, "KILL", f.containers...)
+	case chaos.Freeze:
+		return m.nodes.Signal(ctx, f.node, "STOP", f.containers...)
+	case chaos.Node:
+		return m.nodes.Pause(ctx, f.node)
+	case chaos.Partition:
+		return m.nodes.Drop(ctx, f.network(), kindnodes.Packets{Addresses: f.addresses})
+	case chaos.Loss:
+		return m.nodes.Drop(ctx, f.network(), kindnodes.Packets{Addresses: f.addresses, Percent: lossPercent})
+	case chaos.Delay:
+		return m.nodes.Delay(ctx, f.network(), packetDelay)
+	}
+	return m.onControlPlane(ctx, f.node, func(node kindnodes.Network) error {
+		return m.nodes.Drop(ctx, node, kindnodes.Packets{})
+	})
+}
+
+func (m *kindMachines) undo(ctx context.Context, f *machineFault) error {
+	switch f.kind {
+	case chaos.Freeze:
+		return m.nodes.Signal(ctx, f.node, "CONT", f.containers...)
+	case chaos.Node:
+		return m.nodes.Unpause(ctx, f.node)
+	case chaos.APIServer:
+		return m.onControlPlane(ctx, f.node, func(node kindnodes.Network) error { return m.nodes.Heal(ctx, node) })
+	}
+	switch {
+	case len(f.containers) == 0:
 		return nil
+	case f.kind == chaos.Delay:
+		return m.nodes.EndDelay(ctx, f.network())
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	if pod := r.observer.pod(targets[0].UID); pod != nil {
-		return r.Machines.prepare(ctx, pod)
+	return m.nodes.Heal(ctx, f.network())
+}
+
+func (f *machineFault) network() kindnodes.Network {
+	return kindnodes.Network{Node: f.node, Container: f.containers[0]}
+}
+
+// onControlPlane calls a function for each node of the control plane of a node's cluster.
+func (m *kindMachines) onControlPlane(ctx context.Context, node string, call func(kindnodes.Network) error) error {
+	nodes, err := m.nodes.ControlPlane(ctx, node)
+	for _, name := range nodes {
+		err = errors.Join(err, call(kindnodes.Network{Node: name}))
 	}
-	return nil // The fault will be refused.
+	return err
 }
 
 // onMachine injects a fault that needs the machines of the cluster.
@@ -52,23 +121,24 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	if pod == nil {
 		return injection{}, &refusedError{"pod " + target.Pod + " is gone"}
 	}
-	fault := r.machineFault(kind, pod)
-	if len(fault.Containers) == 0 {
+	fault := &machineFault{kind: kind, node: target.Node, containers: containers(pod, kind), addresses: r.otherAddresses(target)}
+	if len(fault.containers) == 0 {
 		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
 	}
-	if concernsPackets(fault) && pod.Spec.HostNetwork { // The rules would concern packets of others.
+	if concernsPackets(kind) && pod.Spec.HostNetwork { // The rules would concern packets of others.
 		return injection{}, &refusedError{"pod " + target.Pod + " uses the network of its node"}
 	}
-	if concernsPackets(fault) && len(fault.Addresses) == 0 {
+	if concernsPackets(kind) && len(fault.addresses) == 0 {
 		return injection{}, &refusedError{"no other pod has an address"}
 	}
 	done := injection{at: time.Now()}
-	switch fault.Action {
-	case nodefault.Kill:
+	switch kind {
+	case chaos.KillAgent, chaos.KillApp:
 		done.recovered = func(context.Context) bool {
 			now := r.observer.pod(target.UID)
-			return now == nil || !slices.ContainsFunc(containers(now, kind), func(id string) bool { return slices.Contains(fault.Containers, id) }) &&
-				len(containers(now, kind)) >= len(fault.Containers)
+			return now == nil || !slices.ContainsFunc(containers(now, kind), func(id string) bool {
+				return slices.Contains(fault.containers, id)
+			}) && len(containers(now, kind)) >= len(fault.containers)
 		}
 	default:
 		done.undo = func(ctx context.Context) error { return r.undoOnMachine(ctx, target, fault) }
@@ -79,62 +149,68 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	case chaos.Freeze:
 		done.hold = r.Subject.linger()
 	}
-	return done, r.Machines.inject(ctx, target.Node, fault)
+	return done, r.Machines.inject(ctx, fault)
 }
 
-// machineFault returns the fault on the node of a pod.
-func (r *Run) machineFault(kind string, pod *corev1.Pod) *nodefault.Request {
-	fault := &nodefault.Request{Action: actions[kind], Containers: containers(pod, kind)}
-	switch kind {
-	case chaos.Node:
-		fault.Addresses = hostAddresses(pod)
-	case chaos.Partition, chaos.Loss, chaos.Delay:
-		for _, p := range inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.PodState { return s.Pods }) {
-			if p.UID != string(pod.UID) && p.IP != "" {
-				fault.Addresses = append(fault.Addresses, p.IP)
-			}
+// otherAddresses returns the addresses of the other pods.
+func (r *Run) otherAddresses(target chaos.PodState) (all []string) {
+	for _, p := range r.pods() {
+		if p.UID != target.UID && p.IP != "" {
+			all = append(all, p.IP)
 		}
 	}
-	switch kind {
-	case chaos.Loss:
-		fault.Percent = lossPercent
-	case chaos.Delay:
-		fault.Delay = packetDelay
-	}
-	return fault
+	return all
 }
 
-// concernsPackets reports whether a fault concerns packets from and to one pod.
-func concernsPackets(f *nodefault.Request) bool {
-	return f.Action == nodefault.Drop || f.Action == nodefault.Delay
+func (r *Run) pods() []chaos.PodState {
+	return inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.PodState { return s.Pods })
 }
 
-// disconnectAPIServer disconnects the API server from all nodes. This command still reaches it, but not the agents.
+// concernsPackets reports whether a kind of fault concerns packets from and to one pod.
+func concernsPackets(kind string) bool {
+	return kind == chaos.Partition || kind == chaos.Loss || kind == chaos.Delay
+}
+
+// disconnectAPIServer disconnects the nodes of the control plane from all others, and from this command.
 func (r *Run) disconnectAPIServer(ctx context.Context) (injection, error) {
-	done := injection{
-		at: time.Now(), hold: outageTime,
-		undo: func(ctx context.Context) error { return r.Machines.disconnectControlPlane(ctx, false) },
+	pods := r.pods()
+	if len(pods) == 0 {
+		return injection{}, &refusedError{"no pod runs"}
 	}
-	return done, r.Machines.disconnectControlPlane(ctx, true)
+	fault := &machineFault{kind: chaos.APIServer, node: pods[0].Node}
+	done := injection{
+		at: time.Now(), hold: outageTime, undo: func(ctx context.Context) error { return r.Machines.undo(ctx, fault) },
+	}
+	return done, r.Machines.inject(ctx, fault)
 }
 
 // undoOnMachine undoes a fault.
-func (r *Run) undoOnMachine(ctx context.Context, target chaos.PodState, fault *nodefault.Request) error {
-	if concernsPackets(fault) {
+func (r *Run) undoOnMachine(ctx context.Context, target chaos.PodState, fault *machineFault) error {
+	if concernsPackets(fault.kind) {
 		pod := r.observer.pod(target.UID)
 		if pod == nil {
-			fault.Containers = nil
-		} else if now := containers(pod, chaos.Partition); len(now) > 0 {
-			fault.Containers = now // The former ones may have ended meanwhile.
+			fault.containers = nil
+		} else if now := containers(pod, fault.kind); len(now) > 0 {
+			fault.containers = now // The former ones may have ended meanwhile.
 		}
 	}
-	return r.Machines.undo(ctx, target.Node, fault)
+	return r.Machines.undo(ctx, fault)
 }
 
-// hostAddresses returns the addresses of a pod's node.
-func hostAddresses(pod *corev1.Pod) (all []string) {
-	for _, a := range pod.Status.HostIPs {
-		all = append(all, a.IP)
+// containers returns the IDs of the containers that a fault of this kind affects.
+func containers(pod *corev1.Pod, kind string) (ids []string) {
+	for _, s := range affectedContainers(pod, kind) {
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		ids = append(ids, id)
 	}
-	return all
+	return ids
+}
+
+// affectedContainers returns a pod's running containers: the agent, all others, or all.
+func affectedContainers(pod *corev1.Pod, kind string) []corev1.ContainerStatus {
+	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	return slices.DeleteFunc(all, func(s corev1.ContainerStatus) bool {
+		isAgent := s.Name == v1.AgentContainer
+		return s.State.Running == nil || kind == chaos.KillAgent && !isAgent || kind == chaos.KillApp && isAgent
+	})
 }

@@ -105,8 +105,14 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 		return "it isn't known where the operator is: see --operator-namespace", nil
 	}
 	if kind.Access == chaos.ByMachine {
-		if reason, err := r.Machines.notPossible(ctx, actions[kind.Name]); reason != "" || err != nil {
-			return reason, err
+		pods, err := candidates(ctx, r.Client, r.Subject)
+		if err != nil {
+			return "", err
+		}
+		if len(pods) > 0 {
+			if reason := r.Machines.notPossible(ctx, kind.Name, pods[0].Spec.NodeName); reason != "" {
+				return reason, nil
+			}
 		}
 	}
 	needed := r.toInject(kind.Name)

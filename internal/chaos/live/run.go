@@ -183,9 +183,6 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		r.print(&f)
 		return nil
 	}
-	if err := r.prepare(ctx, &kind, targets); err != nil {
-		return fmt.Errorf("before fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
-	}
 	affected := map[string]bool{}
 	for _, p := range targets {
 		affected[p.UID] = true
@@ -258,7 +255,7 @@ func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error 
 			return nil
 		}
 		wait(ctx, pollInterval)
-		if _, responded := errors.AsType[*responseError](err); responded || apierrors.IsForbidden(err) || ctx.Err() != nil {
+		if apierrors.IsForbidden(err) || ctx.Err() != nil {
 			return &remainsError{fmt.Errorf("cannot undo %s: %w", kind.Name, err)}
 		}
 	}

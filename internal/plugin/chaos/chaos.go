@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
@@ -36,8 +37,7 @@ type options struct {
 	yes               bool
 	check             string
 	machines          string
-	machinesNamespace string
-	machinesImage     string
+	control           live.Machines
 	operatorNamespace string
 	leader, selector  string
 	failIf            []string
@@ -125,10 +125,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
-	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
-		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
-	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
-	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is conclave-chaos (default: the image of the agent on the node, with the name chaos and the same tag)")
+	flags.StringVar(&o.machines, "machines", "", "the program that controls the nodes of a kind cluster on this computer: docker, podman or nerdctl")
 	flags.StringVar(&o.leader, "leader", "", "what says who leads, in place of a group: lease/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND")
 	flags.StringVar(&o.selector, "selector", "", "the labels of the pods that may lead, with --leader (default: those of the pod that a Lease or a label names)")
 	flags.StringArrayVar(&o.failIf, "fail-if", nil, "fail if this is true of the result, such as 'p99(elected) > 2s' or 'two-leaders > 0'; can be repeated")
@@ -136,8 +133,8 @@ func (o *options) addTo(cmd *cobra.Command) {
 	command.CompleteFrom(cmd, "leader", []string{"lease/", "label:", "http://", "exec:"})
 	command.CompleteFrom(cmd, "fail-if", []string{"p99(elected) > 2s", "two-leaders > 0", "flaps > 0"})
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
-	command.CompleteFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
-	for _, name := range []string{"faults", "seed", "pause", "timeout", "observe", "check", "operator-namespace", "machines-namespace", "machines-image", "selector"} {
+	command.CompleteFrom(cmd, "machines", kindnodes.Runtimes)
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "observe", "check", "operator-namespace", "selector"} {
 		command.CompleteNothing(cmd, name)
 	}
 }
@@ -156,8 +153,11 @@ func (o *options) parse(cmd *cobra.Command) ([]chaos.Kind, error) {
 	if err := output.Choose(&o.output, chaosOutputs); err != nil {
 		return nil, err
 	}
-	if err := o.parseMachines(); err != nil {
-		return nil, err
+	if o.machines != "" {
+		var err error
+		if o.control, err = live.ParseMachines(o.machines); err != nil {
+			return nil, command.UsageErrorf("--machines %s", err)
+		}
 	}
 	if err := o.parseObserve(cmd); err != nil {
 		return nil, err
@@ -247,10 +247,6 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 		return clusteraccess.RequestError(err)
 	}
 	defer unlock()
-	defer stopMachines(ctx, run)
-	if err := startMachines(ctx, run, len(kinds) > 0, notPossible); err != nil {
-		return err
-	}
 	result, err := run.Do(ctx)
 	result.NotPossible = notPossible
 	return o.report(cmd.OutOrStdout(), result, err)
@@ -297,7 +293,7 @@ func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, nam
 	}
 	run := &live.Run{
 		Client: connected, OperatorNamespace: o.operatorNamespace,
-		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Check: o.workloadCheck(name, namespace),
+		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Machines: o.control, Check: o.workloadCheck(name, namespace),
 	}
 	forward := func(ctx context.Context, pod types.NamespacedName, port int) (*portforward.Port, error) {
 		return portforward.StartTo(ctx, config, pod, port)
@@ -320,9 +316,6 @@ func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, nam
 		if operator, err := clusteraccess.FindOperator(ctx, connected); err == nil {
 			run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.Namespace)
 		}
-	}
-	if run.Machines, err = o.openMachines(run, config, namespace); err != nil {
-		return nil, err
 	}
 	if err := run.CheckObservable(ctx); err != nil {
 		return nil, clusteraccess.RequestError(err)

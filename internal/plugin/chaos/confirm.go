@@ -26,7 +26,7 @@ func (o *options) confirm(ctx context.Context, in io.Reader, out io.Writer, run 
 	if o.yes {
 		return nil
 	}
-	also := sharedFaults(run.Kinds) + o.privilegedPods(run)
+	also := sharedFaults(run.Kinds)
 	file, ok := in.(*os.File)
 	asks := ok && term.IsTerminal(int(file.Fd()))
 	group, ok := run.Subject.(*live.Group)
@@ -92,14 +92,6 @@ func sharedFaults(kinds []chaos.Kind) string {
 		return ""
 	}
 	return fmt.Sprintf("These faults also concern other pods or groups of the cluster: %s.\n", strings.Join(shared, ", "))
-}
-
-// privilegedPods says which privileged pods a run creates, or "".
-func (o *options) privilegedPods(run *live.Run) string {
-	if pods, ok := run.Machines.(*live.Pods); ok && needsMachines(run.Kinds) {
-		return fmt.Sprintf("It runs a privileged pod in namespace %s on each node of a member.\n", pods.Namespace)
-	}
-	return ""
 }
 
 func ask(ctx context.Context, in io.Reader, out io.Writer, run *live.Run, subject, also string) error {
