@@ -38,8 +38,8 @@ suspicion timeout minus one heartbeat (by default 300 ms) or 15/16 of the lease
 minus one heartbeat (368 ms). It is also too short if four times the time of
 99 % of the answers is longer (by default, from 75 ms on). The delays are those
 of the last five to ten minutes, from the coordinators' agents. First find out
-what is slow, such as a CPU limit or a busy node: a longer timing makes failovers
-of silent nodes slower.
+what is slow, such as a CPU limit or a busy node: a longer timing makes
+failovers of silent nodes slower.
 
 It changes nothing, and doesn't evaluate NetworkPolicies: it names those that
 select the pods. The exit status is 3 if there is a problem; warnings don't
