@@ -164,8 +164,8 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", 507 })
 	e.eventually("the operator has the report", func() bool {
-		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAgreed))
-		return agreed.Reason == string(v1.ReasonCoordinatorsDiffer) && strings.Contains(agreed.Message, "ledger-0 reports coordinator ledger-0 in term 507")
+		available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
+		return available.Reason == string(v1.ReasonCoordinatorsDiffer) && strings.Contains(available.Message, "ledger-0 reports coordinator ledger-0 in term 507")
 	})
 	e.awaitQuiet(o)
 	if status := e.group("ledger").Status; status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" || status.Term != 7 {
@@ -187,8 +187,8 @@ func TestMinorityWithNewerListIsIgnored(t *testing.T) {
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Version = 99 })
 	e.eventually("the status names the agent", func() bool {
-		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAgreed))
-		return agreed.Reason == string(v1.ReasonListsDiffer) && strings.HasPrefix(agreed.Message, "ledger-0 reports a newer member list than version 1")
+		available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
+		return available.Reason == string(v1.ReasonListsDiffer) && strings.HasPrefix(available.Message, "ledger-0 reports a newer member list than version 1")
 	})
 	e.awaitCoordinator("ledger", "ledger-2", 7)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })

@@ -152,8 +152,6 @@ func TestMetrics(t *testing.T) {
 	e.awaitQuiet(o)
 	for name, want := range map[string]float64{
 		"conclave_operator_groups":                     1,
-		"conclave_operator_groups_without_coordinator": 0,
-		"conclave_operator_groups_disagreeing":         0,
 		"conclave_operator_group_coordinator":          1,
 		"conclave_operator_group_agreed":               1,
 		"conclave_operator_group_coordinators_differ":  0,

@@ -34,7 +34,7 @@ type groupMetrics struct {
 // groupGauges are the latest values of one group.
 type groupGauges struct {
 	vacant bool
-	// disagreeing: the condition Agreed is false, also while new settings propagate.
+	// disagreeing: the agents disagree about anything, also while new settings propagate.
 	// divided: the agents name different coordinators.
 	disagreeing, divided bool
 	behind               bool
@@ -48,8 +48,6 @@ var (
 	gapLabels   = []string{"namespace", "group", "end"}
 
 	groupsMetric      = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
-	vacantMetric      = prometheus.NewDesc("conclave_operator_groups_without_coordinator", "Number of groups without a coordinator.", nil, nil)
-	disagreeingMetric = prometheus.NewDesc("conclave_operator_groups_disagreeing", "Number of groups whose agents disagree about the coordinator, the member list or the settings.", nil, nil)
 	streamsMetric     = prometheus.NewDesc("conclave_operator_streams_connected", "Number of connected agents, in any group or none.", nil, nil)
 	coordinatorMetric = prometheus.NewDesc("conclave_operator_group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
 	agreedMetric      = prometheus.NewDesc("conclave_operator_group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
@@ -119,7 +117,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 // Describe implements prometheus.Collector.
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric, versionsMetric,
+		groupsMetric, streamsMetric, versionsMetric,
 		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric, connectedMetric, expectedMetric, gapsMetric, gapTimeMetric,
 	} {
 		descriptions <- d
@@ -137,11 +135,8 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	m.collectVersions(gauge)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	vacant, disagreeing := 0, 0
 	for key, g := range m.groups {
 		labels := []string{key.Namespace, key.Name}
-		vacant += number(g.vacant)
-		disagreeing += number(g.disagreeing)
 		gauge(coordinatorMetric, number(!g.vacant), labels...)
 		gauge(agreedMetric, number(!g.disagreeing), labels...)
 		gauge(dividedMetric, number(g.divided), labels...)
@@ -157,8 +152,6 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		counter(gapTimeMetric, float64(g.gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
 	}
 	gauge(groupsMetric, len(m.groups))
-	gauge(vacantMetric, vacant)
-	gauge(disagreeingMetric, disagreeing)
 }
 
 // maxVersions bounds the number of time series, whatever versions agents report.

@@ -13,10 +13,8 @@ import (
 func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
 	now := groupGauges{
 		vacant:      result.Status.Coordinator == nil,
-		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.ConditionAgreed)),
-	}
-	if agreed := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionAgreed)); agreed != nil {
-		now.divided = agreed.Reason == string(v1.ReasonCoordinatorsDiffer)
+		disagreeing: result.Disagreement != "",
+		divided:     result.Disagreement == v1.ReasonCoordinatorsDiffer,
 	}
 	if ready := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionReady)); ready != nil {
 		now.behind = ready.Reason == string(v1.ReasonStatusBehind)

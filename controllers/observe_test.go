@@ -3,8 +3,6 @@ package controllers
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 )
@@ -13,19 +11,13 @@ import (
 // settings propagate.
 func TestDividedMeansDifferentCoordinators(t *testing.T) {
 	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
-		v1.ReasonAgreed:             {false, false},
+		"":                          {false, false},
 		v1.ReasonCoordinatorsDiffer: {true, true},
 		v1.ReasonListsDiffer:        {true, false},
 		v1.ReasonSettingsDiffer:     {true, false},
 	} {
-		status := metav1.ConditionFalse
-		if reason == v1.ReasonAgreed {
-			status = metav1.ConditionTrue
-		}
-		group := &v1.ElectionGroup{}
-		group.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgreed), Status: status, Reason: string(reason)}}
-		s := &snapshot{group: group}
-		if got := s.gauges(&groupstatus.Result{Status: group.Status}); got.disagreeing != want.disagreeing || got.divided != want.divided {
+		s := &snapshot{group: &v1.ElectionGroup{}}
+		if got := s.gauges(&groupstatus.Result{Disagreement: reason}); got.disagreeing != want.disagreeing || got.divided != want.divided {
 			t.Errorf("%s: got %+v, want %+v", reason, got, want)
 		}
 	}

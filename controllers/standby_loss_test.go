@@ -80,8 +80,8 @@ func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 	e.awaitVacant()
 	e.awaitRole("ledger-4", "ledger", v1.RoleFollower)
 	available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
-	if available == nil || available.Reason != string(v1.ReasonNoCoordinator) {
-		t.Errorf("got condition %+v, want reason NoCoordinator", available)
+	if available == nil || available.Reason != string(v1.ReasonNoMajority) {
+		t.Errorf("got condition %+v, want reason NoMajority", available)
 	}
 	if term := e.group("ledger").Status.Term; term != 7 {
 		t.Errorf("got term %d, want 7", term)

@@ -26,11 +26,6 @@ const (
 	// are in no group. A group has it only while it is True. It is a warning, and changes no other
 	// condition.
 	ConditionUnlisted ConditionType = "Unlisted"
-	// ConditionCoordinatorElected means that the group has a coordinator.
-	ConditionCoordinatorElected ConditionType = "CoordinatorElected"
-	// ConditionAgreed means that all agents report the same coordinator, member list and
-	// settings.
-	ConditionAgreed ConditionType = "Agreed"
 	// ConditionAgentsConnected means that the operator is connected to the agent of each
 	// member.
 	ConditionAgentsConnected ConditionType = "AgentsConnected"
@@ -75,10 +70,6 @@ const (
 	// There is one member, one member with a priority above 0, or there are two members and
 	// a coordinator needs a majority.
 	ReasonNoFailover Reason = "NoFailover"
-	// ReasonNoCoordinator (False): see CoordinatorElected.
-	ReasonNoCoordinator Reason = "NoCoordinator"
-	// ReasonDisagreement (False): see Agreed.
-	ReasonDisagreement Reason = "Disagreement"
 	// ReasonMembersDown (True): some members are neither Coordinator nor Normal.
 	ReasonMembersDown Reason = "MembersDown"
 	// ReasonAdopting (False): the agents are adopting a new member list.
@@ -101,9 +92,9 @@ const (
 // ReasonPodsUnlisted is the reason of Unlisted (True): spec.members doesn't contain them.
 const ReasonPodsUnlisted Reason = "PodsUnlisted"
 
-// Reasons of CoordinatorElected.
+// Reasons why there is no coordinator, or agents don't agree on it: of Ready and Available.
 const (
-	// ReasonElected (True): the group has a coordinator.
+	// ReasonElected is the reason of Available (True): the agents agree on the coordinator.
 	ReasonElected Reason = "Elected"
 	// ReasonElecting (False): an election is in progress.
 	ReasonElecting Reason = "Electing"
@@ -114,17 +105,12 @@ const (
 	// ReasonMembersTooSlow (False): the agents answer each other so slowly that no coordinator
 	// could renew its lease.
 	ReasonMembersTooSlow Reason = "MembersTooSlow"
-)
-
-// Reasons of Agreed.
-const (
-	// ReasonAgreed (True): all agents report the same.
-	ReasonAgreed Reason = "Agreed"
 	// ReasonCoordinatorsDiffer (False): agents report different coordinators.
 	ReasonCoordinatorsDiffer Reason = "CoordinatorsDiffer"
 	// ReasonListsDiffer (False): agents have different member lists of the same version.
 	ReasonListsDiffer Reason = "ListsDiffer"
-	// ReasonSettingsDiffer (False): some agents have not applied the newest settings.
+	// ReasonSettingsDiffer (False, and of Progressing True): some agents have not applied the newest settings.
+	// The group is available nevertheless.
 	ReasonSettingsDiffer Reason = "SettingsDiffer"
 )
 

@@ -20,7 +20,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Algorithm",type=string,priority=1,JSONPath=`.spec.algorithm`
 // +kubebuilder:printcolumn:name="Safety",type=string,priority=1,JSONPath=`.spec.safety.mode`
 // +kubebuilder:printcolumn:name="Available",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Available")].status`
-// +kubebuilder:printcolumn:name="Agreed",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Agreed")].status`
 // +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.memberList.version`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.memberList.state`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`

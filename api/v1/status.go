@@ -76,8 +76,8 @@ type ElectionGroupStatus struct {
 	// +optional
 	Document *PublishedDocument `json:"document,omitempty"`
 
-	// conditions has the types Ready, Available, Progressing, Degraded, CoordinatorElected,
-	// Agreed and AgentsConnected, and while they are True, Stalled and Unlisted.
+	// conditions has the types Ready, Available, Progressing, Degraded and AgentsConnected,
+	// and while they are True, Stalled and Unlisted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -15,7 +15,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	injected := "-l " + v1.LabelAgent + "=" + v1.AgentEnabled
 	logs := "kubectl logs POD -c " + v1.AgentContainer + " " + namespaceFlag(g)
 	switch reason {
-	case v1.ReasonHealthy, v1.ReasonSettled, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
+	case v1.ReasonHealthy, v1.ReasonSettled, v1.ReasonElected, v1.ReasonConnected:
 		return ""
 	case v1.ReasonNoReports:
 		return "Check that there are running pods with an agent: " + pods(injected) + ". If there are, see the operator's log. Its pods: " +
@@ -37,9 +37,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 			"is not: " + pods("POD") + ", and " + logs
 	case v1.ReasonNoFailover:
 		return noFailover(g)
-	case v1.ReasonNoCoordinator, v1.ReasonElecting:
+	case v1.ReasonElecting:
 		return "An election takes less than a second. If the problem persists, see the reason: kubectl conclave explain " + g.Name + " " + namespaceFlag(g)
-	case v1.ReasonDisagreement, v1.ReasonCoordinatorsDiffer:
+	case v1.ReasonCoordinatorsDiffer:
 		if g.Spec.Safety.Mode == v1.Available {
 			return "In Available mode, each side of a network partition has its own coordinator. This ends when the sides are connected again."
 		}

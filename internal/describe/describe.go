@@ -19,9 +19,9 @@ import (
 )
 
 // conditionTypes has the types of conditions in the order in which they are shown. Ready
-// and Degraded have the problems of Available and Progressing, too.
+// and Degraded have the problems of Progressing, too.
 var conditionTypes = []v1.ConditionType{
-	v1.ConditionReady, v1.ConditionCoordinatorElected, v1.ConditionAgreed, v1.ConditionDegraded, v1.ConditionAgentsConnected,
+	v1.ConditionReady, v1.ConditionAvailable, v1.ConditionDegraded, v1.ConditionAgentsConnected,
 }
 
 // condition returns a condition, or nil if the operator has not set it yet.
@@ -47,14 +47,15 @@ func notableConditions(g *v1.ElectionGroup) []metav1.Condition {
 
 // isNotable reports whether to show a condition. It is false if another one says the same.
 func isNotable(g *v1.ElectionGroup, c *metav1.Condition) bool {
+	ready := condition(g, v1.ConditionReady)
+	repeated := ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == c.Reason
 	switch v1.ConditionType(c.Type) {
 	case v1.ConditionReady:
-		return c.Status != metav1.ConditionTrue && !isRepeated(g, c) || v1.Reason(c.Reason) == v1.ReasonNoFailover
+		return c.Status != metav1.ConditionTrue || v1.Reason(c.Reason) == v1.ReasonNoFailover
 	case v1.ConditionDegraded:
-		ready := condition(g, v1.ConditionReady)
-		return c.Status == metav1.ConditionTrue && (ready == nil || ready.Status == metav1.ConditionTrue || ready.Reason != c.Reason)
+		return c.Status == metav1.ConditionTrue && !repeated
 	default:
-		return c.Status != metav1.ConditionTrue
+		return c.Status != metav1.ConditionTrue && !repeated
 	}
 }
 
@@ -75,16 +76,6 @@ func follows(g *v1.ElectionGroup, c *metav1.Condition) bool {
 		return known && g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0
 	}
 	return false
-}
-
-// isRepeated reports whether another condition has the same reason as Ready.
-func isRepeated(g *v1.ElectionGroup, ready *metav1.Condition) bool {
-	reason := v1.Reason(ready.Reason)
-	if reason == v1.ReasonNoCoordinator && isNotTrue(g, v1.ConditionCoordinatorElected) || reason == v1.ReasonDisagreement && isNotTrue(g, v1.ConditionAgreed) {
-		return true
-	}
-	elected := condition(g, v1.ConditionCoordinatorElected)
-	return elected != nil && elected.Reason == ready.Reason && reason != v1.ReasonNoReports
 }
 
 func isNotTrue(g *v1.ElectionGroup, t v1.ConditionType) bool {

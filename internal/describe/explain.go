@@ -44,7 +44,7 @@ func coordinator(g *v1.ElectionGroup, now time.Time) string {
 			c.ElectedAt.UTC().Format("2006-01-02 15:04:05.000 MST"), age(c.ElectedAt.Time, now))
 	}
 	text := fmt.Sprintf("%s/%s has no coordinator", g.Namespace, g.Name)
-	if c := condition(g, v1.ConditionCoordinatorElected); c != nil && c.Status == metav1.ConditionFalse {
+	if c := condition(g, v1.ConditionAvailable); c != nil && c.Status == metav1.ConditionFalse {
 		text = fmt.Sprintf("%s/%s has had no coordinator for %s", g.Namespace, g.Name, age(c.LastTransitionTime.Time, now))
 	}
 	if g.Status.Term > 0 {
@@ -86,7 +86,7 @@ func electionReason(g *v1.ElectionGroup, a *analysis, now time.Time) []string {
 }
 
 func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
-	c := condition(g, v1.ConditionCoordinatorElected)
+	c := condition(g, v1.ConditionAvailable)
 	switch {
 	case a.members == 0 && c != nil && c.Status == metav1.ConditionFalse:
 		return "The operator reports: " + sentence(c.Message)

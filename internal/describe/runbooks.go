@@ -10,10 +10,10 @@ const SilenceRunbook = runbookFolder + "ConclaveNoLeader.md"
 
 // runbooks has the alerts about problems with these reasons.
 var runbooks = map[v1.Reason]string{
-	v1.ReasonNoCoordinator: "ConclaveNoCoordinator", v1.ReasonElecting: "ConclaveNoCoordinator", v1.ReasonNoMajority: "ConclaveNoCoordinator",
+	v1.ReasonElecting: "ConclaveNoCoordinator", v1.ReasonNoMajority: "ConclaveNoCoordinator",
 	v1.ReasonNoEligibleMember: "ConclaveNoCoordinator", v1.ReasonMembersTooSlow: "ConclaveNoCoordinator",
-	v1.ReasonDisagreement: "ConclaveTwoCoordinators", v1.ReasonCoordinatorsDiffer: "ConclaveTwoCoordinators",
-	v1.ReasonNoReports: "ConclaveAgentsMissing", v1.ReasonMembersDown: "ConclaveAgentsMissing", v1.ReasonUnreachable: "ConclaveAgentsMissing",
+	v1.ReasonCoordinatorsDiffer: "ConclaveTwoCoordinators",
+	v1.ReasonNoReports:          "ConclaveAgentsMissing", v1.ReasonMembersDown: "ConclaveAgentsMissing", v1.ReasonUnreachable: "ConclaveAgentsMissing",
 	v1.ReasonPodsMissing: "ConclaveAgentsMissing", v1.ReasonNoAgent: "ConclaveAgentsMissing",
 	v1.ReasonStatusBehind: "ConclaveStatusBehind", v1.ReasonWriteFailed: "ConclaveWritesRefused",
 	reasonFlapping: "ConclaveFlapping", reasonLeaseLapses: "ConclaveFlapping",

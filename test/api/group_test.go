@@ -151,8 +151,7 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		})
 	}
 	for condition, reason := range map[v1.ConditionType]v1.Reason{
-		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected, v1.ConditionCoordinatorElected: v1.ReasonElected, v1.ConditionAgreed: v1.ReasonAgreed,
-		v1.ConditionAgentsConnected: v1.ReasonConnected,
+		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected, v1.ConditionAgentsConnected: v1.ReasonConnected,
 	} {
 		s.Conditions = append(s.Conditions, metav1.Condition{
 			Type: string(condition), Status: metav1.ConditionTrue, Reason: string(reason), Message: "The group is healthy",

@@ -58,7 +58,6 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 	condition(v1.ConditionAvailable, available, v1.ReasonElected, "")
 	condition(v1.ConditionReady, available, v1.ReasonHealthy, "The group is healthy")
 	condition(v1.ConditionDegraded, degraded, v1.ReasonMembersDown, fmt.Sprintf("%d of %d members down: ledger-4", members-up, members))
-	condition(v1.ConditionAgreed, metav1.ConditionTrue, v1.ReasonAgreed, "")
 	g.Status.History = history(g, now)
 	return g
 }

@@ -259,7 +259,7 @@ func testSettings(e env) {
 		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableMillis":4000}}}`)
 	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 		g := e.group("ledger")
-		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation
+		return g.condition("Ready") == "True" && g.Status.ObservedGeneration == g.Generation
 	})
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
@@ -293,7 +293,7 @@ func testLeaseChange(e env) {
 		e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 			g := e.group("ledger")
 			list := g.Status.MemberList
-			return list.Version == version && list.State == "Settled" && g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation
+			return list.Version == version && list.State == "Settled" && g.condition("Ready") == "True" && g.Status.ObservedGeneration == g.Generation
 		})
 	}
 	after := e.awaitCoordinator(before.coordinator())

@@ -48,7 +48,7 @@ func testRotatedCA(e env) {
 	e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", upgradePatch)
 	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 		g := e.group("ledger")
-		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Generation
+		return g.condition("Ready") == "True" && g.Status.ObservedGeneration == g.Generation
 	})
 	e.awaitAllMembers()
 	before := e.awaitCoordinator(highest).Status.Term

@@ -32,16 +32,19 @@ func isUnknown(message string) finding {
 
 // setConditions sets all conditions. It returns the time of the next evaluation, or zero.
 func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt time.Time) {
-	elected, requeueAt := e.electedCondition()
-	agreed, later := e.agreedCondition()
+	vacant, requeueAt := e.vacancy()
+	disagree, later := e.disagreement()
 	requeueAt = earliest(requeueAt, later)
-	connected := e.connectedCondition()
+	e.disagrees = disagree.reason
 	// An agent that has not been contacted may still be in its previous state.
-	agreed, connected = e.unlessContactPending(v1.ConditionAgreed, agreed), e.unlessContactPending(v1.ConditionAgentsConnected, connected)
-	blocked, unavailable := e.blocked(elected, agreed, connected), e.unavailable(elected, agreed, connected)
+	connected := e.unlessContactPending(v1.ConditionAgentsConnected, e.connectedCondition())
+	noAgreement := firstFinding(constant(vacant), constant(disagree))
+	if disagree.reason == v1.ReasonListsDiffer {
+		noAgreement = disagree // That may be why there is no coordinator.
+	}
+	blocked, unavailable := e.blocked(noAgreement, connected), e.unavailable(noAgreement, connected)
 	hadCoordinator := e.Group.Status.Coordinator != nil
 	if len(e.reports) == 0 && hadCoordinator == (e.coordinator != nil) {
-		elected = e.unlessContactPending(v1.ConditionCoordinatorElected, elected)
 		blocked = e.problemUnlessContactPending(v1.ConditionReady, blocked)
 		unavailable = e.problemUnlessContactPending(v1.ConditionAvailable, unavailable)
 	}
@@ -51,10 +54,8 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	}{
 		{v1.ConditionReady, e.readyCondition(blocked)},
 		{v1.ConditionAvailable, e.availableCondition(unavailable)},
-		{v1.ConditionProgressing, e.progressingCondition(agreed)},
+		{v1.ConditionProgressing, e.progressingCondition(disagree)},
 		{v1.ConditionDegraded, e.degradedCondition()},
-		{v1.ConditionCoordinatorElected, elected},
-		{v1.ConditionAgreed, agreed},
 		{v1.ConditionAgentsConnected, connected},
 	} {
 		e.setCondition(conditions, c.of, c.finding)

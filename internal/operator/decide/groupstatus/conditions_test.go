@@ -16,7 +16,7 @@ import (
 )
 
 // wantConditions has the conditions to check; "" is not checked.
-type wantConditions struct{ ready, elected, agreed, connected string }
+type wantConditions struct{ ready, available, connected string }
 
 func (w wantConditions) check(t *testing.T, status *v1.ElectionGroupStatus) {
 	t.Helper()
@@ -25,8 +25,7 @@ func (w wantConditions) check(t *testing.T, status *v1.ElectionGroupStatus) {
 		want string
 	}{
 		{v1.ConditionReady, w.ready},
-		{v1.ConditionCoordinatorElected, w.elected},
-		{v1.ConditionAgreed, w.agreed},
+		{v1.ConditionAvailable, w.available},
 		{v1.ConditionAgentsConnected, w.connected},
 	} {
 		if c.want != "" {
@@ -44,7 +43,7 @@ func TestConditions(t *testing.T) {
 		"a healthy group": {
 			3, func(*harness) {},
 			wantConditions{
-				"True Healthy: The group is healthy", "True Elected: c is the coordinator in term 130896001", "True Agreed: All agents agree",
+				"True Healthy: The group is healthy", "True Elected: The agents agree on the coordinator",
 				"True Connected: The agent of each member is connected",
 			},
 		},
@@ -68,8 +67,7 @@ func TestConditions(t *testing.T) {
 			3, func(s *harness) { s.deletePod("a"); s.deletePod("b"); s.deletePod("c") },
 			wantConditions{
 				"Unknown NoReports: Members have no pods: create a, b and c, or remove them from spec.members",
-				"Unknown NoReports: No agent that uses the current member list is connected",
-				"Unknown NoReports: No agent that uses the current member list is connected",
+				"Unknown NoReports: Members have no pods: create a, b and c, or remove them from spec.members",
 				"False PodsMissing: Members have no pods: create a, b and c, or remove them from spec.members",
 			},
 		},
@@ -96,18 +94,21 @@ func TestConditions(t *testing.T) {
 			wantConditions{
 				"Unknown NoReports: No agent that uses the current member list is connected",
 				"Unknown NoReports: No agent that uses the current member list is connected",
-				"Unknown NoReports: No agent that uses the current member list is connected", "Unknown NoReports: The operator has not contacted every agent yet",
+				"Unknown NoReports: The operator has not contacted every agent yet",
 			},
 		},
 		"an election is in progress": {
 			3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") },
-			wantConditions{ready: "False NoCoordinator: There is no coordinator. An election is in progress", elected: "False Electing: An election is in progress"},
+			wantConditions{
+				ready:     "False Electing: There is no coordinator. An election is in progress",
+				available: "False Electing: There is no coordinator. An election is in progress",
+			},
 		},
 		"no majority is up": {
 			5, func(s *harness) { s.reportCoordinator("", s.names...); s.crash("c"); s.crash("d"); s.crash("e") },
 			wantConditions{
-				ready:   "False NoCoordinator: There is no coordinator. 2 of 5 members are up, and a coordinator needs 3",
-				elected: "False NoMajority: 2 of 5 members are up, and a coordinator needs 3",
+				ready:     "False NoMajority: There is no coordinator. 2 of 5 members are up, and a coordinator needs 3",
+				available: "False NoMajority: There is no coordinator. 2 of 5 members are up, and a coordinator needs 3",
 			},
 		},
 		"no majority is up in Available mode": {
@@ -118,7 +119,7 @@ func TestConditions(t *testing.T) {
 				s.crash("d")
 				s.crash("e")
 			},
-			wantConditions{elected: "False Electing: An election is in progress"},
+			wantConditions{available: "False Electing: There is no coordinator. An election is in progress"},
 		},
 		"all members are ineligible": {
 			3, func(s *harness) {
@@ -127,7 +128,7 @@ func TestConditions(t *testing.T) {
 					s.report(name).Eligible = false
 				}
 			},
-			wantConditions{elected: "False NoEligibleMember: No live member is eligible: see status.processes for the reasons of a, b and c"},
+			wantConditions{available: "False NoEligibleMember: There is no coordinator. No live member is eligible: see status.processes for the reasons of a, b and c"},
 		},
 		"all members are ineligible for the same reason": {
 			3, func(s *harness) {
@@ -136,7 +137,7 @@ func TestConditions(t *testing.T) {
 					s.report(name).Eligible, s.report(name).Ineligible = false, "no session is open"
 				}
 			},
-			wantConditions{elected: "False NoEligibleMember: No live member is eligible (a, b and c): no session is open"},
+			wantConditions{available: "False NoEligibleMember: There is no coordinator. No live member is eligible (a, b and c): no session is open"},
 		},
 		"the members answer too slowly": {
 			3, func(s *harness) {
@@ -145,7 +146,7 @@ func TestConditions(t *testing.T) {
 				s.report("b").TooSlow = &control.TooSlow{RoundTripMicros: 380_000, LimitMicros: 367_000}
 			},
 			wantConditions{
-				elected: "False MembersTooSlow: The members answer after 380 ms, and a coordinator could renew its lease only if they answered within 367 ms: " +
+				available: "False MembersTooSlow: There is no coordinator. The members answer after 380 ms, and a coordinator could renew its lease only if they answered within 367 ms: " +
 					"increase spec.safety.leaseMillis, or check the network",
 			},
 		},
@@ -155,7 +156,7 @@ func TestConditions(t *testing.T) {
 				s.report("a").Eligible, s.report("b").Eligible = false, false
 				s.disconnect("c")
 			},
-			wantConditions{elected: "False Electing: An election is in progress"},
+			wantConditions{available: "False Electing: There is no coordinator. An election is in progress"},
 		},
 		"only members with priority 0 are up": {
 			3, func(s *harness) {
@@ -163,7 +164,7 @@ func TestConditions(t *testing.T) {
 				s.reportCoordinator("", s.names...)
 				s.crash("c")
 			},
-			wantConditions{elected: "False NoEligibleMember: No member with a priority above 0 is up"},
+			wantConditions{available: "False NoEligibleMember: There is no coordinator. No member with a priority above 0 is up"},
 		},
 		"a member is down": {
 			3, func(s *harness) { s.crash("a") },
@@ -203,8 +204,8 @@ func TestConditions(t *testing.T) {
 		"a finalizer cannot be written": {
 			3, func(s *harness) { s.PublishError = "write the finalizer of pod a: denied by a policy" },
 			wantConditions{
-				ready:   "False WriteFailed: Agents keep their current settings because a write failed: write the finalizer of pod a: denied by a policy",
-				elected: "True Elected: c is the coordinator in term 130896001",
+				ready:     "False WriteFailed: Agents keep their current settings because a write failed: write the finalizer of pod a: denied by a policy",
+				available: "True Elected: The agents agree on the coordinator",
 			},
 		},
 		"the Service cannot be written": {
@@ -227,7 +228,7 @@ func TestConditions(t *testing.T) {
 				s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
 			},
 			wantConditions{
-				ready: "False TooManyMembers: too many", elected: "True Elected: c is the coordinator in term 130896001",
+				ready: "False TooManyMembers: too many", available: "True Elected: The agents agree on the coordinator",
 				connected: "True Connected: The agent of each member is connected",
 			},
 		},
@@ -237,8 +238,7 @@ func TestConditions(t *testing.T) {
 				s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers, Message: "no members"}
 			},
 			wantConditions{
-				"False NoMembers: no members", "False NoMembers: no members",
-				"Unknown NoReports: No agent has reported, because there is no member list yet", "False NoMembers: no members",
+				"False NoMembers: no members", "False NoMembers: no members", "False NoMembers: no members",
 			},
 		},
 		"a selected pod has no agent, and there is no list": {
@@ -282,7 +282,7 @@ func TestConditions(t *testing.T) {
 		},
 		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
-			wantConditions{agreed: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +
+			wantConditions{available: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +
 				"b has one list of version 1; delete the pods of the smaller side"},
 		},
 		"agents have lists of different versions": {
@@ -292,16 +292,16 @@ func TestConditions(t *testing.T) {
 				}
 				s.report("b").Version, s.report("b").Digest = 2, "other"
 			},
-			wantConditions{agreed: "True Agreed: All agents agree"},
+			wantConditions{available: "True Elected: The agents agree on the coordinator"},
 		},
 		"an agent has newer settings than the operator": {
-			3, func(s *harness) { s.report("a").Generation = 2 }, wantConditions{agreed: "True Agreed: All agents agree"},
+			3, func(s *harness) { s.report("a").Generation = 2 }, wantConditions{available: "True Elected: The agents agree on the coordinator"},
 		},
 		"agents have older settings": {
 			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
 			wantConditions{
-				agreed: "False SettingsDiffer: b and c have not applied generation 2 of the spec yet",
-				ready:  "False Disagreement: b and c have not applied generation 2 of the spec yet",
+				available: "True Elected: The agents agree on the coordinator",
+				ready:     "False SettingsDiffer: b and c have not applied generation 2 of the spec yet",
 			},
 		},
 	} {
@@ -371,8 +371,7 @@ func TestTransitionTimes(t *testing.T) {
 	s.reportCoordinator("c", "c")
 	r := s.evaluate()
 	for of, want := range map[v1.ConditionType]time.Duration{
-		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionCoordinatorElected: 0, v1.ConditionAgreed: 0,
-		v1.ConditionAgentsConnected: time.Minute,
+		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionAvailable: 0, v1.ConditionAgentsConnected: time.Minute,
 	} {
 		if c := meta.FindStatusCondition(r.Status.Conditions, string(of)); c.LastTransitionTime.Sub(noon) != want {
 			t.Errorf("%s is %s: got transition time %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
@@ -385,7 +384,7 @@ func TestOtherConditionsRemain(t *testing.T) {
 	s := newHarness(3)
 	s.Group.Status.Conditions = []metav1.Condition{{Type: "example.org/Approved", Status: metav1.ConditionTrue, Reason: "Yes"}}
 	r := s.evaluate()
-	if len(r.Status.Conditions) != 8 || r.Status.Conditions[0].Type != "example.org/Approved" {
+	if len(r.Status.Conditions) != 6 || r.Status.Conditions[0].Type != "example.org/Approved" {
 		t.Errorf("got conditions %+v", r.Status.Conditions)
 	}
 }

@@ -269,7 +269,7 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 					}
 					r := s.evaluate()
 					expect(t, "after "+name, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events), formatTable(&want)+coordinatorName(&want))
-					for _, of := range []v1.ConditionType{v1.ConditionReady, v1.ConditionCoordinatorElected, v1.ConditionAgreed, v1.ConditionAgentsConnected} {
+					for _, of := range []v1.ConditionType{v1.ConditionReady, v1.ConditionAvailable, v1.ConditionProgressing, v1.ConditionAgentsConnected} {
 						expect(t, "after "+name, formatCondition(&r.Status, of), formatCondition(&want, of))
 					}
 				}

@@ -36,6 +36,8 @@ type evaluation struct {
 	coordinator *v1.Coordinator
 	last        *v1.LastCoordinator
 	rows        []v1.Process
+	// disagrees is about what the agents disagree, or "".
+	disagrees v1.Reason
 }
 
 func newEvaluation(f Facts) *evaluation {

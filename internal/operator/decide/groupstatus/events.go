@@ -2,6 +2,7 @@ package groupstatus
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,14 +37,16 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
 		all = append(all, Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term, now.ElectedAt.Time})
 	}
-	elected := meta.FindStatusCondition(next.Conditions, string(v1.ConditionCoordinatorElected))
-	if elected != nil && lossReported(next) && !lossReported(old) {
-		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message, term, elected.LastTransitionTime.Time})
+	available := meta.FindStatusCondition(next.Conditions, string(v1.ConditionAvailable))
+	if available == nil {
+		return all
 	}
-	agreed := meta.FindStatusCondition(next.Conditions, string(v1.ConditionAgreed))
-	if before := meta.FindStatusCondition(old.Conditions, string(v1.ConditionAgreed)); isDisagreement(agreed) && !isDisagreement(before) {
-		at := agreed.LastTransitionTime.Time
-		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message, fmt.Sprint(at.Unix()), at})
+	at := available.LastTransitionTime.Time
+	if lossReported(next) && !lossReported(old) {
+		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, at})
+	}
+	if before := meta.FindStatusCondition(old.Conditions, available.Type); isDisagreement(available) && !isDisagreement(before) {
+		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at.Unix()), at})
 	}
 	return all
 }
@@ -53,6 +56,6 @@ func lossReported(status *v1.ElectionGroupStatus) bool {
 	return status.LastCoordinator != nil && status.LastCoordinator.LossReportedAt != nil
 }
 
-func isDisagreement(agreed *metav1.Condition) bool {
-	return agreed != nil && (agreed.Reason == string(v1.ReasonCoordinatorsDiffer) || agreed.Reason == string(v1.ReasonListsDiffer))
+func isDisagreement(available *metav1.Condition) bool {
+	return available != nil && slices.Contains(disagreements, v1.Reason(available.Reason))
 }

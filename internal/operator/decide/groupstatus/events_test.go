@@ -37,7 +37,7 @@ func TestHistory(t *testing.T) {
 		{"a crashes", 40 * time.Second, func() { s.crash("a"); s.reportCoordinator("", "b", "c") }, "none", "", 40*time.Second + 1400*time.Millisecond},
 		{
 			"no election for longer than the suspicion timeout", 40*time.Second + 1400*time.Millisecond, func() {},
-			"none", "Warning CoordinatorLost: An election is in progress; there has been no coordinator since a", 0,
+			"none", "Warning CoordinatorLost: There is no coordinator. An election is in progress; the last coordinator was a", 0,
 		},
 		{"the loss is reported once", 50 * time.Second, func() {}, "none", "", 0},
 		{"another reason does not report it again", 60 * time.Second, func() { s.crash("b"); s.disconnect("b") }, "none", "", 0},
@@ -106,13 +106,13 @@ func TestPartition(t *testing.T) {
 	r := s.evaluate()
 	expect(t, "the newest coordinator", coordinatorName(&r.Status), "b")
 	expect(t, "immediately", formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e")
-	expect(t, "immediately", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
+	expect(t, "immediately", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
 	expect(t, "immediately", formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
 	const both = "a and b report coordinator b in term 130896002; c, d and e report coordinator e in term 130896001"
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionAgreed), "False CoordinatorsDiffer: "+both)
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionReady), "False Disagreement: "+both)
+	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: "+both)
+	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionReady), "False CoordinatorsDiffer: "+both)
 	expect(t, "after the suspicion timeout", formatEvents(r.Events), "Warning Disagreement: "+both)
 	expect(t, "then", formatEvents(s.evaluate().Events), "")
 	s.elect("e")
@@ -144,12 +144,12 @@ func TestPausedCoordinator(t *testing.T) {
 	expect(t, "table", formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
+	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
 		"e reports coordinator e in term 130896001")
 	s.disconnect("e")
 	r = s.evaluate()
 	expect(t, "table", formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal")
-	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
+	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
 }
 
 func TestListsDifferEvent(t *testing.T) {
@@ -174,9 +174,9 @@ func TestDisconnectedAgentDoesNotDisagree(t *testing.T) {
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	r := s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
+	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
 	s.setTime(20 * time.Second)
 	r = s.evaluate()
-	expect(t, "agreed, if c is still connected", formatCondition(&r.Status, v1.ConditionAgreed),
+	expect(t, "available, if c is still connected", formatCondition(&r.Status, v1.ConditionAvailable),
 		"False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002")
 }

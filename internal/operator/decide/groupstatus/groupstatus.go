@@ -82,6 +82,8 @@ type Result struct {
 	Events []Event
 	// Coordinator is the pod that the Service points at, or "".
 	Coordinator string
+	// Disagreement is the reason for which the agents don't agree: CoordinatorsDiffer, ListsDiffer or SettingsDiffer; "" if they do.
+	Disagreement v1.Reason
 	// RequeueAt is the time of the next evaluation if no fact changes before; zero if
 	// none is needed.
 	RequeueAt time.Time
@@ -105,7 +107,7 @@ func Evaluate(f Facts) Result {
 	requeueAt = earliest(requeueAt, e.evacuationEnd())
 	result := Result{
 		Status: *status, Roles: e.roles(), Eligibility: e.eligibility(), Leave: e.podsToLeave(), RequeueAt: requeueAt,
-		Events: Events(&f.Group.Status, status),
+		Events: Events(&f.Group.Status, status), Disagreement: e.disagrees,
 	}
 	if c := e.coordinator; c != nil && e.podExists(c.Pod) {
 		result.Coordinator = c.Pod

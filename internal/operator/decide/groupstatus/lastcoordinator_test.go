@@ -60,3 +60,21 @@ func TestStatusWithoutLastCoordinator(t *testing.T) {
 	s.elect("a")
 	expect(t, "events after the election", formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a became coordinator in term 130896002")
 }
+
+// TestLossOfGroupThatWasUnavailable: the condition Available doesn't tell since when there is no coordinator.
+func TestLossOfGroupThatWasUnavailable(t *testing.T) {
+	s := newHarness(3)
+	s.report("a").Digest = "other"
+	r := s.evaluate()
+	expect(t, "with different lists", formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")], "False ListsDiffer")
+	s.setTime(time.Minute)
+	s.report("a").Digest = "d"
+	s.reportCoordinator("", s.names...)
+	s.evaluate()
+	s.setTime(time.Minute + time.Second)
+	r = s.evaluate()
+	expect(t, "while an election may be in progress", formatLast(&r.Status), "c")
+	s.Now = r.RequeueAt
+	r = s.evaluate()
+	expect(t, "when it should have ended", formatLast(&r.Status), "c, loss reported after 1m1s")
+}

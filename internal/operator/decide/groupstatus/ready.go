@@ -13,13 +13,8 @@ import (
 
 // blocked returns the most important problem because of which the agents don't agree on a
 // coordinator and on the spec.
-func (e *evaluation) blocked(elected, agreed, connected finding) finding {
-	return firstFinding(
-		e.planProblem, e.publishFailed,
-		func() finding { return e.withoutReports(connected) },
-		func() finding { return e.noCoordinator(elected) },
-		func() finding { return disagreement(agreed) },
-	)
+func (e *evaluation) blocked(noAgreement, connected finding) finding {
+	return firstFinding(e.planProblem, e.publishFailed, constant(e.withoutReports(connected)), constant(noAgreement))
 }
 
 // readyCondition returns the condition Ready, which has the most important problem.
@@ -31,25 +26,18 @@ func (e *evaluation) readyCondition(blocked finding) finding {
 }
 
 // unavailable returns the reason why applications cannot rely on the coordinator.
-func (e *evaluation) unavailable(elected, agreed, connected finding) finding {
-	return firstFinding(
-		e.noMembers,
-		func() finding { return e.withoutReports(connected) },
-		func() finding { return e.noCoordinator(elected) },
-		func() finding {
-			if agreed.reason == v1.ReasonSettingsDiffer {
-				return finding{}
-			}
-			return disagreement(agreed)
-		},
-	)
+func (e *evaluation) unavailable(noAgreement, connected finding) finding {
+	if noAgreement.reason == v1.ReasonSettingsDiffer {
+		noAgreement = finding{}
+	}
+	return firstFinding(e.noMembers, constant(e.withoutReports(connected)), constant(noAgreement))
 }
 
 func (e *evaluation) availableCondition(unavailable finding) finding {
 	return firstFinding(constant(unavailable), constant(isTrue(v1.ReasonElected, "The agents agree on the coordinator")))
 }
 
-func (e *evaluation) progressingCondition(agreed finding) finding {
+func (e *evaluation) progressingCondition(disagree finding) finding {
 	if found := firstFinding(e.planProblem, e.publishFailed); found.reason != "" {
 		return found // The group doesn't progress until that is resolved.
 	}
@@ -58,8 +46,8 @@ func (e *evaluation) progressingCondition(agreed finding) finding {
 		return isTrue(v1.ReasonAdopting, "There is no member list yet")
 	case e.List.State == v1.ListAdopting:
 		return isTrue(v1.ReasonAdopting, e.adopting().message)
-	case agreed.reason == v1.ReasonSettingsDiffer:
-		return isTrue(agreed.reason, agreed.message)
+	case disagree.reason == v1.ReasonSettingsDiffer:
+		return isTrue(disagree.reason, disagree.message)
 	}
 	return isFalse(v1.ReasonSettled, "The agents use the newest member list and settings")
 }
@@ -95,20 +83,6 @@ func (e *evaluation) withoutReports(connected finding) finding {
 		found.message = connected.message
 	}
 	return found
-}
-
-func (e *evaluation) noCoordinator(elected finding) finding {
-	if e.coordinator != nil {
-		return finding{}
-	}
-	return isFalse(v1.ReasonNoCoordinator, "There is no coordinator. "+elected.message)
-}
-
-func disagreement(agreed finding) finding {
-	if agreed.status != metav1.ConditionFalse {
-		return finding{}
-	}
-	return isFalse(v1.ReasonDisagreement, agreed.message)
 }
 
 func (e *evaluation) membersDown() finding {

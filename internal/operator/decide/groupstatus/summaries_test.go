@@ -23,7 +23,7 @@ func TestSummaries(t *testing.T) {
 		"a healthy group":   {3, func(*harness) {}, agree, settled, allUp},
 		"a single member":   {1, func(*harness) {}, agree, settled, "False NoFailover: The group is healthy, but no other member can take over: there is a single member"},
 		"one member down":   {3, func(s *harness) { s.crash("a") }, agree, settled, "True MembersDown: 1 of 3 members is down: a"},
-		"the election runs": {3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") }, "False NoCoordinator: There is no coordinator. An election is in progress", settled, "True MembersDown: 1 of 3 members is down: c"},
+		"the election runs": {3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") }, "False Electing: There is no coordinator. An election is in progress", settled, "True MembersDown: 1 of 3 members is down: c"},
 		"two coordinators in Available mode": {
 			4, func(s *harness) {
 				s.Group.Spec.Safety.Mode = v1.Available
@@ -31,7 +31,7 @@ func TestSummaries(t *testing.T) {
 				s.reportCoordinator("d", "c", "d")
 				s.evaluate()
 				s.setTime(time.Minute)
-			}, "False Disagreement: a and b report coordinator a in term 130896001; c and d report coordinator d in term 130896001", settled, allUp,
+			}, "False CoordinatorsDiffer: a and b report coordinator a in term 130896001; c and d report coordinator d in term 130896001", settled, allUp,
 		},
 		"new settings": {
 			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
@@ -113,8 +113,9 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 			}
 			s.reportCoordinator("", s.names...)
 		}},
-		{v1.ReasonNoCoordinator, func() { s.elect("a") }},
-		{v1.ReasonDisagreement, func() { s.report("b").Digest = "d" }},
+		{v1.ReasonListsDiffer, func() { s.report("b").Digest = "d" }},
+		{v1.ReasonNoMajority, func() { s.elect("a"); s.Group.Generation = 2 }},
+		{v1.ReasonSettingsDiffer, func() { s.Group.Generation = 1 }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.report("a").Version = 2 }},
 		{v1.ReasonServiceConflict, func() { s.ServiceProblem = nil }},
 		{v1.ReasonWriteFailed, func() { s.RoutingError = "" }},

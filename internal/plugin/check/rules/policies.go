@@ -36,7 +36,7 @@ func disconnected(g *v1.ElectionGroup) bool {
 	return slices.ContainsFunc(g.Status.Processes, func(p v1.Process) bool {
 		crashed := p.Status == v1.ProcessCrashed
 		return p.Reason == v1.ProcessDisputed || p.Reason == v1.ProcessUnreachable && !crashed || p.Reason == "" && crashed
-	}) && slices.ContainsFunc([]v1.ConditionType{v1.ConditionAgentsConnected, v1.ConditionCoordinatorElected, v1.ConditionAgreed}, func(c v1.ConditionType) bool {
+	}) && slices.ContainsFunc([]v1.ConditionType{v1.ConditionAgentsConnected, v1.ConditionAvailable}, func(c v1.ConditionType) bool {
 		return meta.IsStatusConditionFalse(g.Status.Conditions, string(c))
 	})
 }

@@ -34,7 +34,7 @@ func TestPoliciesOfDisconnectedAgents(t *testing.T) {
 		"a policy of the pods":     {func(*Facts) {}, ofGroup},
 		"the agents are connected": {func(f *Facts) { f.Groups[0].Status.Conditions = nil }, ""},
 		"nobody is coordinator": {func(f *Facts) {
-			f.Groups[0].Status.Conditions[0].Type = string(v1.ConditionCoordinatorElected)
+			f.Groups[0].Status.Conditions[0].Type = string(v1.ConditionAvailable)
 		}, ofGroup},
 		"another group is checked":   {func(f *Facts) { f.Group = "other" }, ""},
 		"a policy of other pods":     {func(f *Facts) { f.Policies[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "mail"} }, ""},

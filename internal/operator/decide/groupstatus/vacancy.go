@@ -11,17 +11,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// electedCondition returns the condition CoordinatorElected, and the time of its next
-// evaluation.
-func (e *evaluation) electedCondition() (found finding, requeueAt time.Time) {
-	if c := e.coordinator; c != nil {
-		if len(e.reports) == 0 {
-			return isUnknown(fmt.Sprintf("No agent is connected; the last report named coordinator %s in term %d", c.Pod, c.Term)), requeueAt
-		}
-		return isTrue(v1.ReasonElected, fmt.Sprintf("%s is the coordinator in term %d", c.Pod, c.Term)), requeueAt
+// vacancy returns why there is no coordinator, and the time of the next evaluation. Without reports,
+// there may be one.
+func (e *evaluation) vacancy() (found finding, requeueAt time.Time) {
+	if e.coordinator != nil || len(e.reports) == 0 {
+		return finding{}, requeueAt
 	}
-	return e.withLastCoordinator(firstFinding(e.noMembers, e.noReports, e.noMajority, e.noEligibleMember, e.membersTooSlow,
-		constant(isFalse(v1.ReasonElecting, "An election is in progress"))))
+	found = firstFinding(e.noMajority, e.noEligibleMember, e.membersTooSlow, constant(isFalse(v1.ReasonElecting, "An election is in progress")))
+	found.message = "There is no coordinator. " + found.message
+	if e.last == nil {
+		return found, requeueAt
+	}
+	found.message += "; the last coordinator was " + e.last.Pod
+	return found, e.reportLoss()
 }
 
 // lastCoordinator returns the most recent coordinator if there is none now.
@@ -36,33 +38,32 @@ func (e *evaluation) lastCoordinator() *v1.LastCoordinator {
 	return status.LastCoordinator.DeepCopy()
 }
 
-// withLastCoordinator adds the last coordinator to a finding that there is none. If there
-// has been none for the suspicion timeout, it records that the loss is reported: Events
-// then returns an event. Otherwise it returns the time at which that is due. A finding
-// of status Unknown does not count, because there may be a coordinator.
-func (e *evaluation) withLastCoordinator(found finding) (_ finding, requeueAt time.Time) {
-	if e.last == nil {
-		return found, requeueAt
-	}
-	if e.last.LossReportedAt == nil && found.status == metav1.ConditionFalse {
-		lostAt := e.Now
-		old := e.oldCondition(v1.ConditionCoordinatorElected)
-		if e.Group.Status.Coordinator == nil && old != nil && old.Status == metav1.ConditionFalse {
-			lostAt = old.LastTransitionTime.Time
-		}
-		until, over := e.deadline(lostAt, e.Group.Spec.Timing.SuspicionTimeout())
-		if over {
-			e.last.LossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
-		} else {
-			requeueAt = until
-		}
-	}
+// reportLoss records that the loss of the last coordinator is reported, if there has been none for the suspicion
+// timeout: Events then returns an event. Otherwise it returns the time at which that is due.
+func (e *evaluation) reportLoss() (requeueAt time.Time) {
 	if e.last.LossReportedAt != nil {
-		found.message += "; there has been no coordinator since " + e.last.Pod
-	} else {
-		found.message += "; the last coordinator was " + e.last.Pod
+		return requeueAt
 	}
-	return found, requeueAt
+	until, over := e.deadline(e.vacantSince(), e.Group.Spec.Timing.SuspicionTimeout())
+	if !over {
+		return until
+	}
+	e.last.LossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+	return requeueAt
+}
+
+// vacantSince returns since when the status says that there is no coordinator, or now. While no agent was connected, there
+// may have been one.
+func (e *evaluation) vacantSince() time.Time {
+	status, old := &e.Group.Status, e.oldCondition(v1.ConditionAvailable)
+	if status.Coordinator != nil || old == nil || old.Status != metav1.ConditionFalse {
+		return e.Now
+	}
+	since := old.LastTransitionTime.Time
+	if h := status.History; len(h) > 0 && h[0].Until != nil && h[0].Until.After(since) {
+		since = h[0].Until.Time // Available was False before, for another reason.
+	}
+	return since
 }
 
 // noMembers returns the problem with the members if there is no list yet.

@@ -57,14 +57,31 @@ func describeSides(all []side, describe func(side) string) string {
 	return strings.Join(parts, "; ")
 }
 
-// agreedCondition returns the condition Agreed, and the time of its next evaluation.
-func (e *evaluation) agreedCondition() (found finding, requeueAt time.Time) {
-	if none := e.noReports(); none.reason != "" {
-		return none, requeueAt
+// disagreement returns about what the agents disagree, and the time of the next evaluation.
+func (e *evaluation) disagreement() (found finding, requeueAt time.Time) {
+	if len(e.reports) > 0 {
+		found, requeueAt = e.coordinatorsDiffer()
+		found = firstFinding(constant(found), e.unknownLists, e.listsDiffer, e.settingsDiffer)
 	}
-	differ, requeueAt := e.coordinatorsDiffer()
-	return firstFinding(constant(differ), e.unknownLists, e.listsDiffer, e.settingsDiffer, constant(isTrue(v1.ReasonAgreed, "All agents agree"))), requeueAt
+	// An agent that has not been contacted may still be in its previous state.
+	if old := e.oldDisagreement(); e.contactPending && (found.reason == "" || found.reason == old.reason) {
+		return old, requeueAt
+	}
+	return found, requeueAt
 }
+
+// oldDisagreement returns about what the agents disagree according to the status.
+func (e *evaluation) oldDisagreement() finding {
+	for _, of := range []v1.ConditionType{v1.ConditionAvailable, v1.ConditionProgressing} {
+		if old := e.oldCondition(of); old != nil && slices.Contains(disagreements, v1.Reason(old.Reason)) {
+			return isFalse(v1.Reason(old.Reason), old.Message)
+		}
+	}
+	return finding{}
+}
+
+// disagreements are the reasons for which agents don't agree.
+var disagreements = []v1.Reason{v1.ReasonCoordinatorsDiffer, v1.ReasonListsDiffer, v1.ReasonSettingsDiffer}
 
 // coordinatorsDiffer reports agents that name different coordinators. After an election,
 // some time passes until all agents name the new coordinator, so an agent that names
