@@ -134,22 +134,45 @@ func (f *mutatedFile) offset(p token.Pos) int { return int(p - f.parsed.FileStar
 
 // add adds the body of the function that a mutant changes.
 func (f *mutatedFile) add(m mutant, number int) error {
-	if n := strings.Count(f.source, m.old); n != 1 {
-		return fmt.Errorf("the file contains %q %d times, want once", m.old, n)
+	from, to, err := f.find(m.old)
+	if err != nil {
+		return err
 	}
-	at := strings.Index(f.source, m.old)
 	for _, d := range f.parsed.Decls {
 		function, ok := d.(*ast.FuncDecl)
 		if !ok || function.Body == nil {
 			continue
 		}
 		begin, end := f.offset(function.Body.Lbrace)+1, f.offset(function.Body.Rbrace)
-		if begin <= at && at+len(m.old) <= end {
-			f.addVariant(begin, number, f.source[begin:at]+m.new+f.source[at+len(m.old):end], function.Type.Results != nil)
+		if begin <= from && to <= end {
+			f.addVariant(begin, number, f.source[begin:from]+m.new+f.source[to:end], function.Type.Results != nil)
 			return nil
 		}
 	}
 	return fmt.Errorf("%q isn't inside the body of a function", m.old)
+}
+
+// find returns where the text begins and ends that a mutant replaces, wherever lines are broken.
+func (f *mutatedFile) find(old string) (from, to int, err error) {
+	source, offsets := withoutSpace(f.source)
+	wanted, _ := withoutSpace(old)
+	if n := strings.Count(source, wanted); n != 1 {
+		return 0, 0, fmt.Errorf("the file contains %q %d times, want once", old, n)
+	}
+	at := strings.Index(source, wanted)
+	return offsets[at], offsets[at+len(wanted)-1] + 1, nil
+}
+
+// withoutSpace returns a text without white space, and the offset of each byte that is left.
+func withoutSpace(text string) (string, []int) {
+	var kept []byte
+	var offsets []int
+	for i := range len(text) {
+		if !strings.ContainsRune(" \t\n", rune(text[i])) {
+			kept, offsets = append(kept, text[i]), append(offsets, i)
+		}
+	}
+	return string(kept), offsets
 }
 
 // addVariant adds a case for a mutant to the switch at the beginning of a body.

@@ -2,6 +2,8 @@ package sim_test
 
 import (
 	"fmt"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
@@ -17,13 +19,26 @@ const (
 	noMutant       = "none"
 )
 
+func allMutants() []mutant {
+	return slices.Concat(mutants, termMutants, electionMutants, growMutants, settingsMutants, outageMutants, memoryMutants, tenureMutants)
+}
+
+// TestMutantsFitTheCode also in short runs, which don't compile them.
+func TestMutantsFitTheCode(t *testing.T) {
+	for path, f := range mutatedFiles(t, allMutants()) {
+		if _, err := parser.ParseFile(token.NewFileSet(), path, f.text(), parser.SkipObjectResolution); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A test detects each of these bugs, so the checks are able to fail. Without a bug, the same programs pass: with fewer cases,
 // because the same tests run completely without mutants.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv(mutantVariable) != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
-	all := slices.Concat(mutants, termMutants, electionMutants, growMutants, settingsMutants, outageMutants, memoryMutants, tenureMutants)
+	all := allMutants()
 	programs := buildMutants(t, all)
 	unchanged := map[string]bool{}
 	for number, m := range all {
