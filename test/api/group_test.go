@@ -95,7 +95,7 @@ func TestColumns(t *testing.T) {
 	if want := "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*"; narrow != want {
 		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
 	}
-	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True AGREED=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
+	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
 		t.Errorf("kubectl get -o wide: got in addition\n%s\nwant\n%s", wide, want)
 	}
 }
