@@ -66,7 +66,7 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Group.Name == "" {
 		options.Group.Name = "ledger"
 	}
-	hosts, err := freeHosts(ctx, options.Agents)
+	subnet, peerPort, apiPort, err := newSubnet(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,9 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	for i, host := range hosts {
-		t.agents = append(t.agents, newAgent(ctx, &options, nameOf(i), host))
+	for i := range options.Agents {
+		host := subnet + strconv.Itoa(1+i)
+		t.agents = append(t.agents, newAgent(ctx, &options, nameOf(i), host, apiPort))
 		options.Group.Members = append(options.Group.Members, Member{
 			Name: nameOf(i), Priority: uint32(i+1) * 10, Address: net.JoinHostPort(host, peerPort),
 		})
@@ -102,7 +103,7 @@ func (t *Cluster) writeFiles(options Options) error {
 			return err
 		}
 	}
-	for _, a := range t.agents {
+	for i, a := range t.agents {
 		if options.TLS {
 			tls = TLS{
 				CertFile: filepath.Join(options.Folder, a.Name+".pem"), KeyFile: filepath.Join(options.Folder, a.Name+"-key.pem"),
@@ -110,7 +111,7 @@ func (t *Cluster) writeFiles(options Options) error {
 			}
 		}
 		a.file = File{
-			Self: a.Name, API: a.API, Listen: net.JoinHostPort(a.Host, peerPort),
+			Self: a.Name, API: a.API, Listen: options.Group.Members[i].Address,
 			State: filepath.Join(options.Folder, a.Name+".state"), TLS: tls, Groups: []Group{options.Group.clone()},
 		}
 		for _, further := range options.Further {
@@ -224,13 +225,8 @@ func (t *Cluster) Logs(lines int) string {
 	return logs.String()
 }
 
-const (
-	maxAgents = 100
-	// subnetSize is the number of agents with addresses in the same 127.x.y.0/24.
-	subnetSize = 250
-	peerPort   = "7401"
-	apiPort    = "7501"
-)
+// maxAgents is less than the number of addresses in a subnet.
+const maxAgents = 100
 
 // nameOf returns a, b, ..., z, ba, bb and so on.
 func nameOf(index int) string {
@@ -242,33 +238,28 @@ func nameOf(index int) string {
 	return nameOf(index/letters) + letter
 }
 
-// subnetsTried counts the subnets that this program has tried.
-var subnetsTried atomic.Int64
+// subnetsUsed counts the subnets that this program has used.
+var subnetsUsed atomic.Int64
 
-// freeHosts finds unused subnets 127.x.y.0/24, so that clusters in the same network
-// namespace don't collide, even if different programs run them.
-func freeHosts(ctx context.Context, count int) ([]string, error) {
+// newSubnet returns the start of the addresses of a subnet 127.x.y.0/24, so that clusters in the same network namespace don't
+// collide, even if different programs run them. It also returns ports for peers and for APIs that nobody uses there: a
+// program may listen on all addresses, and one in another PID namespace may have the same subnet.
+func newSubnet(ctx context.Context) (subnet, peerPort, apiPort string, err error) {
 	const subnets = 250
-	for range subnets * subnets {
-		var hosts []string
-		unused := true
-		for len(hosts) < count && unused {
-			at := (os.Getpid()*subnets + int(subnetsTried.Add(1))) % (subnets * subnets)
-			subnet := fmt.Sprintf("127.%d.%d.", 1+at/subnets, 1+at%subnets)
-			unused = free(ctx, subnet+"1")
-			for i := range min(count-len(hosts), subnetSize) {
-				hosts = append(hosts, subnet+strconv.Itoa(1+i))
-			}
-		}
-		if unused {
-			return hosts, nil
+	at := (os.Getpid()*subnets + int(subnetsUsed.Add(1))) % (subnets * subnets)
+	subnet = fmt.Sprintf("127.%d.%d.", 1+at/subnets, 1+at%subnets)
+	const firstPeer, firstAPI = 7401, 7501 // The kernel uses higher ports for outgoing connections.
+	for i := range firstAPI - firstPeer {
+		peerPort, apiPort = strconv.Itoa(firstPeer+i), strconv.Itoa(firstAPI+i)
+		if free(ctx, subnet+"1", peerPort) && free(ctx, subnet+"1", apiPort) {
+			return subnet, peerPort, apiPort, nil
 		}
 	}
-	return nil, errors.New("cannot find a free subnet in 127.0.0.0/8")
+	return "", "", "", fmt.Errorf("there are no free ports from %d on", firstPeer)
 }
 
-func free(ctx context.Context, host string) bool {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, peerPort))
+func free(ctx context.Context, host, port string) bool {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return false
 	}

@@ -61,7 +61,7 @@ type process struct {
 	expected, anyStatus bool
 }
 
-func newAgent(ctx context.Context, options *Options, name, host string) *Agent {
+func newAgent(ctx context.Context, options *Options, name, host, apiPort string) *Agent {
 	a := &Agent{
 		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: options.Binary,
 		config: filepath.Join(options.Folder, name, "agent.yaml"), log: filepath.Join(options.Folder, name+".log"),
