@@ -230,18 +230,15 @@ demo: ## Start a kind cluster with the operator and a group, and take its coordi
 demo-down: ## Remove the cluster of make demo.
 	@hack/kind/down
 
+TOUR := ./cmd/agent ./hack/tour
 .PHONY: tour
-tour: build ## Show elections in the simulator, then failovers of five real agents. Needs no cluster.
-	@$(call show,4 of 10 detects that 10 has crashed,--algorithm Bully --processes 10 --crashed 10 --initiators 4)
-	@$(call show,the same with a status table,--algorithm StatusTable --processes 10 --crashed 10 --initiators 4)
-	@$(call show,5 recovers and has the highest priority: all messages,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
-	@$(call show,two processes of a ring start an election at the same time: a Mermaid diagram,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
-	@$(call show,20000 random schedules with all faults,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
-	@$(GO) run ./hack/demo-agents bin/conclave-agent
-
-comma := ,
-# show prints a title and the command of a simulation, and runs it.
-show = echo; echo "\# $(1)"; echo "$$ kubectl conclave simulate $(2)"; bin/kubectl-conclave simulate $(2)
+tour: ## Show a simulated election, and failovers of five real agents. Needs only Go: no root, no cluster, no C compiler.
+	@missing=$$($(GO) list -deps -f '{{.StaleReason}}' $(TOUR) | { grep -vc 'available in build cache' || true; }); \
+		if [ $$missing -gt 50 ]; then echo "tour: compiling $$missing packages, about a minute the first time"; fi; \
+		$(GO) build -v -o /dev/null $(TOUR) 2>&1 | hack/tools/progress tour $$missing
+	@$(MAKE) build PROGRAM=agent
+	@$(STATIC) -o bin/ ./hack/tour
+	@bin/tour
 
 .PHONY: run
 run: ## Run the manager on this machine with the current cluster, where NAMESPACE must exist. ARGS contains flags.
