@@ -19,9 +19,18 @@ func newPod() *cobra.Command {
 		Long: `Run the agent of a pod, in the groups that the operator configures.
 
 This command runs in a container beside the application. Conclave's webhook adds
-the container. Its environment must have POD_NAME, POD_NAMESPACE, POD_IP,
-CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA, CONCLAVE_PROBE,
-CONCLAVE_LOG_LEVEL, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
+the container. Its environment:
+
+  POD_NAME, POD_NAMESPACE   the name of the agent, and its domain
+  POD_IP                    accepts peers on port 7373, the operator on 7375
+  CONCLAVE_GROUPS           the groups of the pod, separated by commas; or
+  CONCLAVE_GROUPS_FILE      a file with the groups that select the pod
+  CONCLAVE_IDENTITY         the URL of the identity service
+  CONCLAVE_CA               CA certificates in PEM to verify it at first
+  CONCLAVE_PROBE            the URL of a probe of the application
+  CONCLAVE_LOG_LEVEL        debug, info (the default), warn or error
+  CONCLAVE_API              the address of the local API (127.0.0.1:7374)
+  CONCLAVE_API_UIDS         the users of a Unix socket (all who can reach it)`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := pod.FromEnvironment(os.Getenv)
