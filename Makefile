@@ -41,7 +41,7 @@ NAMESPACE := conclave-system
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/compare/go.mod hack/tools/golangci/go.mod test/alerts/go.mod test/chart/go.mod test/dashboard/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod controllerruntime/go.mod hack/compare/go.mod hack/tools/go.mod test/thirdparty/go.mod))
 
 TOOL := hack/tools/tool
 LINT := GOGC=400 $(CURDIR)/$(TOOL) golangci
@@ -130,7 +130,7 @@ test-upgrade: ## As root: upgrade operator and agents from an earlier release, a
 
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
-	@$(GO) -C test/dashboard test -count 1 ./... -screenshots $(CURDIR)/docs/images
+	@$(GO) -C test/thirdparty/dashboard test -count 1 ./... -screenshots $(CURDIR)/docs/images
 
 .PHONY: model
 model: ## Search all states of the model of the grants within its bounds, with all rules and without each. As root on Debian, installs spin.

@@ -32,8 +32,8 @@ func TestReleaseInstallation(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()
 	helm := filepath.Join(folder, "bin", "helm")
-	// With the flags of test/chart, whose compiled packages it uses.
-	run(t, "env", "CGO_ENABLED=0", "go", "-C", filepath.Join(repositoryRoot, "test", "chart"), "build", "-trimpath", "-o", helm, "helm.sh/helm/v4/cmd/helm")
+	// With the flags of test/thirdparty/chart, whose compiled packages it uses.
+	run(t, "env", "CGO_ENABLED=0", "go", "-C", filepath.Join(repositoryRoot, "test", "thirdparty"), "build", "-trimpath", "-o", helm, "helm.sh/helm/v4/cmd/helm")
 	images := registry{}
 	release := buildRelease(t, images, quickStartVersion, filepath.Join(folder, "dist", "release"))
 	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))

@@ -182,7 +182,7 @@ func silentOperator(b *browser) {
 	b.await(`document.querySelector("#banner").innerText.startsWith("The operator has not shown that it runs since ")`)
 	b.await(`/ Age: (\d+s|1m\d+s)\. Runbook$/.test(document.querySelector("#banner").innerText)`)
 	b.await(`document.querySelector("#connection").innerText === "Stale"`)
-	rules := must.ReadFile(b.t, "../../config/prometheus/rules.yaml")
+	rules := must.ReadFile(b.t, "../../../config/prometheus/rules.yaml")
 	var runbook string
 	b.run("read the link", chromedp.Evaluate(`document.querySelector("#banner a").href`, &runbook))
 	if !strings.Contains(string(rules), "runbook_url: "+runbook+"\n") {

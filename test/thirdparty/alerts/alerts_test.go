@@ -21,7 +21,7 @@ type rule struct {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../" + file)
+	text, err := os.ReadFile("../../../" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

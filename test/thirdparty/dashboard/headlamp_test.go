@@ -27,7 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
-const headlampSource = "../../clients/headlamp"
+const headlampSource = "../../../clients/headlamp"
 
 // absent are the modules of Headlamp that aren't installed, because the pages of the plugin don't show what uses them.
 var absent = strings.Fields(`cronstrue/i18n @xyflow/react/dist/base.css @xyflow/react @xterm/xterm/css/xterm.css @xterm/xterm @xterm/addon-fit
@@ -69,7 +69,7 @@ func TestHeadlampPlugin(t *testing.T) {
 func TestHeadlampHealth(t *testing.T) {
 	b := start(t)
 	source := must.ReadFile(t, headlampSource+"/src/group.ts")
-	esbuild := exec.CommandContext(t.Context(), "../../hack/tools/tool", "esbuild", "--loader=ts", "--format=iife", "--global-name=conclave")
+	esbuild := exec.CommandContext(t.Context(), "../../../hack/tools/tool", "esbuild", "--loader=ts", "--format=iife", "--global-name=conclave")
 	esbuild.Stdin = bytes.NewReader(source)
 	script, err := esbuild.Output()
 	must.Succeed(t, err)

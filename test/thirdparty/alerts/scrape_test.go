@@ -21,7 +21,7 @@ import (
 func command(t *testing.T, args ...string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "go", args...)
-	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0") // as for images, so that nothing is compiled twice
+	c.Dir, c.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0") // as for images, so that nothing is compiled twice
 	if output, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
 	}

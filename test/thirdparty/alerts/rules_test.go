@@ -42,7 +42,7 @@ func scenarios(t *testing.T) []scenario {
 		var content struct {
 			Tests []scenario `json:"tests"`
 		}
-		if err := yaml.UnmarshalStrict([]byte(read(t, "test/alerts/"+file)), &content); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(read(t, "test/thirdparty/alerts/"+file)), &content); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		all = append(all, content.Tests...)
@@ -165,7 +165,7 @@ const runbooks = "https://github.com/conclave-dev/conclave/blob/main/docs/runboo
 var sections = []string{"## What it means", "## How to confirm", "## What to do"}
 
 func TestEachAlertHasRunbook(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/runbooks/*.md")
+	pages, err := filepath.Glob("../../../docs/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}

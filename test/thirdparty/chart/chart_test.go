@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // object is an object of Kubernetes.
 type object map[string]any

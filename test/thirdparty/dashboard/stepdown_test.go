@@ -26,7 +26,7 @@ func startAgents(b *browser) (cluster *agentcluster.Cluster, coordinator string)
 	folder := b.t.TempDir()
 	binary := filepath.Join(folder, "conclave-agent")
 	build := exec.CommandContext(b.t.Context(), "go", "build", "-trimpath", "-o", binary, "./cmd/agent")
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	build.Dir, build.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if output, err := build.CombinedOutput(); err != nil {
 		b.t.Fatalf("cannot build the agent: %v: %s", err, output)
 	}

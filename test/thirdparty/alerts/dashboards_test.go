@@ -36,7 +36,7 @@ type panel struct {
 
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
-	files, err := filepath.Glob("../../config/grafana/*.json")
+	files, err := filepath.Glob("../../../config/grafana/*.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,4 @@
 // Package alerts tests that Prometheus accepts the alerts in config/prometheus, that they fire
 // when they should and only then, and that each has its runbook. It also tests that the
-// dashboards in config/grafana show what a manager and an agent measure. It is a separate
-// module because of the dependencies of Prometheus.
+// dashboards in config/grafana show what a manager and an agent measure.
 package alerts

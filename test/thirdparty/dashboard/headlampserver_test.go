@@ -56,14 +56,14 @@ func startHeadlamp(t *testing.T) *headlamp {
 	for _, module := range absent {
 		arguments = append(arguments, "--alias:"+module+"="+headlampSource+"/test/absent.js")
 	}
-	build(t, "../../hack/tools/tool", arguments...)
+	build(t, "../../../hack/tools/tool", arguments...)
 
 	h := &headlamp{}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
 		must.Succeed(t, add(scheme))
 	}
-	_, err := envtest.InstallCRDs(environment.Config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}})
+	_, err := envtest.InstallCRDs(environment.Config, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd/bases"}})
 	must.Succeed(t, err)
 	h.Client, err = client.New(environment.Config, client.Options{Scheme: scheme})
 	must.Succeed(t, err)
