@@ -7,15 +7,11 @@
 
 {{ template "bound" . }}
 {{- end }}{{ end }}
-{{- if .References }}
-
-Used by {{ range $i, $user := .SortedReferences }}{{ if $i }}, {{ end }}{{ markdownRenderTypeLink $user }}{{ end }}.
-{{- end }}
 {{ if .Members }}
-| field | description | default | validation |
-| --- | --- | --- | --- |
-{{- range .Members }}
-| `{{ .Name }}` {{ markdownRenderType .Type }} | {{ template "type_members" . }} | {{ if and .Default (not (hasPrefix "{" .Default)) }}`{{ .Default }}`{{ end }} | {{ template "bounds" . }} |
+| field | description | default, validation |
+| --- | --- | --- |
+{{- range .Members }}{{ $then := "" }}{{ range .Validation }}{{ if not (or (hasPrefix "Optional" .) (hasPrefix "Enum" .)) }}{{ $then = ", " }}{{ end }}{{ end }}
+| `{{ .Name }}` {{ markdownRenderType .Type }} | {{ template "type_members" . }} | {{ if and .Default (not (hasPrefix "{" .Default)) }}`{{ .Default }}`{{ $then }}{{ end }}{{ template "bounds" . }} |
 {{- end }}
 {{ end }}
 {{- if .EnumValues }}

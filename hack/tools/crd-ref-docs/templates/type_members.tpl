@@ -1,8 +1,8 @@
 {{- define "type_members" -}}
 {{- if eq .Name "metadata" -}}
-metadata is the standard object metadata.
+the standard object metadata.
 {{- else -}}
-{{ markdownRenderFieldDoc .Doc | replace "<br />" " " }}
+{{ markdownRenderFieldDoc .Doc | replace "<br />" " " | trimPrefix (printf "%s is " .Name) }}
 {{- end -}}
 {{- end -}}
 
