@@ -44,7 +44,7 @@ func ParseBudget(text string) (b Budget, err error) {
 // NotMeasured returns why what the budget limits isn't measured for a group, or for another leader, or if faults are only observed, or "".
 func (b *Budget) NotMeasured(ofGroup, seesTwo, observes bool) string {
 	switch {
-	case observes && (b.measure == "flaps" || b.measure == "settled"):
+	case observes && slices.Contains([]string{"flaps", "settled", "known"}, b.measure):
 		return b.measure + " isn't measured with --observe"
 	case ofGroup && b.measure == "flaps", !ofGroup && slices.Contains([]string{"known", "status", "service"}, b.measure):
 		return b.measure + " isn't measured here"

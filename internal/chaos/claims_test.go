@@ -171,7 +171,7 @@ func TestChangesAreObserved(t *testing.T) {
 	} {
 		r := &Record{ByClaims: true, Before: Agent{"a", "uid-a"}, Fault: at(100), Claims: c.claims}
 		var got []string
-		changes, violations := r.ObservedChanges()
+		changes, violations := r.ObservedChanges(false)
 		for _, f := range changes {
 			text := fmt.Sprintf("%s %.0f ms", f.Coordinator, *f.Elected)
 			if f.TwoLeaders != nil {

@@ -46,7 +46,7 @@ func (r *Result) WriteJUnit(w io.Writer) error {
 	if len(problems[0]) > 0 {
 		name := "before the first fault"
 		if r.ObservedMillis > 0 {
-			name = "without a change of the leader"
+			name = "at any time"
 		}
 		add(junitCase{Class: title, Name: name}, problems[0])
 	}

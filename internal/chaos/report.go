@@ -14,6 +14,8 @@ import (
 // columns names the columns of the table of a group, or of another leader. Durations are median, p99 and maximum.
 func (r *Result) columns() []string {
 	switch {
+	case r.ObservedMillis > 0 && r.Leader == "":
+		return []string{"FAULT", "COUNT", "ELECTED", "STATUS", "SERVICE"}
 	case r.ObservedMillis > 0:
 		return []string{"FAULT", "COUNT", "ELECTED", "TWO LEADERS"}
 	case r.Leader != "":
@@ -39,6 +41,9 @@ func (r *Result) cells(s *Summary) []string {
 		}
 		return []string{s.Kind, count, s.Elected.String(), s.Settled.String(), strconv.Itoa(s.Flaps), two}
 	}
+	if r.ObservedMillis > 0 {
+		return []string{s.Kind, count, s.Elected.String(), s.Status.String(), s.Service.String()}
+	}
 	return []string{s.Kind, count, s.Elected.String(), s.Known.String(), s.Status.String(), s.Service.String(), s.Settled.String()}
 }
 
@@ -63,22 +68,24 @@ func number(millis float64) string {
 
 // about returns what was tested.
 func (r *Result) about() (title string, details []string) {
+	title, details = r.Namespace+"/"+r.Group, []string{r.Algorithm, r.Safety, plural(r.Members, "member")}
 	if r.Leader != "" {
-		details = []string{plural(r.Members, "candidate") + " with " + r.Candidates}
-		if r.ObservedMillis == 0 {
-			details = append(details, fmt.Sprint("seed ", r.Seed))
-		}
-		return r.Namespace + ", " + r.Leader, details
+		title, details = r.Namespace+", "+r.Leader, []string{plural(r.Members, "candidate") + " with " + r.Candidates}
 	}
-	return r.Namespace + "/" + r.Group, []string{r.Algorithm, r.Safety, fmt.Sprint(r.Members, " members"), fmt.Sprint("seed ", r.Seed)}
+	if r.ObservedMillis == 0 {
+		details = append(details, fmt.Sprint("seed ", r.Seed))
+	}
+	return title, details
 }
 
 func (r *Result) legend() string {
-	if r.Leader == "" {
-		return legend
-	}
-	if r.ObservedMillis > 0 {
+	switch {
+	case r.ObservedMillis > 0 && r.Leader == "":
+		return "Milliseconds from the last answer of a coordinator: median / p99 / maximum."
+	case r.ObservedMillis > 0:
 		return "ELECTED: milliseconds from the last sign of a leader to the next one: median / p99 / maximum.\n" + r.Evidence
+	case r.Leader == "":
+		return legend
 	}
 	return legend + " Flaps are changes of the leader after the first one.\n" + r.Evidence
 }

@@ -113,7 +113,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 	}
 	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
-		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| lock-service | 1 | 1 |",
+		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 2.", "Faults of each workload: 0 to 1, of 2.",
 		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {

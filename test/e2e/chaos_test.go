@@ -10,7 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
@@ -30,8 +29,7 @@ func testChaos(e env) {
 // testChaosJobs runs the Jobs of the examples, with the permissions that they have there: one injects faults, and the other judges meanwhile.
 func (e env) testChaosJobs() {
 	e.t.Helper()
-	leader := "--leader=label:" + v1.RoleLabel("ledger") + "=" + v1.RoleCoordinator
-	end := e.startExampleJob("observe.yaml", "--leader=http://8080/leader", leader, "--selector=app=web", "--selector=app=ledger", "--observe=10m", "--observe=30s")
+	end := e.startExampleJob("observe.yaml", "--observe=10m", "--observe=30s")
 	e.awaitJob("chaos", e.startExampleJob("job.yaml", `--faults, "4"`, `--faults, "2"`))
 	e.awaitJob("judge", end)
 }

@@ -76,8 +76,8 @@ func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 	return r.finished(ctx, err)
 }
 
-// Observe injects nothing. It judges which processes led during this time, while something else injects faults, and afterwards until the
-// subject has settled. The leader must not be that of a group.
+// Observe injects nothing. It judges which processes led during this time, while something else injects faults, and afterwards
+// until the subject has settled.
 func (r *Run) Observe(ctx context.Context, duration time.Duration) (*chaos.Result, error) {
 	end := r.observe(ctx)
 	defer end()
@@ -90,7 +90,7 @@ func (r *Run) Observe(ctx context.Context, duration time.Duration) (*chaos.Resul
 		wait(ctx, duration)
 		r.observer.undone()
 		settled := r.settles(ctx)
-		changes, violations := r.observer.Begin().ObservedChanges()
+		changes, violations := r.observer.Begin().ObservedChanges(r.Subject.hasSides())
 		r.result.Faults = append(r.result.Faults, changes...)
 		for _, v := range violations {
 			r.report(v)

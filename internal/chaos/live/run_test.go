@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,5 +154,33 @@ func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
 	result, err := r.Do(t.Context())
 	if err == nil || len(result.Faults) != 0 {
 		t.Errorf("got %+v, %v, want an error before the first fault", result, err)
+	}
+}
+
+// Something else injects the faults. The group is judged by the invariants of a run.
+func TestGroupIsObservedWhileOthersInjectFaults(t *testing.T) {
+	for name, b := range map[string]bugs{"no bug": {}, "two lead": {bothLead: true}, "labels don't follow": {noLabels: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, b)
+			r := w.run()
+			r.Timeout = 10 * time.Second
+			injected := make(chan error, 1)
+			r.Printf = func(format string, args ...any) {
+				if t.Logf(format, args...); strings.Contains(format, "observing for") {
+					pod := &corev1.Pod{ObjectMeta: w.meta("ledger-2")}
+					injected <- w.Delete(t.Context(), pod, client.GracePeriodSeconds(0))
+				}
+			}
+			result, err := r.Observe(t.Context(), 3*time.Second)
+			must.Succeed(t, err)
+			must.Succeed(t, <-injected)
+			if len(result.Faults) == 0 || result.Faults[0].Elected == nil || result.Faults[0].Status == nil {
+				t.Errorf("got %+v, want a measured change of the coordinator", result)
+			}
+			if (len(result.Violations) == 0) != (b == bugs{}) {
+				t.Errorf("got violations %v, want none only without a bug", result.Violations)
+			}
+		})
 	}
 }

@@ -67,7 +67,8 @@ SOURCE says who leads:
   http://PORT/PATH   each pod is asked; a status from 200 to 299 means that it leads
   exec:COMMAND       a shell command is run in each pod; success means that it leads
 An answer of http or exec may also be the name of the pod that leads.
-With --observe, it injects nothing, and judges the leader while another tool does.
+With --observe, it injects nothing, and judges the group or the leader while another
+tool does.
 
 The exit status is 1 if an invariant was violated, a budget of --fail-if was
 exceeded, or all faults were refused.
@@ -118,7 +119,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.IntVar(&o.faults, "faults", 20, "the number of faults")
 	flags.Uint64Var(&o.seed, "seed", 1, "the seed of the order of the faults")
 	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
-	flags.DurationVar(&o.observe, "observe", 0, "with --leader: inject nothing, and judge for this time what another tool injects")
+	flags.DurationVar(&o.observe, "observe", 0, "inject nothing, and judge for this time what another tool injects")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
@@ -187,8 +188,6 @@ func (o *options) parseObserve(cmd *cobra.Command) error {
 		return nil
 	case o.observe < time.Second:
 		return command.UsageErrorf("--observe must be 1s or longer, got %s", o.observe)
-	case o.leader == "":
-		return command.UsageErrorf("--observe needs --leader; for a group, that is its label: --leader label:role.conclave.dev/GROUP=coordinator")
 	}
 	for _, name := range []string{"faults", "seed", "kinds", "pause", "check", "machines", "yes"} {
 		if cmd.Flags().Changed(name) {
