@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -39,6 +40,8 @@ type cluster struct {
 	load func(archive string)
 	// control partitions, heals, kills or starts a node or the control plane.
 	control func(verb, node string)
+	// machines injects further faults into nodes.
+	machines *kindnodes.Nodes
 	// name is an element of the cgroups of all processes of the cluster.
 	name string
 	// networks returns the files of the nodes' network namespaces.

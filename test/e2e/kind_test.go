@@ -19,7 +19,7 @@ func newKindCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, kubectlPath: "kubectl", environment: []string{"KUBECONFIG=" + os.Getenv("KUBECONFIG")},
 		load:    func(archive string) { run(t, "kind", "load", "image-archive", archive, "--name", name) },
-		control: k.control, name: k.cgroup(), networks: k.networks,
+		control: k.control, machines: k.nodes, name: k.cgroup(), networks: k.networks,
 	}
 	return c
 }

@@ -66,6 +66,8 @@ func testOperator(c *cluster) {
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
 		{"status, labels and Service follow when the nodes of the coordinator and of the operator's leader are lost", testLeaderOfOperatorLost},
+		{"another member leads while the coordinator's node only sends or only receives", testOneWay},
+		{"a group has its coordinator again after a power failure of all nodes", testPowerFailure},
 		{"idle groups cause no requests", testIdle},
 		{"in Strict mode, force-deleted pods that run on prevent another coordinator", testStrict},
 		{"the operator is removed, and installed into another namespace", testReinstallation},

@@ -1,7 +1,7 @@
 // Package kindnodes injects faults into the nodes of kind clusters on this computer, which are containers. It uses the
 // programs that nodes have: nft and tc of the node's network, and of those of its pods. No fault outlives its node or pod.
 //
-// A node can't have a wall clock of its own: containers share that of the kernel.
+// A node can't have a wall clock or a disk of its own: containers share those of the machine.
 package kindnodes
 
 import (
@@ -248,24 +248,6 @@ func checkContainers(ids []string) error {
 		}
 	}
 	return nil
-}
-
-// volumes is the folder of the volumes of a node's pods.
-const volumes = "/var/lib/kubelet/pods"
-
-// LimitDisk gives the volumes of pods that start on a node from now on a disk of their own, of 64 MB.
-func (n *Nodes) LimitDisk(ctx context.Context, node string) error {
-	return n.runtime(ctx, "exec", node, "mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", volumes)
-}
-
-// FillDisk fills the disk of LimitDisk.
-func (n *Nodes) FillDisk(ctx context.Context, node string) error {
-	return n.shell(ctx, node, `mountpoint -q "$1" || exit 1; ! dd if=/dev/zero of="$1/full" bs=4k 2>/dev/null`, volumes)
-}
-
-// FreeDisk undoes FillDisk.
-func (n *Nodes) FreeDisk(ctx context.Context, node string) error {
-	return n.runtime(ctx, "exec", node, "rm", "-f", volumes+"/full")
 }
 
 // ControlPlane returns the nodes of the control plane of a node's cluster.

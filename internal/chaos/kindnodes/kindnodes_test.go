@@ -60,9 +60,9 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w := &world{t: t, id: strings.Repeat("0f", 24) + fmt.Sprintf("%016x", os.Getpid())}
-	w.node, w.pod, w.other = w.start("--net", "--mount"), w.start("--net"), w.start("--net")
+	w.node, w.pod, w.other = w.start(), w.start(), w.start()
 	w.inCgroup(w.pod.pid, w.id)
-	in := fmt.Sprintf("nsenter --target %d --net --mount", w.node.pid)
+	in := fmt.Sprintf("nsenter --target %d --net", w.node.pid)
 	w.Nodes = runtimeOf(t, `[ "$1 $2" = "exec node" ] || exit 1; shift 2; exec `+in+` "$@"`)
 	for _, command := range []string{
 		fmt.Sprintf("ip link add eth0 type veth peer name eth0 netns %d", w.other.pid),
@@ -83,17 +83,17 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start starts a process with namespaces of its own, which end with the test.
-func (w *world) start(namespaces ...string) *place {
+// start starts a process with a network of its own, which ends with the test.
+func (w *world) start() *place {
 	w.t.Helper()
-	process := exec.Command("unshare", append(namespaces, "sh", "-c", "echo; exec cat")...)
+	process := exec.Command("unshare", "--net", "sh", "-c", "echo; exec cat")
 	in, err := process.StdinPipe() // It runs until its standard input is closed.
 	must.Succeed(w.t, err)
 	out, err := process.StdoutPipe()
 	must.Succeed(w.t, err)
 	must.Succeed(w.t, process.Start())
 	w.t.Cleanup(func() { in.Close(); _ = process.Wait() })
-	_, err = out.Read(make([]byte, 1)) // It has its namespaces.
+	_, err = out.Read(make([]byte, 1)) // It has its network.
 	must.Succeed(w.t, err)
 	return &place{pid: process.Process.Pid}
 }
@@ -283,21 +283,6 @@ func TestProcessesOfContainersGetSignals(t *testing.T) {
 	if err := w.Drop(t.Context(), Network{"node", other}, Packets{}); err == nil || !strings.Contains(err.Error(), "no process of the container runs") {
 		t.Errorf("got %v, want that there is no process", err)
 	}
-}
-
-func TestDiskOfANodeIsFull(t *testing.T) {
-	w := newWorld(t)
-	in := fmt.Sprintf("nsenter --target %d --mount sh -euc ", w.node.pid)
-	w.run(in + "'mount -t tmpfs tmpfs /var/lib; mkdir -p " + volumes + "'")
-	ctx := t.Context()
-	if err := w.FillDisk(ctx, "node"); err == nil {
-		t.Error("got no error, want that nothing but a disk of its own is filled")
-	}
-	must.Succeed(t, w.LimitDisk(ctx, "node"))
-	must.Succeed(t, w.FillDisk(ctx, "node"))
-	w.run(in + "'! echo full >" + volumes + "/file'")
-	must.Succeed(t, w.FreeDisk(ctx, "node"))
-	w.run(in + "'echo free >" + volumes + "/file'")
 }
 
 // Docker assigns the lowest address that is free.
