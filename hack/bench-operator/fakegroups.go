@@ -8,10 +8,10 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -73,8 +73,6 @@ func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certific
 			return all, err
 		}
 	}
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(concurrency)
 	for n := range all.groups {
 		g := &fakeGroup{key: types.NamespacedName{Namespace: namespaceOf(n), Name: fmt.Sprintf("ledger-%d", n)}}
 		g.agents, g.pods = make([]*fakeagent.Agent, r.options.members), make([]string, r.options.members)
@@ -82,14 +80,24 @@ func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certific
 		for i := range g.pods {
 			g.pods[i] = fmt.Sprintf("%s-%d", g.key.Name, i)
 		}
-		for i := range g.pods {
-			work.Go(func() (err error) {
-				g.agents[i], err = all.createMember(ctx, g, i, n*r.options.members+i, certificates)
-				return err
-			})
-		}
 	}
-	return all, work.Wait()
+	return all, parallel(ctx, concurrency, r.options.groups*r.options.members, func(ctx context.Context, n int) (err error) {
+		g, i := all.groups[n/r.options.members], n%r.options.members
+		g.agents[i], err = all.createMember(ctx, g, i, n, certificates)
+		return err
+	})
+}
+
+// parallel calls a function with 0 to n-1, in a number of goroutines, until one call fails.
+func parallel(ctx context.Context, goroutines, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	workqueue.ParallelizeUntil(ctx, goroutines, n, func(i int) {
+		if err := do(ctx, i); err != nil {
+			cancel(err)
+		}
+	})
+	return context.Cause(ctx)
 }
 
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
@@ -193,36 +201,30 @@ func (f *fakeGroups) createPod(ctx context.Context, pod *corev1.Pod, ip string) 
 
 // createElectionGroups creates the ElectionGroups.
 func (f *fakeGroups) createElectionGroups(ctx context.Context) error {
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(concurrency)
-	for _, g := range f.groups {
-		work.Go(func() error {
-			group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: g.key.Name}}
-			for i, pod := range g.pods {
-				group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: pod, Priority: int32(10 * (i + 1))}) //nolint:gosec // 50,000 at most
-			}
-			return f.client.Create(ctx, group)
-		})
-	}
-	return work.Wait()
+	return parallel(ctx, concurrency, len(f.groups), func(ctx context.Context, n int) error {
+		g := f.groups[n]
+		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: g.key.Name}}
+		for i, pod := range g.pods {
+			member := v1.Member{Pod: pod, Priority: int32(10 * (i + 1))} //nolint:gosec // 50,000 at most
+			group.Spec.Members = append(group.Spec.Members, member)
+		}
+		return f.client.Create(ctx, group)
+	})
 }
 
 // electFirst makes each group elect its highest member as soon as all its agents have
 // joined the group.
 func (f *fakeGroups) electFirst(ctx context.Context) error {
-	var work errgroup.Group
-	for _, g := range f.groups {
-		work.Go(func() error {
-			for _, agent := range g.agents {
-				if err := agent.AwaitGroup(ctx, g.key.Name); err != nil {
-					return err
-				}
+	return parallel(ctx, len(f.groups), len(f.groups), func(ctx context.Context, n int) error {
+		g := f.groups[n]
+		for _, agent := range g.agents {
+			if err := agent.AwaitGroup(ctx, g.key.Name); err != nil {
+				return err
 			}
-			g.coordinator = len(g.pods) - 1
-			return g.setCoordinator(g.pods[g.coordinator], termAt(time.Now()))
-		})
-	}
-	return work.Wait()
+		}
+		g.coordinator = len(g.pods) - 1
+		return g.setCoordinator(g.pods[g.coordinator], termAt(time.Now()))
+	})
 }
 
 func termAt(now time.Time) uint64 { return uint64(control.TermAt(now)) }

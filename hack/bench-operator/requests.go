@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -174,31 +174,31 @@ func (r Quantities) String() string {
 	return strings.Join(all, ", ")
 }
 
+// dispatched matches the samples of the requests that the API server has dispatched.
+var dispatched = regexp.MustCompile(`(?m)^apiserver_flowcontrol_dispatched_requests_total{.*flow_schema="([^"]*)".*} (\S+)$`)
+
 // count returns the numbers of requests so far by kind.
 func (c *requestCounter) count(ctx context.Context) (Quantities, error) {
 	text, err := c.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the metrics of the API server: %w", err)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("cannot parse the metrics of the API server: %w", err)
-	}
-	const dispatched = "apiserver_flowcontrol_dispatched_requests_total"
-	if families[dispatched] == nil {
-		return nil, fmt.Errorf("the API server has no metric %s", dispatched)
+	samples := dispatched.FindAllStringSubmatch(string(text), -1)
+	if len(samples) == 0 {
+		return nil, errors.New("the API server has no metric of dispatched requests")
 	}
 	counted := Quantities{}
 	for _, kind := range kinds {
 		counted[kind.name] = 0
 	}
-	for _, sample := range families[dispatched].GetMetric() {
-		for _, label := range sample.GetLabel() {
-			kind, ours := strings.CutPrefix(label.GetValue(), c.schema(""))
-			if ours && label.GetName() == "flow_schema" {
-				counted[kind] += sample.GetCounter().GetValue()
-			}
+	for _, sample := range samples {
+		kind, ours := strings.CutPrefix(sample[1], c.schema(""))
+		requests, err := strconv.ParseFloat(sample[2], 64)
+		if err != nil {
+			return nil, fmt.Errorf("cannot parse the metrics of the API server: %w", err)
+		}
+		if ours {
+			counted[kind] += requests
 		}
 	}
 	return counted, nil

@@ -69,7 +69,7 @@ internal/operator/cache         : any api/v1 internal/operator/decide/... intern
 internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
 internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
 internal/operator/decide/spread : any -cluster api/v1 : -cluster # as groupstatus
-internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
+internal/operator/decide/inject : objects -net/http/... internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files
 internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
@@ -268,31 +268,47 @@ func parse(t *testing.T) []line {
 func sources(t *testing.T) map[string][]string {
 	t.Helper()
 	files := map[string][]string{}
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch base := entry.Name(); {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && (base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")):
-			return fs.SkipDir
-		case entry.IsDir() || path.Ext(name) != ".go":
-			return nil
+	walk(t, func(name string) {
+		if path.Ext(name) != ".go" {
+			return
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		files[name] = nil
 		for _, spec := range parsed.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
-				return err
+				t.Fatal(err)
 			}
 			files[name] = append(files[name], imported)
 		}
-		return nil
 	})
-	if err != nil || len(files) == 0 {
-		t.Fatalf("cannot read the imports of the Go files in %s: %d files, error %v", root, len(files), err)
+	if len(files) == 0 {
+		t.Fatalf("got no Go files in %s", root)
 	}
 	return files
+}
+
+// walk calls a function for each file of this repository, but not for test data.
+func walk(t *testing.T, visit func(name string)) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		if !entry.IsDir() {
+			visit(name)
+			return nil
+		}
+		if name != "." && (base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -41,3 +41,32 @@ func TestSizeStaysWithinBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestRequirementsStayFew: each module needs upgrades of its own, and each requirement is code that users trust. Requirements of
+// tests with other projects belong to test/thirdparty.
+func TestRequirementsStayFew(t *testing.T) {
+	const modulesMax, requirementsMax = 8, 26
+	var modules, requirements []string
+	walk(t, func(name string) {
+		if filepath.Base(name) == "go.mod" {
+			modules = append(modules, name)
+		}
+	})
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(strings.TrimPrefix(line, "require "))
+		if len(fields) == 2 && strings.HasPrefix(fields[1], "v") { // Those that are indirect have a comment.
+			requirements = append(requirements, fields[0])
+		}
+	}
+	t.Logf("%d modules, %d direct requirements", len(modules), len(requirements))
+	if n := len(modules); n == 0 || n > modulesMax {
+		t.Errorf("got %d modules %q, want at most %d", n, modules, modulesMax)
+	}
+	if n := len(requirements); n == 0 || n > requirementsMax {
+		t.Errorf("go.mod has %d direct requirements %q, want at most %d", n, requirements, requirementsMax)
+	}
+}

@@ -241,10 +241,7 @@ func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 // TestNamesAndBoundsOfAgents tests that the schema and the agents have the same algorithms
 // and bounds.
 func TestNamesAndBoundsOfAgents(t *testing.T) {
-	var names []string
-	for _, name := range schema(t).Properties["spec"].Properties["algorithm"].Enum {
-		names = append(names, strings.Trim(string(name.Raw), `"`))
-	}
+	names := schema(t).Properties["spec"].Properties["algorithm"].Enum
 	if want := catalog.Names(); !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("got algorithms %v in the schema, want %v as in agents", names, want)
 	}

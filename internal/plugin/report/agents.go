@@ -9,10 +9,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
@@ -53,8 +53,7 @@ const (
 // addLogs adds the logs of a container of each pod, and of the container before it, if it has restarted. Each is written as soon as it
 // has been read, so that only a few are in memory.
 func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder string, pods []corev1.Pod, container string, a *archive) {
-	var work errgroup.Group
-	work.SetLimit(logsAtOnce)
+	var reads []func()
 	for i := range pods {
 		p := &pods[i]
 		for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -64,16 +63,15 @@ func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder stri
 			for _, previous := range []bool{false, true}[:1+min(1, status.RestartCount)] {
 				name := folder + p.Name + map[bool]string{false: ".log", true: ".previous.log"}[previous]
 				options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true}
-				work.Go(func() error {
+				reads = append(reads, func() {
 					ctx, cancel := context.WithTimeout(ctx, logTimeout)
 					defer cancel()
 					a.add(name, func() ([]byte, error) { return core.Pods(p.Namespace).GetLogs(p.Name, options).DoRaw(ctx) })
-					return nil
 				})
 			}
 		}
 	}
-	_ = work.Wait() // The archive says what is missing.
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), logsAtOnce, len(reads), func(i int) { reads[i]() })
 }
 
 // events lists the Events of the group and of its pods, the latest one last.

@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	kjson "sigs.k8s.io/json"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Settings are what all injected agents have in common.
@@ -88,7 +88,7 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
 // "Spec" would match "spec".
 func read(pod []byte, into any) error {
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(pod, into); err != nil {
+	if err := kjson.Unmarshal(pod, into); err != nil {
 		return fmt.Errorf("cannot decode the pod: %w", err)
 	}
 	return nil
