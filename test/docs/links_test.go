@@ -1,5 +1,5 @@
 // Package docs checks the documents: each relative link leads to a file and a heading that exist, commands and samples name what
-// exists, and the README is short.
+// exists, and documents and their sentences are short.
 package docs
 
 import (
