@@ -73,7 +73,7 @@ const (
 var systems = []system{
 	{
 		name: "floor", title: "floor: end of a TCP connection", start: startFloor, rest: 50 * millisecond, limit: 5 * second, single: true,
-		settings:  "Bare processes that are connected with each other. A process learns of the fault when it reads the end of its connection. The next leader is the one with the lowest number, without any agreement: nothing that relies on connections can be faster.",
+		settings:  "Bare processes. A process learns of the fault when it reads the end of its connection. The next leader is the one with the lowest number, without any agreement: nothing that relies on connections can be faster.",
 		unclaimed: true, without: faultNames(true),
 	},
 	conclave("Majority"), conclave("Strict"), conclave("Available"),
@@ -91,7 +91,7 @@ var systems = []system{
 	},
 	{
 		name: "lease-tuned", title: "Lease, 2/1.5/0.3 s", start: leaseStarter(2*second, 1500*millisecond, 300*millisecond), rest: second, period: 300 * millisecond, limit: 60 * second, copies: 3, server: true,
-		settings: "client-go's leaderelection with a Lease: LeaseDuration 2 s, RenewDeadline 1.5 s, RetryPeriod 0.3 s. SIGTERM: ReleaseOnCancel. A process leads from OnStartedLeading to OnStoppedLeading. One that was frozen may try to renew for as long as RenewDeadline before it gets OnStoppedLeading, while another leads. One that is cut off tries to renew for RenewDeadline, and then to release the Lease for RenewDeadline, before it gets OnStoppedLeading.",
+		settings: "client-go's leaderelection with a Lease: LeaseDuration 2 s, RenewDeadline 1.5 s, RetryPeriod 0.3 s. SIGTERM: ReleaseOnCancel. A process leads from OnStartedLeading to OnStoppedLeading, which one that was frozen or is cut off gets only after RenewDeadline, or twice that.",
 	},
 	{
 		name: "lease", title: "Lease, 15/10/2 s", start: leaseStarter(15*second, 10*second, 2*second), rest: 3 * second, period: 2 * second, limit: 60 * second, copies: 4, server: true,
@@ -107,7 +107,7 @@ var systems = []system{
 	},
 	{
 		name: "sentinel-tuned", title: "Redis Sentinel, 1 s", most: 10, start: sentinelStarter("1000", "5000"), rest: 12 * second, period: second, limit: 60 * second, copies: 6,
-		settings: "A Redis server and a Sentinel beside each process, quorum 2, down-after-milliseconds 1000, failover-timeout 5000. The leader is the process beside the Redis master, as the command ROLE says. The others learn it from their Sentinel's +switch-master. A Redis server that starts asks the other Sentinels for the master and becomes its replica. Sentinel has no way to hand over at SIGTERM, so that is plain.",
+		settings: "A Redis server and a Sentinel beside each process, quorum 2, down-after-milliseconds 1000, failover-timeout 5000. The leader is the process beside the Redis master, as the command ROLE says. The others learn it from their Sentinel's +switch-master. Sentinel has no way to hand over at SIGTERM.",
 	},
 	{
 		name: "sentinel", title: "Redis Sentinel", most: 10, start: sentinelStarter("30000", "180000"), rest: 12 * second, period: second, limit: 120 * second, copies: 10,
@@ -119,11 +119,16 @@ var systems = []system{
 func conclave(mode string) system {
 	s := system{
 		name: "conclave-" + strings.ToLower(mode), title: "Conclave, " + mode, start: startConclave, rest: 700 * millisecond, period: 100 * millisecond, limit: 30 * second, mode: mode,
-		settings: "conclave-agent with TLS, default timing and safety.mode " + mode + " beside each process, which uses the Go client: it leads while the function that client.Run calls has a context that hasn't ended, and learns of others by client.Watch. preemption.policy is Never, so that no process that was restarted takes over during a later round. SIGTERM goes to process and agent at the same time.",
+		settings: "The same with safety.mode " + mode + ".",
+	}
+	if mode == "Majority" {
+		s.settings = "conclave-agent with TLS and default timing beside each process, which uses the Go client: it leads while the context " +
+			"of its function in client.Run hasn't ended, and learns of others by client.Watch. preemption.policy is Never. SIGTERM goes " +
+			"to process and agent at the same time. In Majority and Strict, the rounds of SIGSTOP and silence are a minute apart, in 6 sets, " +
+			"because leases are longer for a minute after a coordinator that fell silent and returned."
 	}
 	if mode != "Available" { // See ADR 44.
 		s.memory = time.Minute
-		s.settings += " After a coordinator that fell silent and returned within 2 s, leases are twice as long for about a minute. So the rounds of SIGSTOP and silence are a minute apart, in 6 sets, with other systems."
 	}
 	return s
 }
