@@ -246,7 +246,8 @@ func requireLeft(c *cluster, want ...string) {
 			delete(object.Labels, "conclave.dev/agent")
 			text, err := json.Marshal(object)
 			must.Succeed(c.t, err)
-			if strings.Contains(string(text), "conclave") && object.Name != "kube-root-ca.crt" && object.Kind+object.Name != "ServiceAccountdefault" {
+			ours := strings.Contains(strings.ReplaceAll(string(text), os.Getenv("KIND_CLUSTER_NAME"), "kind"), "conclave")
+			if ours && object.Name != "kube-root-ca.crt" && object.Kind+object.Name != "ServiceAccountdefault" {
 				left = append(left, object.Kind+" "+object.Name)
 			}
 		}
