@@ -1,8 +1,7 @@
-# The images of the manager, the agent and the fault injector. To build them with Docker:
+# The images of the manager and the agent. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
 #     docker build --target agent   --tag conclave/agent .
-#     docker build --target chaos   --tag conclave/chaos .
 #
 # `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
 # which runs as a user without privileges.

@@ -8,9 +8,9 @@ import (
 // changeOfLeader is what counts in place of a fault while the faults are injected by something else.
 const changeOfLeader = "change"
 
-// ObservedChanges returns the changes of the leader, as if each were a fault at the last time at which the former leader was
-// seen to lead. So what is measured is the longest time without a leader that the observations permit. The violations belong
-// to these changes or, in a group, to the whole time. See Problems for available.
+// ObservedChanges returns the changes of the leader, as if each were a fault at the last time at which the former
+// leader was seen to lead. So what is measured is the longest time without a leader that the observations permit. The
+// violations belong to these changes or, in a group, to the whole time. See Problems for available.
 func (r *Record) ObservedChanges(available bool) (changes []Fault, violations []Violation) {
 	if !r.ByClaims {
 		for _, p := range r.Problems(available) {
@@ -46,8 +46,8 @@ func (r *Record) ObservedChanges(available bool) (changes []Fault, violations []
 	return changes, violations
 }
 
-// elections returns those of a group. Which agents survived a fault isn't known, so it isn't measured when all know the next
-// coordinator.
+// elections returns those of a group. Which agents survived a fault isn't known, so it isn't measured when all know
+// the next coordinator.
 func (r *Record) elections() (all []Fault) {
 	rest := *r
 	for _, c := range r.Changes {
@@ -75,7 +75,8 @@ func (r *Record) lastSign(elected *Change) time.Time {
 	return last
 }
 
-// after returns the last change that began before the end of the overlap. There is one: before the first change, one process leads.
+// after returns the last change that began before the end of the overlap. There is one: before the first change, one
+// process leads.
 func (o *Overlap) after(changes []Fault) *Fault {
 	for i := range slices.Backward(changes) {
 		if !changes[i].At.After(o.Until) {

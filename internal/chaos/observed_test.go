@@ -12,7 +12,8 @@ import (
 // What is measured begins with the last answer of a coordinator, and not with a fault, which only others know.
 func TestElectionsOfAGroupAreObserved(t *testing.T) {
 	a, b := Agent{"a", "1"}, Agent{"b", "2"}
-	r := &Record{Fault: at(0), Term: 5, HasService: true, Addresses: map[string][]string{"a": {"10.0.0.1"}, "b": {"10.0.0.2"}}}
+	r := &Record{Fault: at(0), Term: 5, HasService: true}
+	r.Addresses = map[string][]string{"a": {"10.0.0.1"}, "b": {"10.0.0.2"}}
 	r.Changes = []Change{
 		{From: b, At: at(-10), Coordinator: "a", Term: 5}, {From: b, At: at(100), Term: 5},
 		{From: b, At: at(150), Coordinator: "b", Leading: true, Term: 6}, {From: a, At: at(160), Coordinator: "b", Term: 6},
@@ -50,8 +51,8 @@ func TestElectionsOfAGroupAreObserved(t *testing.T) {
 	if _, violations = r.ObservedChanges(true); len(violations) > 0 {
 		t.Errorf("got %v, want no violation on two sides of a partition", violations)
 	}
-	result := &Result{Namespace: "bank", Group: "ledger", Algorithm: "Bully", Safety: "Strict", Members: 3, ObservedMillis: 600_000}
-	result.Faults, result.Summary = changes, Summarize(changes)
+	result := &Result{Namespace: "bank", Group: "ledger", Algorithm: "Bully", Safety: "Strict", Members: 3}
+	result.ObservedMillis, result.Faults, result.Summary = 600_000, changes, Summarize(changes)
 	var table strings.Builder
 	must.Succeed(t, result.WriteTable(&table))
 	const want = `bank/ledger: Bully; Strict; 3 members

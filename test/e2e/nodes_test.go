@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// testOneWay lets packets between the node of the coordinator and others pass in one direction only. Another member leads
-// until both directions work again.
+// testOneWay lets packets between the node of the coordinator and others pass in one direction only. Another member
+// leads until both directions work again.
 func testOneWay(e env) {
 	nodes := e.nodesOf(samplesNamespace, pods...)
 	cut := kindnodes.Network{Node: nodes[highest]}
@@ -29,8 +29,8 @@ func testOneWay(e env) {
 	}
 }
 
-// testPowerFailure kills all nodes with members at the same time, and starts them again. The agents continue with what they
-// have stored.
+// testPowerFailure kills all nodes with members at the same time, and starts them again. The agents continue with
+// what they have stored.
 func testPowerFailure(e env) {
 	before, workers := e.group("ledger").Status.Term, e.nodes()
 	e.t.Cleanup(func() { must.Succeed(e.t, e.machines.Start(context.Background(), workers...)) })

@@ -1,5 +1,5 @@
-// Package kindnodes injects faults into the nodes of kind clusters on this computer, which are containers. It uses the
-// programs that nodes have: nft and tc of the node's network, and of those of its pods. No fault outlives its node or pod.
+// Package kindnodes injects faults into the nodes of kind clusters on this computer, which are containers. It runs the
+// programs of nodes, such as nft and tc, in their networks and in those of their pods.
 //
 // A node can't have a wall clock or a disk of its own: containers share those of the machine.
 package kindnodes
@@ -52,11 +52,11 @@ func (n *Nodes) Kill(ctx context.Context, nodes ...string) error {
 	return n.runtime(ctx, append([]string{"kill"}, nodes...)...)
 }
 
-// Start starts nodes that were killed. They get their former addresses: a runtime assigns the lowest one that is free, so
-// the nodes start in the order of their addresses.
+// Start starts nodes that were killed. They get their former addresses: a runtime assigns the lowest one that is free.
+// Therefore, the nodes start in the order of their addresses.
 func (n *Nodes) Start(ctx context.Context, nodes ...string) error {
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b string) int { return n.addresses[a].Compare(n.addresses[b]) })
-	for _, node := range nodes {
+	byAddress := func(a, b string) int { return n.addresses[a].Compare(n.addresses[b]) }
+	for _, node := range slices.SortedFunc(slices.Values(nodes), byAddress) {
 		if err := n.runtime(ctx, "start", node); err != nil {
 			return err
 		}
@@ -97,8 +97,8 @@ const (
 	Sent     Direction = "sent"
 )
 
-// Packets are those that pass the only device of a network, for example all that a node sends to others. Packets between
-// the pods of a node don't pass the device of the node.
+// Packets are those that pass the only device of a network, for example all that a node sends to others. What pods of
+// the same node send to each other doesn't pass the device of the node.
 type Packets struct {
 	// Addresses are those of the other side. Without addresses, all packets are meant.
 	Addresses []string
@@ -168,8 +168,10 @@ func families(addresses []string, side string) (conditions []string) {
 	return conditions
 }
 
-// findProcess sets $process to a process of the container $1, which it finds by the container's ID in the name of a cgroup.
-const findProcess = `for file in $(grep -l -e "$1" /proc/[0-9]*/cgroup 2>/dev/null); do process=${file#/proc/}; break; done
+// findProcess sets $process to a process of the container $1. The name of its cgroup has the container's ID.
+const findProcess = `for file in $(grep -l -e "$1" /proc/[0-9]*/cgroup 2>/dev/null); do
+	process=${file#/proc/}; break
+done
 if [ -z "$process" ]; then echo "no process of the container runs" >&2; exit 1; fi
 process=${process%/cgroup}
 `
@@ -213,14 +215,15 @@ if { $inside tc qdisc; tc qdisc show dev "$outside"; } | grep netem >&2; then ex
 
 // NotDelayed returns why a node can't delay packets, or "". Many kernels have netem only as a module.
 func (n *Nodes) NotDelayed(ctx context.Context, node string) string {
-	if n.runtime(ctx, "exec", node, "unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms") != nil {
+	const try = "unshare --net tc qdisc add dev lo root netem delay 1ms"
+	if n.runtime(ctx, append([]string{"exec", node}, strings.Fields(try)...)...) != nil {
 		return "the kernel of node " + node + " can't delay packets: it has no netem"
 	}
 	return ""
 }
 
-// sendSignal sends a signal to all processes of containers. One grep reads all files: one for each process would delay the
-// fault by a noticeable part of a failover.
+// sendSignal sends a signal to all processes of containers. One grep reads all files: one for each process would delay
+// the fault by a noticeable part of a failover.
 const sendSignal = `signal=$1; shift; found=1
 for id; do set -- "$@" -e "$id"; shift; done
 for file in $(grep -l "$@" /proc/[0-9]*/cgroup 2>/dev/null); do
@@ -277,7 +280,8 @@ func (n *Nodes) runtime(ctx context.Context, arguments ...string) error {
 
 // output runs a command of the container runtime, and returns its output. The error has the last line of it.
 func (n *Nodes) output(ctx context.Context, arguments ...string) (string, error) {
-	output, err := exec.CommandContext(ctx, n.Runtime, arguments...).CombinedOutput() //nolint:gosec // the user names the runtime
+	command := exec.CommandContext(ctx, n.Runtime, arguments...) //nolint:gosec // the user names the runtime
+	output, err := command.CombinedOutput()
 	text := strings.TrimSpace(string(output))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", filepath.Base(n.Runtime), err, text[strings.LastIndexByte(text, '\n')+1:])

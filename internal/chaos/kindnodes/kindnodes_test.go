@@ -32,7 +32,7 @@ func runtimeOf(t *testing.T, script string) *Nodes {
 // place is a network namespace, with a socket there.
 type place struct {
 	pid  int
-	conn *net.UDPConn
+	conn net.PacketConn
 }
 
 // world is a node with a pod, and another machine. They are network namespaces of this machine.
@@ -79,7 +79,9 @@ func newWorld(t *testing.T) *world {
 		w.run(in + "ip link set eth0 up")
 		w.run(in + "ip route add default via " + strings.TrimSuffix(address, "2") + "1")
 	}
-	w.node.conn, w.other.conn, w.pod.conn = w.listen(w.node, nodeAddress), w.listen(w.other, otherAddress), w.listen(w.pod, podAddress)
+	w.listen(w.node, nodeAddress)
+	w.listen(w.other, otherAddress)
+	w.listen(w.pod, podAddress)
 	return w
 }
 
@@ -124,7 +126,7 @@ func (w *world) run(command string) {
 	}
 }
 
-func (w *world) listen(at *place, address string) *net.UDPConn {
+func (w *world) listen(at *place, address string) {
 	w.t.Helper()
 	opened := make(chan net.PacketConn)
 	var err error
@@ -143,7 +145,7 @@ func (w *world) listen(at *place, address string) *net.UDPConn {
 	conn := <-opened
 	must.Succeed(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
-	return conn.(*net.UDPConn) //nolint:errcheck,forcetypeassert // it listens on UDP
+	at.conn = conn
 }
 
 func (p *place) send(t *testing.T, to *place, text string) {
@@ -191,9 +193,11 @@ func TestPacketsAreDropped(t *testing.T) {
 		{"a node is cut off", nodeNetwork, Packets{}, "node>pod pod>node"},
 		{"a node receives nothing", nodeNetwork, Packets{Direction: Received}, "node>other pod>other node>pod pod>node"},
 		{"a node sends nothing", nodeNetwork, Packets{Direction: Sent}, "other>node other>pod node>pod pod>node"},
-		{"a pod is cut off from a machine", pod, Packets{Addresses: []string{otherAddress}}, "node>other other>node node>pod pod>node"},
+		{"a pod is cut off from a machine", pod, Packets{Addresses: []string{otherAddress}},
+			"node>other other>node node>pod pod>node"},
 		{"a pod receives nothing", pod, Packets{Direction: Received}, "node>other other>node pod>other pod>node"},
-		{"a pod loses others", pod, Packets{Addresses: []string{"10.3.0.1", "fd00::1"}}, "node>other other>node node>pod pod>node pod>other other>pod"},
+		{"a pod loses others", pod, Packets{Addresses: []string{"10.3.0.1", "fd00::1"}},
+			"node>other other>node node>pod pod>node pod>other other>pod"},
 	} {
 		must.Succeed(t, w.Drop(ctx, c.in, c.packets))
 		places := map[string]*place{"node": w.node, "pod": w.pod, "other": w.other}
@@ -280,7 +284,8 @@ func TestProcessesOfContainersGetSignals(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", c.id, err, c.want)
 		}
 	}
-	if err := w.Drop(t.Context(), Network{"node", other}, Packets{}); err == nil || !strings.Contains(err.Error(), "no process of the container runs") {
+	err := w.Drop(t.Context(), Network{"node", other}, Packets{})
+	if err == nil || !strings.Contains(err.Error(), "no process of the container runs") {
 		t.Errorf("got %v, want that there is no process", err)
 	}
 }
@@ -307,13 +312,17 @@ esac`)
 }
 
 func TestControlPlaneIsFoundByItsCluster(t *testing.T) {
-	n := runtimeOf(t, `case $1 in inspect) echo test ;; ps) echo "$*" | grep -q cluster=test && printf 'test-control-plane\ntest-control-plane2\n' ;; esac`)
+	n := runtimeOf(t, `case $1 in
+inspect) echo test ;;
+ps) echo "$*" | grep -q cluster=test && printf 'test-control-plane\ntest-control-plane2\n' ;;
+esac`)
 	got, err := n.ControlPlane(t.Context(), "test-worker")
 	if err != nil || strings.Join(got, " ") != "test-control-plane test-control-plane2" {
 		t.Errorf("got %v, %v, want both nodes", got, err)
 	}
 	n = runtimeOf(t, `echo first; echo no such container >&2; exit 3`)
-	if _, err := n.ControlPlane(t.Context(), "test-worker"); err == nil || err.Error() != "docker: exit status 3: no such container" {
+	_, err = n.ControlPlane(t.Context(), "test-worker")
+	if err == nil || err.Error() != "docker: exit status 3: no such container" {
 		t.Errorf("got %v, want the last line of the runtime's output", err)
 	}
 }

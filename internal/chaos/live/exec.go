@@ -16,11 +16,15 @@ import (
 )
 
 // Exec runs a command in a container until its input or ctx ends.
-type Exec func(ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer) error
+type Exec func(
+	ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer,
+) error
 
 // ExecBy returns an Exec by the API server, as kubectl exec does.
 func ExecBy(config *rest.Config) Exec {
-	return func(ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer) error {
+	return func(
+		ctx context.Context, pod types.NamespacedName, container string, command []string, in io.Reader, out io.Writer,
+	) error {
 		pods, err := corev1client.NewForConfig(config)
 		if err != nil {
 			return err

@@ -15,7 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// record puts a program into PATH that records its arguments, one line for each call, and returns a function that reads them.
+// record puts a program into PATH that records its arguments, one line for each call, and returns a function that
+// reads them.
 func record(t *testing.T, name, script string) func() string {
 	t.Helper()
 	folder := t.TempDir()
@@ -43,7 +44,7 @@ func TestFaultsOnMachinesEnd(t *testing.T) {
 		chaos.Freeze:    {" STOP " + id("a") + " " + id("b"), " CONT " + id("a") + " " + id("b")},
 		chaos.Node:      {"pause node-1", "unpause node-1"},
 		chaos.Partition: {"iifname eth0 ip saddr { 10.0.0.1 } drop", "delete table inet conclave_chaos"},
-		chaos.Loss:      {"oifname eth0 ip daddr { 10.0.0.1 } numgen random mod 100 < 30 drop", "delete table inet conclave_chaos"},
+		chaos.Loss:      {"ip daddr { 10.0.0.1 } numgen random mod 100 < 30 drop", "delete table inet conclave_chaos"},
 		chaos.Delay:     {"netem delay", "tc qdisc del"},
 	} {
 		m, calls := machines(t)
@@ -75,7 +76,8 @@ func TestOutageOfTheAPIServerEnds(t *testing.T) {
 	}
 	must.Succeed(t, done.undo(t.Context()))
 	lines := strings.Split(calls(), "\n")
-	for i, want := range []string{"inspect ", "ps ", "exec kind-control-plane nft add table ", "inspect ", "ps ", "exec kind-control-plane nft add table "} {
+	const nft = "exec kind-control-plane nft add table "
+	for i, want := range []string{"inspect ", "ps ", nft, "inspect ", "ps ", nft} {
 		if !strings.HasPrefix(lines[i], want) {
 			t.Errorf("got call %s, want %s", lines[i], want)
 		}
@@ -118,7 +120,9 @@ func runWithPod(machines Machines) *Run {
 			{Name: "setup", ContainerID: "containerd://" + id("0")},
 			{Name: v1.AgentContainer, ContainerID: "containerd://" + id("a"), State: running},
 		},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "application", ContainerID: "containerd://" + id("b"), State: running}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "application", ContainerID: "containerd://" + id("b"), State: running},
+		},
 	}}
 	pod.Name, pod.UID, pod.Spec.NodeName = victim.Pod, types.UID(victim.UID), victim.Node
 	o := NewObserver(nil, ledger())

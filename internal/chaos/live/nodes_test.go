@@ -40,8 +40,8 @@ func withNodes(t *testing.T, faults int) (*live.Run, *nodes) {
 	return r, n
 }
 
-// inject prevents the first container's pod from leading until that is undone, or until the kubelet has restarted a container
-// that was killed.
+// inject prevents the first container's pod from leading until that is undone, or until the kubelet has restarted a
+// container that was killed.
 func (n *nodes) inject(kind string, containers []string) error {
 	n.called(kind + " " + strings.Join(containers, " "))
 	n.freeze("containerd://" + containers[0])
@@ -108,7 +108,8 @@ func TestFrozenCoordinatorIsReplaced(t *testing.T) {
 		t.Errorf("got %+v, want two failovers to ledger-1 without violations", result)
 	}
 	first := strings.Fields(n.calls[0])
-	if len(n.calls) != 4 || len(first) != 3 || !strings.HasPrefix(first[1], "ledger-2-application-") || n.calls[3] != "undo" {
+	if len(n.calls) != 4 || len(first) != 3 || !strings.HasPrefix(first[1], "ledger-2-application-") ||
+		n.calls[3] != "undo" {
 		t.Errorf("got calls %q, want two that freeze both containers of ledger-2, each undone", n.calls)
 	}
 }
@@ -122,7 +123,8 @@ func TestPodWhoseContainerHasEndedTwiceIsReplaced(t *testing.T) {
 		t.Errorf("got %+v, want five failovers without violations", result)
 	}
 	if started := n.w.started; started != members+2 {
-		t.Errorf("got %d pods, want %d: the coordinator's is replaced before the third and the fifth fault", started, members+2)
+		t.Errorf("got %d pods, want %d: the coordinator's is replaced before the third and the fifth fault",
+			started, members+2)
 	}
 }
 

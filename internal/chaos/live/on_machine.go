@@ -121,7 +121,9 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	if pod == nil {
 		return injection{}, &refusedError{"pod " + target.Pod + " is gone"}
 	}
-	fault := &machineFault{kind: kind, node: target.Node, containers: containers(pod, kind), addresses: r.otherAddresses(target)}
+	fault := &machineFault{
+		kind: kind, node: target.Node, containers: containers(pod, kind), addresses: r.otherAddresses(target),
+	}
 	if len(fault.containers) == 0 {
 		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
 	}
