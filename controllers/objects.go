@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -162,7 +161,7 @@ func samePorts(have, want []corev1.ServicePort) bool {
 	}
 	for i := range want {
 		h, w := &have[i], &want[i]
-		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol || !ptr.Equal(h.AppProtocol, w.AppProtocol) {
+		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol || !reflect.DeepEqual(h.AppProtocol, w.AppProtocol) {
 			return false
 		}
 	}
@@ -239,7 +238,9 @@ func setMetadata(object, want client.Object) {
 	}
 	maps.Copy(labels, want.GetLabels())
 	object.SetLabels(labels)
-	owners := slices.DeleteFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
+	owners := slices.DeleteFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return o.Controller != nil && *o.Controller
+	})
 	object.SetOwnerReferences(append(owners, want.GetOwnerReferences()...))
 }
 

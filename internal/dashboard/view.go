@@ -20,7 +20,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
@@ -68,8 +67,8 @@ func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
 		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
 		FlapsUntil: describe.FlapsUntil(g, now), Places: describe.NodeTable([]v1.ElectionGroup{*g}),
-		Members: ptr.Deref(g.Status.Members, 0), Up: ptr.Deref(g.Status.ReadyMembers, 0),
 	}
+	s.Up, s.Members = describe.MembersUp(g)
 	if c := g.Status.Coordinator; c != nil {
 		s.Coordinator = c.Pod
 	}

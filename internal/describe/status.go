@@ -83,6 +83,14 @@ func headline(g *v1.ElectionGroup, now time.Time) string {
 	return "no coordinator has been elected yet"
 }
 
+// MembersUp returns how many members are up, of how many. Both are 0 while the operator has not counted them.
+func MembersUp(g *v1.ElectionGroup) (up, all int32) {
+	if g.Status.Members != nil && g.Status.ReadyMembers != nil {
+		up, all = *g.Status.ReadyMembers, *g.Status.Members
+	}
+	return up, all
+}
+
 // summary returns the facts for the second line.
 func summary(g *v1.ElectionGroup) []string {
 	all := []string{string(g.Spec.Algorithm), string(g.Spec.Safety.Mode)}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -98,10 +97,13 @@ func podsOfGroup(g *v1.ElectionGroup, pods []corev1.Pod) []corev1.Pod {
 func gatherOperators(ctx context.Context, c client.Client, f *rules.Facts) error {
 	deployments, err := clusteraccess.ListOperators(ctx, c)
 	for i := range deployments {
-		found := clusteraccess.OperatorOf(&deployments[i])
+		found, wanted := clusteraccess.OperatorOf(&deployments[i]), int32(1)
+		if replicas := deployments[i].Spec.Replicas; replicas != nil {
+			wanted = *replicas
+		}
 		f.Operators = append(f.Operators, rules.Operator{
 			Namespace: found.Namespace, Image: found.Image, AgentImage: found.AgentImage,
-			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.Available,
+			Wanted: wanted, Available: found.Available,
 			Template: deployments[i].Spec.Template, Lacks: lackedPermissions(ctx, c, &deployments[i]),
 		})
 	}

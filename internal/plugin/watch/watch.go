@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
@@ -87,7 +86,8 @@ type Change struct {
 func newChange(g *v1.ElectionGroup, changes []string, now time.Time) Change {
 	c := Change{Time: now.UTC(), Changes: changes}
 	if g != nil {
-		c.Coordinator, c.Members, c.Ready = g.Status.Coordinator, ptr.Deref(g.Status.Members, 0), ptr.Deref(g.Status.ReadyMembers, 0)
+		c.Coordinator = g.Status.Coordinator
+		c.Ready, c.Members = describe.MembersUp(g)
 	}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -153,7 +152,11 @@ func DeletionRequested(pod *corev1.Pod) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+	at := pod.DeletionTimestamp.Time
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+		at = at.Add(-time.Duration(*seconds) * time.Second)
+	}
+	return at
 }
 
 // reportedReason returns why a tenure ended, if agents report it. What most agents report counts, except
