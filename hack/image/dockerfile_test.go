@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
-	"github.com/conclave-dev/conclave/hack/internal/image"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -13,7 +12,7 @@ import (
 func TestDockerfileMatches(t *testing.T) {
 	dockerfile := string(must.ReadFile(t, "../../Dockerfile"))
 	lines := []string{
-		"USER " + image.User,
+		"USER " + user,
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
 		"FROM scratch AS manager",

@@ -27,7 +27,6 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
-	"github.com/conclave-dev/conclave/hack/internal/image"
 )
 
 // recipe has the inputs of an image.
@@ -151,7 +150,7 @@ func (r recipe) build(ctx context.Context, platform gobuild.Platform, output str
 	if err := r.Compile(ctx, platform, binary); err != nil {
 		return nil, err
 	}
-	assembled, err := image.Image{Name: r.Name(), Platform: platform, Created: r.Created, Labels: r.labels()}.Assemble(binary)
+	assembled, err := r.assemble(binary, platform)
 	if err != nil {
 		return nil, err
 	}
