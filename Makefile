@@ -230,14 +230,17 @@ demo: ## Start a kind cluster with the operator and a group, and take its coordi
 demo-down: ## Remove the cluster of make demo.
 	@hack/kind/down
 
+# An interrupted go build leaves its temporary files.
 TOUR := ./cmd/agent ./hack/tour
 .PHONY: tour
 tour: ## Show a simulated election, and failovers of five real agents. Needs only Go: no root, no cluster, no C compiler.
-	@missing=$$($(GO) list -deps -f '{{.StaleReason}}' $(TOUR) | { grep -vc 'available in build cache' || true; }); \
-		if [ $$missing -gt 50 ]; then echo "tour: compiling $$missing packages, about a minute the first time"; fi; \
-		$(GO) build -v -o /dev/null $(TOUR) 2>&1 | hack/tools/progress tour $$missing
-	@$(MAKE) build PROGRAM=agent
-	@$(STATIC) -o bin/ ./hack/tour
+	@[ -e bin/tour ] || echo "tour: builds two programs first, the agent and the tour"; \
+	export GOTMPDIR=$$(mktemp -d); trap 'rm -rf "$$GOTMPDIR"' EXIT; \
+	missing=$$($(GO) list -deps -f '{{.StaleReason}}' $(TOUR) | { grep -vc 'available in build cache' || true; }); \
+	if [ $$missing -gt 50 ]; then echo "tour: compiling $$missing packages, about a minute the first time"; fi; \
+	$(GO) build -v -o /dev/null $(TOUR) 2>&1 | hack/tools/progress tour $$missing; \
+	$(MAKE) build PROGRAM=agent; \
+	$(STATIC) -o bin/ ./hack/tour
 	@bin/tour
 
 .PHONY: run
