@@ -1,7 +1,7 @@
 // Command tour shows what Conclave does, without a cluster: an election in the simulator, and five real agents, whose
 // coordinator is killed, hands over, and freezes. It fails if the wrong agent leads.
 //
-// A newcomer waits for the compiler. So it has the plugin's command simulate, but not the plugin, which links client-go.
+// A newcomer waits for the compiler, so it has the plugin's command simulate without the plugin, which links client-go.
 package main
 
 import (
@@ -43,7 +43,8 @@ Next, with your own hands:
 
 func main() {
 	// Each of these signals ends the tour and its agents. When the reader of its output ends, it gets SIGPIPE.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	root := &cobra.Command{Use: "tour", Args: command.NoArguments, SilenceUsage: true, SilenceErrors: true}
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -108,7 +109,8 @@ func (t *tour) run(ctx context.Context, config string) error {
 	if err := t.settle(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%s leads: all are connected and ready after %.1f s.\n", t.coordinator.Name, time.Since(started).Seconds())
+	took := time.Since(started).Seconds()
+	fmt.Fprintf(t.out, "%s leads: all are connected and ready after %.1f s.\n", t.coordinator.Name, took)
 	status := exec.CommandContext(ctx, t.coordinator.Binary(), "status", "--config", config)
 	status.Stdout, status.Stderr = t.out, t.out
 	if err := status.Run(); err != nil {
@@ -149,11 +151,14 @@ func (t *tour) handOver(ctx context.Context, a *agentcluster.Agent) error {
 		_, err := t.agents.StepDown(ctx, a.Name, "")
 		return at, err
 	}
-	return t.failover(ctx, a.Name+" hands over: POST /v1/groups/ledger/step-down", stepDown, func() error { return nil }, "")
+	nothing := func() error { return nil }
+	return t.failover(ctx, a.Name+" hands over: POST /v1/groups/ledger/step-down", stepDown, nothing, "")
 }
 
 // failover takes the coordinator away. When all others follow the next one, it ends the fault.
-func (t *tour) failover(ctx context.Context, title string, inject func() (time.Time, error), end func() error, result string) error {
+func (t *tour) failover(
+	ctx context.Context, title string, inject func() (time.Time, error), end func() error, result string,
+) error {
 	fmt.Fprintf(t.out, "\n# %s\n", title)
 	limited, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()

@@ -62,7 +62,7 @@ func checkNothingRemains(t *testing.T, temporary string) {
 func TestTourShowsFailovers(t *testing.T) {
 	for _, taken := range []string{":7401", ":7501"} {
 		if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", taken); err == nil {
-			defer listener.Close()
+			t.Cleanup(func() { listener.Close() })
 		}
 	}
 	programs := build(t)
@@ -84,7 +84,8 @@ func TestTourShowsFailovers(t *testing.T) {
 
 func withoutMeasurements(out string) string {
 	for _, replace := range [][2]string{
-		{`after \d+\.\d (m?s)`, "after N $1"}, {`term \d{9,}`, "term T"}, {`127\.\d+\.\d+\.(\d):74\d\d`, "127.x.y.$1:PORT"}, {` +`, " "},
+		{`after \d+\.\d (m?s)`, "after N $1"}, {`term \d{9,}`, "term T"},
+		{`127\.\d+\.\d+\.(\d):74\d\d`, "127.x.y.$1:PORT"}, {` +`, " "},
 	} {
 		out = regexp.MustCompile(replace[0]).ReplaceAllString(out, replace[1])
 	}
@@ -104,7 +105,10 @@ func TestInterruptedTourLeavesNothing(t *testing.T) {
 			output, err := tour.StdoutPipe()
 			must.Succeed(t, err)
 			runAndFail(t, tour, "error: interrupted: the agents have ended\n", func() {
-				for lines := bufio.NewScanner(output); lines.Scan() && !strings.HasPrefix(lines.Text(), "# kill -STOP"); {
+				for lines := bufio.NewScanner(output); lines.Scan(); {
+					if strings.HasPrefix(lines.Text(), "# kill -STOP") {
+						break
+					}
 				}
 				must.Succeed(t, interrupt(tour.Process, output))
 			})
@@ -123,12 +127,12 @@ func TestInterruptedTourLeavesNothing(t *testing.T) {
 // runAndFail starts a tour, calls disturb, and checks how it fails.
 func runAndFail(t *testing.T, tour *exec.Cmd, want string, disturb func()) {
 	t.Helper()
-	var errors strings.Builder
-	tour.Stderr = &errors
+	var stderr strings.Builder
+	tour.Stderr = &stderr
 	must.Succeed(t, tour.Start())
 	disturb()
 	err := tour.Wait()
-	if tour.ProcessState.ExitCode() != 1 || !strings.HasPrefix(errors.String(), want) {
-		t.Errorf("got %v and %s, want status 1 and %s", err, errors.String(), want)
+	if tour.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("got %v and %s, want status 1 and %s", err, stderr.String(), want)
 	}
 }

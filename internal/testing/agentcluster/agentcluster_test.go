@@ -151,7 +151,7 @@ func TestAgentsEndWithTheTestProcess(t *testing.T) {
 		select {}
 	}
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
-	command.Env = append(os.Environ(), variable+"=1")
+	command.Env = append(os.Environ(), variable+"=1", "TMPDIR="+t.TempDir()) // What is killed removes no files.
 	stderr, err := command.StderrPipe()
 	must.Succeed(t, err)
 	must.Succeed(t, command.Start())
