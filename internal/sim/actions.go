@@ -126,8 +126,8 @@ func (s *simulation) crash(id election.ID, a action) {
 		s.reportFault(outageCrash, id, "crashes")
 		s.notifyPeers(id, p.incarnation)
 	}
-	s.vacate(s.outages.last)
-	p.podGone = s.schedule.faults&Members != 0 && s.more.percent(30) || s.schedule.faults&Pods != 0 && s.extra.percent(50)
+	s.beginOutage(s.outages.last)
+	p.podGone = s.schedule.faults&Members != 0 && s.rng2.percent(30) || s.schedule.faults&Pods != 0 && s.rng3.percent(50)
 	s.markMissing(id, p)
 	if !p.removed && s.queue.now < s.schedule.healAt && s.rng.percent(70) {
 		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
@@ -168,7 +168,7 @@ func (s *simulation) restart(id election.ID) {
 	s.drawMemory(p)
 	p.podGone = false
 	s.jump(p)
-	p.clock.neverBehind(p.highestWall, s.queue.now)
+	p.clock.setAtLeast(p.highestWall, s.queue.now)
 	s.reportRestart(id)
 	s.boot(id, true, 0)
 	if s.schedule.faults&Recovery != 0 {
@@ -191,7 +191,7 @@ func (s *simulation) pause(id election.ID, a action) {
 	}
 	p.pausedUntil = max(p.pausedUntil, s.queue.now+a.lasts)
 	s.reportFault(outagePause, id, "pauses until %d", p.pausedUntil)
-	s.vacate(outagePause)
+	s.beginOutage(outagePause)
 }
 
 // killApp ends the application of a process, and schedules its restart.

@@ -120,9 +120,9 @@ func (s *simulation) couldFollow(id election.ID) bool {
 	return false
 }
 
-// judgeGraph decides what the end of the time for convergence means: nothing if no
+// checkGraph decides what the end of the time for convergence means: nothing if no
 // process could hold the office. The time begins again if one can since a short while.
-func (s *simulation) judgeGraph() {
+func (s *simulation) checkGraph() {
 	able := s.couldHold()
 	switch {
 	case able == election.None:

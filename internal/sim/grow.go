@@ -14,7 +14,7 @@ func (sch *schedule) drawGrowth(s *simulation, c *office.Config) {
 	if sch.faults&Grow == 0 {
 		return
 	}
-	if usual := usualLeases[s.extra.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
+	if usual := usualLeases[s.rng3.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
 		c.UsualLease, c.CalmPeriod = usual, heartbeat
 	}
 }

@@ -45,7 +45,7 @@ func TestGrowingSchedulesChangeLeases(t *testing.T) {
 	}
 }
 
-const growCheck = "^TestSchedulesWithExtraFaults$/^all,grow$"
+const growCheck = "^TestSchedulesWithConfigurationFaults$/^all,grow$"
 
 // growMutants break the rules of leases that grow.
 var growMutants = []mutant{

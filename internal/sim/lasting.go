@@ -49,24 +49,24 @@ func (sch *schedule) lasting() bool { return sch.faults&lastingFaults != 0 }
 // drawLasting draws which of these faults the schedule has. The timing is the default one: with a lease of
 // two heartbeats, no group stays calm.
 func (sch *schedule) drawLasting(s *simulation) {
-	r := &s.extra
-	if s.drawExtra(Latency, 3) {
+	r := &s.rng3
+	if s.drawFault(Latency, 3) {
 		sch.latency = election.Tick(r.between(1, int(lease)*3/5))
 	}
-	if s.drawExtra(Lossy, 3) {
+	if s.drawFault(Lossy, 3) {
 		sch.lossy = r.between(1, 10)
 	}
-	if s.drawExtra(Tail, 3) {
+	if s.drawFault(Tail, 3) {
 		sch.tail = tail{election.Tick(r.between(1, int(lease)/50)), r.between(25, 35)}
 	}
 	affected := election.ID(s.size)
 	if r.percent(40) {
 		affected = election.ID(r.between(1, s.size))
 	}
-	if s.size >= 3 && s.drawExtra(Throttle, 2) {
+	if s.size >= 3 && s.drawFault(Throttle, 2) {
 		sch.slow = throttle{affected, election.Tick(r.between(int(lease), 2*int(lease))), election.Tick(r.between(8, 40)) * lease}
 	}
-	if s.size >= 2 && s.drawExtra(Failing, 2) {
+	if s.size >= 2 && s.drawFault(Failing, 2) {
 		sch.failing = failing{affected, election.Tick(r.between(1, int(lease))), election.Tick(r.between(1, 8)) * lease}
 	}
 	if sch.lasting() {
@@ -79,7 +79,7 @@ func (sch *schedule) drawLasting(s *simulation) {
 // draw draws the additional time of a message, and counts those that stall while tenures are counted.
 func (t tail) draw(s *simulation) election.Tick {
 	delay := t.shortest
-	for delay > 0 && delay < maxTail && s.extra.percent(t.percent) {
+	for delay > 0 && delay < maxTail && s.rng3.percent(t.percent) {
 		delay *= 2
 	}
 	stall := lease / 2
@@ -114,7 +114,7 @@ func (s *simulation) countTenure() {
 	}
 	most := maxPerMinute
 	if !s.usesGrants() {
-		most += s.moreInAvailable()
+		most += s.extraTenuresInAvailable()
 	}
 	switch {
 	case c.stalls == 0:
@@ -126,13 +126,13 @@ func (s *simulation) countTenure() {
 	if s.needsAffected() {
 		most += s.tenuresOfAffected()
 	}
-	if s.schedule.faults&Throttle != 0 && s.restartedLately() {
+	if s.schedule.faults&Throttle != 0 && s.restartedRecently() {
 		most += 2
 	}
 	causes := bits.OnesCount64(uint64(s.schedule.faults & lastingFaults))
 	most += 2 * max(causes-1, 0) // each of several causes ends some tenures
 	if s.schedule.faults&Lossy != 0 {
-		switch all, outlasts := s.needsAll(), s.schedule.outlastsLosses(); {
+		switch all, outlasts := s.needsAll(), s.schedule.tenureOutlastsLosses(); {
 		case all && (causes > 1 || !outlasts):
 			return // some lost messages end a tenure, and another cause or two messages the next one
 		case all:
@@ -146,8 +146,8 @@ func (s *simulation) countTenure() {
 	}
 }
 
-// moreInAvailable returns how many more tenures may begin in Available, where several processes may hold the office at a time.
-func (s *simulation) moreInAvailable() int {
+// extraTenuresInAvailable returns how many more tenures may begin in Available, where several processes may hold the office at a time.
+func (s *simulation) extraTenuresInAvailable() int {
 	more, faults := s.size, s.schedule.faults
 	if faults&Lossy != 0 {
 		more += s.size // three lost heartbeats in a row make two tenures
@@ -166,8 +166,8 @@ func (s *simulation) needsAll() bool {
 	return s.operator.current.Majority() == s.operator.current.Len()
 }
 
-// judgeLasting begins the minute in which tenures are counted, and ends the schedule after it.
-func (s *simulation) judgeLasting() {
+// checkLastingFaults begins the minute in which tenures are counted, and ends the schedule after it.
+func (s *simulation) checkLastingFaults() {
 	if !s.schedule.extended {
 		s.schedule.extended, s.schedule.deadline = true, s.schedule.deadline+minute
 		s.outages.vacantSince(s.queue.now)
@@ -176,7 +176,7 @@ func (s *simulation) judgeLasting() {
 	s.checker.done = true
 	vacant := s.outages.vacantFor(s.queue.now)
 	most := maxVacant
-	if s.schedule.faults&Lossy != 0 && s.needsAll() && !s.schedule.outlastsLosses() {
+	if s.schedule.faults&Lossy != 0 && s.needsAll() && !s.schedule.tenureOutlastsLosses() {
 		most *= 2 // two lost messages end each tenure
 	}
 	if s.schedule.permitsCoordinator() && !s.needsAffected() && vacant > most {
@@ -203,9 +203,9 @@ func (s *simulation) tenuresOfAffected() (n int) {
 	return n
 }
 
-// restartedLately reports whether a member has started less than two minutes ago, and after the others. It doesn't count the lapses of its first half
+// restartedRecently reports whether a member has started less than two minutes ago, and after the others. It doesn't count the lapses of its first half
 // minute, so it may be the only one that hands over to the process that stands still.
-func (s *simulation) restartedLately() bool {
+func (s *simulation) restartedRecently() bool {
 	return slices.ContainsFunc(s.operator.current.Ring(), func(m election.Member) bool {
 		since := s.processes[m.ID].bootedAt
 		return since > 0 && s.queue.now < since+2*minute
@@ -219,9 +219,9 @@ func (s *simulation) canLeadWithout(id election.ID) bool {
 	})
 }
 
-// outlastsLosses reports whether a tenure outlasts two heartbeats in a row whose answers are lost. With TCP, no message is lost: the later
+// tenureOutlastsLosses reports whether a tenure outlasts two heartbeats in a row whose answers are lost. With TCP, no message is lost: the later
 // ones wait for it, as with Tail.
-func (sch *schedule) outlastsLosses() bool {
+func (sch *schedule) tenureOutlastsLosses() bool {
 	return sch.latency == 0 || 3*sch.timing.heartbeat+2*(sch.latency+transMax) < sch.leaseAfter*7/8
 }
 

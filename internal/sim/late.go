@@ -12,9 +12,9 @@ func (sch *schedule) drawLate(s *simulation) {
 		return
 	}
 	sch.faults |= Members
-	sch.late, sch.lateBy = election.ID(s.more.between(1, s.size)), election.Tick(s.more.between(1, 200))*lease
+	sch.late, sch.lateBy = election.ID(s.rng2.between(1, s.size)), election.Tick(s.rng2.between(1, 200))*lease
 	s.checker.electionCause = true
 }
 
-// limitsMembers reports whether some process may never be able to hold the office: see judgeGraph.
+// limitsMembers reports whether some process may never be able to hold the office: see checkGraph.
 func (sch *schedule) limitsMembers() bool { return sch.faults&(Graph|Late) != 0 }

@@ -72,16 +72,16 @@ func (s *simulation) reconcileAt(at election.Tick) {
 }
 
 func (s *simulation) operatorDelay() election.Tick {
-	if s.more.percent(50) {
+	if s.rng2.percent(50) {
 		return 0
 	}
-	return election.Tick(s.more.below(int(suspicionTimeout)))
+	return election.Tick(s.rng2.below(int(suspicionTimeout)))
 }
 
 // reconcile makes the operator decide about the next step.
 func (s *simulation) reconcile() {
 	o := &s.operator
-	if s.more.percent(50) {
+	if s.rng2.percent(50) {
 		o.term = max(o.term, s.highestTerm())
 	}
 	clock := initialWallClock + o.ahead + election.Epoch(s.queue.now/s.schedule.epochTicks)

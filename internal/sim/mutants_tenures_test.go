@@ -39,7 +39,7 @@ var tenureMutants = []mutant{
 	},
 	{
 		description: "a process that flaps wins the next election", file: "election/office/campaign.go",
-		old: " || m.passesOver() {", new: " {",
+		old: " || m.precedesHigherRank() {", new: " {",
 		check: "^TestHealthySuccessorDoesNotWait$", pkg: "election/office", wantOutput: "for a minute, want 3",
 	},
 	{

@@ -251,7 +251,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "the named successor claims the office in its predecessor's term", file: "election/office/campaign.go",
-		old: "m.passesOver() {\n\t\tm.claim(term, out)", new: "m.passesOver() {\n\t\tm.claim(m.coordinatorTerm, out)",
+		old: "m.precedesHigherRank() {\n\t\tm.claim(term, out)", new: "m.precedesHigherRank() {\n\t\tm.claim(m.coordinatorTerm, out)",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
@@ -375,7 +375,7 @@ var mutants = []mutant{
 		check: "^TestStrictIgnoresFalseReports$", wantOutput: "one holder",
 	},
 	{
-		description: "an agent adopts lists that it hasn't stored", file: "sim/more_faults.go",
+		description: "an agent adopts lists that it hasn't stored", file: "sim/process_faults.go",
 		old: "slot, latest := p.stored, s.operator.latest()", new: "slot, latest := uint32(0), s.operator.latest()",
 		check: seedCheck, wantOutput: "tokens",
 	},

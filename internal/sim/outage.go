@@ -70,8 +70,8 @@ func (o *outages) vacantFor(now election.Tick) election.Tick {
 	return o.vacant
 }
 
-// vacate begins an outage if no process acts as coordinator any more.
-func (s *simulation) vacate(kind outageKind) {
+// beginOutage begins an outage if no process acts as coordinator any more.
+func (s *simulation) beginOutage(kind outageKind) {
 	if s.outages.open {
 		return
 	}
@@ -89,21 +89,21 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 	o, holds := &s.outages, s.processes[id].status.Token != 0
 	switch {
 	case holds && o.open:
-		s.judgeOutage(id)
+		s.checkOutage(id)
 		o.vacant = o.vacantFor(s.queue.now)
 		o.open = false
 		o.durations[o.last].add(s.queue.now - o.since)
 	case held && !holds:
-		s.vacate(s.endOfTenure(id, in))
+		s.beginOutage(s.endOfTenure(id, in))
 		if o := &s.operator; s.queue.now < s.schedule.healAt && !slices.Equal(o.wanted, o.decided.Members) {
 			s.reconcileAt(s.queue.now) // the operator may have waited for that
 		}
 	}
 }
 
-// judgeOutage checks the length of an outage that ends now, with a new coordinator. Nothing is promised while messages are lost or late, and
+// checkOutage checks the length of an outage that ends now, with a new coordinator. Nothing is promised while messages are lost or late, and
 // while processes wait for lists that arrive late, nor for the time for which a process is paused.
-func (s *simulation) judgeOutage(coordinator election.ID) {
+func (s *simulation) checkOutage(coordinator election.ID) {
 	o, sch := &s.outages, &s.schedule
 	if sch.disturbsMessages(o.since) || sch.faults&(Graph|Late|Disk|Pods) != 0 {
 		return

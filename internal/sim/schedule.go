@@ -21,7 +21,7 @@ type schedule struct {
 	healAt  election.Tick
 	// deadline is the time by which the processes must have agreed.
 	deadline election.Tick
-	// extended is set if the deadline was extended: see judgeGraph.
+	// extended is set if the deadline was extended: see checkGraph.
 	extended bool
 	// quietFor is the time, from the agreement on, in which nothing may happen.
 	quietFor election.Tick
@@ -134,7 +134,7 @@ func (sch *schedule) draw(s *simulation) {
 	sch.reorderPercent = sch.drawPercent(r, Reorder)
 	sch.duplicatePercent = sch.drawPercent(r, Duplicate)
 
-	sch.drawMoreFaults(s)
+	sch.drawProcessFaults(s)
 	at := 3 * transMax
 	kinds := sch.enabledActions()
 	if len(kinds) > 0 {
@@ -148,10 +148,10 @@ func (sch *schedule) draw(s *simulation) {
 	if sch.faults&Leases != 0 {
 		at = sch.drawLeaseChange(s, at)
 	}
-	at += sch.moreTime(s)
+	at += sch.extraDuration(s)
 	s.checker.electionCause = s.checker.electionCause || sch.faults&(Loss|Delay) != 0
-	sch.addMoreActions(s, at)
-	at = sch.addExtraActions(s, at)
+	sch.addProcessFaults(s, at)
+	at = sch.addConfigurationFaults(s, at)
 	sch.healAt = at + election.Tick(r.below(int(lease)))
 	sch.deadline = sch.healAt + s.convergeWithin()
 	sch.push(s, action{at: sch.healAt, kind: actHealAll})

@@ -29,7 +29,7 @@ func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 	if sch.faults&Settings == 0 {
 		return
 	}
-	r := &s.more
+	r := &s.rng2
 	choices := len(timings)
 	if r.percent(50) {
 		choices-- // other leases alone

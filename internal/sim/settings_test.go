@@ -34,7 +34,7 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 	}
 }
 
-const settingsCheck = "^TestSchedulesWithExtraFaults$/^all,settings$"
+const settingsCheck = "^TestSchedulesWithConfigurationFaults$/^all,settings$"
 
 // settingsMutants break the rules for settings that change while processes run.
 var settingsMutants = []mutant{

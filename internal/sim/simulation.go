@@ -49,8 +49,8 @@ type settings struct {
 type simulation struct {
 	settings
 	rng         rng
-	more        rng // for the faults of more_faults.go
-	extra       rng // for the faults that were added after those
+	rng2        rng // for the faults after Leases: see processFaultChances
+	rng3        rng // for the faults from Latency on
 	queue       queue
 	slab        slab
 	out         election.Output
@@ -112,10 +112,10 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 		case s.steps-began > maxStepsPerProcess*uint64(s.maxID):
 			s.checker.fail("progress", fmt.Sprintf("no end at %d after %d steps", e.at, s.steps-began))
 		case e.at > s.schedule.deadline && s.schedule.lasting():
-			s.judgeLasting()
+			s.checkLastingFaults()
 			s.queue.push(e)
 		case e.at > s.schedule.deadline && s.schedule.limitsMembers():
-			s.judgeGraph()
+			s.checkGraph()
 			s.queue.push(e)
 		case e.at > s.schedule.deadline:
 			s.checker.fail("convergence", s.disagreement())
@@ -135,10 +135,10 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 func (s *simulation) start(seed uint64) {
 	s.rng = rng(seed)
 	s.rng.next()
-	s.more = rng(^seed)
-	s.more.next()
-	s.extra = rng(seed * 3)
-	s.extra.next()
+	s.rng2 = rng(^seed)
+	s.rng2.next()
+	s.rng3 = rng(seed * 3)
+	s.rng3.next()
 	s.alignHeartbeats, s.joinsLate, s.remembers = seed%8 == 1, seed%16 == 7, seed%4 == 2
 	s.queue.reset()
 	s.slab.reset()
@@ -255,7 +255,7 @@ func (s *simulation) handleTimer(e event, p *process) {
 		s.step(e.process, election.Input{Kind: election.TimePassed})
 		if p.status.Token != 0 && e.at >= s.schedule.healAt {
 			switch {
-			case s.schedule.lasting(): // judgeLasting ends it
+			case s.schedule.lasting(): // checkLastingFaults ends it
 			case s.schedule.limitsMembers():
 				s.checkStays()
 			default:
@@ -335,7 +335,7 @@ func (s *simulation) send(m *election.Message) {
 	if s.network.isCut(m.From, m.To) {
 		return
 	}
-	if s.schedule.lossy > 0 && s.extra.percent(s.schedule.lossy) {
+	if s.schedule.lossy > 0 && s.rng3.percent(s.schedule.lossy) {
 		return
 	}
 	now := s.queue.now

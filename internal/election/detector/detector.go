@@ -5,7 +5,7 @@
 // detector doesn't make signs of life regular; package office sends them.
 //
 // A caller that was itself paused or had no CPU time gives the others a grace period
-// before it suspects them (Forgive), as Lifeguard does for SWIM: their signs of life may
+// before it suspects them (Postpone), as Lifeguard does for SWIM: their signs of life may
 // be waiting to be read.
 //
 // Not guaranteed: that a suspect is dead, or that a dead process is suspected
@@ -25,8 +25,8 @@ type Detector struct {
 	// next is a moment before which no watched process can be overdue.
 	next     election.Tick
 	suspects election.IDs
-	// forgiven are the processes that were forgiven since their last sign of life.
-	forgiven election.IDs
+	// postponed are the processes whose suspicion was postponed since their last sign of life.
+	postponed election.IDs
 }
 
 const unwatched election.Tick = -1
@@ -45,7 +45,7 @@ func (d *Detector) Unwatch(timeout election.Tick) {
 	for i := range d.lastSeen {
 		d.lastSeen[i] = unwatched
 	}
-	d.watched, d.next, d.forgiven = 0, election.Never, nil
+	d.watched, d.next, d.postponed = 0, election.Never, nil
 }
 
 // Retime changes the suspicion timeout for the processes that are watched.
@@ -74,8 +74,8 @@ func (d *Detector) Watch(id election.ID, now election.Tick) {
 func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 	if int(id) < len(d.lastSeen) && d.lastSeen[id] != unwatched {
 		d.lastSeen[id] = now
-		if len(d.forgiven) > 0 {
-			d.forgiven.Remove(id)
+		if len(d.postponed) > 0 {
+			d.postponed.Remove(id)
 		}
 		if d.watched == 1 {
 			d.next = now + d.timeout // no other process can be overdue earlier
@@ -86,14 +86,14 @@ func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
 }
 
-// Forgive gives every watched process that isn't a suspect at least grace from now on.
+// Postpone gives every watched process that isn't a suspect at least grace from now on.
 // The caller was late itself, so that signs of life may be waiting to be read. A
-// process is forgiven only once between two signs of life; otherwise a caller that is
+// process gets this only once between two signs of life; otherwise a caller that is
 // always late would never suspect it.
-func (d *Detector) Forgive(now, grace election.Tick) {
+func (d *Detector) Postpone(now, grace election.Tick) {
 	earliest := now + grace - d.timeout
 	for i, lastSeen := range d.lastSeen {
-		if lastSeen != unwatched && lastSeen < earliest && !d.suspects.Has(election.ID(i)) && d.forgiven.Add(election.ID(i)) {
+		if lastSeen != unwatched && lastSeen < earliest && !d.suspects.Has(election.ID(i)) && d.postponed.Add(election.ID(i)) {
 			d.lastSeen[i] = earliest
 		}
 	}
@@ -142,7 +142,7 @@ func (d *Detector) Retain(keep func(election.ID) bool) {
 			retained = append(retained, id)
 		}
 	}
-	d.suspects, d.forgiven = retained, nil
+	d.suspects, d.postponed = retained, nil
 	for i := range d.lastSeen {
 		if d.lastSeen[i] != unwatched && !keep(election.ID(i)) {
 			d.lastSeen[i] = unwatched
@@ -155,7 +155,7 @@ func (d *Detector) Retain(keep func(election.ID) bool) {
 func (d *Detector) Clone() Detector {
 	c := *d
 	c.lastSeen = append([]election.Tick(nil), d.lastSeen...)
-	c.suspects, c.forgiven = d.suspects.Clone(), d.forgiven.Clone()
+	c.suspects, c.postponed = d.suspects.Clone(), d.postponed.Clone()
 	return c
 }
 
@@ -170,5 +170,5 @@ func (d *Detector) Encode(b []byte, now election.Tick) []byte {
 			b = election.AppendMoment(b, lastSeen+d.timeout, now)
 		}
 	}
-	return d.forgiven.Encode(d.suspects.Encode(append(b, 0)))
+	return d.postponed.Encode(d.suspects.Encode(append(b, 0)))
 }

@@ -220,7 +220,7 @@ func TestForgivenProcessIsSuspectedLater(t *testing.T) {
 	const grace = 4
 	d := newDetector(1, 2)
 	d.Observe(2, 9)
-	d.Forgive(30, grace)
+	d.Postpone(30, grace)
 	wantIDs(t, "during the grace period", allOverdue(d, 30+grace-1), nil)
 	wantIDs(t, "after the grace period", allOverdue(d, 30+grace), election.IDs{1, 2})
 }
@@ -228,18 +228,18 @@ func TestForgivenProcessIsSuspectedLater(t *testing.T) {
 func TestProcessIsForgivenOncePerSignOfLife(t *testing.T) {
 	const grace = 4
 	d := newDetector(1)
-	d.Forgive(30, grace)
-	d.Forgive(33, grace)
-	wantIDs(t, "forgiven again", allOverdue(d, 30+grace), election.IDs{1})
+	d.Postpone(30, grace)
+	d.Postpone(33, grace)
+	wantIDs(t, "postponed again", allOverdue(d, 30+grace), election.IDs{1})
 	d.Observe(1, 50)
-	d.Forgive(70, grace)
+	d.Postpone(70, grace)
 	wantIDs(t, "after a sign of life", allOverdue(d, 70+grace-1), nil)
-	d.Forgive(75, grace)
+	d.Postpone(75, grace)
 	wantIDs(t, "and then silent", allOverdue(d, 75), election.IDs{1})
 }
 
 func TestProcessWithTimeLeftIsNotForgiven(t *testing.T) {
 	d := newDetector(1)
-	d.Forgive(2, 4)
+	d.Postpone(2, 4)
 	wantIDs(t, "at the timeout", allOverdue(d, timeout), election.IDs{1})
 }

@@ -15,7 +15,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	if m.role == Candidate {
 		m.abandonClaim(out)
 	}
-	m.forgiveChanged(roster)
+	m.resetTenuresOfChanged(roster)
 	m.roster = roster
 	m.admitDrain()
 	m.ledger.Adopt(roster.Version)

@@ -33,9 +33,9 @@ func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output
 	keep := m.coordinator != election.None && m.coordinator != msg.From &&
 		(msg.Hold.RequesterLife != m.cfg.Life || !m.roster.Outranks(msg.From, m.coordinator))
 	if keep && !p.oneWay {
-		m.contend(msg)
+		m.recordContender(msg)
 	}
-	if keep || p.oneWay && m.coordinator == election.None || msg.Term < m.coordinatorTerm && !m.insists(msg) {
+	if keep || p.oneWay && m.coordinator == election.None || msg.Term < m.coordinatorTerm && !m.continuesInLowerTerm(msg) {
 		m.sendAnswer(election.Deny, m.requestOf(msg), m.coordinatorTerm, out)
 		out.Send[len(out.Send)-1].Hold.Ready = false
 		return
@@ -44,11 +44,11 @@ func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output
 	m.sendAnswer(election.Grant, m.requestOf(msg), msg.Term, out)
 }
 
-// insists reports whether a coordinator continues in a term that this process has refused
+// continuesInLowerTerm reports whether a coordinator continues in a term that this process has refused
 // for two heartbeats, because it knows a higher term. Then the BEAT isn't a delayed
 // message of an earlier tenure. For example, 4 led in term 10, and 5 succeeds it in term
 // 8, because its clock hasn't reached term 10 yet.
-func (m *Machine) insists(beat *election.Message) bool {
+func (m *Machine) continuesInLowerTerm(beat *election.Message) bool {
 	p := &m.peers[beat.From]
 	if p.refusedTerm != beat.Term || p.refusedLife != beat.Hold.Life {
 		p.refusedTerm, p.refusedLife, p.refusedUntil = beat.Term, beat.Hold.Life, m.now+2*m.cfg.Heartbeat
@@ -64,7 +64,7 @@ func (m *Machine) insists(beat *election.Message) bool {
 // resources that 4 has used reject the token of 5, until 5 leads in term 11.
 //
 // If the member follows a coordinator of higher rank, that one prevails instead. The
-// process doesn't wait for its clock: see insists. Repeated requests of one peer are
+// process doesn't wait for its clock: see continuesInLowerTerm. Repeated requests of one peer are
 // rate-limited with exponential backoff.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]

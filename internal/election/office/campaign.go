@@ -89,7 +89,7 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	m.vacancy.attempt()
 	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
-	if named || m.vacancy.attempts > 1 || m.passesOver() {
+	if named || m.vacancy.attempts > 1 || m.precedesHigherRank() {
 		m.claim(term, out)
 		return
 	}

@@ -14,8 +14,8 @@ type contender struct {
 	askedUntil election.Tick
 }
 
-// contend records that this process doesn't follow the sender of a BEAT.
-func (m *Machine) contend(beat *election.Message) {
+// recordContender records that this process doesn't follow the sender of a BEAT.
+func (m *Machine) recordContender(beat *election.Message) {
 	m.contender.id, m.contender.term, m.contender.until = beat.From, beat.Term, m.now+m.cfg.Heartbeat
 }
 
@@ -67,7 +67,7 @@ func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *e
 		out.Emit(election.Outdated, beat.Term, beat.From)
 		return
 	}
-	m.contend(beat)
+	m.recordContender(beat)
 	if m.now >= m.contender.askedUntil {
 		m.contender.askedUntil = m.now + m.cfg.Heartbeat
 		m.sendProbes(out)

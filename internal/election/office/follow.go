@@ -20,7 +20,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	case m.boundTo(m.coordinator) && m.coordinator != id:
 		// If the coordinator has ended, the sender may have noticed it before this
 		// process.
-		m.contend(msg)
+		m.recordContender(msg)
 		out.Emit(election.Outdated, term, id)
 		return
 	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
@@ -80,7 +80,7 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	if m.coordinatorTerm == 0 && m.now >= m.peers[id].claimedUntil {
 		since = unknownStart // this process has just started, and hasn't seen the claim
 	}
-	m.judgeSuccessor(id)
+	m.countFailedSuccession(id)
 	m.vacancy = m.noVacancy()
 	m.recovery.learned = election.None
 	if m.coordinator != id || m.coordinatorTerm != term {

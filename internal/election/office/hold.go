@@ -86,9 +86,9 @@ func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []elec
 	out.Send = append(out.Send, beat)
 }
 
-// welcome sends a BEAT to a process that has restarted, as its first message shows. Until it has received
+// sendBeatToRestarted sends a BEAT to a process that has restarted, as its first message shows. Until it has received
 // one, it doesn't follow this process, and would not react if this process ended.
-func (m *Machine) welcome(msg *election.Message, out *election.Output) {
+func (m *Machine) sendBeatToRestarted(msg *election.Message, out *election.Output) {
 	restarted := m.role >= Holder && msg.From != m.cfg.Self && m.peers[msg.From].life != msg.Hold.Life
 	if restarted && msg.Kind != election.Grant && msg.Kind != election.Deny { // it has received a BEAT
 		m.sendBeat(msg.From, m.beatInterval(), m.absent(), out)

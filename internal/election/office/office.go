@@ -185,7 +185,7 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 // advance sets the time, which never goes back.
 func (m *Machine) advance(now election.Tick) election.Tick {
 	m.now = max(m.now, now)
-	m.forgiveIfLate()
+	m.postponeSuspicionsIfLate()
 	return m.now
 }
 

@@ -6,7 +6,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 type peer struct {
 	// life is the peer's incarnation, as of its last message.
 	life uint32
-	// startedAt is when this process first heard from the incarnation, or when it started itself: see forgives.
+	// startedAt is when this process first heard from the incarnation, or when it started itself: see startedRecently.
 	startedAt election.Tick
 	// resignedTerm is the last term that the incarnation resignedLife gave up.
 	resignedTerm election.Term
@@ -44,7 +44,7 @@ type peer struct {
 	granted election.Tick
 	// claimedUntil is the end of the lease after the last claim of the peer.
 	claimedUntil election.Tick
-	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see insists.
+	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see continuesInLowerTerm.
 	refusedTerm  election.Term
 	refusedLife  uint32
 	refusedUntil election.Tick

@@ -12,7 +12,7 @@ import (
 //
 //   - A tenure is short if it ends before Config.LongTenure, unless it ends by a hand-over, because an
 //     operator requested that, or because the process has ended. A named successor that doesn't succeed counts as
-//     if its tenure had been short (judgeSuccessor). From the second short tenure in a row on, the process
+//     if its tenure had been short (countFailedSuccession). From the second short tenure in a row on, the process
 //     flaps. A tenure that isn't short ends the row, and so does a long time without any.
 //   - Lapses of a process that has just started don't count: many start together, on machines that have too little processor time
 //     for all of them meanwhile. That a successor doesn't succeed counts: it is the only one that fails then.
@@ -125,7 +125,7 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	long := m.now-r.since >= m.longTenure()
 	counted := r.counted
 	r.ended, r.counted = true, true
-	m.lapsed = how == lapsed && !m.forgives(id)
+	m.lapsed = how == lapsed && !m.startedRecently(id)
 	switch {
 	case long:
 		r.short, r.heldBackUntil = 0, m.now
@@ -133,7 +133,7 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	case counted:
 	case how == lapsed:
 		m.recordLapse()
-		if !m.forgives(id) {
+		if !m.startedRecently(id) {
 			m.addShortTenure(r)
 		}
 	case how == failed:
@@ -153,8 +153,8 @@ func (m *Machine) pauseHandOvers() {
 	m.lapsedAt = m.now
 }
 
-// forgives reports whether a process has just started, as far as this one knows.
-func (m *Machine) forgives(id election.ID) bool {
+// startedRecently reports whether a process has just started, as far as this one knows.
+func (m *Machine) startedRecently(id election.ID) bool {
 	return m.now < m.peers[id].startedAt+m.longTenure()/2
 }
 
@@ -170,9 +170,9 @@ func (m *Machine) addShortTenure(r *tenureRecord) {
 	}
 }
 
-// judgeSuccessor counts a short tenure of the named successor if another process succeeds. For
+// countFailedSuccession counts a short tenure of the named successor if another process succeeds. For
 // example, the successor stands still again at that moment.
-func (m *Machine) judgeSuccessor(actual election.ID) {
+func (m *Machine) countFailedSuccession(actual election.ID) {
 	if named := m.vacancy.successor; named != election.None && named != actual {
 		m.addShortTenure(&m.peers[named].record)
 	}
@@ -201,9 +201,9 @@ func endingOf(resigned *election.Message) ending {
 	return lapsed
 }
 
-// forgiveChanged forgets the short tenures of a process whose priority changes: an operator has
+// resetTenuresOfChanged forgets the short tenures of a process whose priority changes: an operator has
 // decided that it should lead, or not.
-func (m *Machine) forgiveChanged(next *election.Roster) {
+func (m *Machine) resetTenuresOfChanged(next *election.Roster) {
 	for id := range m.peers {
 		if id := election.ID(id); m.roster.Priority(id) != next.Priority(id) {
 			m.peers[id].record, m.lapsedAt, m.handsOverAt = m.newTenureRecord(), unknownStart, m.now
@@ -284,9 +284,9 @@ func (m *Machine) precedes(a, b election.ID) bool {
 	return m.roster.Outranks(a, b)
 }
 
-// passesOver reports whether this process precedes a live process of higher rank, which would
+// precedesHigherRank reports whether this process precedes a live process of higher rank, which would
 // win each election.
-func (m *Machine) passesOver() bool {
+func (m *Machine) precedesHigherRank() bool {
 	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
 		if m.precedes(m.cfg.Self, other.ID) && m.awaits(other) {
 			return true

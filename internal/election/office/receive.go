@@ -19,7 +19,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	}
 	m.lamport = max(m.lamport, msg.Lamport)
 	outdated := msg.Kind == election.Beat && m.isOutdated(msg)
-	m.welcome(msg, out)
+	m.sendBeatToRestarted(msg, out)
 	m.measureSilence(msg.From, msg.Hold.Life)
 	if msg.From != m.cfg.Self {
 		if p := &m.peers[msg.From]; p.life != msg.Hold.Life {

@@ -101,7 +101,7 @@ func (m *Machine) becomeHolder(out *election.Output) {
 	}
 	m.beatAt, m.pace = m.now, m.nextPace(false)
 	m.tenure.delays = m.newDelays()
-	m.judgeSuccessor(m.cfg.Self)
+	m.countFailedSuccession(m.cfg.Self)
 	m.vacancy = m.noVacancy()
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term

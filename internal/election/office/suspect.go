@@ -31,11 +31,11 @@ func (m *Machine) updateWatch() {
 	}
 }
 
-// forgiveIfLate postpones suspicions if this step is late for a deadline. The process was
+// postponeSuspicionsIfLate postpones suspicions if this step is late for a deadline. The process was
 // paused or had no CPU time, and messages that arrived meanwhile may not have been read.
-func (m *Machine) forgiveIfLate() {
+func (m *Machine) postponeSuspicionsIfLate() {
 	if m.now-m.cfg.Heartbeat/2 > m.due {
-		m.detector.Forgive(m.now, m.cfg.Heartbeat/2)
+		m.detector.Postpone(m.now, m.cfg.Heartbeat/2)
 	}
 }
 

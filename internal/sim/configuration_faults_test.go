@@ -34,7 +34,7 @@ var extraFaults = []struct {
 	{soakFaults + ",few", 3000},
 }
 
-func TestSchedulesWithExtraFaults(t *testing.T) {
+func TestSchedulesWithConfigurationFaults(t *testing.T) {
 	for _, x := range extraFaults {
 		t.Run(x.faults, func(t *testing.T) {
 			t.Parallel()

@@ -7,8 +7,8 @@ import (
 // The faults after Leases are drawn from random numbers of their own, so that the
 // schedules of the other faults don't depend on whether these exist.
 
-// moreChances has, for each of these faults, the percentage of schedules that have it.
-var moreChances = []struct {
+// processFaultChances has, for each of these faults, the percentage of schedules that have it.
+var processFaultChances = []struct {
 	fault  Fault
 	chance int
 }{
@@ -28,17 +28,17 @@ var moreChances = []struct {
 // in all it is less than agents accept.
 const maxSkew = election.AcceptedSkew - 75
 
-// drawMoreFaults draws which of these faults the schedule has. If there are no or few
+// drawProcessFaults draws which of these faults the schedule has. If there are no or few
 // other faults, it has all of them.
-func (sch *schedule) drawMoreFaults(s *simulation) {
+func (sch *schedule) drawProcessFaults(s *simulation) {
 	alone := s.possible&baseFaults == 0 || s.possible&Few != 0
-	for _, c := range moreChances {
-		if s.possible&c.fault != 0 && (s.more.percent(c.chance) || alone) {
+	for _, c := range processFaultChances {
+		if s.possible&c.fault != 0 && (s.rng2.percent(c.chance) || alone) {
 			sch.faults |= c.fault
 		}
 	}
 	sch.faults |= s.possible & Recovery
-	sch.drawExtraFaults(s)
+	sch.drawConfigurationFaults(s)
 	sch.drawLate(s)
 	if sch.faults&Deep != 0 && len(sch.enabledActions()) == 0 {
 		for _, f := range actionFaults {
@@ -49,14 +49,14 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 		sch.faults |= Crash // these show when a process restarts
 	}
 	if sch.faults&Disk != 0 {
-		sch.diskPercent, sch.staleFor = s.more.between(20, 90), s.more.between(1, 6)*int(lease)
+		sch.diskPercent, sch.staleFor = s.rng2.between(20, 90), s.rng2.between(1, 6)*int(lease)
 		sch.faults |= Members
 	}
 	if sch.faults&(Skew|Correct) != 0 {
 		s.checker.electionCause = true // members whose clocks are behind grant late
 	}
 	if sch.faults&Graph != 0 {
-		s.network.drawGraph(&s.more, election.ID(s.size))
+		s.network.drawGraph(&s.rng2, election.ID(s.size))
 		s.checker.electionCause = true
 		if s.watch != nil {
 			s.reportGraph()
@@ -69,22 +69,22 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 func (sch *schedule) pace(s *simulation) (count int, gap election.Tick) {
 	count = s.rng.between(1, 4)
 	if sch.faults&Deep != 0 {
-		return s.more.between(20, 40), 2 * lease
+		return s.rng2.between(20, 40), 2 * lease
 	}
 	return count, suspicionTimeout
 }
 
-// moreTime returns how much longer the faults of a schedule last.
-func (sch *schedule) moreTime(s *simulation) election.Tick {
+// extraDuration returns how much longer the faults of a schedule last.
+func (sch *schedule) extraDuration(s *simulation) election.Tick {
 	if sch.faults&(Slow|Gone|Graph) == 0 {
 		return 0
 	}
-	return election.Tick(s.more.below(int(4 * lease)))
+	return election.Tick(s.rng2.below(int(4 * lease)))
 }
 
-// addMoreActions adds the actions of these faults, before the time at.
-func (sch *schedule) addMoreActions(s *simulation, at election.Tick) {
-	r := &s.more
+// addProcessFaults adds the actions of these faults, before the time at.
+func (sch *schedule) addProcessFaults(s *simulation, at election.Tick) {
+	r := &s.rng2
 	if sch.faults&Slow != 0 {
 		for range r.between(1, s.size) {
 			sch.push(s, action{
@@ -106,26 +106,26 @@ func (sch *schedule) drawSkew(s *simulation) election.Epoch {
 	if sch.faults&Skew == 0 {
 		return 0
 	}
-	return election.Epoch(s.more.below(int(maxSkew) + 1))
+	return election.Epoch(s.rng2.below(int(maxSkew) + 1))
 }
 
 // jump sets the wall clock of a process that restarts forward, or back by at most the time
 // for which the process was down: see docs/adr/0001-terms-and-tokens.md.
 func (s *simulation) jump(p *process) {
-	if s.schedule.faults&Jump == 0 || s.queue.now >= s.schedule.healAt || !s.more.percent(50) {
+	if s.schedule.faults&Jump == 0 || s.queue.now >= s.schedule.healAt || !s.rng2.percent(50) {
 		return
 	}
-	if s.more.percent(50) {
+	if s.rng2.percent(50) {
 		s.setForward(p, 75)
 		return
 	}
 	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
-	p.clock.skew -= min(p.clock.skew, election.Epoch(s.more.below(int(down/p.clock.epochTicks)+1)))
+	p.clock.skew -= min(p.clock.skew, election.Epoch(s.rng2.below(int(down/p.clock.epochTicks)+1)))
 }
 
 // setForward sets the wall clock of a process forward by less than limit epochs.
 func (s *simulation) setForward(p *process, limit int) {
-	ahead := p.clock.skew + election.Epoch(s.more.below(limit))
+	ahead := p.clock.skew + election.Epoch(s.rng2.below(limit))
 	p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
 	s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 }
@@ -134,17 +134,17 @@ func (s *simulation) setForward(p *process, limit int) {
 func (s *simulation) slowDown(id election.ID, a action) {
 	p := &s.processes[id]
 	most := int(lease / 4)
-	if s.more.percent(50) {
+	if s.rng2.percent(50) {
 		most = int(lease + lease/2)
 	}
-	p.slowBy, p.slowUntil = election.Tick(s.more.between(1, most)), s.queue.now+a.lasts
+	p.slowBy, p.slowUntil = election.Tick(s.rng2.between(1, most)), s.queue.now+a.lasts
 	s.reportFault(outageSlow, id, "handles an input up to %d ticks late until %d", p.slowBy, p.slowUntil)
 }
 
 // stall delays the next input of a slow process.
 func (s *simulation) stall(p *process) {
 	if now := s.queue.now; now < p.slowUntil && now < s.schedule.healAt {
-		p.pausedUntil = max(p.pausedUntil, now+election.Tick(s.more.below(int(p.slowBy)+1)))
+		p.pausedUntil = max(p.pausedUntil, now+election.Tick(s.rng2.below(int(p.slowBy)+1)))
 	}
 }
 
@@ -165,22 +165,22 @@ func (s *simulation) receive(id election.ID, e event) {
 	if e.slot <= p.slot {
 		return
 	}
-	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || !s.more.percent(s.schedule.diskPercent) {
+	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || !s.rng2.percent(s.schedule.diskPercent) {
 		p.stored = e.slot
 		s.adopt(id, e.slot)
 		return
 	}
 	s.cover(Disk, id)
-	switch s.more.below(3) {
+	switch s.rng2.below(3) {
 	case 0:
 		s.reportFault(outageMembers, id, "can't store list %d", roster.Version)
-		e.at = s.queue.now + 1 + election.Tick(s.more.below(int(heartbeat)))
+		e.at = s.queue.now + 1 + election.Tick(s.rng2.below(int(heartbeat)))
 		s.queue.push(e)
 		return
 	case 1:
 		p.stored = e.slot
 	}
-	a := action{kind: actCrash, target: id, lasts: election.Tick(s.more.below(int(lease)))}
+	a := action{kind: actCrash, target: id, lasts: election.Tick(s.rng2.below(int(lease)))}
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
 	s.crash(id, a)
 }
@@ -188,7 +188,7 @@ func (s *simulation) receive(id election.ID, e event) {
 // startWithStoredList reports whether a process restarts with the list on its disk,
 // and receives the current one later.
 func (s *simulation) startWithStoredList(p *process, id election.ID) bool {
-	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || s.more.percent(30) {
+	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || s.rng2.percent(30) {
 		return false
 	}
 	slot, latest := p.stored, s.operator.latest()
@@ -197,7 +197,7 @@ func (s *simulation) startWithStoredList(p *process, id election.ID) bool {
 	}
 	s.setRoster(p, slot)
 	if slot < latest {
-		at := s.queue.now + election.Tick(s.more.below(s.schedule.staleFor))
+		at := s.queue.now + election.Tick(s.rng2.below(s.schedule.staleFor))
 		s.queue.push(event{at: at, kind: eventRoster, process: id, slot: latest})
 	}
 	return true

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The faults from Latency on are drawn from random numbers of their own, too: see more_faults.go.
+// The faults from Latency on are drawn from random numbers of their own, too: see process_faults.go.
 
 // possibleFaults returns the faults that the schedule of a seed may have. With Few, half of the schedules may have at most nine of
 // them: some histories are rare where everything happens.
@@ -26,37 +26,37 @@ func (s *simulation) possibleFaults(seed uint64) Fault {
 	return s.faults & some
 }
 
-// drawExtra draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules have
+// drawFault draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules have
 // it, ten times as many if they have few faults, and in others all.
-func (s *simulation) drawExtra(f Fault, perMille int) bool {
+func (s *simulation) drawFault(f Fault, perMille int) bool {
 	switch few := s.possible&Few != 0; {
 	case s.possible&f == 0:
 		return false
-	case few && s.extra.below(100) >= perMille, !few && s.possible&baseFaults == baseFaults && s.extra.below(1000) >= perMille:
+	case few && s.rng3.below(100) >= perMille, !few && s.possible&baseFaults == baseFaults && s.rng3.below(1000) >= perMille:
 		return false
 	}
 	s.schedule.faults |= f
 	return true
 }
 
-// drawExtraFaults draws which of these faults the schedule has.
-func (sch *schedule) drawExtraFaults(s *simulation) {
-	r := &s.extra
-	if s.drawExtra(Burst, 3) {
+// drawConfigurationFaults draws which of these faults the schedule has.
+func (sch *schedule) drawConfigurationFaults(s *simulation) {
+	r := &s.rng3
+	if s.drawFault(Burst, 3) {
 		s.checker.electionCause = true
 		if r.percent(50) {
 			sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
 		}
 	}
 	sch.drawLasting(s)
-	if s.drawExtra(Drains, 50) {
+	if s.drawFault(Drains, 50) {
 		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
 		sch.timing.drain, sch.timing.stable = election.Tick(r.below(20*int(lease))), election.Tick(r.below(20*int(lease)))
 		if r.percent(50) {
 			sch.stopsWithin = sch.timing.drain
 		}
 	}
-	if s.drawExtra(Operator, 200) {
+	if s.drawFault(Operator, 200) {
 		s.operator.ahead = election.Epoch(r.below(int(maxSkew) + 1))
 		sch.furthestAhead = s.operator.ahead
 		if r.percent(50) {
@@ -64,20 +64,20 @@ func (sch *schedule) drawExtraFaults(s *simulation) {
 		}
 		s.checker.electionCause = true
 	}
-	s.drawExtra(Pods, 200)
-	s.drawExtra(Redial, 500)
-	if s.drawExtra(Mixed, 100) || s.drawExtra(Rejoin, 100) {
-		s.drawExtra(Rejoin, 300)
+	s.drawFault(Pods, 200)
+	s.drawFault(Redial, 500)
+	if s.drawFault(Mixed, 100) || s.drawFault(Rejoin, 100) {
+		s.drawFault(Rejoin, 300)
 		s.checker.electionCause = true
 	}
-	if s.drawExtra(Grow, 500) && r.percent(80) {
+	if s.drawFault(Grow, 500) && r.percent(80) {
 		sch.leaseBefore, sch.leaseAfter = longLease, longLease // The usual one must be longer than two heartbeats.
 	}
 }
 
-// addExtraActions adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.
-func (sch *schedule) addExtraActions(s *simulation, at election.Tick) election.Tick {
-	r := &s.extra
+// addConfigurationFaults adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.
+func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) election.Tick {
+	r := &s.rng3
 	some := func(f Fault, kind actionKind) {
 		if sch.faults&f == 0 {
 			return
@@ -118,7 +118,7 @@ func (s *simulation) replaceMember() {
 		return
 	}
 	wanted := slices.Clone(s.operator.wanted)
-	wanted[s.extra.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(priority(next, s.extra.below(maxLevel)))}
+	wanted[s.rng3.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(priority(next, s.rng3.below(maxLevel)))}
 	s.operator.wanted = wanted
 	s.reconcileAt(s.queue.now)
 }
@@ -130,13 +130,13 @@ func (s *simulation) startInNewPod(p *process, id election.ID) bool {
 	if s.schedule.faults&Pods == 0 || latest == 0 || s.queue.now >= s.schedule.healAt {
 		return false
 	}
-	older := latest - uint32(s.extra.between(1, min(3, int(latest))))
+	older := latest - uint32(s.rng3.between(1, min(3, int(latest))))
 	if !s.operator.published[older].Has(id) {
 		return false
 	}
 	p.stored, p.slot, p.roster, p.adoptedAt = older, older, s.operator.published[older], s.queue.now
 	p.lease.longest = max(s.schedule.leaseBefore, s.schedule.leaseAfter)
-	s.queue.push(event{at: s.queue.now + election.Tick(s.extra.below(6*int(lease))), kind: eventRoster, process: id, slot: latest})
+	s.queue.push(event{at: s.queue.now + election.Tick(s.rng3.below(6*int(lease))), kind: eventRoster, process: id, slot: latest})
 	return true
 }
 
@@ -146,9 +146,9 @@ func (s *simulation) mix(p *process) {
 	if s.schedule.faults&Mixed == 0 {
 		return
 	}
-	p.policy = office.Policy(s.extra.below(int(office.NeverPreempt) + 1))
+	p.policy = office.Policy(s.rng3.below(int(office.NeverPreempt) + 1))
 	if s.usesGrants() {
-		p.mode = office.Majority + office.Mode(s.extra.below(2))
+		p.mode = office.Majority + office.Mode(s.rng3.below(2))
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *simulation) rejoin(id election.ID) {
 	s.drawMemory(p)
 	s.reportFault(outageRestart, id, "joins again, and remembers its grants: %t", p.remembersGrants)
 	p.downSince = s.queue.now
-	p.clock.neverBehind(p.highestWall, s.queue.now)
+	p.clock.setAtLeast(p.highestWall, s.queue.now)
 	p.incarnation--
 	s.boot(id, true, p.machine.ClaimedTerm())
 }
