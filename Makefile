@@ -128,6 +128,10 @@ $(PARTS:%=test-%):
 test-upgrade: ## As root: upgrade operator and agents from an earlier release, and roll back: PREVIOUS=COMMIT.
 	@$(previous_sources) && hack/kind/run $(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
 
+.PHONY: envtest-assets
+envtest-assets: ## Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS. Builds them if necessary.
+	@hack/kubernetes/build kubernetes
+
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
 	@$(GO) -C test/thirdparty/dashboard test -count 1 ./... -screenshots $(CURDIR)/docs/images
@@ -305,20 +309,6 @@ site: ## Build the documentation site from docs/ in dist/site. As root on Debian
 .PHONY: clean
 clean: ## Remove bin/, including the tools, and dist/.
 	@rm -rf bin dist
-
-##@ Cluster on this machine, see docs/testing.md
-
-.PHONY: kind-up
-kind-up: ## Start a kind cluster, with Docker or, as root, without it. Prints the commands that give access to it.
-	@hack/kind/up
-
-.PHONY: kind-down
-kind-down: ## Remove the kind cluster.
-	@hack/kind/down
-
-.PHONY: envtest-assets
-envtest-assets: ## Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS. Builds them if necessary.
-	@hack/kubernetes/build kubernetes
 
 ##@ Deployment to the cluster of the current kubeconfig
 
