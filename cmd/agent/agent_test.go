@@ -53,7 +53,7 @@ func TestCheckSummarizesValidConfiguration(t *testing.T) {
 	path := write(t, t.TempDir(), validConfig)
 	want := result{out: path + ` is valid: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
 group ledger: StatusTable, Majority, version 1 of b (20), a (10)
-warning: ` + path + `:6: group ledger has two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0
+warning: ` + path + `: groups[0].members: there are two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0
 `}
 	if got := execute(t, "check", "--config", path); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -62,9 +62,10 @@ warning: ` + path + `:6: group ledger has two members: Majority mode needs a maj
 
 func TestCheckAndRunReportAllErrors(t *testing.T) {
 	path := write(t, t.TempDir(), strings.Replace(validConfig, "self: a", "selv: a\ndomain: X", 1))
-	want := result{status: 2, err: path + `:1: the file cannot have the key "selv": use self, domain, api, apiUIDs, exposeAPI, listen, state, tls or groups
-` + path + `:1: the file lacks self
-` + path + `:2: domain must consist of lower-case letters, digits and -, in parts separated by dots, got "X"
+	want := result{status: 2, err: path + `: selv: is not the name of a field
+` + path + `: self: must be a name such as a or ledger-0, got an empty string
+` + path + `: domain: must consist of lower-case letters, digits and -, in parts separated by dots, got "X"
+` + path + `: groups[0].members: must include self (): add it, or remove this group
 `}
 	for _, args := range [][]string{{"check", "--config", path}, {"--config", path}} {
 		if got := execute(t, args...); got != want {

@@ -22,7 +22,7 @@ func newCheck() *cobra.Command {
 		Short: "Check a configuration and the files that it refers to",
 		Long: `Check a configuration and the files that it refers to.
 
-The command prints all errors with their lines and exits with status 2. If there
+The command prints all errors with their fields and exits with status 2. If there
 are no errors, it exits with status 0, even if there are warnings.`,
 		Example: `  conclave-agent check --config agent.yaml`,
 		Args:    command.NoArguments,

@@ -36,7 +36,6 @@ func run(ctx context.Context, root *cobra.Command) int {
 	var invalid config.Errors
 	switch {
 	case errors.As(err, &invalid):
-		// Editors recognize lines that start with FILE:LINE.
 		fmt.Fprintln(root.ErrOrStderr(), invalid)
 	case errors.As(err, new(programStatus)):
 	case err != nil:

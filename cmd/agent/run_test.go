@@ -69,7 +69,7 @@ func TestFileChangedDuringStartIsReloaded(t *testing.T) {
 	testwait.Until(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
 }
 
-// TestInvalidChangeIsRefused: the agent reports the reason with its line, and continues
+// TestInvalidChangeIsRefused: the agent names the field, and continues
 // with its previous settings.
 func TestInvalidChangeIsRefused(t *testing.T) {
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 		own, _ := a.Problems()
 		problems := strings.Join(own, "\n")
 		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
-			strings.Contains(problems, "priority must be")
+			strings.Contains(problems, "groups[0].members[0].priority: must be")
 	})
 	if version := a.Config().Groups[0].List.Version; version != 1 {
 		t.Errorf("got version %d of the list, want 1", version)

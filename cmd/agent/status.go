@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -119,7 +119,7 @@ func printGroup(w io.Writer, s *group.Status, output string) error {
 	case "json":
 		return json.NewEncoder(w).Encode(s)
 	case "yaml":
-		text, err := yamlOf(s)
+		text, err := yaml.Marshal(s)
 		if err != nil {
 			return err
 		}
@@ -127,19 +127,6 @@ func printGroup(w io.Writer, s *group.Status, output string) error {
 		return err
 	}
 	return printTable(w, s)
-}
-
-// yamlOf encodes a value with the field names of its JSON.
-func yamlOf(value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	var fields any
-	if err := yaml.Unmarshal(text, &fields); err != nil { // JSON is YAML.
-		return nil, err
-	}
-	return yaml.Marshal(fields)
 }
 
 // printTable prints the process status table of a group, and the sessions of the application.

@@ -32,7 +32,7 @@ core       = bytes cmp encoding/binary errors fmt hash/crc32 hash/fnv iter maps 
 kubernetes = k8s.io/... sigs.k8s.io/...
 objects    = std k8s.io/api/... k8s.io/apimachinery/... api/v1
 cluster    = k8s.io/client-go/... sigs.k8s.io/controller-runtime/... net/http/...
-apart      = k8s.io/... sigs.k8s.io/... api/... controllers/... internal/operator/... internal/sim/...
+apart      = k8s.io/... sigs.k8s.io/controller-runtime/... api/... controllers/... internal/operator/... internal/sim/...
 elects     = internal/sim/... internal/agent/... internal/election/...
 open       = all -algorithms
 tests      = all -algorithms
@@ -77,6 +77,7 @@ internal/diagram                : std -net/... -os internal/election
 
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
+internal/agent/config           : any -kubernetes sigs.k8s.io/json sigs.k8s.io/yaml internal/election/... -algorithms internal/protocol/... : -apart # as cmd/agent; reads YAML as Kubernetes does
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
 controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
 client/clienttest               : std client # as client

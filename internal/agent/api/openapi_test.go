@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/time/rate"
+	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/must"

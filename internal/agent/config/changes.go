@@ -16,33 +16,39 @@ import (
 // may change their addresses, and groups may change the settings that aren't
 // FixedSettings. All other settings are bound when the agent starts.
 func CheckReload(running, next *Config) error {
-	p := &parser{file: next.file}
-	fixed := func(c *Config) []any {
-		return []any{c.Self, c.Domain, c.API, fmt.Sprint(c.APIUIDs), c.ExposeAPI, c.Listen, c.State, c.TLS}
-	}
-	was, is := fixed(running), fixed(next)
-	for i, key := range []string{"self", "domain", "api", "apiUIDs", "exposeAPI", "listen", "state", "tls"} {
-		if was[i] != is[i] {
-			p.errorf(max(1, next.lines[""].at(key)), "%s cannot change while the agent runs: restart the agent", key)
+	c := &checker{source: next.file}
+	const restart = "cannot change while the agent runs: restart the agent"
+	for _, setting := range []struct {
+		key     string
+		changed bool
+	}{
+		{"self", running.Self != next.Self},
+		{"domain", running.Domain != next.Domain},
+		{"api", running.API != next.API},
+		{"apiUIDs", !slices.Equal(running.APIUIDs, next.APIUIDs)},
+		{"exposeAPI", running.ExposeAPI != next.ExposeAPI},
+		{"listen", running.Listen != next.Listen},
+		{"state", running.State != next.State},
+		{"tls", running.TLS != next.TLS},
+	} {
+		if setting.changed {
+			c.errorf(setting.key, restart)
 		}
 	}
 	for i := range next.Groups {
 		g := &next.Groups[i]
 		at := slices.IndexFunc(running.Groups, func(old Group) bool { return old.Name == g.Name })
-		if at >= 0 {
-			p.checkGroupReload(&running.Groups[at], g, next.lines[g.Name])
+		if at < 0 {
+			continue
+		}
+		for _, key := range g.FixedSettings(running.Groups[at]) {
+			c.errorf(fmt.Sprintf("groups[%d].%s", i, key), restart)
+		}
+		if err := CheckFollows(g.List, running.Groups[at].List); err != nil {
+			c.errorf(fmt.Sprintf("groups[%d].version", i), "%s", err)
 		}
 	}
-	return p.err()
-}
-
-func (p *parser) checkGroupReload(running, next *Group, at keyLines) {
-	for _, key := range next.FixedSettings(*running) {
-		p.errorf(at.at(key), "%s of group %s cannot change while the agent runs: restart the agent", key, next.Name)
-	}
-	if err := CheckFollows(next.List, running.List); err != nil {
-		p.errorf(at.at("version"), "group %s: %s", next.Name, err)
-	}
+	return c.err()
 }
 
 // ChangedSettings returns the keys of the settings that differ from those before.
@@ -126,4 +132,45 @@ func sameMembers(list, other []control.Member) bool {
 	return slices.EqualFunc(list, other, func(a, b control.Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority
 	})
+}
+
+// Warnings returns a line for each setting that is valid but probably unintended.
+func (c *Config) Warnings() []string {
+	found := &checker{source: c.file}
+	if api, err := parseEndpoint(c.API); err == nil && c.ExposeAPI && !api.loopback() {
+		found.errorf("api", "every client that reaches %s can make the coordinator step down", c.API)
+	}
+	for i := range c.Groups {
+		g, at := &c.Groups[i], fmt.Sprintf("groups[%d]", i)
+		candidates := 0
+		for _, m := range g.List.Members {
+			if m.Priority > 0 {
+				candidates++
+			}
+		}
+		switch {
+		case len(g.List.Members) == 1:
+			found.errorf(at+".members", "there is one member: if it fails, no other process takes over")
+		case len(g.List.Members) == 2 && g.Safety.Mode != office.Available:
+			found.errorf(at+".members", "there are two members: %s mode needs a majority, which is both of them, so neither "+
+				"can take over if the other one fails; add a third member, which may have priority 0", g.Safety.Mode)
+		case candidates == 1:
+			found.errorf(at+".members", "one member has a priority above 0: if it fails, no other process takes over")
+		}
+		if drain := g.Timing.DrainTimeout; g.Safety.Mode != office.Available && drain < g.Safety.Usual() {
+			found.errorf(at+".timing.drainMillis", "%d is shorter than leaseMillis (%d): a handover waits for an application for no longer "+
+				"than that, so the agent promises it no more; increase drainMillis", drain.Milliseconds(), g.Safety.Usual().Milliseconds())
+		}
+	}
+	var lines []string
+	for _, one := range found.errors {
+		lines = append(lines, one.Error())
+	}
+	return lines
+}
+
+// Position returns where the file has a field of a group, for errors.
+func (c *Config) Position(group, field string) string {
+	i := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == group })
+	return fmt.Sprintf("%s: groups[%d].%s", c.file, i, field)
 }

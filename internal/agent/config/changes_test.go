@@ -52,54 +52,54 @@ func TestCheckReload(t *testing.T) {
 		{
 			"a name without a version",
 			[]string{b, c},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
+			"f: groups[0].version: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"a priority without a version",
 			[]string{"priority: 2", "priority: 3"},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
+			"f: groups[0].version: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"an order without a version",
 			[]string{first + second, second + first},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
+			"f: groups[0].version: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"an older version",
 			[]string{"version: 3", "version: 2"},
-			"f:14: group ledger: version must be 3, which is in force, or 4 if the members change, got 2",
+			"f: groups[0].version: version must be 3, which is in force, or 4 if the members change, got 2",
 		},
 		{
 			"no version",
 			[]string{"  version: 3\n", ""},
-			"f:8: group ledger: version must be 3, which is in force, or 4 if the members change, got 1",
+			"f: groups[0].version: version must be 3, which is in force, or 4 if the members change, got 1",
 		},
 		{
 			"a jump",
 			[]string{"version: 3", "version: 5"},
-			"f:14: group ledger: version must be 4, or previous must be the list of version 4, got version 5 after 3",
+			"f: groups[0].version: version must be 4, or previous must be the list of version 4, got version 5 after 3",
 		},
 		{
 			"another previous list",
 			[]string{b, c, "version: 3", "version: 4", "members:", previous("3", "x")},
-			"f:14: group ledger: previous must be the list of version 3 that is in force: correct previous, or remove it",
+			"f: groups[0].version: previous must be the list of version 3 that is in force: correct previous, or remove it",
 		},
-		{"self", []string{"self: a", "self: b", "listen: 127.0.0.1:7401", "listen: 127.0.0.1:7402"}, `f:1: self cannot change while the agent runs: restart the agent
-f:4: listen cannot change while the agent runs: restart the agent`},
-		{"domain", []string{"domain: default", "domain: other"}, "f:2: domain cannot change while the agent runs: restart the agent"},
-		{"api", []string{"api: 127.0.0.1:7374", "api: 0.0.0.0:7374\nexposeAPI: true"}, `f:3: api cannot change while the agent runs: restart the agent
-f:4: exposeAPI cannot change while the agent runs: restart the agent`},
-		{"state", []string{"state: state\n", ""}, "f:1: state cannot change while the agent runs: restart the agent"},
-		{"tls", []string{"{insecure: true}", "{certFile: a, keyFile: b, caFile: c}"}, "f:6: tls cannot change while the agent runs: restart the agent"},
+		{"self", []string{"self: a", "self: b", "listen: 127.0.0.1:7401", "listen: 127.0.0.1:7402"}, `f: self: cannot change while the agent runs: restart the agent
+f: listen: cannot change while the agent runs: restart the agent`},
+		{"domain", []string{"domain: default", "domain: other"}, "f: domain: cannot change while the agent runs: restart the agent"},
+		{"api", []string{"api: 127.0.0.1:7374", "api: 0.0.0.0:7374\nexposeAPI: true"}, `f: api: cannot change while the agent runs: restart the agent
+f: exposeAPI: cannot change while the agent runs: restart the agent`},
+		{"state", []string{"state: state\n", ""}, "f: state: cannot change while the agent runs: restart the agent"},
+		{"tls", []string{"{insecure: true}", "{certFile: a, keyFile: b, caFile: c}"}, "f: tls: cannot change while the agent runs: restart the agent"},
 		{"a group's settings", []string{
 			"Bully", "RingSkip", "Majority", "Strict", "Never", "Always",
 			"heartbeatMillis: 100", "heartbeatMillis: 101", ":1/", ":2/",
-		}, `f:9: algorithm of group ledger cannot change while the agent runs: restart the agent
-f:10: safety of group ledger cannot change while the agent runs: restart the agent
-f:13: application of group ledger cannot change while the agent runs: restart the agent`},
+		}, `f: groups[0].algorithm: cannot change while the agent runs: restart the agent
+f: groups[0].safety: cannot change while the agent runs: restart the agent
+f: groups[0].application: cannot change while the agent runs: restart the agent`},
 		{"a group's lease, timing and policy", []string{"{mode: Majority}", "{mode: Majority, leaseMillis: 900}", "heartbeatMillis: 100", "heartbeatMillis: 101", "Never", "Always"}, ""},
-		{"a lease and a mode", []string{"{mode: Majority}", "{mode: Strict, leaseMillis: 900}"}, "f:10: safety of group ledger cannot change while the agent runs: restart the agent"},
-		{"no probe", []string{"  application: {probe: {url: \"http://127.0.0.1:1/\"}}\n", ""}, "f:8: application of group ledger cannot change while the agent runs: restart the agent"},
+		{"a lease and a mode", []string{"{mode: Majority}", "{mode: Strict, leaseMillis: 900}"}, "f: groups[0].safety: cannot change while the agent runs: restart the agent"},
+		{"no probe", []string{"  application: {probe: {url: \"http://127.0.0.1:1/\"}}\n", ""}, "f: groups[0].application: cannot change while the agent runs: restart the agent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := running
@@ -143,7 +143,7 @@ func TestShortDrainTimeoutIsReported(t *testing.T) {
 	const members = "  members: [{name: a, priority: 1, address: \"127.0.0.1:7401\"}, {name: b, priority: 2, address: \"127.0.0.1:7402\"}, " +
 		"{name: c, priority: 3, address: \"127.0.0.1:7403\"}]\n"
 	for timing, want := range map[string]string{
-		"Majority, leaseMillis: 5000}\n  timing: {drainMillis: 100}\n": "f:7: drainMillis (100) of group g is shorter than leaseMillis (5000): " +
+		"Majority, leaseMillis: 5000}\n  timing: {drainMillis: 100}\n": "f: groups[0].timing.drainMillis: 100 is shorter than leaseMillis (5000): " +
 			"a handover waits for an application for no longer than that, so the agent promises it no more; increase drainMillis",
 		"Available}\n  timing: {drainMillis: 100}\n":                  "",
 		"Strict, leaseMillis: 5000}\n  timing: {drainMillis: 5000}\n": "",
@@ -157,11 +157,11 @@ func TestShortDrainTimeoutIsReported(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct{ mode, members, want string }{
 		{"Majority", "abc", ""},
-		{"Majority", "ab", "f:7: group g has two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
-		{"Strict", "ab", "f:7: group g has two members: Strict mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
+		{"Majority", "ab", "f: groups[0].members: there are two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
+		{"Strict", "ab", "f: groups[0].members: there are two members: Strict mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
 		{"Available", "ab", ""},
-		{"Available", "a", "f:7: group g has one member: if it fails, no other process takes over"},
-		{"Available", "aBC", "f:7: group g has one member with a priority above 0: if it fails, no other process takes over"},
+		{"Available", "a", "f: groups[0].members: there is one member: if it fails, no other process takes over"},
+		{"Available", "aBC", "f: groups[0].members: one member has a priority above 0: if it fails, no other process takes over"},
 	} {
 		t.Run(tc.mode+" "+tc.members, func(t *testing.T) {
 			var b strings.Builder

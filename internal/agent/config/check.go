@@ -1,53 +1,227 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
-	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	kjson "sigs.k8s.io/json"
 )
 
-// CheckFiles checks the files that the configuration refers to. It returns Errors
-// if an agent could not start with them.
-func (c *Config) CheckFiles() error {
-	p := &parser{file: c.file}
-	if c.TLS.Insecure {
+// maxErrors bounds the errors reported for one source.
+const maxErrors = 100
+
+// Error is one mistake in a file or a document, with what would be right.
+type Error struct {
+	// Source is the path of the file, or says where the document comes from.
+	Source string
+	// Field is a path such as groups[0].members[2].priority. It is empty if the error concerns the source as a whole.
+	Field  string
+	Reason string
+}
+
+func (e Error) Error() string {
+	if e.Field == "" {
+		return e.Source + ": " + e.Reason
+	}
+	return e.Source + ": " + e.Field + ": " + e.Reason
+}
+
+// Errors are all mistakes in a file or a document.
+type Errors []Error
+
+func (e Errors) Error() string {
+	text := make([]string, len(e))
+	for i, one := range e {
+		text[i] = one.Error()
+	}
+	return strings.Join(text, "\n")
+}
+
+// checker checks a file or a document. It collects errors instead of stopping at the first one, so that users can correct
+// all of them at once.
+type checker struct {
+	source string
+	// inFile is true for a file, which has an address for each member, and nothing that only an operator knows.
+	inFile bool
+	errors Errors
+	// omitted counts the errors beyond maxErrors.
+	omitted int
+}
+
+func (c *checker) errorf(field, format string, args ...any) {
+	if len(c.errors) == maxErrors {
+		c.omitted++
+		return
+	}
+	c.errors = append(c.errors, Error{c.source, field, fmt.Sprintf(format, args...)})
+}
+
+// err returns the recorded errors as Errors, or nil if there are none.
+func (c *checker) err() error {
+	if len(c.errors) == 0 {
 		return nil
 	}
-	line := max(1, c.lines[""].at("tls"))
-	for _, path := range []string{c.TLS.CertFile, c.TLS.KeyFile, c.TLS.CAFile} {
-		if _, err := os.Stat(path); err != nil {
-			p.errorf(line, "tls: %s", err)
-		}
+	if c.omitted > 0 {
+		return append(c.errors, Error{Source: c.source, Reason: fmt.Sprintf("and %d more errors", c.omitted)})
 	}
-	if err := p.err(); err != nil {
-		return err
-	}
-	files, err := identity.Open(c.IdentityPaths(), nil)
-	if err != nil {
-		p.errorf(line, "tls: %s", err)
-		return p.err()
-	}
-	names := files.Names()
-	for i := range c.Groups {
-		g := &c.Groups[i]
-		if name := (identity.Name{Domain: c.Domain, Group: g.Name, Member: c.Self}); !names.Has(name) {
-			p.errorf(c.lines[g.Name].at("name"), "the certificate in %s must include the name %s, got %s",
-				c.TLS.CertFile, name, shortList(names))
-		}
-	}
-	return p.err()
+	return c.errors
 }
 
-// IdentityPaths returns the paths of the certificate files.
-func (c *Config) IdentityPaths() identity.Paths {
-	return identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
+// decode reads JSON and reports whether it has the right types.
+func (c *checker) decode(text []byte, into any, options ...kjson.StrictOption) bool {
+	mistakes, err := kjson.UnmarshalStrict(text, into, options...)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		field, value, _ := find(decoder, "", wrong.Offset)
+		c.errorf(truncate(field, maxLine), "must be %s, got %s", kind(wrong.Type), describe(value, wrong.Type))
+		return false
+	} else if err != nil {
+		c.errorf("", "%s", truncate(err.Error(), maxLine))
+		return false
+	}
+	for _, mistake := range mistakes { // Its text is, for example, unknown field "groups[0].saftey".
+		what, field, _ := strings.Cut(mistake.Error(), " field ")
+		c.errorf(truncate(strings.Trim(field, `"`), maxLine), "is %s", map[string]string{
+			"unknown": "not the name of a field", "duplicate": "set more than once",
+		}[what])
+	}
+	return true
 }
 
-func shortList(names identity.Names) string {
-	const most = 3
-	if len(names) <= most {
-		return names.String()
+// find returns the path of the value that has an offset, and its first token.
+func find(d *json.Decoder, at string, offset int64) (path string, token json.Token, ok bool) {
+	token, err := d.Token()
+	if err != nil || d.InputOffset() >= offset {
+		return strings.TrimPrefix(at, "."), token, true
 	}
-	return fmt.Sprintf("%s and %d more", names[:most], len(names)-most)
+	if token != json.Delim('{') && token != json.Delim('[') {
+		return "", nil, false
+	}
+	for i := 0; d.More(); i++ {
+		inner := fmt.Sprintf("%s[%d]", at, i)
+		if token == json.Delim('{') {
+			key, _ := d.Token() // If it fails, so does the next one.
+			inner = fmt.Sprintf("%s.%s", at, key)
+		}
+		if path, token, ok := find(d, inner, offset); ok {
+			return path, token, ok
+		}
+	}
+	_, err = d.Token()
+	return "", nil, err != nil
+}
+
+// describe returns a value of another type than a field has.
+func describe(value json.Token, wanted reflect.Type) string {
+	switch value := value.(type) {
+	case json.Delim:
+		return map[json.Delim]string{'{': "a mapping", '[': "a list"}[value]
+	case string:
+		return strconv.Quote(truncate(value, maxShown))
+	}
+	text := truncate(fmt.Sprint(value), maxShown)
+	if wanted.Kind() == reflect.String {
+		text += ": put it in quotes"
+	}
+	return text
+}
+
+// kind returns the type of a field as users know it.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct:
+		return "a mapping"
+	}
+	return "an integer of type " + t.String()
+}
+
+// text checks a string.
+func (c *checker) text(field, value string, check func(string) error) {
+	if err := check(value); err != nil {
+		c.errorf(field, "%s", err)
+	}
+}
+
+// checkLength returns an error if a path or a URL is too long.
+func checkLength(text string) error {
+	if len(text) > maxText {
+		return fmt.Errorf("must have at most %d bytes, got %d", maxText, len(text))
+	}
+	return nil
+}
+
+// number checks an integer.
+func (c *checker) number(field string, value, least, most uint64) {
+	if value < least || value > most {
+		c.errorf(field, "must be an integer from %d to %d, got %d", least, most, value)
+	}
+}
+
+// millis converts a number of milliseconds. A missing one is otherwise.
+func (c *checker) millis(field string, number *int32, otherwise time.Duration, least, most int32) time.Duration {
+	if number == nil {
+		return otherwise
+	}
+	if *number < least || *number > most {
+		c.errorf(field, "must be an integer from %d to %d, got %d", least, most, *number)
+		return otherwise
+	}
+	return time.Duration(*number) * time.Millisecond
+}
+
+// given returns nil for a number that is missing, whose least value is above 0.
+func given(number int32) *int32 {
+	if number == 0 {
+		return nil
+	}
+	return &number
+}
+
+// choose returns the value for which a word stands. A missing word is otherwise.
+func choose[T any](c *checker, field, word string, otherwise T, words []string, values []T) T {
+	if word == "" {
+		return otherwise
+	}
+	if i := slices.Index(words, word); i >= 0 {
+		return values[i]
+	}
+	last := len(words) - 1
+	c.errorf(field, "must be %s or %s, got %q", strings.Join(words[:last], ", "), words[last], truncate(word, maxShown))
+	return otherwise
+}
+
+const (
+	// maxText is the maximum length of a path or a URL.
+	maxText = 2048
+	// maxShown is how much of a value an error shows, and maxLine how much of a text of others.
+	maxShown = 60
+	maxLine  = 300
+)
+
+// truncate shortens s, so that an error message is one line of readable length.
+func truncate(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, ""))
 }

@@ -1,6 +1,11 @@
-// Package config parses the configuration of an agent: a YAML file of a user, or
-// the documents of an operator. It accepts a file as a whole or not at all, and
-// reports every error with its line and with what would be right.
+// Package config has the settings of an agent. A file of a user and a document of an operator contain groups in the same
+// form, control.Group, and this package checks both in the same way. It accepts a source as a whole or not at all, and
+// reports every error with its field and with what would be right.
+//
+//	a file:     YAML --sigs.k8s.io/yaml--> JSON --strict--> File{Config, []control.Group} --checker--> Config{[]Group}
+//	a document:                            JSON ----------> control.Document ---------------checker--> Group
+//
+// Group has what the election needs: times in place of milliseconds, and no missing values.
 package config
 
 import (
@@ -11,37 +16,36 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Config is a valid configuration file. Defaults are filled in.
+// Config has the settings of an agent. Defaults are filled in.
 type Config struct {
 	// Self is the name under which the agent is a member of its groups.
-	Self string
+	Self string `json:"self"`
 	// Domain separates agents that have the same CA and the same names: a Kubernetes
 	// namespace, for example.
-	Domain string
+	Domain string `json:"domain,omitempty"`
 	// API is the address of the local HTTP API, or unix:// with the path of a socket.
-	API string
+	API string `json:"api,omitempty"`
 	// APIUIDs are the users who may use a Unix socket, besides that of the agent.
-	APIUIDs []uint32
-	// Listen is the address on which the agent accepts connections of peers.
-	Listen string
-	// State is the directory of the state that must survive the process.
-	State  string
-	TLS    TLS
-	Groups []Group
+	APIUIDs []uint32 `json:"apiUIDs,omitempty"`
 	// ExposeAPI permits an API address that isn't a loopback address.
-	ExposeAPI bool
+	ExposeAPI bool `json:"exposeAPI,omitempty"`
+	// Listen is the address on which the agent accepts connections of peers.
+	Listen string `json:"listen"`
+	// State is the directory of the state that must survive the process.
+	State  string  `json:"state,omitempty"`
+	TLS    TLS     `json:"tls"`
+	Groups []Group `json:"-"`
 
-	// file and lines locate keys for error messages: lines has an entry for each
-	// group, and one under "" for the file itself.
-	file  string
-	lines map[string]keyLines
+	file string // for error messages
 }
 
 // TLS has the files of the agent's certificate, or permits plain TCP.
 type TLS struct {
-	CertFile, KeyFile, CAFile string
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
+	CAFile   string `json:"caFile,omitempty"`
 	// Insecure selects plain TCP, which is possible on loopback addresses only.
-	Insecure bool
+	Insecure bool `json:"insecure,omitempty"`
 }
 
 // Group has the settings of one group that the agent takes part in.

@@ -1,192 +1,231 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// The upper bounds of timeouts and intervals. Larger values are most likely written
-// in the wrong unit.
+// The upper bounds. Longer times are most likely written in the wrong unit.
 const (
 	maxHeartbeatMillis = 60_000
 	maxWaitMillis      = 600_000
 	maxDrainMillis     = 3_600_000
 	maxStableMillis    = 86_400_000
 	maxFailures        = 1000
+	maxMembers         = 100
 )
 
 const defaultAlgorithm = "StatusTable"
 
-// readGroup reads one entry of groups.
-func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
+// group checks a group and fills in the defaults. at is the path of the group.
+func (c *checker) group(at string, from *control.Group) Group {
+	application := at + ".application"
 	g := Group{
-		Algorithm:  defaultAlgorithm,
-		Safety:     Safety{Mode: office.Majority, UsualLease: control.DefaultLease},
-		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
-		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
-		List:       control.List{Version: 1},
+		Name:      from.Name,
+		Algorithm: choose(c, at+".algorithm", from.Algorithm, defaultAlgorithm, catalog.Names(), catalog.Names()),
+		Preemption: Preemption{
+			Policy: choose(c, at+".preemption.policy", from.Preemption.Policy, office.WhenStable,
+				[]string{"Always", "WhenStable", "Never"}, []office.Policy{office.Always, office.WhenStable, office.NeverPreempt}),
+			Stable: c.millis(at+".preemption.stableMillis", from.Preemption.StableMillis, 5*time.Second, 0, maxStableMillis),
+		},
+		Session: choose(c, application+".session", from.Application.Session, false,
+			[]string{"Optional", "Required"}, []bool{false, true}),
+		List: from.List,
 	}
-	var timing, safety keyLines
-	var lines memberLines
-	at := p.mapping("the group", n,
-		field{key: "name", read: p.text(&g.Name, CheckGroupName), required: true},
-		field{key: "algorithm", read: enum(p, &g.Algorithm, catalog.Names(), catalog.Names())},
-		field{key: "safety", read: func(key string, n *yaml.Node) { safety = p.readSafety(&g.Safety, key, n) }},
-		field{key: "preemption", read: func(key string, n *yaml.Node) { p.readPreemption(&g.Preemption, key, n) }},
-		field{key: "timing", read: func(key string, n *yaml.Node) { timing = p.readTiming(&g.Timing, key, n) }},
-		field{key: "application", read: func(key string, n *yaml.Node) { p.readApplication(&g, key, n) }},
-		field{key: "version", read: func(key string, n *yaml.Node) {
-			g.List.Version = 0 // remains 0 if the value is invalid
-			number(p, &g.List.Version, 1, maxVersion)(key, n)
-		}},
-		field{key: "members", read: p.members(&g.List.Members, &lines.members), required: true},
-		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g, &lines, key, n) }},
-		field{key: "departed", read: p.departed(&g.List.Departed, &lines.departed)},
-		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
-	)
-	p.completeLease(&g, safety)
-	p.completeTiming(&g, at, timing, safety)
-	if n.Kind != yaml.MappingNode {
-		return
+	c.text(at+".name", g.Name, CheckGroupName)
+	if from.Application.Probe != nil {
+		g.Probe = c.probe(application+".probe", from.Application.Probe)
 	}
-	p.checkLists(&g, at, &lines)
-	book.add(&g, at, &lines)
-	if first, ok := c.lines[g.Name]; ok && g.Name != "" {
-		p.errorf(at.at("name"), "group %s is already defined in line %d: group names must be unique", g.Name, first.at("name"))
-		return
-	}
-	c.lines[g.Name] = at
-	c.Groups = append(c.Groups, g)
-}
-
-func (p *parser) readSafety(s *Safety, key string, n *yaml.Node) keyLines {
-	modes := []office.Mode{office.Available, office.Majority, office.Strict}
-	var names []string
-	for _, mode := range modes {
-		names = append(names, mode.String())
-	}
-	fields := []field{
-		{key: "mode", read: enum(p, &s.Mode, names, modes)},
-		{key: "leaseMillis", read: p.duration(&s.UsualLease, time.Millisecond, 1, maxWaitMillis)},
-	}
-	if p.fromOperator {
-		fields = append(fields, field{key: "longestLeaseMillis", read: p.duration(&s.Lease, time.Millisecond, 1, maxWaitMillis)})
-	}
-	return p.mapping(key, n, fields...)
-}
-
-func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
-	p.mapping(key, n,
-		field{key: "policy", read: enum(p, &pre.Policy, []string{"Always", "WhenStable", "Never"},
-			[]office.Policy{office.Always, office.WhenStable, office.NeverPreempt})},
-		field{key: "stableMillis", read: p.duration(&pre.Stable, time.Millisecond, 0, maxStableMillis)},
-	)
-}
-
-func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
-	return p.mapping(key, n,
-		field{key: "heartbeatMillis", read: p.duration(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "suspicionTimeoutMillis", read: p.duration(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
-		field{key: "staggerMillis", read: p.duration(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
-		field{key: "replyMillis", read: p.duration(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "drainMillis", read: p.duration(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
-	)
-}
-
-// completeLease derives the longest lease. The operator of documents without it waits for the usual one only.
-func (p *parser) completeLease(g *Group, safety keyLines) {
-	s := &g.Safety
-	switch {
-	case !p.fromOperator:
-		s.Lease = control.LongestLease(s.UsualLease)
-		if g.PreviousLease > 0 {
-			g.PreviousLease = control.LongestLease(g.PreviousLease)
-		}
-	case !safety.has("longestLeaseMillis"):
-		s.Lease = s.UsualLease
-	case s.Lease < s.UsualLease:
-		p.errorf(safety.at("longestLeaseMillis"), "longestLeaseMillis (%d) must be at least leaseMillis (%d)",
-			s.Lease.Milliseconds(), s.UsualLease.Milliseconds())
-	}
-}
-
-// completeTiming derives missing values from the heartbeat interval and checks that the
-// values are consistent. The rules are those of office.Config, with the names of the
-// file's keys.
-func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
-	t := &g.Timing
-	beat := t.Heartbeat
-	if !timing.has("suspicionTimeoutMillis") {
-		t.SuspicionTimeout = 4 * beat
-	}
-	if !timing.has("staggerMillis") {
-		t.Stagger = (beat / 2).Truncate(time.Millisecond)
-	}
-	if !timing.has("replyMillis") {
-		t.Measured = true
-		t.ReplyTimeout = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
-	}
-	// A value that could not be read is 0, and its error is recorded.
-	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
-		p.errorf(timing.at("suspicionTimeoutMillis"), "suspicionTimeoutMillis (%d) must be greater than heartbeatMillis (%d): use %d, for example",
-			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
-	} else if t.ReplyTimeout > 0 && t.SuspicionTimeout > 0 && t.ReplyTimeout >= t.SuspicionTimeout {
-		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than suspicionTimeoutMillis (%d)",
-			t.ReplyTimeout.Milliseconds(), t.SuspicionTimeout.Milliseconds())
-	}
+	c.safety(at+".safety", &from.Safety, &g.Safety)
+	c.timing(at+".timing", &from.Timing, &g.Timing)
 	if !g.LeaseSuitsTiming() {
-		line := at.at("safety")
-		switch {
-		case safety.has("leaseMillis"):
-			line = safety.at("leaseMillis")
-		case timing.has("heartbeatMillis"):
-			line = timing.at("heartbeatMillis")
-		}
-		p.errorf(line, "leaseMillis (%d) must be greater than two heartbeats (%d): use %d, for example",
-			g.Safety.Usual().Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
+		beat := g.Timing.Heartbeat.Milliseconds()
+		c.errorf(at+".safety.leaseMillis", "must be greater than two heartbeats (%d), got %d: use %d, for example",
+			2*beat, g.Safety.Usual().Milliseconds(), 5*beat)
+	}
+	c.list(at, &g)
+	return g
+}
+
+func (c *checker) safety(at string, from *control.Safety, s *Safety) {
+	modes := []office.Mode{office.Available, office.Majority, office.Strict}
+	names := []string{office.Available.String(), office.Majority.String(), office.Strict.String()}
+	s.Mode = choose(c, at+".mode", from.Mode, office.Majority, names, modes)
+	s.UsualLease = c.millis(at+".leaseMillis", given(from.LeaseMillis), control.DefaultLease, 1, maxWaitMillis)
+	s.Lease = c.millis(at+".longestLeaseMillis", given(from.LongestLeaseMillis), control.LongestLease(s.UsualLease), 1, maxWaitMillis)
+	if c.inFile && from.LongestLeaseMillis != 0 {
+		c.errorf(at+".longestLeaseMillis", onlyOperator)
+	} else if s.Lease < s.UsualLease {
+		c.errorf(at+".longestLeaseMillis", "must be at least leaseMillis (%d), got %d",
+			s.UsualLease.Milliseconds(), s.Lease.Milliseconds())
 	}
 }
 
-func (p *parser) readApplication(g *Group, key string, n *yaml.Node) {
-	p.mapping(key, n,
-		field{key: "session", read: enum(p, &g.Session, []string{"Optional", "Required"}, []bool{false, true})},
-		field{key: "probe", read: func(key string, n *yaml.Node) {
-			g.Probe = defaultProbe("")
-			p.mapping(key, n,
-				field{key: "url", read: p.text(&g.Probe.URL, checkURL), required: true},
-				field{key: "periodMillis", read: p.duration(&g.Probe.Period, time.Millisecond, 10, maxDrainMillis)},
-				field{key: "timeoutMillis", read: p.duration(&g.Probe.Timeout, time.Millisecond, 1, maxHeartbeatMillis)},
-				field{key: "failures", read: number(p, &g.Probe.Failures, 1, maxFailures)},
-			)
-		}},
-	)
+const onlyOperator = "is known to an operator only: remove it"
+
+// timing derives missing values from the heartbeat interval and checks that the values are consistent. The rules are those
+// of office.Config, with the names of the fields.
+func (c *checker) timing(at string, from *control.Timing, t *Timing) {
+	beat := c.millis(at+".heartbeatMillis", given(from.HeartbeatMillis), 100*time.Millisecond, 1, maxHeartbeatMillis)
+	*t = Timing{
+		Heartbeat:        beat,
+		SuspicionTimeout: c.millis(at+".suspicionTimeoutMillis", from.SuspicionTimeoutMillis, 4*beat, 1, maxWaitMillis),
+		Stagger:          c.millis(at+".staggerMillis", from.StaggerMillis, (beat / 2).Truncate(time.Millisecond), 0, maxHeartbeatMillis),
+		ReplyTimeout: c.millis(at+".replyMillis", from.ReplyMillis, max(time.Millisecond, (beat/4).Truncate(time.Millisecond)),
+			1, maxHeartbeatMillis),
+		Measured:     from.ReplyMillis == nil,
+		DrainTimeout: c.millis(at+".drainMillis", from.DrainMillis, 5*time.Second, 0, maxDrainMillis),
+	}
+	if timeout := t.SuspicionTimeout.Milliseconds(); t.SuspicionTimeout <= beat {
+		c.errorf(at+".suspicionTimeoutMillis", "must be greater than heartbeatMillis (%d), got %d: use %d, for example",
+			beat.Milliseconds(), timeout, 4*beat.Milliseconds())
+	} else if t.ReplyTimeout >= t.SuspicionTimeout {
+		c.errorf(at+".replyMillis", "must be less than suspicionTimeoutMillis (%d), got %d", timeout, t.ReplyTimeout.Milliseconds())
+	}
+}
+
+func (c *checker) probe(at string, from *control.Probe) *Probe {
+	p := defaultProbe(from.URL)
+	c.text(at+".url", from.URL, checkURL)
+	p.Period = c.millis(at+".periodMillis", given(from.PeriodMillis), p.Period, 10, maxDrainMillis)
+	p.Timeout = c.millis(at+".timeoutMillis", given(from.TimeoutMillis), p.Timeout, 1, maxHeartbeatMillis)
+	if n := from.Failures; n < 0 || n > maxFailures {
+		c.errorf(at+".failures", "must be an integer from 1 to %d, got %d", maxFailures, n)
+	} else if n > 0 {
+		p.Failures = int(n)
+	}
+	return p
 }
 
 func defaultProbe(url string) *Probe {
 	return &Probe{URL: url, Period: time.Second, Timeout: time.Second, Failures: 3}
 }
 
+// NewProbe returns a probe of the application at a URL, with default timing.
+func NewProbe(url string) (*Probe, error) {
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
+	return defaultProbe(url), nil
+}
+
 // checkURL returns an error if text isn't a URL on a loopback address. A probe over the
 // network would test the network more than the application.
 func checkURL(text string) error {
+	if err := checkLength(text); err != nil {
+		return err
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return errors.New("must be a URL such as http://127.0.0.1:8080/healthz")
 	}
 	host := endpoint{host: u.Hostname()}
 	if u.Scheme != "http" || !host.loopback() || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("must be an http URL on a loopback address such as http://127.0.0.1:8080/healthz, got %q", truncate(text))
+		return fmt.Errorf("must be an http URL on a loopback address such as http://127.0.0.1:8080/healthz, got %q", truncate(text, maxShown))
 	}
 	if u.Port() != "" {
 		return checkAddress(u.Host)
 	}
 	return nil
+}
+
+// list checks the member list and the one before.
+func (c *checker) list(at string, g *Group) {
+	list := &g.List
+	list.Version = cmp.Or(list.Version, 1)
+	c.members(at+".members", list.Members)
+	c.number(at+".floor", list.Floor, 0, uint64(election.MaxTerm))
+	if from := list.Previous; from != nil {
+		previous := *from
+		list.Previous, previous.LeaseMillis = &previous, 0
+		if from.LeaseMillis != 0 {
+			g.PreviousLease = control.LongestLease(
+				c.millis(at+".previous.leaseMillis", &from.LeaseMillis, control.DefaultLease, 1, maxWaitMillis))
+		}
+		c.members(at+".previous.members", previous.Members)
+		c.number(at+".previous.version", uint64(previous.Version), 1, math.MaxUint32)
+		if list.Version > 1 && previous.Version > 0 && previous.Version != list.Version-1 {
+			c.errorf(at+".previous.version", "must be %d, because previous is the list before this one, got %d",
+				list.Version-1, previous.Version)
+		}
+	}
+	if list.Version == 1 {
+		used := map[string]bool{"previous": list.Previous != nil, "departed": len(list.Departed) > 0, "floor": list.Floor > 0}
+		for _, key := range []string{"previous", "departed", "floor"} {
+			if used[key] {
+				c.errorf(at+"."+key, "cannot be used with version 1, the first one: remove it, or set version")
+			}
+		}
+		return
+	}
+	if len(list.Departed) > 0 && list.Floor == 0 && g.Safety.Mode != office.Available {
+		c.errorf(at+".departed", "requires floor: stop the departed members, and then use the number that conclave-agent floor prints")
+	}
+	c.departed(at+".departed", list)
+}
+
+func (c *checker) members(at string, list []control.Member) {
+	if len(list) == 0 || len(list) > maxMembers {
+		c.errorf(at, "must have from 1 to %d members, got %d", maxMembers, len(list))
+		return
+	}
+	names, ranks := map[string]int{}, map[uint32]int{}
+	highest := uint32(0)
+	for i, m := range list {
+		member := fmt.Sprintf("%s[%d]", at, i)
+		c.text(member+".name", m.Name, CheckMemberName)
+		c.number(member+".priority", uint64(m.Priority), 0, uint64(election.MaxPriority))
+		if m.Address != "" || c.inFile {
+			c.text(member+".address", m.Address, checkPeerAddress)
+		}
+		switch {
+		case m.UID == "":
+		case c.inFile:
+			c.errorf(member+".uid", onlyOperator)
+		default:
+			c.text(member+".uid", m.UID, CheckUID)
+		}
+		if first, ok := names[m.Name]; ok && m.Name != "" {
+			c.errorf(member+".name", "%s is already the name of member [%d]", truncate(m.Name, maxShown), first)
+		} else {
+			names[m.Name] = i
+		}
+		if first, ok := ranks[m.Priority]; ok && m.Priority > 0 {
+			c.errorf(member+".priority", "%d is already the priority of member [%d]: priorities above 0 must be unique; "+
+				"a member with priority 0 is never elected", m.Priority, first)
+		} else {
+			ranks[m.Priority] = i
+		}
+		highest = max(highest, m.Priority)
+	}
+	if highest == 0 {
+		c.errorf(at, "at least one member must have a priority above 0: members with priority 0 are never elected")
+	}
+}
+
+func (c *checker) departed(at string, list *control.List) {
+	if len(list.Departed) > maxMembers {
+		c.errorf(at, "must have at most %d members, got %d", maxMembers, len(list.Departed))
+		return
+	}
+	for i, name := range list.Departed {
+		departed := fmt.Sprintf("%s[%d]", at, i)
+		c.text(departed, name, CheckMemberName)
+		switch {
+		case slices.Contains(list.Departed[:i], name):
+			c.errorf(departed, "%s is listed more than once", truncate(name, maxShown))
+		case list.Previous != nil && !list.Previous.Has(name):
+			c.errorf(departed, "must be a member of previous, got %q", truncate(name, maxShown))
+		}
+	}
 }

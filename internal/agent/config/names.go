@@ -34,7 +34,7 @@ func checkName(name string, most int) error {
 	case len(name) > most:
 		return fmt.Errorf("must have at most %d characters, got %d", most, len(name))
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("must consist of lower-case letters, digits and -, in parts separated by dots, got %q", truncate(name))
+		return fmt.Errorf("must consist of lower-case letters, digits and -, in parts separated by dots, got %q", truncate(name, maxShown))
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ type endpoint struct {
 
 // parseEndpoint parses HOST:PORT.
 func parseEndpoint(address string) (endpoint, error) {
-	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, got %q", truncate(address))
+	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, got %q", truncate(address, maxShown))
 	colon := strings.LastIndexByte(address, ':')
 	if colon < 1 {
 		return endpoint{}, wrong
@@ -55,7 +55,7 @@ func parseEndpoint(address string) (endpoint, error) {
 	host, digits := address[:colon], address[colon+1:]
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 || strconv.FormatUint(port, 10) != digits {
-		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, got %q", truncate(digits))
+		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, got %q", truncate(digits, maxShown))
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")

@@ -30,7 +30,7 @@ func TestClockIsCorrectedAfterStart(t *testing.T) {
 	c.storeCertificate(a, right)
 	stored := a.loadState()
 	future := c.document(right.Add(24*time.Hour).UnixMilli(), "a")
-	stored.Revision, stored.Document = future.Revision, string(documentYAML(t, future))
+	stored.Revision, stored.Document = future.Revision, encode(t, future)
 	a.saveState(stored)
 	a.start()
 	a.awaitNotReady("waiting for a certificate")

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -162,7 +160,7 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 // offer pushes a document as soon as the agent accepts connections, as the operator does after an
 // enrollment.
 func (g *testPod) offer(d control.Document) {
-	body := string(documentYAML(g.t, d))
+	body := encode(g.t, d)
 	for g.t.Context().Err() == nil {
 		if status, _ := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != 0 && status != http.StatusForbidden {
 			return
@@ -210,41 +208,20 @@ func (c *cluster) refuseWith(why string) {
 	c.refusal = why
 }
 
-// documentYAML encodes a document as YAML.
-func documentYAML(t *testing.T, d control.Document) []byte {
+// encode encodes a document as an operator does.
+func encode(t *testing.T, d control.Document) string {
 	t.Helper()
-	line, err := json.Marshal(d)
+	text, err := json.Marshal(d)
 	must.Succeed(t, err)
-	var values map[string]any
-	must.Succeed(t, json.Unmarshal(line, &values))
-	out, err := yaml.Marshal(toIntegers(values))
-	must.Succeed(t, err)
-	return out
-}
-
-// toIntegers converts decoded JSON numbers to integers.
-func toIntegers(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			v[key] = toIntegers(inner)
-		}
-	case []any:
-		for i, inner := range v {
-			v[i] = toIntegers(inner)
-		}
-	case float64:
-		return int64(v)
-	}
-	return value
+	return string(text)
 }
 
 // document returns a document of group ledger with version 1 of the list. The members
 // are in ascending order of their priority.
 func (c *cluster) document(revision int64, names ...string) control.Document {
 	d := control.Document{UID: "uid-1", Generation: 1, Revision: revision, Group: control.Group{
-		Name: "ledger", Algorithm: "StatusTable", Safety: control.Safety{Mode: "Majority", LeaseMillis: 500},
-		Preemption: control.Preemption{Policy: "Always"}, Timing: control.Timing{HeartbeatMillis: 100},
+		Name: "ledger", Algorithm: "StatusTable", Safety: control.Safety{Mode: "Majority", LeaseMillis: 500, LongestLeaseMillis: 500},
+		Preemption: control.Preemption{Policy: "Always", StableMillis: new(int32)}, Timing: control.Timing{HeartbeatMillis: 100},
 		Application: control.Application{Session: "Optional"}, List: control.List{Version: 1, Members: c.members(names...)},
 	}}
 	return d
@@ -253,7 +230,7 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 // steady makes the timeouts so long that a coordinator keeps its office on a busy machine.
 func steady(d control.Document) control.Document {
 	suspicionTimeout := int32(3000)
-	d.Group.Safety.LeaseMillis, d.Group.Timing.SuspicionTimeoutMillis = 4000, &suspicionTimeout
+	d.Group.Safety.LeaseMillis, d.Group.Safety.LongestLeaseMillis, d.Group.Timing.SuspicionTimeoutMillis = 4000, 4000, &suspicionTimeout
 	return d
 }
 

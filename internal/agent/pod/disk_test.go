@@ -66,7 +66,7 @@ func TestDamagedStateIsReported(t *testing.T) {
 	must.Succeed(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
 	s := a.start().watch()
 	const problem = "ledger.state is damaged: restore it"
-	document := string(documentYAML(t, c.document(2, "a")))
+	document := encode(t, c.document(2, "a"))
 	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), document)
 	if status == http.StatusNoContent || !strings.Contains(body, problem) {
 		t.Errorf("got %d %s for a pushed document, want %q", status, body, problem)

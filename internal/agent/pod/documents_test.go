@@ -57,7 +57,7 @@ func TestNewestDocumentWins(t *testing.T) {
 	if r := s.await("it has another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
 		t.Errorf("got %+v, want revision 7 of generation 2", r)
 	}
-	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, stale))); status != http.StatusConflict ||
+	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, stale)); status != http.StatusConflict ||
 		!strings.Contains(body, "revision must be at least 7, got 3") || !strings.Contains(body, `"revision":7`) {
 		t.Errorf("got %d for an outdated document: %s", status, body)
 	}
@@ -132,7 +132,7 @@ func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	c.pods["a"].end()
 	replacement := c.document(2, "a")
-	replacement.UID, replacement.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1}
+	replacement.UID, replacement.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1, LongestLeaseMillis: 1}
 	begun := time.Now()
 	a := c.pods["a"].start()
 	go a.offer(replacement)
@@ -200,7 +200,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)
 	}
-	status, body := d.callOperatorAPI(d.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, next)))
+	status, body := d.callOperatorAPI(d.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, next))
 	if status != http.StatusConflict || !strings.Contains(body, "revision must be at least 3, got 2") {
 		t.Errorf("got %d %s for the document that the agent has left, want 409", status, body)
 	}
@@ -363,10 +363,10 @@ func TestRevisionFarAheadIsRefused(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")
 	future := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
-	a.saveState(state.Record{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: string(documentYAML(t, future))})
+	a.saveState(state.Record{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: encode(t, future)})
 	s := a.start().watch()
 	const line = "is more than a day ahead of this machine's clock"
-	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, future)))
+	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, future))
 	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
 		t.Errorf("got %d for the pushed document: %s", status, body)
 	}

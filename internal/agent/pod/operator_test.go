@@ -33,14 +33,14 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{http.MethodPut, group, "", 422, "the document must have uid, generation, revision and group"},
-		{http.MethodPut, group, "{", 422, "invalid YAML"},
-		{http.MethodPut, group, "\x00", 422, "must be UTF-8 text"},
-		{http.MethodPut, group, `{"group":{}}`, 422, "the document lacks uid"},
+		{http.MethodPut, group, "", 422, "unexpected end of JSON input"},
+		{http.MethodPut, group, "{", 422, "unexpected end of JSON input"},
+		{http.MethodPut, group, "\x00", 422, "invalid character"},
+		{http.MethodPut, group, `{"group":{}}`, 422, "uid: must be a UID"},
 		{http.MethodPut, group, strings.Repeat("x", 256<<10+1), 413, "the document must have at most 262144 bytes"},
-		{http.MethodPut, group, string(documentYAML(t, other)), 422, "it must be of group ledger, got audit"},
-		{http.MethodPut, group, string(documentYAML(t, unfit)), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
-		{http.MethodPut, control.GroupPath("nowhere"), string(documentYAML(t, unknown)), 404, "the pod is not in the group: it names [audit ledger], not nowhere"},
+		{http.MethodPut, group, encode(t, other), 422, "it must be of group ledger, got audit"},
+		{http.MethodPut, group, encode(t, unfit), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
+		{http.MethodPut, control.GroupPath("nowhere"), encode(t, unknown), 404, "the pod is not in the group: it names [audit ledger], not nowhere"},
 		{http.MethodDelete, group, "", 400, "uid must be the UID of the group"},
 		{http.MethodDelete, group + "?uid=1", "", 400, "revision must be that of the newest document"},
 		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1&revision=1", "", 404, "the pod is not in the group"},
@@ -87,7 +87,7 @@ func TestExclusion(t *testing.T) {
 		})
 	}
 	next := steady(c.document(2, "a", "b", "c")) // c joins again, and remains excluded.
-	next.Group.Preemption.StableMillis = 1000
+	next.Group.Preemption.StableMillis = new(int32(1000))
 	pushed := c.pushAll(next)
 	for name, s := range streams {
 		s.await("b is the coordinator under revision 2", func(r control.Report) bool {
@@ -132,7 +132,7 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 	second.await("b is excluded", func(r control.Report) bool { return r.Excluded })
 	first.close()
 	next := c.document(2, "a", "b") // Joining again takes a lease, which is longer than b waits without an operator.
-	next.Group.Preemption.StableMillis = 1000
+	next.Group.Preemption.StableMillis = new(int32(1000))
 	c.pushAll(next)()
 	second.await("it has revision 2", func(r control.Report) bool {
 		if !r.Excluded {

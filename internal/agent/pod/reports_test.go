@@ -110,7 +110,7 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 	group := control.GroupPath("ledger")
 	for _, request := range []struct{ method, path, body string }{
 		{http.MethodGet, control.ReportsPath, ""},
-		{http.MethodPut, group, string(documentYAML(t, c.document(2, "a")))},
+		{http.MethodPut, group, encode(t, c.document(2, "a"))},
 		{http.MethodDelete, group + "?uid=uid-1&revision=1", ""},
 		{http.MethodPost, group + control.StepDownPath, ""},
 		{http.MethodPut, group + control.EligibilityPath, `{"eligible":false}`},

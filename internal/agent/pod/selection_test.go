@@ -77,7 +77,7 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 	if got := first.groups(); !slices.Equal(got, []string{"audit"}) {
 		t.Fatalf("got groups %q, want audit", got)
 	}
-	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, c.document(1, "a", "b")))); status != http.StatusNotFound {
+	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, c.document(1, "a", "b"))); status != http.StatusNotFound {
 		t.Errorf("got %d %s for a document of a group that doesn't select the pod, want 404", status, body)
 	}
 

@@ -22,7 +22,7 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	next := steady(c.document(2, names...))
 	suspicionTimeout := int32(5000)
 	next.Generation = 2
-	next.Group.Safety = control.Safety{Mode: "Strict", LeaseMillis: 9000}
+	next.Group.Safety = control.Safety{Mode: "Strict", LeaseMillis: 9000, LongestLeaseMillis: 9000}
 	next.Group.Timing = control.Timing{HeartbeatMillis: 50, SuspicionTimeoutMillis: &suspicionTimeout}
 	next.Group.Preemption.Policy = "Never"
 	c.pushAll(next)()
@@ -36,7 +36,7 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 		}
 	}
 	shorter := next
-	shorter.Revision, shorter.Group.Safety.LeaseMillis = 3, 600
+	shorter.Revision, shorter.Group.Safety = 3, control.Safety{Mode: "Strict", LeaseMillis: 600, LongestLeaseMillis: 600}
 	shorter.Group.Timing.SuspicionTimeoutMillis = nil
 	a := c.pods["a"]
 	a.push(shorter)
@@ -74,7 +74,7 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 		refused := c.document(3, "a", "b", "c")
 		refused.Group.Safety.Mode = "Strict"
 		change(&refused.Group)
-		status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, refused)))
+		status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, refused))
 		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
 			t.Errorf("got %d %s, want 422 with %q", status, body, wrong)
 		}

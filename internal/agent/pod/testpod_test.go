@@ -175,14 +175,14 @@ func (g *testPod) scrape(as *identity.Files, host string) int {
 // push pushes a document, which the agent must apply.
 func (g *testPod) push(d control.Document) {
 	g.t.Helper()
-	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(documentYAML(g.t, d))); status != http.StatusNoContent {
+	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), encode(g.t, d)); status != http.StatusNoContent {
 		g.t.Fatalf("%s: got %d for a document: %s", g.name, status, body)
 	}
 }
 
 // pushAll pushes a document to all pods concurrently. wait waits for the responses.
 func (c *cluster) pushAll(d control.Document) (wait func()) {
-	body := string(documentYAML(c.t, d))
+	body := encode(c.t, d)
 	var pushing sync.WaitGroup
 	for _, g := range c.pods {
 		pushing.Go(func() {

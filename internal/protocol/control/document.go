@@ -19,12 +19,12 @@ type Document struct {
 	// Revision increases with each change of the document, and from one group to the
 	// next one of the same name.
 	Revision int64 `json:"revision"`
-	// Group has the format of an agent's configuration file, with the UIDs of pods in
-	// addition. The location of a member without an address isn't known yet.
+	// Group has the UIDs of pods. The location of a member without an address isn't known yet.
 	Group Group `json:"group"`
 }
 
-// Group is a group as written in an agent's configuration file.
+// Group is a group in a document or in an agent's configuration file. In a file, most fields may be missing: the agent has
+// defaults. Members need addresses there.
 type Group struct {
 	Name        string      `json:"name"`
 	Algorithm   string      `json:"algorithm"`
@@ -59,7 +59,7 @@ func LongestLeaseMillis(usual int32) int32 {
 // Preemption is the group's preemption.
 type Preemption struct {
 	Policy       string `json:"policy"`
-	StableMillis int32  `json:"stableMillis"`
+	StableMillis *int32 `json:"stableMillis,omitempty"`
 }
 
 // LongTenure returns how long a tenure must last so that it doesn't count against a member: ten
@@ -81,6 +81,16 @@ type Timing struct {
 // Application configures the application's part in elections.
 type Application struct {
 	Session string `json:"session"`
+	// Probe is in files only. In a pod, an annotation names the URL.
+	Probe *Probe `json:"probe,omitempty"`
+}
+
+// Probe is an HTTP health check of the application.
+type Probe struct {
+	URL           string `json:"url"`
+	PeriodMillis  int32  `json:"periodMillis,omitempty"`
+	TimeoutMillis int32  `json:"timeoutMillis,omitempty"`
+	Failures      int32  `json:"failures,omitempty"`
 }
 
 // Member is a member of a list, in the order of the ring.

@@ -89,7 +89,7 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 		},
 		Preemption: control.Preemption{
 			Policy:       string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
-			StableMillis: *cmp.Or(spec.Preemption.StableMillis, new(int32(5000))),
+			StableMillis: cmp.Or(spec.Preemption.StableMillis, new(int32(5000))),
 		},
 		Timing: control.Timing{
 			HeartbeatMillis:        heartbeat,

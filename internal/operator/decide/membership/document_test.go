@@ -105,11 +105,11 @@ func TestDigest(t *testing.T) {
 		UID: "6f0c", Generation: 3, Revision: 1 << 60,
 		Group: control.Group{
 			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5, LongestLeaseMillis: 6},
-			Preemption: control.Preemption{Policy: "Never", StableMillis: 6000},
+			Preemption: control.Preemption{Policy: "Never", StableMillis: new(int32(6000))},
 			Timing: control.Timing{
 				HeartbeatMillis: 1, SuspicionTimeoutMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
-			Application: control.Application{Session: "Required"},
+			Application: control.Application{Session: "Required", Probe: &control.Probe{URL: "u", PeriodMillis: 1, TimeoutMillis: 1, Failures: 1}},
 			List: control.List{
 				Version:  9,
 				Members:  []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
@@ -121,11 +121,11 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "4c85538930c00c596b2c7c2d56a67bf752ebbdd82fc36107415bb2d694cfc057" {
+	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "f9ee3f3e3b979bfd557a2a236d9c2ab9d7d2ea7ef4bc8579226a8f5397468839" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
-		`"preemption":{"policy":"","stableMillis":0},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
+		`"preemption":{"policy":""},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
 	p = Plan{Document: &control.Document{}}
 	if p.encode(); string(p.Encoded) != string(empty) {
 		t.Errorf("got an empty document with\n%s\nwant\n%s: omit new fields that are empty", p.Encoded, empty)
