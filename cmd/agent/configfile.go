@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/filewatch"
@@ -36,8 +38,7 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 		a.SetProblems("cannot apply the configuration yet: " + err.Error())
 		log.Error("cannot apply the configuration yet; continuing with the previous lists and leases", "error", err)
 	}
-	relevant := func(name string) bool { return name == filepath.Base(f.path) }
-	filewatch.Watch(ctx, filepath.Dir(f.path), relevant, log, func(bool) bool {
+	filewatch.Watch(ctx, filepath.Dir(f.path), filepath.Base(f.path), log, func(bool) bool {
 		now, err := checksum(f.path)
 		if err != nil {
 			if final {
@@ -57,6 +58,9 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 			err = a.Reload(ctx, next)
 		}
 		final = err == nil || !agent.Temporary(err)
+		if err != nil {
+			err = errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // one line
+		}
 		switch {
 		case err == nil:
 			a.SetProblems()

@@ -1,171 +1,128 @@
 package filewatch
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-func waitFor(t *testing.T, changes <-chan struct{}, what string) {
+// start watches a directory. The function waits until a reported change shows this content of a file.
+func start(t *testing.T, dir, file string) (await func(content, what string)) {
 	t.Helper()
-	select {
-	case <-changes:
-	case <-time.After(time.Minute):
-		t.Fatalf("timed out waiting for %s", what)
-	}
-}
-
-func everything(string) bool { return true }
-
-// TestContentOfOtherFilesIsIgnored: a log in the same directory isn't a reason for a check,
-// but a new file may be.
-func TestContentOfOtherFilesIsIgnored(t *testing.T) {
-	isConfig := func(name string) bool { return name == "agent.yaml" }
-	for _, c := range []struct {
-		events [][]byte
-		want   bool
-	}{
-		{[][]byte{event("log", unix.IN_CLOSE_WRITE)}, false},
-		{[][]byte{event("log", unix.IN_ATTRIB), event("another.log", unix.IN_CLOSE_WRITE)}, false},
-		{[][]byte{event("log", unix.IN_CLOSE_WRITE), event("agent.yaml", unix.IN_CLOSE_WRITE)}, true},
-		{[][]byte{event("agent.yaml", unix.IN_ATTRIB), event("log", unix.IN_CLOSE_WRITE)}, true},
-		{[][]byte{event("log", unix.IN_CREATE)}, true},
-		{[][]byte{event("log", unix.IN_MOVED_FROM)}, true},
-		{[][]byte{event("log", unix.IN_MOVED_TO)}, true},
-		{[][]byte{event("log", unix.IN_DELETE)}, true},
-		{[][]byte{event("", unix.IN_IGNORED)}, true},    // The directory was removed.
-		{[][]byte{event("", unix.IN_Q_OVERFLOW)}, true}, // Events were lost.
-		{nil, false},
-	} {
-		if got := isRelevant(bytes.Join(c.events, nil), isConfig); got != c.want {
-			t.Errorf("%q: got %t, want %t", c.events, got, c.want)
-		}
-	}
-}
-
-// event returns an event as the kernel writes it.
-func event(name string, mask uint32) []byte {
-	padded := make([]byte, (len(name)+15)/16*16)
-	copy(padded, name)
-	header := make([]byte, 0, unix.SizeofInotifyEvent)
-	for _, field := range []uint32{1, mask, 0, uint32(len(padded))} {
-		header = binary.NativeEndian.AppendUint32(header, field)
-	}
-	return append(header, padded...)
-}
-
-// endless returns the same event from each Read, until it ends.
-type endless struct {
-	event []byte
-	reads int
-	end   time.Time
-}
-
-func (e *endless) Read(into []byte) (int, error) {
-	e.reads++
-	if time.Now().After(e.end) {
-		return 0, io.EOF
-	}
-	return copy(into, e.event), nil
-}
-
-// TestContinuousChangesCostLittle: another file in the directory is written all the time. The watch reads ten times a second,
-// and signals the changes if they matter.
-func TestContinuousChangesCostLittle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, matters := range []bool{false, true} {
-			signals := make(chan struct{}, 1)
-			events := &endless{event: event("log", unix.IN_CLOSE_WRITE), end: time.Now().Add(10 * time.Second)}
-			forward(events, func(string) bool { return matters }, signals, slog.New(slog.DiscardHandler))
-			if events.reads > 103 || len(signals) > 0 != matters {
-				t.Errorf("matters %t: got %d reads in 10 s and %d signals, want 10 a second", matters, events.reads, len(signals))
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, ended := make(chan string, 1000), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watch(ctx, dir, file, slog.New(slog.NewTextHandler(t.Output(), nil)), func(changed bool) bool {
+			if content, err := os.ReadFile(filepath.Join(dir, file)); changed && err == nil {
+				changes <- string(content)
+			} else if changed {
+				changes <- "missing"
+			}
+			return true
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return func(content, what string) {
+		t.Helper()
+		for limit := time.After(testwait.Limit); ; {
+			select {
+			case got := <-changes:
+				if got == content {
+					return
+				}
+			case <-limit:
+				t.Fatalf("timed out waiting for %s", what)
 			}
 		}
-	})
-}
-
-// TestChangesAreSignaled: also if nothing reads the channel at the time. The update of a
-// mounted ConfigMap replaces a symbolic link.
-func TestChangesAreSignaled(t *testing.T) {
-	path := t.TempDir()
-	changes, stop, err := watch(path, everything, slog.New(slog.DiscardHandler))
-	must.Succeed(t, err)
-	defer stop()
-	for _, name := range []string{"one", "two", "three"} {
-		must.Succeed(t, os.WriteFile(filepath.Join(path, name), nil, 0o600))
 	}
-	waitFor(t, changes, "written files")
-	must.Succeed(t, os.Symlink("one", filepath.Join(path, "next")))
-	must.Succeed(t, os.Rename(filepath.Join(path, "next"), filepath.Join(path, "link")))
-	waitFor(t, changes, "a replaced link")
 }
 
-// TestRepeatedWritesAreSignaled: and a change that follows them.
-func TestRepeatedWritesAreSignaled(t *testing.T) {
-	path := t.TempDir()
-	log := filepath.Join(path, "log")
-	changes, stop, err := watch(path, func(name string) bool { return name == "log" }, slog.New(slog.DiscardHandler))
-	must.Succeed(t, err)
-	defer stop()
-	for range 1000 {
-		must.Succeed(t, os.WriteFile(log, []byte("x"), 0o600))
+// TestChangesAreReported: the update of a mounted ConfigMap replaces a symbolic link, and editors rename.
+func TestChangesAreReported(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "watched")
+	write := func(name, content string) func() error {
+		return func() error {
+			path := filepath.Join(dir, name)
+			return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
+		}
 	}
-	waitFor(t, changes, "a written file")
-	must.Succeed(t, os.Remove(log))
-	waitFor(t, changes, "a removed file")
-}
-
-// TestRun: a poll isn't reported as a change if there is a watch.
-func TestRun(t *testing.T) {
-	for name, c := range map[string]struct {
-		watched bool
-		want    string
+	link := func(to, name string) func() error {
+		return func() error { return os.Symlink(to, filepath.Join(dir, name)) }
+	}
+	rename := func(from, to string) func() error {
+		return func() error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
+	}
+	await := start(t, dir, "agent.yaml")
+	for _, step := range []struct {
+		what    string
+		change  func() error
+		content string
 	}{
-		"with inotify":    {true, "0s true, 5s false, 6s true, 11s false, 12s false"},
-		"without inotify": {false, "0s true, 1s true, 2s true, 3s true, 4s true"},
+		{"a directory that doesn't exist yet", write("agent.yaml", "1"), "1"},
+		{"a write in place", write("agent.yaml", "2"), "2"},
+		{"a file of an editor", write("agent.yaml~", "3"), "2"},
+		{"a rename", rename("agent.yaml~", "agent.yaml"), "3"},
+		{"a removed file", func() error { return os.Remove(filepath.Join(dir, "agent.yaml")) }, "missing"},
+		{"a volume of kubelet", write("..1/agent.yaml", "4"), "missing"},
+		{"its link", link("..1", "..data"), "missing"},
+		{"the link of the file", link("..data/agent.yaml", "agent.yaml"), "4"},
+		{"the next version", write("..2/agent.yaml", "5"), "4"},
+		{"its link, under another name", link("..2", "..data_tmp"), "4"},
+		{"the replaced link", rename("..data_tmp", "..data"), "5"},
+		{"a removed directory", func() error { return os.RemoveAll(dir) }, "missing"},
+		{"a directory that exists again", write("agent.yaml", "6"), "6"},
+		{"another directory of the name", rename(".", "../away"), "missing"},
+		{"the file in it", write("agent.yaml", "7"), "7"},
+		{"a change in it", write("agent.yaml", "8"), "8"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var changes chan struct{}
-				if c.watched {
-					changes = make(chan struct{}, 1)
-					time.AfterFunc(6*time.Second, func() { changes <- struct{}{} })
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var checks []string
-				start := time.Now()
-				run(ctx, changes, func(changed bool) bool {
-					checks = append(checks, fmt.Sprint(time.Since(start), " ", changed))
-					if len(checks) == 5 {
-						cancel()
-					}
-					return len(checks) < 4 // The fourth check fails.
-				})
-				if got := strings.Join(checks, ", "); got != c.want {
-					t.Errorf("got checks at %s, want %s", got, c.want)
-				}
-			})
-		})
+		must.Succeed(t, step.change())
+		await(step.content, step.what)
 	}
 }
 
-func TestMissingDirectory(t *testing.T) {
-	if _, _, err := watch(filepath.Join(t.TempDir(), "none"), everything, slog.New(slog.DiscardHandler)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+// TestContentOfOtherFilesIsIgnored: a log in the same directory isn't a reason for a check, but a new file may be.
+func TestContentOfOtherFilesIsIgnored(t *testing.T) {
+	for _, c := range []struct {
+		op   fsnotify.Op
+		file string
+		want bool
+	}{
+		{fsnotify.Write, "log", false},
+		{fsnotify.Chmod, "log", false},
+		{fsnotify.Write, "agent.yaml", true},
+		{fsnotify.Create, "log", true},
+		{fsnotify.Rename, "log", true},
+		{fsnotify.Remove, "log", true},
+	} {
+		if got := matters(fsnotify.Event{Name: filepath.Join("dir", c.file), Op: c.op}, "agent.yaml"); got != c.want {
+			t.Errorf("%s of %s: got %t, want %t", c.op, c.file, got, c.want)
+		}
 	}
+}
+
+// TestContinuousWritesDelayNothing: a log in the same directory is written all the time.
+func TestContinuousWritesDelayNothing(t *testing.T) {
+	dir := t.TempDir()
+	await := start(t, dir, "agent.yaml")
+	log, err := os.Create(filepath.Join(dir, "log"))
+	must.Succeed(t, err)
+	defer log.Close()
+	await("missing", "the new log")
+	for range 2000 {
+		_, err := log.WriteString(strings.Repeat("x", 10))
+		must.Succeed(t, err)
+	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "agent.yaml"), []byte("1"), 0o600))
+	await("1", "the file, after the log")
 }

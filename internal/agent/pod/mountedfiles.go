@@ -32,8 +32,7 @@ type mountedFiles struct {
 // onChange only for an actual change, so that an agent whose enrollment is refused
 // doesn't retry at each poll.
 func (m *mountedFiles) watch(ctx context.Context) {
-	everything := func(string) bool { return true }
-	filewatch.Watch(ctx, m.dir, everything, m.log, func(happened bool) bool {
+	filewatch.Watch(ctx, m.dir, "", m.log, func(happened bool) bool {
 		m.readGroups()
 		if happened {
 			m.onChange()
