@@ -34,19 +34,13 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 		return obstacle, nil
 	}
 	status := *s.group.Status.DeepCopy()
-	status.MemberList, status.Document = p.List, &p.Published
-	if own := s.state.published; own != nil && *own == p.Published && s.group.Status.Document == nil {
-		status.Document = nil
-		r.documentDropped.Do(func() {
-			r.log.Info("status.document of ElectionGroups is missing although it was written: apply the CRD of this release, and stop operators of earlier releases")
-		})
-	}
+	status.Protocol.MemberList, status.Protocol.Document = p.List, &p.Published
 	same, err := sameStatus(&s.group.Status, &status)
 	if err != nil {
 		return nil, err
 	}
 	if !same {
-		if equality.Semantic.DeepEqual(s.group.Status.MemberList, p.List) && r.mustWait(s, &status) {
+		if equality.Semantic.DeepEqual(s.group.Status.Protocol.MemberList, p.List) && r.mustWait(s, &status) {
 			return nil, nil
 		}
 		if err := r.writeStatus(ctx, s, &status); err != nil {

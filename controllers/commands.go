@@ -53,7 +53,7 @@ func (r *Reconciler) pushDocument(ctx context.Context, s *snapshot, p *membershi
 // list has removed needs it only until the list has settled. After that, the agent gets
 // the command to leave, and a document would make it join the group again.
 func (s *snapshot) podsWithOlderDocument(document *control.Document) []string {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	members := list.Members
 	if list.State == v1.ListAdopting && list.Previous != nil {
 		members = append(slices.Clip(members), list.Previous.Members...)
@@ -96,7 +96,7 @@ func (r *Reconciler) sendCommands(s *snapshot, p *membership.Plan, result *group
 }
 
 func (s *snapshot) isMember(pod string) bool {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	return list != nil && slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == pod })
 }
 

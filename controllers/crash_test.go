@@ -49,7 +49,7 @@ func (e *env) runScenario() {
 	e.awaitAdopted("ledger", 2, "p-1", "p-2", "p-3")
 	e.eventually("p-0 has left and the list has settled", func() bool {
 		_, in := e.agents["p-0"].Report("ledger")
-		return !in && e.group("ledger").Status.MemberList.State == v1.ListSettled
+		return !in && e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled
 	})
 	e.elect("ledger", "p-3", 9)
 	e.awaitCoordinator("ledger", "p-3", 9)
@@ -104,10 +104,10 @@ func (e *env) dumpGroups(add func(string, any)) {
 				status.Gaps.Days[i].Date, status.Gaps.Days[i].Micros = "", 0
 			}
 		}
-		if status.MemberList != nil {
-			status.MemberList.Floor = nil
+		if status.Protocol.MemberList != nil {
+			status.Protocol.MemberList.Floor = nil
 		}
-		status.Document = nil
+		status.Protocol.Document = nil
 		add("group "+group.Name, status)
 	}
 }

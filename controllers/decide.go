@@ -45,7 +45,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 // statusFacts returns the facts from which groupstatus.Evaluate decides.
 func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
-		Group: s.group, List: s.group.Status.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
+		Group: s.group, List: s.group.Status.Protocol.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
 		ServiceProblem: cmp.Or(p.ServiceProblem, s.state.routingError.servicesForbidden()), PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
 		Pods: s.pods, Nodes: s.nodes, Deleted: s.deleted, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
@@ -62,7 +62,7 @@ func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 // adopted returns the members of the previous list that have reported the list in
 // force for long enough.
 func (s *snapshot) adopted() map[string]bool {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *snapshot) adopted() map[string]bool {
 // when the list in force has been published: a pod that is created before may begin
 // with the previous list, and grant by it.
 func (s *snapshot) missing() map[string]bool {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	if published, _ := s.published(); list == nil || published == nil {
 		s.state.missingSince = nil
 		return nil
@@ -126,7 +126,7 @@ func (s *snapshot) isMissing(name string) bool {
 // membership.MajorityGrace. After a start of the operator, no agent is connected yet. So the wait
 // begins again then, and a list that waits for its members isn't published because of that.
 func (s *snapshot) majorityLost() bool {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	if list == nil {
 		return false
 	}
@@ -156,7 +156,7 @@ func (s *snapshot) firstListTimedOut() bool {
 			}
 		}
 	}
-	if s.state.firstConnected.IsZero() || s.group.Status.MemberList != nil {
+	if s.state.firstConnected.IsZero() || s.group.Status.Protocol.MemberList != nil {
 		return false
 	}
 	return s.deadline.reached(s.state.firstConnected.Add(firstListTimeout), s.now)
@@ -167,9 +167,9 @@ func (s *snapshot) firstListTimedOut() bool {
 // agents have although the status lost them.
 func (s *snapshot) published() (document *v1.PublishedDocument, revision int64) {
 	limit := control.MaxRevision(s.now)
-	document = s.group.Status.Document
+	document = s.group.Status.Protocol.Document
 	if own := s.state.published; document == nil || own != nil && own.Revision > document.Revision {
-		// A backup was restored, or an operator or a CRD of an earlier version has dropped the field.
+		// A backup was restored.
 		document = own
 	}
 	if document != nil && document.Revision > limit {
@@ -204,7 +204,7 @@ func adoptable(revision int64, now time.Time) int64 {
 // others that report later ones are wrong: an agent that always reports the next revision must not
 // make the operator publish without end.
 func (s *snapshot) majorityUses(document *v1.PublishedDocument) bool {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	if list == nil {
 		return false
 	}

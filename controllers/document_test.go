@@ -39,7 +39,7 @@ func (e *env) document(group string) control.Document {
 	e.t.Helper()
 	var found *control.Document
 	e.eventually("an agent has received the published document of "+group, func() bool {
-		published := e.group(group).Status.Document
+		published := e.group(group).Status.Protocol.Document
 		found = e.received(group, published)
 		return found != nil
 	})
@@ -108,37 +108,6 @@ func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	fail.Store(false)
 	e.eventually("ledger-0 is in the group", func() bool { return e.inGroup("ledger-0", "ledger") })
-}
-
-// A CRD of an earlier release, or an operator, drops the published document from each status. The operator doesn't publish another
-// one because of that.
-func TestDroppedDocumentIsRemembered(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	o := e.startOperator()
-	e.createSettledGroup(o)
-	published := e.document("ledger").Revision
-	group := e.group("ledger")
-	group.Status.Document = nil
-	must.Succeed(t, e.client.Status().Update(t.Context(), group))
-	before := len(o.written())
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.awaitQuiet(o)
-	for _, agent := range e.agents {
-		if report, _ := agent.Report("ledger"); report.Revision != published {
-			t.Errorf("got revision %d, want %d still", report.Revision, published)
-		}
-	}
-	if writes := o.written()[before:]; len(writes) > 8 {
-		t.Errorf("got %d writes, want those of an election: %v", len(writes), writes)
-	}
-	// The next document is in the status again.
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1234)) })
-	e.eventually("the settings are published", func() bool {
-		now := e.group("ledger").Status.Document
-		return now != nil && now.Revision > published
-	})
 }
 
 // An agent has left the group when it had a later revision than the operator knows, so it doesn't report that. It

@@ -33,7 +33,7 @@ func (e *env) awaitCondition(group string, of v1.ConditionType, reason v1.Reason
 func (e *env) awaitList(group string, version int64, members ...string) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("%s has settled on version %d with %v", group, version, members), func() bool {
-		list := e.group(group).Status.MemberList
+		list := e.group(group).Status.Protocol.MemberList
 		if list == nil || list.Version < version || list.State != v1.ListSettled {
 			return false
 		}
@@ -77,12 +77,12 @@ func TestSelectorFollowsThePods(t *testing.T) {
 		e.podWith(pod, []string{"web"}, withApp("web"))
 	}
 	e.eventually("the three pods are members", func() bool {
-		list := e.group("web").Status.MemberList
+		list := e.group("web").Status.Protocol.MemberList
 		return list != nil && len(list.Members) == 3 && list.State == v1.ListSettled
 	})
 	e.podWith("web-3", []string{"web"}, withApp("web"))
 	e.eventually("the fourth pod is a member", func() bool {
-		list := e.group("web").Status.MemberList
+		list := e.group("web").Status.Protocol.MemberList
 		return len(list.Members) == 4 && list.State == v1.ListSettled
 	})
 	for _, pod := range []string{"web-0", "web-1", "web-2", "web-3"} {
@@ -91,7 +91,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 	e.awaitCondition("web", v1.ConditionReady, v1.ReasonNoMembers)
 	e.podWith("web-5", []string{"web"}, withApp("web"))
 	e.eventually("the new pod is the only member", func() bool {
-		list := e.group("web").Status.MemberList
+		list := e.group("web").Status.Protocol.MemberList
 		return list.State == v1.ListSettled && len(list.Members) == 1 && list.Members[0].Pod == "web-5"
 	})
 	e.elect("web", "web-5", 9)
@@ -116,7 +116,7 @@ func TestMembersChange(t *testing.T) {
 		{{Pod: "p-3", Priority: 2}, {Pod: "p-1", Priority: 1}},
 		{{Pod: "p-0", Priority: 10}, {Pod: "p-1", Priority: 20}, {Pod: "p-2", Priority: 30}},
 	} {
-		version := e.group("ledger").Status.MemberList.Version
+		version := e.group("ledger").Status.Protocol.MemberList.Version
 		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = edit })
 		var names []string
 		for _, m := range edit {
@@ -162,12 +162,12 @@ func TestLeaseChanges(t *testing.T) {
 	e.startLedger(withShortWaits, pods...)
 	e.elect("ledger", "p-2", 7)
 	e.awaitCoordinator("ledger", "p-2", 7)
-	before := e.group("ledger").Status.MemberList.LeaseMillis
+	before := e.group("ledger").Status.Protocol.MemberList.LeaseMillis
 	for i, lease := range []int32{3000, 50, 2500} {
 		version := int64(i + 2)
 		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.LeaseMillis = lease })
 		e.awaitList("ledger", version, pods...)
-		list, document := e.group("ledger").Status.MemberList, e.document("ledger")
+		list, document := e.group("ledger").Status.Protocol.MemberList, e.document("ledger")
 		longest := control.LongestLeaseMillis(lease)
 		if list.LeaseMillis != longest || list.Previous.LeaseMillis != before {
 			t.Errorf("got %+v, want a longest lease of %d after %d", list, longest, before)
@@ -179,7 +179,7 @@ func TestLeaseChanges(t *testing.T) {
 		before = longest
 	}
 	e.awaitQuiet(o)
-	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 || group.Status.MemberList.Version != 4 {
+	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 || group.Status.Protocol.MemberList.Version != 4 {
 		t.Errorf("got %+v, want the coordinator of before and version 4", group.Status)
 	}
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)

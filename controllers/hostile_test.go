@@ -145,7 +145,7 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 	})
 	e.eventually("audit has been reconciled", func() bool { return e.group("audit").Status.ObservedGeneration == 1 })
 	e.awaitQuiet(o)
-	if list := e.group("audit").Status.MemberList; list != nil {
+	if list := e.group("audit").Status.Protocol.MemberList; list != nil {
 		t.Errorf("got members %+v, want none: their agents can't join", list.Members)
 	}
 	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.ConditionAgentsConnected))

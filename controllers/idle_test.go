@@ -151,17 +151,17 @@ func TestMetrics(t *testing.T) {
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.awaitQuiet(o)
 	for name, want := range map[string]float64{
-		"conclave_operator_groups":                     1,
-		"conclave_operator_group_coordinator":          1,
-		"conclave_operator_group_agreed":               1,
-		"conclave_operator_group_coordinators_differ":  0,
-		"conclave_operator_group_status_behind":        0,
-		"conclave_operator_agents_connected":           3,
-		"conclave_operator_agents_expected":            3,
-		"conclave_operator_streams_connected":          3,
-		"conclave_operator_agents":                     3,
-		"conclave_operator_elections_total":            2,
-		"conclave_operator_failover_seconds":           1,
+		"conclave_operator_groups":                    1,
+		"conclave_operator_group_coordinator":         1,
+		"conclave_operator_group_agreed":              1,
+		"conclave_operator_group_coordinators_differ": 0,
+		"conclave_operator_group_status_behind":       0,
+		"conclave_operator_agents_connected":          3,
+		"conclave_operator_agents_expected":           3,
+		"conclave_operator_streams_connected":         3,
+		"conclave_operator_agents":                    3,
+		"conclave_operator_elections_total":           2,
+		"conclave_operator_failover_seconds":          1,
 	} {
 		if got := value(t, o.metrics, name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)

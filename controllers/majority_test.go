@@ -18,7 +18,7 @@ func newMajoritySnapshot() *snapshot {
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	}
 	s.key.Namespace, s.key.Name = "bank", "ledger"
-	s.group.Status.MemberList = &v1.MemberList{
+	s.group.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}},
 	}
 	return s

@@ -31,9 +31,9 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 		now: now, state: &groupState{missingSince: map[string]time.Time{}},
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
-	s.group.Status.Document = &v1.PublishedDocument{Revision: 1}
+	s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 	members := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
-	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: members}
+	s.group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: members}
 	if s.missing()["c"] {
 		t.Error("got c missing at once, want it after the wait")
 	}
@@ -41,7 +41,7 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	if !s.missing()["c"] {
 		t.Error("got c not missing after an hour, want it missing")
 	}
-	s.group.Status.MemberList = &v1.MemberList{
+	s.group.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Version: 1, Members: members},
 	}
 	if s.missing()["c"] {
@@ -58,8 +58,8 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
 	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
 	s.group.Spec.Safety.Mode = v1.Available
-	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
-	s.group.Status.Document = &v1.PublishedDocument{Revision: 1}
+	s.group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
+	s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 	if s.missing()["a"] {
 		t.Error("got a missing at once, want a wait for its replacement")
 	}
@@ -90,11 +90,11 @@ func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object clien
 func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c"}}
-		group.Status.MemberList = &v1.MemberList{
+		group.Status.Protocol.MemberList = &v1.MemberList{
 			Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "a", Priority: 2}},
 			Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
-		group.Status.Document = &v1.PublishedDocument{Revision: 1}
+		group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
 		slow := &slowReader{Reader: cached, delay: time.Minute}
 		r := &Reconciler{cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit()}

@@ -19,7 +19,7 @@ func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
 	if ready := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionReady)); ready != nil {
 		now.behind = ready.Reason == string(v1.ReasonStatusBehind)
 	}
-	if list := s.group.Status.MemberList; list != nil {
+	if list := s.group.Status.Protocol.MemberList; list != nil {
 		now.expected = len(list.Members)
 		for _, m := range list.Members {
 			now.connected += number(s.connections[m.Pod].Connected)

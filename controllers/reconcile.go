@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -51,8 +50,6 @@ type Reconciler struct {
 	services services
 	// deleted has when the deletion of pods was requested that are gone.
 	deleted *utilcache.LRUExpireCache
-	// documentDropped logs once that the status of a group has lost its document.
-	documentDropped sync.Once
 	// explanations limits the reads of pods that only the status explains.
 	explanations *rate.Limiter
 }
@@ -189,7 +186,7 @@ func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) 
 // lacksObject reports whether an object is missing that was written together with the
 // first list.
 func (s *snapshot) lacksObject() bool {
-	return s.group.Status.MemberList != nil && s.group.Spec.Service != nil && s.service == nil && !s.servicesForbidden
+	return s.group.Status.Protocol.MemberList != nil && s.group.Spec.Service != nil && s.service == nil && !s.servicesForbidden
 }
 
 // hasObjectOfOther reports whether an object belongs to another group of the name: an

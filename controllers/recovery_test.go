@@ -152,7 +152,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
 	e.awaitQuiet(o)
-	if list, after := e.group("ledger").Status.MemberList, e.document("ledger"); list.Version != 1 || after.Revision != before.Revision {
+	if list, after := e.group("ledger").Status.Protocol.MemberList, e.document("ledger"); list.Version != 1 || after.Revision != before.Revision {
 		t.Errorf("got list %+v and document %+v, want both unchanged", list, after)
 	}
 	if !e.inGroup("ledger-3", "ledger") {

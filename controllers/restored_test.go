@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -35,7 +36,13 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	e.pod("x-2", "ledger")
 	group := e.createGroup("ledger", withShortWaits, members...)
 	previous := &v1.PreviousList{Version: 3, Members: group.Spec.Members[:2]}
-	group.Status.MemberList = &v1.MemberList{Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous, LeaseMillis: 60, Floor: new(int64(5))}
+	restored := v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
+	group.Status.Protocol = v1.ProtocolState{
+		MemberList: &v1.MemberList{
+			Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous, LeaseMillis: 60, Floor: new(int64(5)),
+		},
+		Document: &restored,
+	}
 	group.Status.Term = 7
 	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	contact := make(chan struct{})
@@ -52,7 +59,7 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	wantNothingPublished := func(while string) {
 		t.Helper()
 		e.awaitQuiet(second)
-		if got := e.group("ledger").Status.Document; got != nil || e.inGroup("x-1", "ledger") {
+		if got := e.group("ledger").Status.Protocol.Document; *got != restored || e.inGroup("x-1", "ledger") {
 			t.Errorf("got the restored list published as %+v while %s, want it to wait", got, while)
 		}
 	}

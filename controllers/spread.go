@@ -216,7 +216,7 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 	first, others := facts.EquallyPreferred()
 	p.first, p.Location = first, cmp.Or(p.locations[first], r.spread.located[g.UID])
 	r.spread.located[g.UID] = p.Location
-	if c := g.Status.Coordinator; g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
+	if c := g.Status.Coordinator; g.Status.Protocol.MemberList == nil || g.Status.Protocol.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
 		return p, nil // Something else is going on. Another reconcile follows it.
 	}
 	reports := r.agents.Reports(p.Name)
@@ -240,10 +240,10 @@ func (r *Reconciler) canLead(g *v1.ElectionGroup, pod *corev1.Pod, report agents
 func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (membership.Facts, map[string]*corev1.Pod, error) {
 	facts := membership.Facts{Group: g}
 	pods := map[string]*corev1.Pod{}
-	if g.Status.MemberList == nil {
+	if g.Status.Protocol.MemberList == nil {
 		return facts, pods, nil
 	}
-	for _, m := range g.Status.MemberList.Members {
+	for _, m := range g.Status.Protocol.MemberList.Members {
 		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
 		if err != nil {
 			return facts, nil, err

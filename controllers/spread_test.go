@@ -49,8 +49,8 @@ func (e *env) followPreferences(groups ...string) (moves func() int) {
 	return func() int {
 		for _, name := range groups {
 			g := e.group(name)
-			pod := first(g.Status.MemberList)
-			if pod == "" || pod == elected[name] || g.Status.MemberList.State != v1.ListSettled {
+			pod := first(g.Status.Protocol.MemberList)
+			if pod == "" || pod == elected[name] || g.Status.Protocol.MemberList.State != v1.ListSettled {
 				continue
 			}
 			if elected[name] != "" {
@@ -87,21 +87,21 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 	moves := e.followPreferences(groups...)
 	spread := func() (inWest int) {
 		for _, g := range groups[:4] {
-			if first(e.group(g).Status.MemberList) == g+"-a" {
+			if first(e.group(g).Status.Protocol.MemberList) == g+"-a" {
 				inWest++
 			}
 		}
 		return inWest
 	}
 	e.eventually("two groups prefer a pod in each zone", func() bool { return moves() == 2 && spread() == 2 })
-	if got := first(e.group("alone").Status.MemberList); got != "alone-a" {
+	if got := first(e.group("alone").Status.Protocol.MemberList); got != "alone-a" {
 		t.Errorf("group without spread: got %s, want alone-a", got)
 	}
 
 	// The evacuation of a zone moves no group of the other, and changes no list.
 	versions := func() (all []int64) {
 		for _, g := range groups {
-			all = append(all, e.group(g).Status.MemberList.Version)
+			all = append(all, e.group(g).Status.Protocol.MemberList.Version)
 		}
 		return all
 	}

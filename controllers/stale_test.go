@@ -80,15 +80,15 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members[0].Priority = 40 })
 	e.awaitAdopted("ledger", 2, "p-0")
 	e.eventually("the operator has read p-2 twice", func() bool {
-		return o.countReads("/pods/p-2") >= before+2 || e.group("ledger").Status.MemberList.State == v1.ListSettled
+		return o.countReads("/pods/p-2") >= before+2 || e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled
 	})
-	if list := e.group("ledger").Status.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
+	if list := e.group("ledger").Status.Protocol.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
 		t.Errorf("got list %+v, want it adopting and without departed members", list)
 	}
 	resume()
 	e.awaitAdopted("ledger", 2, "p-2")
-	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.MemberList.State == v1.ListSettled })
-	if departed := e.group("ledger").Status.MemberList.Departed; len(departed) > 0 {
+	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
+	if departed := e.group("ledger").Status.Protocol.MemberList.Departed; len(departed) > 0 {
 		t.Errorf("got departed members %v, want none", departed)
 	}
 }

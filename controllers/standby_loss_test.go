@@ -140,7 +140,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 	e.awaitQuiet(standby)
 
 	group := e.group("ledger")
-	group.Status.Coordinator, group.Status.LastCoordinator = before.Coordinator, nil
+	group.Status.Coordinator, group.Status.Protocol.LossReportedAt = before.Coordinator, nil
 	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.awaitQuiet(standby)
 	if e.group("ledger").Status.Coordinator == nil {

@@ -21,7 +21,7 @@ func TestRevisionIsRetainedAfterItsGroupIsDeleted(t *testing.T) {
 		ledger := types.NamespacedName{Namespace: "bank", Name: "ledger"}
 		ahead := time.Now().Add(20 * time.Second).UnixMilli()
 		s := &snapshot{now: time.Now(), state: states.get(ledger, "first"), group: &v1.ElectionGroup{}}
-		s.group.Status.Document = &v1.PublishedDocument{Revision: ahead}
+		s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: ahead}
 		s.published()
 		if next := states.get(ledger, "second"); next.revision != ahead {
 			t.Errorf("the group was replaced: got revision %d, want %d", next.revision, ahead)
@@ -60,13 +60,13 @@ func TestReportedRevisions(t *testing.T) {
 			"a published revision of the future": {control.MaxRevision(now) + 1, [3]int64{0, 0, 0}, 0},
 		} {
 			s := &snapshot{now: now, state: &groupState{}, group: &v1.ElectionGroup{}, reports: map[string]agents.AgentReport{}}
-			s.group.UID, s.group.Status.MemberList = "u", &v1.MemberList{}
+			s.group.UID, s.group.Status.Protocol.MemberList = "u", &v1.MemberList{}
 			if c.published != 0 {
-				s.group.Status.Document = &v1.PublishedDocument{Revision: c.published}
+				s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: c.published}
 			}
 			for i, revision := range c.reported {
 				pod := fmt.Sprint("ledger-", i)
-				s.group.Status.MemberList.Members = append(s.group.Status.MemberList.Members, v1.Member{Pod: pod})
+				s.group.Status.Protocol.MemberList.Members = append(s.group.Status.Protocol.MemberList.Members, v1.Member{Pod: pod})
 				s.reports[pod] = agents.AgentReport{Report: &control.Report{UID: "u", Revision: revision}}
 			}
 			if _, got := s.published(); got != c.want {

@@ -120,16 +120,16 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 			"confirm-stopped=p-2/"+string(pods["p-2"].UID)+",p-3/"+string(pods["p-3"].UID)+",p-4/"+string(pods["p-4"].UID))
 	})
 	e.awaitQuiet(o)
-	if list := e.group("ledger").Status.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
+	if list := e.group("ledger").Status.Protocol.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
 		t.Fatalf("got list %+v, want it Adopting, with nobody departed", list)
 	}
 
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "p-2/" + string(pods["p-2"].UID)}
 	})
-	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.MemberList.State == v1.ListSettled })
+	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
 	e.awaitNoPod("p-2")
-	list := e.group("ledger").Status.MemberList
+	list := e.group("ledger").Status.Protocol.MemberList
 	if !slices.Equal(list.Departed, []string{"p-2"}) {
 		t.Errorf("got departed %v, want p-2", list.Departed)
 	}

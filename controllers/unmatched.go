@@ -167,7 +167,7 @@ func (r *Reconciler) confirmMissingPods(ctx context.Context, s *snapshot) error 
 // list, so its last grant hasn't begun to expire. A pod that is created later begins
 // with the list in force.
 func (s *snapshot) newlyMissing() []string {
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	if published, _ := s.published(); published == nil || list == nil || list.State != v1.ListAdopting {
 		return nil
 	}

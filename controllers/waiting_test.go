@@ -15,7 +15,7 @@ import (
 func (e *env) expectPresentList() {
 	e.t.Helper()
 	status, version := e.group("ledger").Status, e.document("ledger").Group.Version
-	if list := status.MemberList; list.Version != 1 || len(list.Members) != 3 || version != 1 {
+	if list := status.Protocol.MemberList; list.Version != 1 || len(list.Members) != 3 || version != 1 {
 		e.t.Fatalf("got list %+v and document version %d, want those before the change", list, version)
 	}
 	if status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" {

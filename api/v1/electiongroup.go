@@ -20,8 +20,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Algorithm",type=string,priority=1,JSONPath=`.spec.algorithm`
 // +kubebuilder:printcolumn:name="Safety",type=string,priority=1,JSONPath=`.spec.safety.mode`
 // +kubebuilder:printcolumn:name="Available",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Available")].status`
-// +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.memberList.version`
-// +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.memberList.state`
+// +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.protocol.memberList.version`
+// +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.protocol.memberList.state`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters: it is part of the label role.conclave.dev/NAME",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status cannot be removed: it stores the term and the member list",fieldPath=".status"

@@ -10,7 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term must not decrease: this update is stale",fieldPath=".term"
 // +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator.term must not be higher than term: update both",fieldPath=".coordinator"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.memberList) || has(self.memberList)",message="memberList cannot be removed: it stores which lists may still be in force",fieldPath=".memberList"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.protocol) || has(self.protocol)",message="protocol cannot be removed: it stores which member lists may still be in force",fieldPath=".protocol"
 type ElectionGroupStatus struct {
 	// observedGeneration is the generation of the spec that this status reflects.
 	// +optional
@@ -22,13 +22,9 @@ type ElectionGroupStatus struct {
 	// +optional
 	Coordinator *Coordinator `json:"coordinator,omitempty"`
 
-	// lastCoordinator is the most recent coordinator. It is set only while the group
-	// has no coordinator.
-	// +optional
-	LastCoordinator *LastCoordinator `json:"lastCoordinator,omitempty"`
-
 	// history has the last ten tenures that the operator has seen, with the newest first.
-	// While there is a coordinator, the first is its own. It does not include tenures
+	// While there is a coordinator, the first is its own, and else that of the last
+	// coordinator. It does not include tenures
 	// that were over before the operator heard of them. The operator improves an entry
 	// only when it writes the status for another reason.
 	// +optional
@@ -67,15 +63,6 @@ type ElectionGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Processes []Process `json:"processes,omitempty"`
 
-	// memberList is the newest member list that the operator has published.
-	// +optional
-	MemberList *MemberList `json:"memberList,omitempty"`
-
-	// document is the newest document that the operator has published. It is written
-	// together with the member list in it, and before any agent has it.
-	// +optional
-	Document *PublishedDocument `json:"document,omitempty"`
-
 	// conditions has the types Ready, Available, Progressing, Degraded and AgentsConnected,
 	// and while they are True, Stalled and Unlisted.
 	// +optional
@@ -83,6 +70,30 @@ type ElectionGroupStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// protocol is what the operator must remember for its protocol with the agents. Users
+	// need not read it: the other fields say all that follows from it.
+	// +optional
+	Protocol ProtocolState `json:"protocol,omitzero"`
+}
+
+// ProtocolState is what the operator must remember for its protocol with the agents. Users need
+// not read it.
+type ProtocolState struct {
+	// memberList is the newest member list that the operator has published.
+	// +required
+	MemberList *MemberList `json:"memberList"`
+
+	// document is the newest document that the operator has published. It is written
+	// together with the member list in it, and before any agent has it.
+	// +required
+	Document *PublishedDocument `json:"document"`
+
+	// lossReportedAt is the time at which the operator reported the loss of the last
+	// coordinator in an Event, because no other member followed within the suspicion
+	// timeout. It is set only while the group has no coordinator.
+	// +optional
+	LossReportedAt *metav1.Time `json:"lossReportedAt,omitempty"`
 }
 
 // PublishedDocument identifies a document: the settings and the member list of the group, as
@@ -128,21 +139,6 @@ type Coordinator struct {
 	// agent.
 	// +required
 	ElectedAt metav1.MicroTime `json:"electedAt"`
-}
-
-// LastCoordinator is the most recent coordinator of a group that has none.
-type LastCoordinator struct {
-	// pod is the name of its pod.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Pod string `json:"pod"`
-
-	// lossReportedAt is the time at which the operator reported the loss of the
-	// coordinator in an Event, because no other member followed within the suspicion
-	// timeout. It is not set before that.
-	// +optional
-	LossReportedAt *metav1.Time `json:"lossReportedAt,omitempty"`
 }
 
 // Tenure is the time during which a member was the coordinator.

@@ -42,7 +42,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	e.create(group)
 	e.eventually("the document is published", func() error {
 		err := e.get(group, "default", "ledger")
-		if err == nil && group.Status.Document == nil {
+		if err == nil && group.Status.Protocol.Document == nil {
 			err = errors.New("the status has no document")
 		}
 		return err

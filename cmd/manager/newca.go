@@ -24,7 +24,7 @@ func (m *manager) mayCreateCA(ctx context.Context) error {
 	refused := false
 	err := m.groups.groups(ctx, metav1.NamespaceAll, func(page []v1.ElectionGroup) {
 		for i := range page {
-			if page[i].Status.MemberList != nil {
+			if page[i].Status.Protocol.MemberList != nil {
 				refused = true
 				m.reportMissingCA(ctx, &page[i], message)
 			}

@@ -22,7 +22,7 @@ func TestManagerDoesNotReplaceTheCAOfGroups(t *testing.T) {
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}
 	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
 	e.create(group)
-	group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
+	group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
 	if err := e.Status().Update(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}

@@ -103,8 +103,8 @@ func (e *env) awaitStalled(name, reason string) {
 		if found := meta.FindStatusCondition(group.Status.Conditions, string(v1.ConditionStalled)); found != nil {
 			got = found.Reason
 		}
-		if got != reason || group.Status.Document == nil {
-			return fmt.Errorf("got %q and document %v", got, group.Status.Document)
+		if got != reason || group.Status.Protocol.Document == nil {
+			return fmt.Errorf("got %q and document %v", got, group.Status.Protocol.Document)
 		}
 		return nil
 	})

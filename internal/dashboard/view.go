@@ -198,7 +198,7 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 			d.Ordinal = describe.Ordinal(h[0].Number)
 		}
 	}
-	if list := g.Status.MemberList; list != nil {
+	if list := g.Status.Protocol.MemberList; list != nil {
 		d.MemberList, d.Adopting = list.Version, list.State == v1.ListAdopting
 	}
 	for i := range g.Status.Processes {
@@ -235,7 +235,7 @@ func isRing(algorithm v1.Algorithm) bool {
 // nodes returns the members in the order of the ring, which is that of the member list.
 func nodes(g *v1.ElectionGroup) []Node {
 	position := map[string]int{}
-	if list := g.Status.MemberList; list != nil {
+	if list := g.Status.Protocol.MemberList; list != nil {
 		for i := range list.Members {
 			position[list.Members[i].Pod] = i
 		}

@@ -107,7 +107,9 @@ func TestDetail(t *testing.T) {
 	g.Status = v1.ElectionGroupStatus{
 		ObservedGeneration: 1, Members: new(int32(3)), ReadyMembers: new(int32(2)), Term: 7,
 		Coordinator: &v1.Coordinator{Pod: "b", Priority: 20, Term: 7, ElectedAt: at},
-		MemberList:  &v1.MemberList{Version: 1, State: v1.ListAdopting, Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}}},
+		Protocol: v1.ProtocolState{MemberList: &v1.MemberList{
+			Version: 1, State: v1.ListAdopting, Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}},
+		}},
 		Processes: []v1.Process{
 			{Pod: "c", Priority: 30, Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing, Message: "There is no pod"},
 			{Pod: "b", Priority: 20, Status: v1.ProcessCoordinator, Node: "node-2", Zone: "east"},

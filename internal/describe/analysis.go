@@ -78,7 +78,7 @@ func analyze(g *v1.ElectionGroup) analysis {
 		return cmp.Or(cmp.Compare(heldBack(a), heldBack(b)), highestFirst(a, b))
 	})
 	slices.SortStableFunc(a.above, highestFirst)
-	a.countVotes(g.Status.MemberList, g.Status.Processes, up)
+	a.countVotes(g.Status.Protocol.MemberList, g.Status.Processes, up)
 	return a
 }
 

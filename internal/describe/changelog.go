@@ -96,7 +96,7 @@ func (c *ChangeLog) coordinatorChange(old, g *v1.ElectionGroup, at time.Time) []
 func roundGap(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 func listChange(old, g *v1.ElectionGroup) []string {
-	was, is := old.Status.MemberList, g.Status.MemberList
+	was, is := old.Status.Protocol.MemberList, g.Status.Protocol.MemberList
 	switch {
 	case is == nil || was != nil && was.Version == is.Version && was.State == is.State:
 		return nil

@@ -197,7 +197,7 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	case !a.needsMajority && a.members > 1:
 		lines = append(lines, "In a network partition, each side has its own coordinator: the systems that a coordinator writes to should reject lower fencing tokens.")
 	}
-	if list := g.Status.MemberList; list != nil && list.State == v1.ListAdopting && a.needsMajority {
+	if list := g.Status.Protocol.MemberList; list != nil && list.State == v1.ListAdopting && a.needsMajority {
 		lines = append(lines, fmt.Sprintf("Until list %d has settled, a coordinator also needs a majority of list %d.", list.Version, list.Version-1))
 	}
 	return lines

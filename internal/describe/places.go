@@ -101,8 +101,8 @@ func Intact(g *v1.ElectionGroup) *v1.ElectionGroup {
 		p := &intact.Status.Processes[i]
 		p.Status, p.Reason, p.Message = v1.ProcessNormal, "", ""
 	}
-	if list := g.Status.MemberList; list != nil {
-		intact.Status.MemberList = &v1.MemberList{Version: list.Version, State: v1.ListSettled, Members: list.Members}
+	if list := g.Status.Protocol.MemberList; list != nil {
+		intact.Status.Protocol.MemberList = &v1.MemberList{Version: list.Version, State: v1.ListSettled, Members: list.Members}
 	}
 	return intact
 }

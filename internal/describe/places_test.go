@@ -46,7 +46,7 @@ func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup 
 			list.Previous.Members = append(list.Previous.Members, v1.Member{Pod: pod})
 		}
 	}
-	g.Status.MemberList = list
+	g.Status.Protocol.MemberList = list
 	return g
 }
 

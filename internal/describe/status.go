@@ -97,7 +97,7 @@ func summary(g *v1.ElectionGroup) []string {
 	if g.Status.Members != nil && g.Status.ReadyMembers != nil {
 		all = append(all, fmt.Sprintf("%d of %s up", *g.Status.ReadyMembers, Count(int(*g.Status.Members), "member")))
 	}
-	if list := g.Status.MemberList; list != nil {
+	if list := g.Status.Protocol.MemberList; list != nil {
 		text := fmt.Sprintf("member list %d", list.Version)
 		if list.State == v1.ListAdopting {
 			text += " (being adopted)"

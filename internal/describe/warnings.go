@@ -119,7 +119,7 @@ func warnOfUnlisted(g *v1.ElectionGroup, _ time.Time) []Problem {
 
 // warnOfSize finds groups that can't fail over, unless a condition says so.
 func warnOfSize(g *v1.ElectionGroup, _ time.Time) []Problem {
-	list, ready := g.Status.MemberList, condition(g, v1.ConditionReady)
+	list, ready := g.Status.Protocol.MemberList, condition(g, v1.ConditionReady)
 	if list == nil || ready != nil && ready.Reason == string(v1.ReasonNoFailover) {
 		return nil
 	}
@@ -170,7 +170,7 @@ const minSpread = 3
 // warnOfPlaces finds nodes, or else zones, whose loss stops a group although all of its members
 // are up: members share them.
 func warnOfPlaces(g *v1.ElectionGroup, _ time.Time) []Problem {
-	if g.Status.MemberList == nil || len(g.Status.MemberList.Members) < minSpread {
+	if g.Status.Protocol.MemberList == nil || len(g.Status.Protocol.MemberList.Members) < minSpread {
 		return nil
 	}
 	intact := Intact(g)
@@ -183,13 +183,13 @@ func warnOfPlaces(g *v1.ElectionGroup, _ time.Time) []Problem {
 
 func sharedPlaces(g *v1.ElectionGroup, kind, key string, places []Place) (all []Problem) {
 	for _, p := range places {
-		if p.Loss != Stops || p.Missing == EligibleMember && countEligible(g.Status.MemberList) == 1 {
+		if p.Loss != Stops || p.Missing == EligibleMember && countEligible(g.Status.Protocol.MemberList) == 1 {
 			continue
 		}
 		all = append(all, Problem{
 			Reason: "SharedPlace",
 			Message: fmt.Sprintf("The %s %s has %d of %d members (%s): if it fails, there is no %s.", kind, p.Name, len(p.Members),
-				len(g.Status.MemberList.Members), JoinNames(p.Members, "and"), p.Missing),
+				len(g.Status.Protocol.MemberList.Members), JoinNames(p.Members, "and"), p.Missing),
 			Advice: fmt.Sprintf("Spread the pods over more %ss: set topologySpreadConstraints or podAntiAffinity with the topologyKey %s in the pod template.", kind, key),
 		})
 	}

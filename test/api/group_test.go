@@ -140,9 +140,12 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 			Pod: members[0].Pod, Priority: members[0].Priority, Term: term, ElectedAt: metav1.NewMicroTime(now.Time),
 		},
 		Members: new(int32(len(members))), ReadyMembers: new(int32(len(members))),
-		MemberList: &v1.MemberList{
-			Version: 2, State: v1.ListAdopting, Members: members,
-			Previous: &v1.PreviousList{Version: 1, Members: members}, Floor: new(int64(1)),
+		Protocol: v1.ProtocolState{
+			MemberList: &v1.MemberList{
+				Version: 2, State: v1.ListAdopting, Members: members,
+				Previous: &v1.PreviousList{Version: 1, Members: members}, Floor: new(int64(1)),
+			},
+			Document: &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 		},
 	}
 	for _, m := range members {
@@ -177,13 +180,13 @@ func TestLargestGroupFits(t *testing.T) {
 	for i := range g.Status.Processes {
 		row := &g.Status.Processes[i]
 		row.Message, row.Node, row.Zone = strings.Repeat("m", 256), strings.Repeat("n", 253), strings.Repeat("z", 63)
-		g.Status.MemberList.Departed = append(g.Status.MemberList.Departed, g.Status.Processes[i].Pod)
+		g.Status.Protocol.MemberList.Departed = append(g.Status.Protocol.MemberList.Departed, g.Status.Processes[i].Pod)
 	}
 	must.Succeed(t, c.Status().Update(t.Context(), g))
-	g.Status.MemberList.State = v1.ListSettled
+	g.Status.Protocol.MemberList.State = v1.ListSettled
 	must.Succeed(t, c.Status().Update(t.Context(), g))
-	list := g.Status.MemberList
-	g.Status.MemberList = &v1.MemberList{
+	list := g.Status.Protocol.MemberList
+	g.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 3, State: v1.ListAdopting, Members: list.Members, Floor: list.Floor,
 		Previous: &v1.PreviousList{Version: list.Version, Members: list.Members},
 	}

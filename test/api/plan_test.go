@@ -33,8 +33,8 @@ func TestPlansAreAccepted(t *testing.T) {
 				t.Fatalf("group %d failed", i)
 			}
 		}
-		if h.group.Status.MemberList == nil || h.group.Status.MemberList.Version < 3 || h.group.Status.Term == 0 {
-			t.Errorf("group %d: got list %+v, want at least version 3", i, h.group.Status.MemberList)
+		if h.group.Status.Protocol.MemberList == nil || h.group.Status.Protocol.MemberList.Version < 3 || h.group.Status.Term == 0 {
+			t.Errorf("group %d: got list %+v, want at least version 3", i, h.group.Status.Protocol.MemberList)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (h *harness) randomEdit() {
 // randomReport makes an agent report a coordinator: mostly the elected one, which counts
 // when a majority reports it, and otherwise a random one.
 func (h *harness) randomReport(name string, elected int) {
-	list := h.group.Status.MemberList
+	list := h.group.Status.Protocol.MemberList
 	if list == nil || !h.agents[name].Connected {
 		return
 	}
@@ -169,7 +169,7 @@ func (h *harness) randomReport(name string, elected int) {
 func (h *harness) step() {
 	facts := membership.Facts{
 		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
-		Published: h.group.Status.Document,
+		Published: h.group.Status.Protocol.Document,
 	}
 	if facts.Published != nil {
 		facts.Revision = facts.Published.Revision
@@ -187,7 +187,7 @@ func (h *harness) step() {
 	p := membership.MakePlan(facts)
 	if p.List != nil {
 		status := *h.group.Status.DeepCopy()
-		status.MemberList, status.Document = p.List, &p.Published
+		status.Protocol.MemberList, status.Protocol.Document = p.List, &p.Published
 		h.writeStatus(&status)
 	}
 	r := groupstatus.Evaluate(groupstatus.Facts{

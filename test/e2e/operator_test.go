@@ -247,7 +247,7 @@ func testSamples(e env) {
 		e.waitUntil(defaultTimeout, name+" has a coordinator and all its members", func() bool {
 			g := e.group(name)
 			return g.coordinator() != "" && len(g.Status.Processes) >= 2 && !strings.Contains(g.rows(), "Unknown") &&
-				!strings.Contains(g.rows(), "Crashed") && g.Status.MemberList != nil && g.Status.MemberList.State == "Settled"
+				!strings.Contains(g.rows(), "Crashed") && g.Status.Protocol.MemberList != nil && g.Status.Protocol.MemberList.State == "Settled"
 		})
 	}
 	for _, file := range []string{"zones", "witness", "two-nodes"} { // Later parts don't need them.
@@ -285,7 +285,7 @@ func testRecreatedGroup(e env) {
 // testLeaseChange makes the lease longer, with heartbeats that would be too rare for the former one, and changes it back.
 func testLeaseChange(e env) {
 	before := e.group("ledger")
-	version := before.Status.MemberList.Version
+	version := before.Status.Protocol.MemberList.Version
 	for _, change := range []string{
 		`{"safety":{"leaseMillis":9000},"timing":{"heartbeatMillis":2000,"suspicionTimeoutMillis":8000}}`,
 		`{"safety":{"leaseMillis":3000},"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":3000}}`,
@@ -294,7 +294,7 @@ func testLeaseChange(e env) {
 		e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", `{"spec":`+change+`}`)
 		e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 			g := e.group("ledger")
-			list := g.Status.MemberList
+			list := g.Status.Protocol.MemberList
 			return list.Version == version && list.State == "Settled" && g.condition("Ready") == "True" && g.Status.ObservedGeneration == g.Generation
 		})
 	}

@@ -43,7 +43,7 @@ func testPlacement(e env) {
 		counts := map[string]int{}
 		for _, g := range e.placed() {
 			c := g.Status.Coordinator
-			if c == nil || g.Status.MemberList == nil || g.Status.MemberList.State != v1.ListSettled {
+			if c == nil || g.Status.Protocol.MemberList == nil || g.Status.Protocol.MemberList.State != v1.ListSettled {
 				return nil
 			}
 			row := g.Status.Processes[slices.IndexFunc(g.Status.Processes, func(p v1.Process) bool { return p.Pod == c.Pod })]

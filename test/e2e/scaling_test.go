@@ -10,7 +10,7 @@ import (
 // never decreases.
 func testScaling(e env) {
 	observer := observe(e.t, e.name, "teller")
-	version := e.group("teller").Status.MemberList.Version
+	version := e.group("teller").Status.Protocol.MemberList.Version
 	before := version
 	scaled := func(to int) func() bool {
 		e.kubectl("scale", "deployment/teller", "--namespace", samplesNamespace, fmt.Sprintf("--replicas=%d", to))
@@ -20,7 +20,7 @@ func testScaling(e env) {
 			if coordinators > 1 {
 				e.t.Errorf("got %d coordinators in the status, want at most 1: %s", coordinators, g.rows())
 			}
-			list := g.Status.MemberList
+			list := g.Status.Protocol.MemberList
 			if list == nil || list.Version < version {
 				e.t.Fatalf("got member list %+v after version %d", list, version)
 			}

@@ -49,7 +49,7 @@ func testStrict(e env) {
 			e.t.Fatalf("%s was coordinator beside strict-cut-2: %s", r.from.Pod, format(r))
 		}
 	}
-	if state := get("electiongroup", "strict", "-o", "jsonpath={.status.memberList.version} {.status.memberList.state}"); state != "2 Adopting" {
+	if state := get("electiongroup", "strict", "-o", "jsonpath={.status.protocol.memberList.version} {.status.protocol.memberList.state}"); state != "2 Adopting" {
 		e.t.Errorf("got member list %s, want 2 Adopting", state)
 	}
 

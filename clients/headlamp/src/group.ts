@@ -38,7 +38,7 @@ export interface Group extends KubeObjectInterface {
     readyMembers?: number;
     processes?: Process[];
     history?: Tenure[];
-    memberList?: MemberList;
+    protocol?: { memberList: MemberList };
     conditions?: KubeCondition[];
   };
 }
@@ -67,7 +67,7 @@ const isUp = (p: Process) => p.status === "Coordinator" || p.status === "Normal"
 function wouldStop(g: Group, lost: string[]): boolean {
   const processes = g.status?.processes ?? [];
   const up = processes.filter(p => isUp(p) && !lost.includes(p.pod)).map(p => p.pod);
-  const list = g.status?.memberList;
+  const list = g.status?.protocol?.memberList;
   const lists = [list?.members ?? processes];
   if (list?.state === "Adopting" && list.previous) lists.push(list.previous.members);
   const hasMajority = (members: { pod: string }[]) => 2 * members.filter(m => up.includes(m.pod)).length > members.length;

@@ -94,7 +94,7 @@ func Ask(g *v1.ElectionGroup, q Question) (*Answer, error) {
 func slowest(g *v1.ElectionGroup, latency time.Duration) time.Duration {
 	interval := 4 * latency
 	if strings.HasPrefix(string(g.Spec.Algorithm), "Ring") {
-		interval = max(interval, 2*latency*time.Duration(len(g.Status.MemberList.Members)))
+		interval = max(interval, 2*latency*time.Duration(len(g.Status.Protocol.MemberList.Members)))
 	}
 	return interval
 }
@@ -102,7 +102,7 @@ func slowest(g *v1.ElectionGroup, latency time.Duration) time.Duration {
 // membersOf returns the members in the order of their ranks, lowest first. Process i of the
 // simulation is the member at i-1.
 func membersOf(g *v1.ElectionGroup) ([]v1.Member, error) {
-	list := g.Status.MemberList
+	list := g.Status.Protocol.MemberList
 	switch {
 	case list == nil || len(list.Members) == 0:
 		return nil, errors.New("the group has no member list yet")
@@ -150,7 +150,7 @@ func simulate(g *v1.ElectionGroup, members []v1.Member, down map[string]bool, la
 		Algorithm: string(g.Spec.Algorithm), Processes: len(members), Safety: string(g.Spec.Safety.Mode),
 		Latency: ticks(latency), Heartbeat: millis(g.Spec.Timing.HeartbeatMillis), Lease: millis(g.Spec.Safety.LeaseMillis),
 	}
-	for _, m := range g.Status.MemberList.Members {
+	for _, m := range g.Status.Protocol.MemberList.Members {
 		s.Ring = append(s.Ring, id[m.Pod])
 	}
 	for _, m := range members {

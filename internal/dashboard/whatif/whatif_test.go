@@ -14,9 +14,9 @@ func group(algorithm v1.Algorithm, mode v1.SafetyMode, priorities ...int32) *v1.
 	g := &v1.ElectionGroup{}
 	g.Spec.Algorithm, g.Spec.Safety.Mode = algorithm, mode
 	g.Spec.Safety.LeaseMillis, g.Spec.Timing.HeartbeatMillis = 500, 100
-	g.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled}
+	g.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled}
 	for i, p := range priorities {
-		g.Status.MemberList.Members = append(g.Status.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: p})
+		g.Status.Protocol.MemberList.Members = append(g.Status.Protocol.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: p})
 	}
 	return g
 }

@@ -202,7 +202,7 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 		list.Members, list.Previous.Members = append(list.Members, m), append(list.Previous.Members, m)
 		group.Status.Processes = append(group.Status.Processes, v1.Process{Pod: m.Pod, Node: fmt.Sprintf("ip-10-0-%d.eu-west-1.compute.internal", i), Zone: fmt.Sprint("eu-west-1-", i)})
 	}
-	group.Status.MemberList = list
+	group.Status.Protocol.MemberList = list
 	size := retained(t, stripGroup, group)
 	for _, pod := range MembersOf(group) {
 		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.

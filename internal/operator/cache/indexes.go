@@ -94,7 +94,7 @@ func MembersOf(object client.Object) []string {
 		}
 	}
 	add(group.Spec.Members)
-	if list := group.Status.MemberList; list != nil {
+	if list := group.Status.Protocol.MemberList; list != nil {
 		add(list.Members)
 		if list.Previous != nil {
 			add(list.Previous.Members)

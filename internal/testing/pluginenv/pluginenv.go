@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,10 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 	all := int32(3)
 	g.Status = v1.ElectionGroupStatus{
 		ObservedGeneration: g.Generation, Members: &all, ReadyMembers: &all,
-		MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members},
+		Protocol: v1.ProtocolState{
+			MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members},
+			Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
+		},
 	}
 	for i := range g.Spec.Members {
 		m := g.Spec.Members[2-i]

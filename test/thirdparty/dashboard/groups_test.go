@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +19,12 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 	g.Spec.Algorithm, g.Spec.Safety.Mode = algorithm, v1.Majority
 	up := int32(members)
 	g.Status.ObservedGeneration, g.Status.Members, g.Status.ReadyMembers, g.Status.Term = 1, new(int32(members)), &up, 279502082
-	g.Status.MemberList = &v1.MemberList{Version: 3, State: v1.ListSettled}
+	g.Status.Protocol.MemberList = &v1.MemberList{Version: 3, State: v1.ListSettled}
+	g.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	for i := range members {
 		m := v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(10 * (i + 1))}
 		g.Spec.Members = append(g.Spec.Members, m)
-		g.Status.MemberList.Members = append(g.Status.MemberList.Members, m)
+		g.Status.Protocol.MemberList.Members = append(g.Status.Protocol.MemberList.Members, m)
 	}
 	for i := members - 1; i >= 0; i-- {
 		row := v1.Process{

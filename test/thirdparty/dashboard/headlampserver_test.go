@@ -179,7 +179,7 @@ func (h *headlamp) fill(t *testing.T) {
 func (h *headlamp) set(t *testing.T, g *v1.ElectionGroup) {
 	t.Helper()
 	status := g.Status
-	if list := status.MemberList; list != nil && list.Previous == nil {
+	if list := status.Protocol.MemberList; list != nil && list.Previous == nil {
 		list.Version = 1
 	}
 	for i := range status.Processes {

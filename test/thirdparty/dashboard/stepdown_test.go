@@ -50,7 +50,7 @@ func startAgents(b *browser) (cluster *agentcluster.Cluster, coordinator string)
 // groupOf returns a group of these members, the last of which has the highest priority.
 func groupOf(members []string, coordinator string) *v1.ElectionGroup {
 	g := named("bank", "real", ledger("StatusTable", len(members)-1))
-	g.Status.Processes, g.Status.MemberList, g.Status.Coordinator, g.Status.History = nil, nil, nil, nil
+	g.Status.Processes, g.Status.Coordinator, g.Status.History, g.Status.Protocol = nil, nil, nil, v1.ProtocolState{}
 	for i := range g.Status.Conditions {
 		if c := &g.Status.Conditions[i]; c.Type == string(v1.ConditionDegraded) {
 			c.Status, c.Message = metav1.ConditionFalse, ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
@@ -34,8 +35,9 @@ type evaluation struct {
 	contactPending             bool
 
 	coordinator *v1.Coordinator
-	last        *v1.LastCoordinator
 	rows        []v1.Process
+	// lossReportedAt is when the loss of the last coordinator was reported, or nil.
+	lossReportedAt *metav1.Time
 	// disagrees is about what the agents disagree, or "".
 	disagrees v1.Reason
 }

@@ -42,18 +42,13 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 		return all
 	}
 	at := available.LastTransitionTime.Time
-	if lossReported(next) && !lossReported(old) {
+	if next.Protocol.LossReportedAt != nil && old.Protocol.LossReportedAt == nil {
 		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, at})
 	}
 	if before := meta.FindStatusCondition(old.Conditions, available.Type); isDisagreement(available) && !isDisagreement(before) {
 		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at.Unix()), at})
 	}
 	return all
-}
-
-// lossReported reports whether the loss of the last coordinator has been reported.
-func lossReported(status *v1.ElectionGroupStatus) bool {
-	return status.LastCoordinator != nil && status.LastCoordinator.LossReportedAt != nil
 }
 
 func isDisagreement(available *metav1.Condition) bool {

@@ -94,15 +94,17 @@ func Evaluate(f Facts) Result {
 	e := newEvaluation(f)
 	status := f.Group.Status.DeepCopy()
 	status.ObservedGeneration = f.Group.Generation
-	status.MemberList = f.List
+	status.Protocol.MemberList = f.List
 	status.Term, status.Coordinator = e.currentCoordinator()
 	e.coordinator = status.Coordinator
-	e.last = e.lastCoordinator()
-	status.LastCoordinator = e.last
+	if e.coordinator == nil && f.Group.Status.Coordinator == nil {
+		e.lossReportedAt = status.Protocol.LossReportedAt
+	}
 	e.buildTable()
 	status.Processes = e.rows
 	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(e.countUp()))
 	requeueAt := e.setConditions(&status.Conditions)
+	status.Protocol.LossReportedAt = e.lossReportedAt
 	e.updateHistory(status)
 	requeueAt = earliest(requeueAt, e.evacuationEnd())
 	result := Result{

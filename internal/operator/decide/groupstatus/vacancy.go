@@ -19,36 +19,36 @@ func (e *evaluation) vacancy() (found finding, requeueAt time.Time) {
 	}
 	found = firstFinding(e.noMajority, e.noEligibleMember, e.membersTooSlow, constant(isFalse(v1.ReasonElecting, "An election is in progress")))
 	found.message = "There is no coordinator. " + found.message
-	if e.last == nil {
+	last := e.lastCoordinator()
+	if last == "" {
 		return found, requeueAt
 	}
-	found.message += "; the last coordinator was " + e.last.Pod
+	found.message += "; the last coordinator was " + last
 	return found, e.reportLoss()
 }
 
-// lastCoordinator returns the most recent coordinator if there is none now.
-func (e *evaluation) lastCoordinator() *v1.LastCoordinator {
-	status := &e.Group.Status
-	switch {
-	case e.coordinator != nil:
-		return nil
+// lastCoordinator returns the most recent coordinator according to the status, or "".
+func (e *evaluation) lastCoordinator() string {
+	switch status := &e.Group.Status; {
 	case status.Coordinator != nil:
-		return &v1.LastCoordinator{Pod: status.Coordinator.Pod}
+		return status.Coordinator.Pod
+	case len(status.History) > 0:
+		return status.History[0].Pod
 	}
-	return status.LastCoordinator.DeepCopy()
+	return ""
 }
 
 // reportLoss records that the loss of the last coordinator is reported, if there has been none for the suspicion
 // timeout: Events then returns an event. Otherwise it returns the time at which that is due.
 func (e *evaluation) reportLoss() (requeueAt time.Time) {
-	if e.last.LossReportedAt != nil {
+	if e.lossReportedAt != nil {
 		return requeueAt
 	}
 	until, over := e.deadline(e.vacantSince(), e.Group.Spec.Timing.SuspicionTimeout())
 	if !over {
 		return until
 	}
-	e.last.LossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+	e.lossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
 	return requeueAt
 }
 

@@ -91,7 +91,7 @@ func randomFacts(rng *rand.Rand) *Facts {
 		}
 	}
 	if rng.IntN(3) == 0 { // The lease of the spec has just changed.
-		f.Group.Status.MemberList.LeaseMillis = 3 + int32(rng.IntN(3000))
+		f.Group.Status.Protocol.MemberList.LeaseMillis = 3 + int32(rng.IntN(3000))
 	}
 	return f
 }

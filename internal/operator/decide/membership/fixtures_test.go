@@ -83,7 +83,7 @@ func (f *Facts) deletePod(name string) {
 // step makes a plan, and stores it in the facts for the next one.
 func (f *Facts) step() Plan {
 	p := MakePlan(*f)
-	f.Group.Status.MemberList = p.List
+	f.Group.Status.Protocol.MemberList = p.List
 	if p.Document != nil {
 		f.Published, f.Revision = &p.Published, p.Document.Revision
 	}
@@ -107,7 +107,7 @@ func (f *Facts) settle() Plan {
 			}
 		}
 	}
-	panic("the list does not settle: " + formatList(f.Group.Status.MemberList))
+	panic("the list does not settle: " + formatList(f.Group.Status.Protocol.MemberList))
 }
 
 func parseMembers(list string) []v1.Member {

@@ -56,7 +56,7 @@ func TestFloorBoundsTermsThatTheOperatorHasNotSeen(t *testing.T) {
 	f.step()
 	for i, departed := range []string{"b", "c", "d", "e"} {
 		f.Now = noon.Add(time.Duration(i) * time.Second)
-		list := f.Group.Status.MemberList
+		list := f.Group.Status.Protocol.MemberList
 		fastest := election.TermClock{
 			AtBoot: election.Epoch(control.EpochAt(f.Now.Add(control.AcceptedSkew))), TicksPerEpoch: 1, ListFloor: election.Term(*list.Floor),
 		}

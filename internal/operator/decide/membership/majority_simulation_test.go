@@ -34,7 +34,7 @@ func (s *simulation) isConnected(o *operator, name string) bool {
 // observeMajority is what an operator does whenever an agent is connected or disconnected: it
 // notes since when no majority of the members has been connected.
 func (s *simulation) observeMajority(o *operator) {
-	list := o.group.Status.MemberList
+	list := o.group.Status.Protocol.MemberList
 	if list == nil {
 		return
 	}

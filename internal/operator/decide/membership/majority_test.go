@@ -74,7 +74,7 @@ func TestNextListWaitsForRemovedCoordinator(t *testing.T) {
 	}{
 		"it hasn't handed over":     {func(*Facts) {}, settled},
 		"Available":                 {func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
-		"its priority is 0":         {func(f *Facts) { f.Group.Status.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0"},
+		"its priority is 0":         {func(f *Facts) { f.Group.Status.Protocol.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0"},
 		"b has succeeded it":        {func(f *Facts) { f.Group.Status.Coordinator.Pod = "b" }, next},
 		"there is no coordinator":   {func(f *Facts) { f.Group.Status.Coordinator = nil }, next},
 		"its agent isn't connected": {func(f *Facts) { f.Connected[f.findPod("c").UID] = false }, next},
@@ -156,7 +156,7 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 	// Whichever pods are deleted and disconnected, a group with a majority doesn't retain the deleted ones.
 	for set := range 1 << 10 {
 		f, left, connected := newFacts(), 0, 0
-		for i, m := range f.Group.Status.MemberList.Members {
+		for i, m := range f.Group.Status.Protocol.MemberList.Members {
 			deleted, down := set>>i&1 > 0, set>>(5+i)&1 > 0
 			f.Connected[f.findPod(m.Pod).UID] = !deleted && !down
 			if !deleted && !down {

@@ -14,7 +14,7 @@ import (
 // nextList returns the member list for the status: the present one, or its successor. The
 // Problem is why that is not the wanted list.
 func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
-	current := f.Group.Status.MemberList
+	current := f.Group.Status.Protocol.MemberList
 	if len(ahead) > 0 {
 		return current, f.statusBehindProblem(ahead)
 	}

@@ -122,9 +122,9 @@ func TestLeaseChangesWithList(t *testing.T) {
 			f := newDeclaredFacts("a 10, b 20")
 			f.Group.Spec.Safety.LeaseMillis = c.from
 			f.settle()
-			before := f.Group.Status.MemberList.DeepCopy()
+			before := f.Group.Status.Protocol.MemberList.DeepCopy()
 			f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
-			f.Group.Status.MemberList = MakePlan(*f).List // It is being adopted.
+			f.Group.Status.Protocol.MemberList = MakePlan(*f).List // It is being adopted.
 			f.Published = new(MakePlan(*f).Published)
 			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
 
@@ -136,7 +136,7 @@ func TestLeaseChangesWithList(t *testing.T) {
 				t.Errorf("while version 2 is being adopted: got a heartbeat of %d, want %d", got, c.pendingHeartbeat)
 			}
 			f.settle()
-			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
+			if got := f.Group.Status.Protocol.MemberList; got.Version != 3 || got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
 				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, control.LongestLeaseMillis(c.to), before.LeaseMillis)
 			}
 			if got := AdoptionWait(f.Group); got != c.wantWait {
@@ -146,8 +146,8 @@ func TestLeaseChangesWithList(t *testing.T) {
 			if d.Group.Safety.LeaseMillis != c.to || d.Group.Timing.HeartbeatMillis != c.heartbeat {
 				t.Errorf("got %+v, want the lease and the heartbeat of the spec", d.Group)
 			}
-			if next := MakePlan(*f).List; !equality.Semantic.DeepEqual(next, f.Group.Status.MemberList) {
-				t.Errorf("without a change: got %+v, want %+v", next, f.Group.Status.MemberList)
+			if next := MakePlan(*f).List; !equality.Semantic.DeepEqual(next, f.Group.Status.Protocol.MemberList) {
+				t.Errorf("without a change: got %+v, want %+v", next, f.Group.Status.Protocol.MemberList)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestMissingPodGrace(t *testing.T) {
 	} {
 		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
-		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state, LeaseMillis: c.lease}
+		f.Group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: c.state, LeaseMillis: c.lease}
 		if got := MissingPodGrace(f.Group); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
@@ -253,7 +253,7 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	expect(t, "all agents use known lists", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
 	expect(t, "a list that is being adopted remains", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
-	f.Published, f.Group.Status.MemberList = nil, nil
+	f.Published, f.Group.Status.Protocol.MemberList = nil, nil
 	expect(t, "a minority reports a list of a group without one", formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20")
 	f.Versions["b"] = 3
 	expect(t, "a majority reports a list of a group without one", formatList(f.step().List), "none")

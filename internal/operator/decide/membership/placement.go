@@ -43,7 +43,7 @@ func Location(pod *corev1.Pod, node *corev1.Node, spread v1.Spread) string {
 // priorityFrom prefers as much: any of them may be Facts.Preferred. There are none while the rank of the first isn't known: for
 // example, its pod is being replaced.
 func (f *Facts) EquallyPreferred() (first string, others []string) {
-	list := f.Group.Status.MemberList
+	list := f.Group.Status.Protocol.MemberList
 	if list == nil || f.Group.Spec.Selector == nil {
 		return "", nil
 	}

@@ -53,7 +53,7 @@ func TestEquallyPreferred(t *testing.T) {
 		"declared members": {func(f *Facts) {
 			f.Group.Spec.Selector, f.Group.Spec.PriorityFrom, f.Group.Spec.Members = nil, nil, parseMembers("a 1, b 2")
 		}, " of "},
-		"no list": {func(f *Facts) { f.Group.Status.MemberList = nil }, " of "},
+		"no list": {func(f *Facts) { f.Group.Status.Protocol.MemberList = nil }, " of "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSelectorFacts(byAnnotation).addPods("a", "b", "c")

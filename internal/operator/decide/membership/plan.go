@@ -98,7 +98,7 @@ type Plan struct {
 // MakePlan plans the next step for a group.
 func MakePlan(f Facts) Plan {
 	var p Plan
-	ahead := f.agentsAhead(f.Group.Status.MemberList)
+	ahead := f.agentsAhead(f.Group.Status.Protocol.MemberList)
 	p.StatusBehind = len(ahead) > 0
 	p.List, p.Problem = nextList(&f, ahead)
 	p.Hold, p.Release = f.holds()
@@ -125,7 +125,7 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 		return 0
 	}
 	lease := int64(longestLease(group))
-	if list := group.Status.MemberList; list != nil {
+	if list := group.Status.Protocol.MemberList; list != nil {
 		lease = cmp.Or(toMemberList(list).LongestLease(), lease) // The schema permits a list without a lease.
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
@@ -149,7 +149,7 @@ const minMissingPodGrace = time.Second
 // MissingPodGrace returns the time for which a member must have had no pod before it
 // counts as departed, while a list is being adopted, or before it is removed from the list.
 func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
-	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
+	if list := group.Status.Protocol.MemberList; list != nil && list.State == v1.ListAdopting {
 		return AdoptionWait(group)
 	}
 	return max(AdoptionWait(group), minMissingPodGrace)

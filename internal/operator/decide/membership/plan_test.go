@@ -18,7 +18,7 @@ func BenchmarkMake(b *testing.B) {
 		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: name, Priority: int32(i + 1)})
 		f.Pods = append(f.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{PodIP: fmt.Sprintf("10.0.%d.%d", i/256, i%256)}})
 	}
-	g.Status.MemberList = &v1.MemberList{
+	g.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 2, State: v1.ListSettled, Members: g.Spec.Members, Floor: new(int64(7)),
 		Previous: &v1.PreviousList{Version: 1, Members: g.Spec.Members},
 	}

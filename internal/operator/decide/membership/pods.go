@@ -65,7 +65,7 @@ func BySelection(pod *corev1.Pod) bool {
 // list. A pod that a group no longer selects remains in a list until the members have
 // adopted the next one.
 func TakesPart(group *v1.ElectionGroup) func(*corev1.Pod) bool {
-	matches, list := MatchesLabels(group), group.Status.MemberList
+	matches, list := MatchesLabels(group), group.Status.Protocol.MemberList
 	return func(pod *corev1.Pod) bool {
 		return hasMember(group.Spec.Members, pod.Name) || matches(pod) ||
 			list != nil && (hasMember(list.Members, pod.Name) || list.Previous != nil && hasMember(list.Previous.Members, pod.Name))

@@ -76,9 +76,9 @@ func TestSelectingGroups(t *testing.T) {
 			g.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 		}),
 		group("declared", func(g *v1.ElectionGroup) { g.Spec.Members = members("ledger-0") }),
-		group("listed", func(g *v1.ElectionGroup) { g.Status.MemberList = &v1.MemberList{Members: members("ledger-1")} }),
+		group("listed", func(g *v1.ElectionGroup) { g.Status.Protocol.MemberList = &v1.MemberList{Members: members("ledger-1")} }),
 		group("previous", func(g *v1.ElectionGroup) {
-			g.Status.MemberList = &v1.MemberList{Previous: &v1.PreviousList{Members: members("ledger-2")}}
+			g.Status.Protocol.MemberList = &v1.MemberList{Previous: &v1.PreviousList{Members: members("ledger-2")}}
 		}),
 		group("deleted", func(g *v1.ElectionGroup) {
 			g.DeletionTimestamp, g.Spec.Members = new(metav1.Now()), members("ledger-0", "ledger-1", "")

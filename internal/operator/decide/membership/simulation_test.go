@@ -350,7 +350,7 @@ func (s *simulation) converge() {
 	}
 	s.refresh(o)
 	p := MakePlan(s.facts(o))
-	list := s.group.Status.MemberList
+	list := s.group.Status.Protocol.MemberList
 	wanted := s.group.Spec.Members
 	if wanted == nil {
 		wanted = parseMembers("a-0 1, a-1 2, a-2 3, a-3 4, a-4 5, a-5 6, a-6 7")

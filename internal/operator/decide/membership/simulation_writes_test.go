@@ -37,7 +37,7 @@ func (s *simulation) facts(o *operator) Facts {
 	}
 	s.observeMajority(o)
 	f.MajorityLost = !o.majorityLostAt.IsZero() && s.now.Sub(o.majorityLostAt) >= majorityGrace
-	list := o.group.Status.MemberList
+	list := o.group.Status.Protocol.MemberList
 	for _, name := range allNames {
 		if list == nil {
 			break
@@ -64,14 +64,14 @@ func (s *simulation) writeStatus(o *operator) {
 		o.plan = nil // A conflict: the operator has to read the group again.
 		return
 	}
-	if why := violation(s.group.Status.MemberList, list); why != "" {
-		s.t.Errorf("got list %[2]s after %[1]s: %[3]s", formatList(s.group.Status.MemberList), formatList(list), why)
+	if why := violation(s.group.Status.Protocol.MemberList, list); why != "" {
+		s.t.Errorf("got list %[2]s after %[1]s: %[3]s", formatList(s.group.Status.Protocol.MemberList), formatList(list), why)
 	}
 	stored := list.DeepCopy()
 	s.bumpResourceVersion()
-	if !equality.Semantic.DeepEqual(stored, s.group.Status.MemberList) {
-		s.checkMajority(o, s.group.Status.MemberList, stored)
-		s.group.Status.MemberList = stored
+	if !equality.Semantic.DeepEqual(stored, s.group.Status.Protocol.MemberList) {
+		s.checkMajority(o, s.group.Status.Protocol.MemberList, stored)
+		s.group.Status.Protocol.MemberList = stored
 		s.checkList(list)
 	}
 	s.writeDocument(o)

@@ -247,7 +247,7 @@ func TestListKeepsItsMajorityInStrict(t *testing.T) {
 // the wait.
 func (f *Facts) observeMissing() {
 	clear(f.Missing)
-	list := f.Group.Status.MemberList
+	list := f.Group.Status.Protocol.MemberList
 	members := list.Members
 	if list.Previous != nil {
 		members = append(members, list.Previous.Members...)

@@ -34,7 +34,10 @@ func TestSelectedPodGetsCertificateForGroupsThatSelectIt(t *testing.T) {
 		Selector: &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}}, PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
 	}}
 	e.create(mail)
-	mail.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}}
+	mail.Status.Protocol = v1.ProtocolState{
+		MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}},
+		Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
+	}
 	if err := e.Status().Update(t.Context(), mail); err != nil {
 		t.Fatal(err)
 	}

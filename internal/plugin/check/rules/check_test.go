@@ -59,7 +59,7 @@ func healthy(t *testing.T) *Facts {
 	}
 	g.Spec.Safety.LeaseMillis = 500
 	g.Generation, g.Status.ObservedGeneration = 1, 1
-	g.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members}
+	g.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members}
 	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 3, Term: 7}
 	f.Groups = []v1.ElectionGroup{g}
 	return f
@@ -78,10 +78,10 @@ func tenures(ends ...v1.EndReason) []v1.Tenure {
 // It adds members to the list if there are more nodes.
 func place(f *Facts, nodes ...string) {
 	s := &f.Groups[0].Status
-	for i := len(s.MemberList.Members); i < len(nodes); i++ {
-		s.MemberList.Members = append(s.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
+	for i := len(s.Protocol.MemberList.Members); i < len(nodes); i++ {
+		s.Protocol.MemberList.Members = append(s.Protocol.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
 	}
-	for i, m := range slices.Backward(s.MemberList.Members) {
+	for i, m := range slices.Backward(s.Protocol.MemberList.Members) {
 		node, zone, _ := strings.Cut(nodes[i], "/")
 		s.Processes = append(s.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Node: node, Zone: zone})
 	}
@@ -176,24 +176,26 @@ func TestFindings(t *testing.T) {
 		},
 		"a group that can't fail over, with a condition": {
 			func(f *Facts) {
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
 				f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "NoFailover", Message: "The group is healthy, but no other member can take over"}}
 			},
 			"warning group bank/ledger: Ready is True (NoFailover): The group is healthy, but no other member can take over.",
 		},
 		"two members": {
-			func(f *Facts) { f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2] },
+			func(f *Facts) {
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
+			},
 			"warning group bank/ledger: It has two members. A coordinator needs both, so it can't fail over.",
 		},
 		"two members in Available mode": {
 			func(f *Facts) {
 				f.Groups[0].Spec.Safety.Mode = v1.Available
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
 			}, "",
 		},
 		"one eligible member": {
 			func(f *Facts) {
-				f.Groups[0].Status.MemberList.Members[0].Priority, f.Groups[0].Status.MemberList.Members[1].Priority = 0, 0
+				f.Groups[0].Status.Protocol.MemberList.Members[0].Priority, f.Groups[0].Status.Protocol.MemberList.Members[1].Priority = 0, 0
 			}, "warning group bank/ledger: Only one member has a priority above 0, so no other can become coordinator.",
 		},
 		"leases that lapsed": {
@@ -248,13 +250,13 @@ func TestFindings(t *testing.T) {
 		"the only eligible member shares a node": {
 			func(f *Facts) {
 				f.Groups[0].Spec.Safety.Mode = v1.Available
-				f.Groups[0].Status.MemberList.Members[0].Priority, f.Groups[0].Status.MemberList.Members[1].Priority = 0, 0
+				f.Groups[0].Status.Protocol.MemberList.Members[0].Priority, f.Groups[0].Status.Protocol.MemberList.Members[1].Priority = 0, 0
 				place(f, "n1", "n2", "n1")
 			}, "warning group bank/ledger: Only one member has a priority above 0, so no other can become coordinator.",
 		},
 		"two members of two share a node": {
 			func(f *Facts) {
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
 				place(f, "n1", "n1")
 			}, "warning group bank/ledger: It has two members. A coordinator needs both, so it can't fail over.",
 		},
@@ -315,7 +317,7 @@ func TestFindings(t *testing.T) {
 		"a group of which the pod isn't a member": {
 			func(f *Facts) {
 				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Spec.Members
 				f.Groups[0].Spec.Safety.Mode = v1.Available
 			},
 			"warning pod bank/ledger-2: It names the group ledger, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.",
@@ -323,7 +325,7 @@ func TestFindings(t *testing.T) {
 		"a pod in no group": {
 			func(f *Facts) {
 				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Spec.Members
 				f.Groups[0].Spec.Safety.Mode = v1.Available
 				delete(f.Pods[2].Annotations, v1.AnnotationGroups)
 			},
@@ -332,7 +334,7 @@ func TestFindings(t *testing.T) {
 		"a pod of which the group warns": {
 			func(f *Facts) {
 				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
-				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Spec.Members
 				f.Groups[0].Spec.Safety.Mode = v1.Available
 				f.Groups[0].Status.Conditions = append(f.Groups[0].Status.Conditions, metav1.Condition{
 					Type: string(v1.ConditionUnlisted), Status: metav1.ConditionTrue, Reason: string(v1.ReasonPodsUnlisted), Message: "Pod ledger-2 has an agent",

@@ -66,8 +66,8 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 
 // isAgentOf reports whether policies apply to a pod of a group. They don't apply to pods on the network of their node.
 func isAgentOf(g *v1.ElectionGroup, p *corev1.Pod) bool {
-	return p.Namespace == g.Namespace && !p.Spec.HostNetwork && membership.HasAgent(p) && g.Status.MemberList != nil &&
-		slices.ContainsFunc(g.Status.MemberList.Members, func(m v1.Member) bool { return m.Pod == p.Name })
+	return p.Namespace == g.Namespace && !p.Spec.HostNetwork && membership.HasAgent(p) && g.Status.Protocol.MemberList != nil &&
+		slices.ContainsFunc(g.Status.Protocol.MemberList.Members, func(m v1.Member) bool { return m.Pod == p.Name })
 }
 
 // policiesOf returns the names of the policies of a namespace that select pods and restrict a direction, or "" for any.

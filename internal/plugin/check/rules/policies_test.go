@@ -40,7 +40,7 @@ func TestPoliciesOfDisconnectedAgents(t *testing.T) {
 		"a policy of other pods":     {func(f *Facts) { f.Policies[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "mail"} }, ""},
 		"of another namespace":       {func(f *Facts) { f.Policies[0].Namespace = "shop" }, ""},
 		"pods on the node's network": {hostNetwork, ""},
-		"pods that aren't members":   {func(f *Facts) { f.Groups[0].Status.MemberList.Members = []v1.Member{{Pod: "x"}} }, ""},
+		"pods that aren't members":   {func(f *Facts) { f.Groups[0].Status.Protocol.MemberList.Members = []v1.Member{{Pod: "x"}} }, ""},
 		"a policy of the operator":   {func(f *Facts) { f.Policies[0] = denyAll("conclave-system", "deny", nil) }, ofOperator},
 		"the policy of the manifests": {func(f *Facts) {
 			f.Policies[0] = denyAll("conclave-system", "conclave-manager", nil)
