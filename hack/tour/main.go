@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -103,7 +104,9 @@ type tour struct {
 func (t *tour) run(ctx context.Context, config string) error {
 	fmt.Fprint(t.out, "\n# Real: five agents start on this machine. The agent e has the highest priority.\n")
 	started := time.Now()
-	if err := t.agents.Start(); err != nil {
+	names := t.agents.Names()
+	slices.Reverse(names) // Where each start takes long, the others may elect before the last one is there.
+	if err := t.agents.Start(names...); err != nil {
 		return err
 	}
 	if err := t.settle(ctx); err != nil {

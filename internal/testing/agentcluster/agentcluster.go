@@ -242,8 +242,8 @@ func nameOf(index int) string {
 var subnetsUsed atomic.Int64
 
 // newSubnet returns the start of the addresses of a subnet 127.x.y.0/24, so that clusters in the same network namespace
-// don't collide, even if different programs run them. It also returns ports for peers and for APIs that nobody uses there:
-// a program may listen on all addresses, and one in another PID namespace may have the same subnet.
+// don't collide, even if different programs run them. It also returns ports for peers and for APIs that nobody uses
+// there: a program may listen on all addresses, and one in another PID namespace may have the same subnet.
 func newSubnet(ctx context.Context) (subnet, peerPort, apiPort string, err error) {
 	const subnets = 250
 	at := (os.Getpid()*subnets + int(subnetsUsed.Add(1))) % (subnets * subnets)
