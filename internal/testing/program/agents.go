@@ -2,13 +2,10 @@ package program
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 )
 
 // Process is the agent of a pod, seen as a process of this machine. Pods are
@@ -46,14 +43,4 @@ func Agents(cluster string) (found []Process) {
 		}
 	}
 	return found
-}
-
-// KillAgent kills the agent of a pod, as a crash would. It returns the time just before.
-func KillAgent(cluster, pod string) (time.Time, error) {
-	for _, agent := range Agents(cluster) {
-		if agent.Pod == pod {
-			return time.Now(), syscall.Kill(agent.PID, syscall.SIGKILL)
-		}
-	}
-	return time.Time{}, fmt.Errorf("cannot find the agent of pod %s on this machine", pod)
 }

@@ -32,47 +32,42 @@ var screenshots = flag.String("screenshots", "", "write the screenshots of the d
 // patience is how long the tests wait for a condition. Other tests may occupy all cores.
 const patience = 3 * time.Minute
 
-// browser is a Chromium with one page, which shows the dashboard of a store.
+// browser is a Chromium with one page, and the server of the page for the groups of a store.
 type browser struct {
-	t   *testing.T
-	ctx context.Context
-	*site
-
-	mu sync.Mutex
-	// errors are those on the page's console, such as exceptions and violations of the policy.
-	errors []string
-}
-
-// site serves the dashboard of a store.
-type site struct {
+	t     *testing.T
+	ctx   context.Context
 	store *served.Store
 	// actions are what the user may do.
 	actions *served.Actions
 	port    int
 	server  *http.Server
 	done    chan struct{}
+
+	mu sync.Mutex
+	// errors are those on the page's console, such as exceptions and violations of the policy.
+	errors []string
 }
 
 // serve serves the store, at the same port as before.
-func (s *site) serve(t *testing.T) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
-	must.Succeed(t, err)
+func (b *browser) serve() {
+	b.t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(b.t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", b.port))
+	must.Succeed(b.t, err)
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
-		s.port = address.Port
+		b.port = address.Port
 	}
-	handler := served.NewHandler(s.store, s.port, s.actions, "https://grafana.example.org")
-	s.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	s.done = make(chan struct{})
+	handler := served.NewHandler(b.store, b.port, b.actions, "https://grafana.example.org")
+	b.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	b.done = make(chan struct{})
 	go func() {
-		_ = s.server.Serve(listener) // It returns when stop closes it.
-		close(s.done)
+		_ = b.server.Serve(listener) // It returns when stop closes it.
+		close(b.done)
 	}()
 }
 
-func (s *site) stop() {
-	_ = s.server.Close()
-	<-s.done
+func (b *browser) stop() {
+	_ = b.server.Close()
+	<-b.done
 }
 
 // start starts a browser. Without Chromium it skips the test; in CI it fails.
@@ -85,8 +80,8 @@ func start(t *testing.T) *browser {
 		}
 		t.Skip("chromium isn't in PATH (see hack/packages)")
 	}
-	b := &browser{t: t, site: &site{store: served.NewStore()}}
-	b.serve(t)
+	b := &browser{t: t, store: served.NewStore()}
+	b.serve()
 	t.Cleanup(b.stop)
 	profile, err := os.MkdirTemp("", "dashboard")
 	must.Succeed(t, err)

@@ -37,7 +37,7 @@ func lastElection(b *browser) {
 		},
 	}
 	b.stop()
-	b.serve(b.t)
+	b.serve()
 	b.t.Cleanup(func() { b.actions = nil })
 	if _, err := cluster.Agent(former).Kill(); err != nil {
 		b.t.Fatal(err)

@@ -204,7 +204,7 @@ func stoppedDashboard(b *browser) {
 	b.stop()
 	b.await(`document.querySelector("#banner").innerText.includes("kubectl conclave dashboard")`)
 	b.store.Set(ledger("StatusTable", 2))
-	b.serve(b.t)
+	b.serve()
 	b.await(`document.querySelector("#banner").hidden && document.querySelector("#coordinator").innerText === "ledger-2"`)
 	for _, text := range b.takeErrors() {
 		if !strings.Contains(text, "net::ERR_") {

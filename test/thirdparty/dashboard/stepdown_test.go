@@ -85,7 +85,7 @@ func stepDown(b *browser) {
 		},
 	}
 	b.stop()
-	b.serve(b.t)
+	b.serve()
 	b.t.Cleanup(func() { b.actions = nil })
 	b.store.Replace([]v1.ElectionGroup{*groupOf(cluster.Names(), coordinator)})
 
