@@ -12,7 +12,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
-	"github.com/conclave-dev/conclave/internal/transcript/gather"
 )
 
 // journalsTimeout limits the time for all journals of a group.
@@ -23,7 +22,7 @@ const journalsTimeout = 10 * time.Second
 func ReadJournals(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) ([]journal.Journal, []transcript.Missing) {
 	ctx, cancel := context.WithTimeout(ctx, journalsTimeout)
 	defer cancel()
-	return gather.Journals(ctx, g.Name, memberPods(g), func(ctx context.Context, pod string) (*journal.Journal, error) {
+	return gatherJournals(ctx, g.Name, memberPods(g), func(ctx context.Context, pod string) (*journal.Journal, error) {
 		return readJournal(ctx, types.NamespacedName{Namespace: g.Namespace, Name: pod}, g.Name, forward)
 	})
 }

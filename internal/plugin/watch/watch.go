@@ -17,7 +17,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
-	"github.com/conclave-dev/conclave/internal/plugin/watch/view"
 )
 
 // New returns the command.
@@ -138,7 +137,7 @@ func connectionText(err error) string {
 
 // screen is the content of the terminal.
 type screen struct {
-	view view.View
+	view view
 	// connection describes why the API server is unreachable; empty if it is reachable.
 	connection string
 	// silentSince is since when the operator has not shown that it runs, or zero.
@@ -156,7 +155,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 		case <-ctx.Done():
 		}
 	}
-	w.OnChange = func(g *v1.ElectionGroup) { send(func() { s.view.Set(g, time.Now()) }) }
+	w.OnChange = func(g *v1.ElectionGroup) { send(func() { s.view.set(g, time.Now()) }) }
 	w.OnConnection = func(err error) {
 		send(func() {
 			s.connection = ""
@@ -181,7 +180,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *GroupWatcher, opera
 			update()
 		case <-ticker.C:
 		}
-		view.Show(terminal, func(width, height int) []string { return s.lines(operator.now(), width, height) })
+		show(terminal, func(width, height int) []string { return s.lines(operator.now(), width, height) })
 	}
 }
 
@@ -193,5 +192,5 @@ func (s *screen) lines(now time.Time, width, height int) []string {
 	if !s.silentSince.IsZero() {
 		notes = append(notes, operatorText(s.silentSince, now))
 	}
-	return s.view.Lines(now, width, height, notes...)
+	return s.view.render(now, width, height, notes...)
 }

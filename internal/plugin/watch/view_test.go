@@ -1,4 +1,4 @@
-package view
+package watch
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func TestMembersStay(t *testing.T) {
 	for i := range 10 {
 		g.Status.History = append(g.Status.History, v1.Tenure{Number: int64(10 - i), Pod: fmt.Sprint("tenure-", 10-i)})
 	}
-	v := View{group: g, latest: []string{"change-1", "change-2", "change-3"}}
+	v := view{group: g, latest: []string{"change-1", "change-2", "change-3"}}
 	for _, test := range []struct {
 		height      int
 		first, last string // the first and the last of the tenures and changes that are shown
@@ -51,7 +51,7 @@ func TestMembersStay(t *testing.T) {
 	}{
 		{40, "tenure-10", "change-3", 13}, {24, "tenure-10", "change-3", 10}, {19, "tenure-10", "change-3", 5}, {16, "change-1", "change-3", 3}, {14, "change-2", "change-3", 2},
 	} {
-		text := strings.Join(crop(v.Lines(time.Now(), 80, test.height, "a note"), 80, test.height), "\n")
+		text := strings.Join(crop(v.render(time.Now(), 80, test.height, "a note"), 80, test.height), "\n")
 		shown := regexp.MustCompile(`(tenure|change)-\d+`).FindAllString(text, -1)
 		if members := strings.Count(text, "ledger-"); members != 5 || len(shown) != test.count || shown[0] != test.first || shown[len(shown)-1] != test.last ||
 			strings.Contains(text, "TENURE") != strings.HasPrefix(test.first, "tenure") {
@@ -75,9 +75,9 @@ func TestViewShowsNoControlCharacters(t *testing.T) {
 	g := &v1.ElectionGroup{Status: v1.ElectionGroupStatus{Conditions: []metav1.Condition{{
 		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: "PodMissing", Message: "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\a",
 	}}}}
-	var v View
-	v.Set(g, time.Now())
-	got := strings.Join(crop(v.Lines(time.Now(), 200, 50), 200, 50), "\n")
+	var v view
+	v.set(g, time.Now())
+	got := strings.Join(crop(v.render(time.Now(), 200, 50), 200, 50), "\n")
 	if strings.ContainsAny(got, "\x1b\r\u009b\x7f\x07") || !strings.Contains(got, "^[[2J^[[Hcoordinator") {
 		t.Errorf("got %q, want no control characters", got)
 	}

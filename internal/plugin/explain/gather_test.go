@@ -1,4 +1,4 @@
-package gather_test
+package explain
 
 import (
 	"context"
@@ -9,12 +9,11 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
-	"github.com/conclave-dev/conclave/internal/transcript/gather"
 )
 
-// TestJournals: journals and failures are in the order of the pods, and a journal in another
+// TestGatherJournals: journals and failures are in the order of the pods, and a journal in another
 // name or about another group is missing.
-func TestJournals(t *testing.T) {
+func TestGatherJournals(t *testing.T) {
 	answers := map[string]*journal.Journal{
 		"ledger-0": {Agent: "ledger-0", Group: "ledger"},
 		"ledger-1": {Agent: "ledger-0", Group: "ledger"},
@@ -27,7 +26,7 @@ func TestJournals(t *testing.T) {
 		pods = append(pods, pod)
 		answers[pod] = &journal.Journal{Agent: pod, Group: "ledger"}
 	}
-	journals, missing := gather.Journals(t.Context(), "ledger", pods, func(_ context.Context, pod string) (*journal.Journal, error) {
+	journals, missing := gatherJournals(t.Context(), "ledger", pods, func(_ context.Context, pod string) (*journal.Journal, error) {
 		if answers[pod] == nil {
 			return nil, errors.New("no answer")
 		}

@@ -1,6 +1,4 @@
-// Package gather reads the journals of a group's agents, several at a time. The caller has the
-// connections.
-package gather
+package explain
 
 import (
 	"context"
@@ -11,18 +9,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// parallel is the number of journals that are read at a time.
-const parallel = 16
+// parallelReads is the number of journals that are read at a time.
+const parallelReads = 16
 
-// ReadJournal reads the journal of a pod's agent. It takes a limited time and memory.
-type ReadJournal func(ctx context.Context, pod string) (*journal.Journal, error)
+// journalReader reads the journal of a pod's agent. It takes a limited time and memory.
+type journalReader func(ctx context.Context, pod string) (*journal.Journal, error)
 
-// Journals returns the journals about a group, and which are missing, both in the order of the
+// gatherJournals returns the journals about a group, and which are missing, both in the order of the
 // pods. A journal counts only if the agent wrote it in its own name.
-func Journals(ctx context.Context, group string, pods []string, read ReadJournal) ([]journal.Journal, []transcript.Missing) {
+func gatherJournals(ctx context.Context, group string, pods []string, read journalReader) ([]journal.Journal, []transcript.Missing) {
 	journals, failures := make([]*journal.Journal, len(pods)), make([]error, len(pods))
 	var readers sync.WaitGroup
-	slots := make(chan struct{}, parallel)
+	slots := make(chan struct{}, parallelReads)
 	for i, pod := range pods {
 		readers.Go(func() {
 			slots <- struct{}{}
@@ -45,7 +43,7 @@ func Journals(ctx context.Context, group string, pods []string, read ReadJournal
 	return found, missing
 }
 
-func readOne(ctx context.Context, group, pod string, read ReadJournal) (*journal.Journal, error) {
+func readOne(ctx context.Context, group, pod string, read journalReader) (*journal.Journal, error) {
 	j, err := read(ctx, pod)
 	if err != nil {
 		return nil, err

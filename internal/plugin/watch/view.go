@@ -1,5 +1,4 @@
-// Package view is the live view of a group on a terminal.
-package view
+package watch
 
 import (
 	"os"
@@ -15,8 +14,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/plugin/output"
 )
 
-// View has the present state of a group and its latest changes.
-type View struct {
+// view is the live view of a group on a terminal: it has its present state and its latest changes.
+type view struct {
 	changes describe.ChangeLog
 	group   *v1.ElectionGroup
 	// latest are the latest changes, in the order in which they happened.
@@ -26,8 +25,8 @@ type View struct {
 // changesShown is the number of changes below the table.
 const changesShown = 8
 
-// Set sets the present state of the group, or nil if it doesn't exist.
-func (v *View) Set(g *v1.ElectionGroup, now time.Time) {
+// set sets the present state of the group, or nil if it doesn't exist.
+func (v *view) set(g *v1.ElectionGroup, now time.Time) {
 	for _, text := range v.changes.Append(g, now) {
 		v.latest = append(v.latest, now.Format("15:04:05.000")+"  "+text)
 	}
@@ -35,9 +34,9 @@ func (v *View) Set(g *v1.ElectionGroup, now time.Time) {
 	v.group = g
 }
 
-// Lines returns the status, some notes, and the latest changes. If a terminal is too small for them, the oldest tenures are left
+// render returns the status, some notes, and the latest changes. If a terminal is too small for them, the oldest tenures are left
 // out first, and then the oldest changes. The present time is that of the cluster.
-func (v *View) Lines(now time.Time, width, height int, notes ...string) []string {
+func (v *view) render(now time.Time, width, height int, notes ...string) []string {
 	var text strings.Builder
 	tenures := 0
 	if v.group != nil {
@@ -64,8 +63,8 @@ func (v *View) Lines(now time.Time, width, height int, notes ...string) []string
 	return slices.Concat(status, noted, latest)
 }
 
-// Show shows on a terminal what lines returns for its size, instead of the previous lines.
-func Show(terminal *os.File, lines func(width, height int) []string) {
+// show shows on a terminal what lines returns for its size, instead of the previous lines.
+func show(terminal *os.File, lines func(width, height int) []string) {
 	width, height, err := term.GetSize(int(terminal.Fd()))
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
