@@ -27,7 +27,7 @@ func (a *Agent) Refresh() {
 }
 
 // Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready before it votes and
-// the coordinator knows: a rollout that went on before that would take the majority away from the coordinator, or its successor. In a pod, pod/localapi.go adds the problems of the time
+// the coordinator knows: a rollout that went on before that would take the majority away from the coordinator, or its successor. In a pod, pod/api.go adds the problems of the time
 // before the first document. The readiness of the pod itself is that of its application (ADR 37).
 func (a *Agent) Problems() (own, others []string) {
 	own, others = a.lastingProblems()

@@ -120,7 +120,7 @@ func (r *runtime) start(ctx context.Context) (*agent.Started, error) {
 			r.renewer.run,
 			func(ctx context.Context) { r.readmitAfterOperatorAbsence(ctx, a) },
 		},
-		ServeOperator: func(ctx context.Context) error { return r.serveOperator(ctx, a, operator, files) },
+		ServeOperator: func(ctx context.Context) error { return r.serveOperator(ctx, operator, files) },
 	}, nil
 }
 
@@ -142,7 +142,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	return a, nil
 }
 
-func (r *runtime) serveOperator(ctx context.Context, a *agent.Agent, listener net.Listener, files *identity.Files) error {
-	handler := api.NewForOperator(operatorAPI{r, a}, r.metrics.Handler(r))
+func (r *runtime) serveOperator(ctx context.Context, listener net.Listener, files *identity.Files) error {
+	handler := api.NewForOperator(operatorAPI{localAPI{r}}, r.metrics.Handler(r))
 	return api.ServeOperator(ctx, listener, files.PublicServer(), handler, r.log)
 }
