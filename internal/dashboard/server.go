@@ -36,9 +36,6 @@ func NewHandler(store *Store, port int, actions *Actions, grafana string) http.H
 	mux.HandleFunc("GET /events/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		streamGroup(w, r, store, grafana)
 	})
-	mux.HandleFunc("GET /what-if/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		serveWhatIf(w, r, store.find(pathKey(r)))
-	})
 	actions.register(mux, store)
 	return guard(mux, port)
 }

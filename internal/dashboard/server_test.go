@@ -68,7 +68,7 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 // TestPageIsSelfContained: the page loads nothing from elsewhere, and has no inline code.
 func TestPageIsSelfContained(t *testing.T) {
 	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil, "")
-	for _, path := range []string{"/", "/app.js", "/cards.js", "/dom.js", "/file.js", "/group.js", "/nodes.js", "/overview.js", "/picture.js", "/sequence.js", "/whatif.js", "/stepdown.js", "/stream.js", "/style.css", "/icon.svg"} {
+	for _, path := range []string{"/", "/app.js", "/cards.js", "/dom.js", "/file.js", "/group.js", "/nodes.js", "/overview.js", "/picture.js", "/sequence.js", "/stepdown.js", "/stream.js", "/style.css", "/icon.svg"} {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 		request.Host = "localhost:7377"
 		response := httptest.NewRecorder()

@@ -57,8 +57,6 @@ type SequenceRecorder struct {
 	Lost  func(*election.Message) bool
 	// Note returns what else there is to say about a message that is sent, or "".
 	Note func(*election.Message) string
-	// Start is the time 0.
-	Start election.Tick
 
 	shown []election.ID
 	steps []recordedStep
@@ -75,7 +73,7 @@ type recordedStep struct {
 
 // Watch records one step.
 func (r *SequenceRecorder) Watch(step Step) {
-	at := Millis(step.At - r.Start)
+	at := Millis(step.At)
 	for _, e := range step.Output.Events {
 		if text := noteText(r.Names, step.Process, e); text != "" {
 			r.add(step.Process, step.Process, SequenceStep{Kind: noteLabels[e.Kind], Text: text, Millis: at, Note: true})

@@ -46,9 +46,6 @@ type Scenario struct {
 	// Safety is the mode of the offices around the election, or "" for the election
 	// without offices.
 	Safety string
-	// Heartbeat and Lease are the timing of the offices, by default 100 ms and five
-	// heartbeats. Heartbeats are at least so long that answers arrive in between.
-	Heartbeat, Lease election.Tick
 	// Watch, if set, is called after every step.
 	Watch func(diagram.Step)
 }

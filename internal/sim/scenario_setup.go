@@ -108,7 +108,8 @@ func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
 	}
 	heartbeat := r.heartbeat()
 	oc := office.Config{
-		Config: c, NewElection: r.algorithm.New, Mode: mode, Lease: cmp.Or(s.Lease, 5*heartbeat), Heartbeat: heartbeat, SuspicionTimeout: 3 * heartbeat,
+		Config: c, NewElection: r.algorithm.New, Mode: mode,
+		Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 3 * heartbeat,
 		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, DrainTimeout: 0, Life: 1, MemoryLost: id == s.Recover,
 	}
 	if id == s.Recover {
@@ -120,7 +121,7 @@ func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
 // heartbeat returns the heartbeat interval of the holder of the office.
 func (r *scenarioRun) heartbeat() election.Tick {
 	s := &r.scenario
-	often := max(cmp.Or(s.Heartbeat, 100*Millisecond), 4*s.Latency)
+	often := max(100*Millisecond, 4*s.Latency)
 	if r.algorithm.Ring {
 		// A shorter interval would make waiting processes start another election while
 		// the messages of the first one are still on their way round the ring.

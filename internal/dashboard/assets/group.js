@@ -6,7 +6,6 @@ import { lastElection } from "./lastelection.js";
 import { stepDownButton } from "./stepdown.js";
 import { address } from "./overview.js";
 import { open } from "./stream.js";
-import { whatIf } from "./whatif.js";
 
 // show fills the page, and returns the function that ends it.
 export function show(main, page, namespace, name) {
@@ -22,7 +21,7 @@ export function show(main, page, namespace, name) {
     el("div", { class: "title" }, heading, health, stepDown.button), notice, content);
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
-  let last, simulation, grafana, sections = {};
+  let last, grafana, sections = {};
 
   function section(id, data, draw) {
     const text = JSON.stringify(data);
@@ -48,17 +47,10 @@ export function show(main, page, namespace, name) {
     }
     last = detail;
     health.replaceChildren(badge(state(detail)));
-    // What has been asked stays while the members are the same.
-    const members = detail.nodes.map((n) => ({ pod: n.pod, priority: n.priority }));
     arrange(content, [section("facts", facts(detail), drawFacts), section("problems", problems(detail), drawProblems), left, right,
-      section("election", members.length ? "" : null, () => card("Last election", election.content))]);
+      section("election", detail.nodes.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
-      section("failovers", gaps(detail), drawGaps),
-      section("whatif", members.length ? members : null, (nodes) => {
-        simulation = whatIf(path, nodes, detail);
-        return card("What if?", ...simulation.content);
-      })]);
-    simulation?.update(detail.processes);
+      section("failovers", gaps(detail), drawGaps)]);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures), section("links", { namespace, name, grafana }, drawLinks)]);
   }
 

@@ -41,7 +41,6 @@ func TestPage(t *testing.T) {
 		{"a group flaps", flapping},
 		{"the keyboard", keyboard},
 		{"the policy blocks inline code", policy},
-		{"what if members crash", whatIf},
 		{"the coordinator steps down", stepDown},
 		{"the last election of real agents", lastElection},
 	} {
