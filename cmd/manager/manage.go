@@ -104,7 +104,6 @@ func (m *manager) connect() error {
 	if m.config, err = ctrl.GetConfig(); err != nil {
 		return fmt.Errorf("load the kubeconfig: %w", err)
 	}
-	m.config.Wrap(m.metrics.refusedWrites.wrap)
 	if m.live, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
 		return fmt.Errorf("create a client: %w", err)
 	}

@@ -62,8 +62,8 @@ func (e *env) expectMetrics(t *testing.T) {
 		t.Errorf("got metrics %q in the alerts, want at least 5", names)
 	}
 	for _, name := range names {
-		// There is no series before the first refused write, and without agents.
-		if name != "conclave_operator_writes_refused_total" && name != "conclave_operator_agents" && !strings.Contains(text, "\n"+name+"{") {
+		// There is no series without agents.
+		if name != "conclave_operator_agents" && !strings.Contains(text, "\n"+name+"{") {
 			t.Errorf("got no metric %s, which an alert uses:\n%s", name, text)
 		}
 	}
@@ -126,7 +126,7 @@ func (e *env) expectRefusedWriteCounted(t *testing.T) {
 			Service: &v1.CoordinatorService{Name: "refused", Ports: []v1.ServicePort{{Port: 80}}},
 		},
 	})
-	refused := regexp.MustCompile(`conclave_operator_writes_refused_total\{code="4\d\d",resource="services"\} [1-9]`)
+	refused := regexp.MustCompile(`rest_client_requests_total\{code="4(03|22)",host="[^"]+",method="POST"\} [1-9]`)
 	var text string
 	e.eventually("the refused Service is counted", func() error {
 		if text = e.awaitMetrics(); !refused.MatchString(text) {
