@@ -1,58 +1,31 @@
 package main
 
 import (
-	"archive/tar"
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 // writeImage writes the OCI archive and the SBOMs of a command for some platforms, and returns the digest of its image index.
 func (r *release) writeImage(ctx context.Context, source, platforms string) (string, error) {
 	command := path.Base(source)
-	err := r.execute(ctx, "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", r.source, "-package", source, "-version", r.version,
+	var report bytes.Buffer
+	shown := *r
+	shown.stdout = io.MultiWriter(r.stdout, &report)
+	err := shown.execute(ctx, "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", r.source, "-package", source, "-version", r.version,
 		"-tag", r.image(command)+":"+r.version, "-index", "-platform", platforms, "-output", r.output)
 	if err != nil {
 		return "", err
 	}
-	return indexDigest(filepath.Join(r.output, command+".tar"))
-}
-
-// indexDigest returns the digest of the image index in an OCI archive.
-func indexDigest(file string) (string, error) {
-	content, err := os.Open(file)
-	if err != nil {
-		return "", err
+	fields := strings.Fields(report.String()) // the file, the tag, the digest and the size
+	if len(fields) < 3 || !strings.HasPrefix(fields[2], "sha256:") {
+		return "", fmt.Errorf("hack/image must print the digest of %s, got %q", command, report.String())
 	}
-	defer content.Close()
-	files := tar.NewReader(content)
-	for {
-		header, err := files.Next()
-		if err != nil {
-			return "", fmt.Errorf("%s has no index.json: %w", file, err)
-		}
-		if header.Name != "index.json" {
-			continue
-		}
-		text, err := io.ReadAll(files)
-		if err != nil {
-			return "", err
-		}
-		var index struct {
-			Manifests []struct{ Digest string }
-		}
-		if err := json.Unmarshal(text, &index); err != nil {
-			return "", fmt.Errorf("index.json of %s: %w", file, err)
-		}
-		if len(index.Manifests) != 1 {
-			return "", fmt.Errorf("index.json of %s must have one image index, got %d", file, len(index.Manifests))
-		}
-		return index.Manifests[0].Digest, nil
-	}
+	return fields[2], nil
 }
 
 // writeInstaller writes the manifests with the digests of the images.
