@@ -40,10 +40,9 @@ func TestExamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := example.command(t)
-			stable := 0
 			agents := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-				Preemption:  &agentcluster.Preemption{Policy: "Never", StableMillis: &stable},
-				Application: &agentcluster.Application{Session: example.session},
+				Preemption:  agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)},
+				Application: agentcluster.Application{Session: example.session},
 			}})
 			must.Succeed(t, agents.Start())
 			workers := map[string]*worker{}

@@ -52,11 +52,10 @@ const (
 // of their own if it is empty.
 func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 	t.Helper()
-	stable := 1000
 	w := &workload{t: t, binary: binary, ledgerURL: ledgerURL, processes: map[string]*runningProgram{}}
 	w.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-		Name: filepath.Base(binary), Preemption: &agentcluster.Preemption{Policy: "WhenStable", StableMillis: &stable},
-		Timing: &agentcluster.Timing{DrainMillis: 300},
+		Name: filepath.Base(binary), Preemption: agentcluster.Preemption{Policy: "WhenStable", StableMillis: new(int32(1000))},
+		Timing: agentcluster.Timing{DrainMillis: new(int32(300))},
 	}})
 	var peers []string
 	for _, name := range w.Names() {
@@ -64,7 +63,7 @@ func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 		peers = append(peers, name+"="+net.JoinHostPort(host, workloadPort))
 		must.Succeed(t, w.WriteConfig(name, func(file *agentcluster.File) {
 			// The agent notices by the probe that the process is paused.
-			file.Groups[0].Application = &agentcluster.Application{Session: "Required", Probe: &agentcluster.Probe{
+			file.Groups[0].Application = agentcluster.Application{Session: "Required", Probe: &agentcluster.Probe{
 				URL: "http://" + net.JoinHostPort(host, workloadPort) + "/healthz", PeriodMillis: 200, TimeoutMillis: 500, Failures: 2,
 			}}
 		}))

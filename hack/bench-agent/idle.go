@@ -66,7 +66,7 @@ func (r *runner) idleIn(ctx context.Context, groups int) (idle *Idle, err error)
 	if err != nil {
 		return nil, err
 	}
-	plan.Group.Preemption = &agentcluster.Preemption{Policy: "Always"}
+	plan.Group.Preemption = agentcluster.Preemption{Policy: "Always"}
 	for i := range groups - 1 {
 		further := plan.Group
 		further.Name = fmt.Sprintf("group-%d", i+2)

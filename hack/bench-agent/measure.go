@@ -68,12 +68,11 @@ func (r *runner) printf(format string, arguments ...any) {
 func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	r.groups++
 	folder := filepath.Join(r.folder, fmt.Sprint(r.groups))
-	stable := 0
 	plan := agentcluster.Options{
 		Binary: r.binary, Folder: folder, Agents: agents, TLS: true,
 		Group: agentcluster.Group{
-			Safety: &agentcluster.Safety{Mode: mode, LeaseMillis: 5 * r.options.heartbeat}, Timing: &agentcluster.Timing{HeartbeatMillis: r.options.heartbeat},
-			Preemption: &agentcluster.Preemption{Policy: "Never", StableMillis: &stable},
+			Safety: agentcluster.Safety{Mode: mode, LeaseMillis: int32(5 * r.options.heartbeat)}, Timing: agentcluster.Timing{HeartbeatMillis: int32(r.options.heartbeat)},
+			Preemption: agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)},
 		},
 	}
 	return plan, os.Mkdir(folder, 0o700)

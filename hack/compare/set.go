@@ -109,7 +109,7 @@ func newAgents(ctx context.Context, mode, folder, binary string, size, groups in
 	}
 	plan := agentcluster.Options{Binary: binary, Folder: folder, Agents: size, TLS: true}
 	for i := range groups {
-		group := agentcluster.Group{Name: groupName(i), Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never"}}
+		group := agentcluster.Group{Name: groupName(i), Safety: agentcluster.Safety{Mode: mode}, Preemption: agentcluster.Preemption{Policy: "Never"}}
 		if i == 0 {
 			plan.Group = group
 		} else {

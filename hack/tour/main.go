@@ -79,7 +79,7 @@ func run(ctx context.Context, program string, out io.Writer) (err error) {
 	// An agent that comes back doesn't take over, so the coordinator changes only when the tour takes it away.
 	agents, err := agentcluster.New(ctx, agentcluster.Options{
 		Binary: program, Folder: folder, Agents: 5, TLS: true,
-		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableMillis: new(int)}},
+		Group: agentcluster.Group{Preemption: agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)}},
 	})
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	agents.awaitCoordinator()
 	// It starts again with the list and the lease that it has stored.
 	agents.check(agents.WriteConfig("a", func(f *agentcluster.File) {
-		f.Groups[0].Safety = &agentcluster.Safety{Mode: "Majority", LeaseMillis: 8000}
+		f.Groups[0].Safety = agentcluster.Safety{Mode: "Majority", LeaseMillis: 8000}
 	}))
 	agents.check(agents.Restart("a"))
 	agents.awaitVersion("a", 1)

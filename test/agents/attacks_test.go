@@ -28,9 +28,9 @@ type attackTest struct {
 // startAttackTest starts the agents and the attacker, whose priority is given.
 func startAttackTest(t *testing.T, mode string, lease time.Duration, priority uint32) *attackTest {
 	group := newGroup(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
-		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: int(lease.Milliseconds())},
-		Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: int(lease.Milliseconds()) * 5 / 6, DrainMillis: 1000},
+		Safety:     agentcluster.Safety{Mode: mode, LeaseMillis: int32(lease.Milliseconds())},
+		Preemption: agentcluster.Preemption{Policy: "Never"},
+		Timing:     agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(lease.Milliseconds() * 5 / 6)), DrainMillis: new(int32(1000))},
 	}})
 	for _, name := range group.Names() {
 		group.check(group.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Members[0].Priority = priority }))

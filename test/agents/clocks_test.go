@@ -46,7 +46,7 @@ func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
 // startClockTest starts agents with these clocks.
 func startClockTest(t *testing.T, clocks map[string]time.Duration) *clockTest {
 	c := &clockTest{testGroup: newGroup(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
-		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500}, Preemption: &agentcluster.Preemption{Policy: "Never"},
+		Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: 500}, Preemption: agentcluster.Preemption{Policy: "Never"},
 	}})}
 	for name, ahead := range clocks {
 		c.check(c.Agent(name).SetClock(ahead))

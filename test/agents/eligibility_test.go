@@ -13,7 +13,7 @@ import (
 // TestIneligibleMemberSaysWhy: everywhere where somebody may look.
 func TestIneligibleMemberSaysWhy(t *testing.T) {
 	t.Parallel()
-	group := newGroup(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: &agentcluster.Application{Session: "Required"}}})
+	group := newGroup(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: agentcluster.Application{Session: "Required"}}})
 	group.start()
 	const why = "no session is open"
 	group.await(func(ctx context.Context) error {

@@ -42,7 +42,7 @@ type env struct {
 
 // timing is short, so that the test can inject many faults in a minute. The drain timeout
 // is longer than a lease.
-var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: 300}
+var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: new(int32(300))}
 
 const leaseMillis = 150
 
@@ -53,9 +53,9 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 		stable = 1000
 	}
 	group := agentcluster.Group{
-		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: leaseMillis},
-		Preemption: &agentcluster.Preemption{Policy: policy, StableMillis: &stable},
-		Timing:     &timing,
+		Safety:     agentcluster.Safety{Mode: mode, LeaseMillis: leaseMillis},
+		Preemption: agentcluster.Preemption{Policy: policy, StableMillis: new(int32(stable))},
+		Timing:     timing,
 	}
 	e := &env{
 		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),

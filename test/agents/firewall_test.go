@@ -22,8 +22,8 @@ func TestFirewallThatRejects(t *testing.T) {
 
 func testFirewallThatRejects(t *testing.T, bothDirections bool) {
 	group := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
-		Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
-		Preemption: &agentcluster.Preemption{Policy: "Never"},
+		Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
+		Preemption: agentcluster.Preemption{Policy: "Never"},
 	}})
 	group.startConnected()
 	former := group.awaitCoordinator()

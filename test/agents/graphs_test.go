@@ -131,8 +131,8 @@ func graphGroups() []agentcluster.Group {
 					continue
 				}
 				groups = append(groups, agentcluster.Group{
-					Name: fmt.Sprintf("g%d", len(groups)), Algorithm: algorithm, Safety: &agentcluster.Safety{Mode: mode},
-					Preemption: &agentcluster.Preemption{Policy: policy, StableMillis: &stable},
+					Name: fmt.Sprintf("g%d", len(groups)), Algorithm: algorithm, Safety: agentcluster.Safety{Mode: mode},
+					Preemption: agentcluster.Preemption{Policy: policy, StableMillis: new(int32(stable))},
 				})
 			}
 		}

@@ -38,8 +38,8 @@ func newGroup(t testing.TB, options agentcluster.Options) *testGroup {
 func newSteadyGroup(t testing.TB) *testGroup {
 	t.Helper()
 	return newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
-		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing: &agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: 3000, DrainMillis: 300},
+		Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: agentcluster.Preemption{Policy: "Never"},
+		Timing: agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(int32(300))},
 	}})
 }
 

@@ -32,9 +32,9 @@ func journalGroups() []agentcluster.Group {
 	var groups []agentcluster.Group
 	for _, algorithm := range catalog.Names() {
 		groups = append(groups, agentcluster.Group{
-			Name: strings.ToLower(algorithm), Algorithm: algorithm, Timing: &recoveryTiming,
-			Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
-			Preemption: &agentcluster.Preemption{Policy: "Never"},
+			Name: strings.ToLower(algorithm), Algorithm: algorithm, Timing: recoveryTiming,
+			Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
+			Preemption: agentcluster.Preemption{Policy: "Never"},
 		})
 	}
 	return groups

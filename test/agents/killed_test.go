@@ -28,9 +28,9 @@ func newKilledCluster(t testing.TB, trace bool) *killedCluster {
 	const seed = 1
 	c := &killedCluster{random: rand.New(rand.NewPCG(seed, seed)), testGroup: newGroup(t, agentcluster.Options{
 		Agents: 3, Trace: trace, Group: agentcluster.Group{
-			Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
-			Preemption: &agentcluster.Preemption{Policy: "Never"},
-			Timing:     &agentcluster.Timing{HeartbeatMillis: 20, SuspicionTimeoutMillis: 2000},
+			Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 500},
+			Preemption: agentcluster.Preemption{Policy: "Never"},
+			Timing:     agentcluster.Timing{HeartbeatMillis: 20, SuspicionTimeoutMillis: new(int32(2000))},
 		},
 	})}
 	c.startConnected()

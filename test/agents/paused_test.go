@@ -21,9 +21,9 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 		pause            = 4 * time.Second
 	)
 	group := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
-		Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
-		Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: int(suspicionTimeout.Milliseconds())},
+		Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
+		Preemption: agentcluster.Preemption{Policy: "Never"},
+		Timing:     agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(suspicionTimeout.Milliseconds()))},
 	}})
 	group.startConnected()
 	coordinator := group.awaitCoordinator()

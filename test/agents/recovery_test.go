@@ -27,7 +27,7 @@ const recoveryPage = "../../docs/algorithms/recovery.md"
 // A heartbeat is much longer than a recovery, so that the recovery ends before the
 // coordinator's next BEAT.
 // All timeouts are so long that no message is late on a busy machine.
-var recoveryTiming = agentcluster.Timing{HeartbeatMillis: 1000, SuspicionTimeoutMillis: 3000, DrainMillis: 5000}
+var recoveryTiming = agentcluster.Timing{HeartbeatMillis: 1000, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(int32(5000))}
 
 const (
 	recoveryLeaseMillis = 4000
@@ -100,8 +100,8 @@ func TestRestartedAgentRecovers(t *testing.T) {
 func (r *restart) run(t *testing.T) string {
 	t.Helper()
 	g := newGroup(t, agentcluster.Options{Agents: 4, TLS: true, Trace: true, Group: agentcluster.Group{
-		Algorithm: r.algorithm, Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
-		Preemption: &agentcluster.Preemption{Policy: r.policy}, Timing: &recoveryTiming,
+		Algorithm: r.algorithm, Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: recoveryLeaseMillis},
+		Preemption: agentcluster.Preemption{Policy: r.policy}, Timing: recoveryTiming,
 	}})
 	g.start()
 	g.coordinate("d")

@@ -27,18 +27,18 @@ const (
 
 // kinds are the settings of groups. Each language has a group of each kind.
 var kinds = map[string]agentcluster.Group{
-	"majority":  {Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: int(lease.Milliseconds())}},
-	"strict":    {Safety: &agentcluster.Safety{Mode: "Strict", LeaseMillis: int(lease.Milliseconds())}},
-	"available": {Safety: &agentcluster.Safety{Mode: "Available"}},
+	"majority":  {Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: int32(lease.Milliseconds())}},
+	"strict":    {Safety: agentcluster.Safety{Mode: "Strict", LeaseMillis: int32(lease.Milliseconds())}},
+	"available": {Safety: agentcluster.Safety{Mode: "Available"}},
 }
 
 func groupOf(language, kind string) agentcluster.Group {
-	group, stable := kinds[kind], 0
+	group := kinds[kind]
 	group.Name = language + "-" + kind
-	group.Preemption = &agentcluster.Preemption{Policy: "Never", StableMillis: &stable}
-	group.Application = &agentcluster.Application{Session: "Required"}
+	group.Preemption = agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)}
+	group.Application = agentcluster.Application{Session: "Required"}
 	// A long timeout, so that no agent is suspected while the machine is busy.
-	group.Timing = &agentcluster.Timing{SuspicionTimeoutMillis: int(lease.Milliseconds()), DrainMillis: int(drain.Milliseconds())}
+	group.Timing = agentcluster.Timing{SuspicionTimeoutMillis: new(int32(lease.Milliseconds())), DrainMillis: new(int32(drain.Milliseconds()))}
 	return group
 }
 

@@ -69,9 +69,9 @@ func newEnv(t testing.TB, mode string) *env {
 	must.Succeed(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
 	must.Succeed(t, os.WriteFile(e.file, nil, 0o600))
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-		Safety:      &agentcluster.Safety{Mode: mode},
-		Preemption:  &agentcluster.Preemption{Policy: "Never"},
-		Application: &agentcluster.Application{Session: "Required"},
+		Safety:      agentcluster.Safety{Mode: mode},
+		Preemption:  agentcluster.Preemption{Policy: "Never"},
+		Application: agentcluster.Application{Session: "Required"},
 	}})
 	must.Succeed(t, e.Start())
 	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))

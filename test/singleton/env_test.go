@@ -48,8 +48,8 @@ func newEnv(t *testing.T, group agentcluster.Group) *env {
 		seen: map[uint64]map[string]int{}, members: map[uint64]string{},
 	}
 	must.Succeed(t, os.WriteFile(e.file, nil, 0o600))
-	group.Preemption = &agentcluster.Preemption{Policy: "Never"}
-	group.Application = &agentcluster.Application{Session: "Required"}
+	group.Preemption = agentcluster.Preemption{Policy: "Never"}
+	group.Application = agentcluster.Application{Session: "Required"}
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: group})
 	must.Succeed(t, e.Start())
 	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))

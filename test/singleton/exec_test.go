@@ -35,7 +35,7 @@ func single(t *testing.T, timing agentcluster.Timing) *env {
 	t.Helper()
 	e := &env{t: t, file: filepath.Join(t.TempDir(), "file")}
 	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 1, Group: agentcluster.Group{
-		Timing: &timing, Application: &agentcluster.Application{Session: "Required"},
+		Timing: timing, Application: agentcluster.Application{Session: "Required"},
 	}})
 	must.Succeed(t, e.Start())
 	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
@@ -141,7 +141,7 @@ func TestWaitsForTheAgent(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	e := single(t, agentcluster.Timing{DrainMillis: 200})
+	e := single(t, agentcluster.Timing{DrainMillis: new(int32(200))})
 	notExecutable := filepath.Join(t.TempDir(), "program")
 	must.Succeed(t, os.WriteFile(notExecutable, nil, 0o600))
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 // TestHandOverWaitsForTheProgram: the office is handed over when everything has ended, although the program ignores SIGTERM.
 func TestHandOverWaitsForTheProgram(t *testing.T) {
 	const drain = 1500 * time.Millisecond
-	e := newEnv(t, agentcluster.Group{Timing: &agentcluster.Timing{DrainMillis: int(drain.Milliseconds())}})
+	e := newEnv(t, agentcluster.Group{Timing: agentcluster.Timing{DrainMillis: new(int32(drain.Milliseconds()))}})
 	e.deaf = true
 	for _, name := range e.Names() {
 		e.startWrapper(name)
@@ -191,7 +191,7 @@ func TestHandOverWaitsForTheProgram(t *testing.T) {
 
 // TestAgentHangsDuringHandOver: the lease then ends before the drain timeout.
 func TestAgentHangsDuringHandOver(t *testing.T) {
-	e := newEnv(t, agentcluster.Group{Timing: &agentcluster.Timing{DrainMillis: 30_000}})
+	e := newEnv(t, agentcluster.Group{Timing: agentcluster.Timing{DrainMillis: new(int32(30_000))}})
 	e.deaf = true
 	for _, name := range e.Names() {
 		e.startWrapper(name)
@@ -228,7 +228,7 @@ func TestDaemonsThatMultiplyAreKilled(t *testing.T) {
 			if hide {
 				agentcluster.NeedPartitions(t) // It needs the same rights.
 			}
-			e := single(t, agentcluster.Timing{DrainMillis: 1000})
+			e := single(t, agentcluster.Timing{DrainMillis: new(int32(1000))})
 			e.hideCgroups = hide
 			marker := fmt.Sprintf("1000.%d", time.Now().UnixNano())
 			r := e.run(nil, "--", "sh", "-c", "trap '' TERM; while :; do (setsid sleep "+marker+" &); done")

@@ -85,7 +85,7 @@ func TestOneProgramAtATime(t *testing.T) {
 				agentcluster.NeedPartitions(t) // They need the same rights.
 			}
 			e := newEnv(t, agentcluster.Group{
-				Safety: &agentcluster.Safety{Mode: mode, LeaseMillis: 500}, Timing: &agentcluster.Timing{DrainMillis: 1000},
+				Safety: agentcluster.Safety{Mode: mode, LeaseMillis: 500}, Timing: agentcluster.Timing{DrainMillis: new(int32(1000))},
 			})
 			e.hideCgroups = hideCgroups
 			for _, name := range e.Names() {

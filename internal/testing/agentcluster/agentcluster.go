@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -110,12 +111,12 @@ func (t *Cluster) writeFiles(options Options) error {
 				CAFile: filepath.Join(options.Folder, caFile),
 			}
 		}
-		a.file = File{
+		a.file.Config = config.Config{
 			Self: a.Name, API: a.API, Listen: options.Group.Members[i].Address,
-			State: filepath.Join(options.Folder, a.Name+".state"), TLS: tls, Groups: []Group{options.Group.clone()},
+			State: filepath.Join(options.Folder, a.Name+".state"), TLS: tls,
 		}
-		for _, further := range options.Further {
-			a.file.Groups = append(a.file.Groups, further.clone())
+		for _, group := range append([]Group{options.Group}, options.Further...) {
+			a.file.Groups = append(a.file.Groups, clone(group))
 		}
 		if err := a.writeFile(); err != nil {
 			return err
