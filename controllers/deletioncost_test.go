@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -34,23 +36,17 @@ func TestDeletionCostAfterConcurrentChanges(t *testing.T) {
 	var done sync.WaitGroup
 	for _, group := range []string{"ledger", "audit"} {
 		done.Go(func() {
-			if err := r.applyRole(t.Context(), group, pod, v1.RoleFollower); err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, r.applyRole(t.Context(), group, pod, v1.RoleFollower))
 		})
 	}
 	done.Wait()
 	both.Add(1) // The events of the pod trigger more reconciles.
 	now := &corev1.Pod{}
 	read := func() {
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, api.Get(t.Context(), client.ObjectKeyFromObject(pod), now))
 	}
 	read()
-	if err := r.applyRole(t.Context(), "ledger", now, v1.RoleFollower); err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, r.applyRole(t.Context(), "ledger", now, v1.RoleFollower))
 	read()
 	if cost, ok := now.Annotations[corev1.PodDeletionCost]; ok {
 		t.Errorf("got labels %v and cost %s, want none: the pod leads no group", now.Labels, cost)

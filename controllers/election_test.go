@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
@@ -139,7 +140,5 @@ func TestUserOfStepDownIsNamed(t *testing.T) {
 			return strings.HasSuffix(event, "ledger-0 became coordinator in term 9 after "+want)
 		})
 	})
-	if reads := o.countReads("/pods/ledger-1"); reads != 1 {
-		t.Errorf("got %d reads of the pod, want one", reads)
-	}
+	expect.Equalf(t, o.countReads("/pods/ledger-1"), 1, "reads of the pod")
 }

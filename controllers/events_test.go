@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // fakeEventClient records the notes of the events that it creates.
@@ -29,9 +30,7 @@ func (c *fakeEventClient) Create(_ context.Context, object client.Object, _ ...c
 func TestLongNoteIsTruncated(t *testing.T) {
 	events := &fakeEventClient{}
 	r := &Reconciler{writer: events}
-	if err := r.createEvent(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.createEvent(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}))
 	if len(events.notes) != 1 || len(events.notes[0]) != 1024 || !strings.HasSuffix(events.notes[0], "x...") {
 		t.Errorf("got notes %q, want one of 1024 bytes that ends with an ellipsis", events.notes)
 	}

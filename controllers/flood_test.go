@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -68,15 +69,11 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 	}
 	// The agent alone changes no coordinator. A standby has a limit of its own, and may write what waits.
 	most := 2 * (2 + int(time.Since(began).Seconds()))
-	if writes := count("ledger"); writes > most {
-		t.Errorf("got %d writes of ledger's status, want at most %d", writes, most)
-	}
+	expect.AtMostf(t, count("ledger"), most, "writes of ledger's status")
 	close(stop)
 	<-stopped
 	e.awaitQuiet(o)
 	for _, group := range others {
-		if writes := count(group); writes > 20 {
-			t.Errorf("%s: got %d writes of the status for ten elections, want at most 20", group, writes)
-		}
+		expect.AtMostf(t, count(group), 20, "%s: writes of the status for ten elections", group)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // An alert depends on it: it fires for agents that name two coordinators, and not while
@@ -32,7 +33,5 @@ func TestFailoversAfterFailuresCountSeparately(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", reason, got, want)
 		}
 	}
-	if got := endOfTenureBefore([]v1.Tenure{{Pod: "b"}}); got != "unknown" {
-		t.Errorf("the first tenure: got %s, want unknown", got)
-	}
+	expect.Equalf(t, endOfTenureBefore([]v1.Tenure{{Pod: "b"}}), "unknown", "first tenure")
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -107,9 +108,7 @@ func TestFurtherOwnersRemain(t *testing.T) {
 	before := len(o.written())
 	update(func(object client.Object) { object.SetOwnerReferences(append(object.GetOwnerReferences(), owner)) })
 	e.awaitQuiet(o)
-	if writes := kinds(o.written()[before:]); len(writes) > 0 {
-		t.Errorf("got writes %v because of a further owner, want none", writes)
-	}
+	expect.Lenf(t, kinds(o.written()[before:]), 0, "writes because of a further owner")
 	before = len(o.written())
 	update(func(object client.Object) {
 		switch o := object.(type) {

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -103,9 +104,7 @@ func (e *env) elect(group, coordinator string, term uint64) {
 		for _, row := range report.Processes {
 			leadership.Crashed[row.Name] = e.agents[row.Name] == nil
 		}
-		if err := agent.SetLeadership(group, leadership); err != nil {
-			e.t.Error(err)
-		}
+		expect.Succeed(e.t, agent.SetLeadership(group, leadership))
 	}
 }
 

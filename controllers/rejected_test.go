@@ -12,7 +12,9 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // An object that routes traffic can't be written, and later it can.
@@ -58,9 +60,7 @@ func TestStatusIsRejected(t *testing.T) {
 	elections := value(t, o.metrics, "conclave_operator_elections_total")
 	reject.Store(true)
 	for _, name := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		if err := e.agents[name].SetLeadership("ledger", fakeagent.Leadership{Term: 7, ElectedAt: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.agents[name].SetLeadership("ledger", fakeagent.Leadership{Term: 7, ElectedAt: time.Now()}))
 	}
 	e.eventually("the metric says that there is no coordinator", func() bool { return leads() == 0 })
 	if e.group("ledger").Status.Coordinator == nil {
@@ -88,9 +88,7 @@ func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 				return
 			}
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, err)
 			body = bytes.ReplaceAll(body, []byte(`"term":8`), []byte(`"term":-8`))
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		}
@@ -143,9 +141,7 @@ func TestRejectedEventIsDropped(t *testing.T) {
 				return false
 			}
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			sent = append(sent, string(body))
@@ -164,9 +160,7 @@ func TestRejectedEventIsDropped(t *testing.T) {
 	e.awaitQuiet(o)
 	mu.Lock()
 	defer mu.Unlock()
-	if len(sent) != 2 {
-		t.Errorf("got events %q, want each of the two sent once", sent)
-	}
+	expect.Lenf(t, sent, 2, "events (each of the two sent once)")
 }
 
 // Pods can't be patched, for example because they violate a policy of the cluster that is newer

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -95,9 +96,7 @@ func TestRecordIsOnlyForSelectedPods(t *testing.T) {
 	e.selectedPod("selected", "", withApp("ledger"))
 	e.awaitRecord("selected", "ledger") // By now, the operator has handled the group and the others.
 	for name, want := range map[string]string{"named": "", "both": "mail", "without": ""} {
-		if got := e.readPod(name).Annotations[v1.AnnotationSelectedBy]; got != want {
-			t.Errorf("%s: got the record %q, want %q", name, got, want)
-		}
+		expect.Equalf(t, e.readPod(name).Annotations[v1.AnnotationSelectedBy], want, "%s: record", name)
 	}
 }
 

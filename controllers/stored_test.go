@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // stored returns what the cache retains of an object.
@@ -22,9 +23,7 @@ func stored(t *testing.T, object client.Object) any {
 	for kind, options := range cache.Options().ByObject {
 		if reflect.TypeOf(kind) == reflect.TypeOf(object) {
 			stripped, err := options.Transform(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return stripped
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
@@ -83,9 +84,8 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 		return e.client.Get(t.Context(), e.key("ledger-leader"), service) == nil && service.Spec.Ports[0].Port == 1234
 	})
 	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
-	if service.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
-		t.Errorf("got session affinity %s, want that of the user", service.Spec.SessionAffinity)
-	}
+	expect.Equalf(t, service.Spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+		"session affinity (of the user)")
 	update(func(object client.Object) {
 		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" {
 			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object, object.GetLabels(), object.GetAnnotations())

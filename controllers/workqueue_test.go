@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestNamespacesTakeTurnsInTheWorkQueue(t *testing.T) {
@@ -22,14 +24,10 @@ func TestNamespacesTakeTurnsInTheWorkQueue(t *testing.T) {
 	q.Add(request("greedy", 0))
 	q.Add(request("bank", 0))
 	q.Add(request("bank", 1))
-	if q.Len() != 1002 {
-		t.Errorf("got %d requests, want each once: 1002", q.Len())
-	}
+	expect.Equalf(t, q.Len(), 1002, "requests (each once: 1002)")
 	for _, want := range []reconcile.Request{request("greedy", 0), request("bank", 0), request("greedy", 1), request("bank", 1), request("greedy", 2), request("greedy", 3)} {
 		got, _ := q.Get()
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		expect.Equal(t, got, want)
 		q.Done(got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -55,9 +56,7 @@ func TestCheckSummarizesValidConfiguration(t *testing.T) {
 group ledger: StatusTable, Majority, version 1 of b (20), a (10)
 warning: ` + path + `: groups[0].members: there are two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0
 `}
-	if got := execute(t, "check", "--config", path); got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
+	expect.Equal(t, execute(t, "check", "--config", path), want)
 }
 
 func TestCheckAndRunReportAllErrors(t *testing.T) {
@@ -68,9 +67,7 @@ func TestCheckAndRunReportAllErrors(t *testing.T) {
 ` + path + `: groups[0].members: must include self (): add it, or remove this group
 `}
 	for _, args := range [][]string{{"check", "--config", path}, {"--config", path}} {
-		if got := execute(t, args...); got != want {
-			t.Errorf("%v: got %+v\nwant %+v", args, got, want)
-		}
+		expect.Equalf(t, execute(t, args...), want, "%v", args)
 	}
 }
 
@@ -99,9 +96,7 @@ func TestInvalidUsageIsReportedInOneLine(t *testing.T) {
 		"certificates --group g --member ca --out DIR":               "--member ca and the CA would both be stored in ca.pem: use separate directories",
 	} {
 		got := execute(t, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
-		if wanted := (result{status: 2, err: "error: " + want + "\n"}); got != wanted {
-			t.Errorf("%q: got %+v\nwant %+v", args, got, wanted)
-		}
+		expect.Equalf(t, got, result{status: 2, err: "error: " + want + "\n"}, "%q", args)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("got files %v, %v, want none", files, err)
@@ -118,9 +113,7 @@ func TestMissingConfigurationFails(t *testing.T) {
 func TestVersion(t *testing.T) {
 	version = "v1.2.3"
 	defer func() { version = "" }()
-	if got := execute(t, "version"); got != (result{out: "v1.2.3\n"}) {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, execute(t, "version"), result{out: "v1.2.3\n"})
 }
 
 // TestInstallReplacesFile: the file may be the binary of an earlier agent, which runs.

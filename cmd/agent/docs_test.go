@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestDocumentedCommandsExist(t *testing.T) {
@@ -15,9 +17,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 func TestDocumentedConfigurationIsValid(t *testing.T) {
 	page, err := os.ReadFile("../../docs/agent.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sample := regexp.MustCompile("(?s)```yaml\n(self: a\n.*?)```").FindSubmatch(page)
 	commands := documents.Parse(string(page))
 	t.Chdir(t.TempDir())
@@ -31,9 +31,7 @@ func TestDocumentedConfigurationIsValid(t *testing.T) {
 			root := newRoot()
 			root.SetOut(t.Output())
 			root.SetArgs(c.Words[1:])
-			if err := root.Execute(); err != nil {
-				t.Errorf("%q: %v", c.Words, err)
-			}
+			expect.Succeedf(t, root.Execute(), "%q", c.Words)
 		}
 	}
 	if ran != 2 {

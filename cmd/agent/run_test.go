@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -84,9 +85,7 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
 			strings.Contains(problems, "groups[0].members[0].priority: must be")
 	})
-	if version := a.Config().Groups[0].List.Version; version != 1 {
-		t.Errorf("got version %d of the list, want 1", version)
-	}
+	expect.Equalf(t, a.Config().Groups[0].List.Version, 1, "version of the list")
 	write(t, dir, next)
 	testwait.Until(t, "the next valid file is reloaded", func() bool {
 		own, _ := a.Problems()

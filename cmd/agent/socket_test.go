@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
@@ -36,9 +37,7 @@ func startSocketAgent(t *testing.T, uids string) *socketAgent {
 	dir, err := os.MkdirTemp("/tmp", "conclave-")
 	must.Succeed(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, os.RemoveAll(dir))
 	})
 	must.Succeed(t, os.Chmod(dir, 0o755))
 	a := &socketAgent{t: t, stderr: t.Output(), config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir, "agent.sock")}

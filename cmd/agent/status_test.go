@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -29,9 +30,7 @@ func serveLocalAPI(t *testing.T, text string) (path string) {
 	go func() { ended <- api.Serve(ctx, local, api.New(a.Local(), http.NotFoundHandler())) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, <-ended)
 	})
 	return path
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -38,9 +39,7 @@ func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
 			if last := lines[len(lines)-1]; got.status != 1 || !strings.HasPrefix(last, "error: "+want) {
 				t.Errorf("got exit status %d, %s, want 1, error: %s", got.status, got.stderr, want)
 			}
-			if got.stdout != "" {
-				t.Errorf("stdout: got %q, want none", got.stdout)
-			}
+			expect.Equalf(t, got.stdout, "", "stdout")
 		})
 	}
 }

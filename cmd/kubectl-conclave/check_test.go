@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -66,12 +67,9 @@ UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbea
 	if f := decoded.Findings[0]; f.Level != rules.Problem || f.Object != "operator in namespace bank" {
 		t.Errorf("got %+v first, want the operator without replicas", f)
 	}
-	if !strings.Contains(all.stdout, "It lacks the permission to update electiongroups/status.") {
-		t.Errorf("got %s, want that the operator has no role", all.stdout)
-	}
-	if !strings.Contains(all.stdout, "pod bank/mail") {
-		t.Errorf("got %s, want the pod of no group, too", all.stdout)
-	}
+	expect.Containsf(t, all.stdout, "It lacks the permission to update electiongroups/status.",
+		"the operator has no role")
+	expect.Containsf(t, all.stdout, "pod bank/mail", "the pod of no group, too")
 	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 || !strings.Contains(missing.stderr, "did you mean ledger?") {
 		t.Errorf("got %+v, want a hint", missing)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestFlagValuesAreCompleted(t *testing.T) {
@@ -27,9 +29,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 			words = append(words, "")
 		}
 		proposed, directive, _ := strings.Cut(runCommand(t, nil, words...).stdout, ":")
-		if got := strings.Join(strings.Fields(proposed), " "); got != want {
-			t.Errorf("%s: got completions %q, want %q", args, got, want)
-		}
+		expect.Equalf(t, strings.Join(strings.Fields(proposed), " "), want, "%s: completions", args)
 		if directive == "0\n" {
 			t.Errorf("%s: got file completions, too, want none", args)
 		}
@@ -58,9 +58,7 @@ func TestEachFlagIsCompleted(t *testing.T) {
 		}
 	}
 	check(newRoot())
-	if commands < 10 {
-		t.Errorf("got %d commands, want at least 10", commands)
-	}
+	expect.AtLeastf(t, commands, 10, "commands")
 }
 
 // Contexts, namespaces and members are those of the kubeconfig and of the cluster.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -81,9 +82,7 @@ func TestDocumentedDiagramsAreGenerated(t *testing.T) {
 				strings.Count(page, "```mermaid"))
 		}
 		for _, d := range diagrams {
-			if !strings.Contains(d[1], "--algorithm "+name+" ") {
-				t.Errorf("the page of %s: got a diagram of another algorithm: %s", name, d[1])
-			}
+			expect.Containsf(t, d[1], "--algorithm "+name+" ", "page of %s: diagram of another algorithm", name)
 			if got := runCommand(t, nil, strings.Fields(d[1])...); got.status != 0 || got.stdout != d[2] {
 				t.Errorf("%s: exit status %d, %s\ngot\n%swant, as on the page of %s,\n%s", d[1], got.status, got.stderr, got.stdout, name, d[2])
 			}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -115,7 +116,5 @@ func TestEvacuateRefusesInput(t *testing.T) {
 			t.Errorf("%v: got %+v, want %d %q", c.args, got, c.status, c.want)
 		}
 	}
-	if got := e.evacuatedUntil(t, node); got != "" {
-		t.Errorf("got annotation %q, want none", got)
-	}
+	expect.Equalf(t, e.evacuatedUntil(t, node), "", "annotation")
 }

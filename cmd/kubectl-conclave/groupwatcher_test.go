@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/watch"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -93,9 +94,7 @@ func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, w.Run(ctx))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -108,9 +107,7 @@ func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 func expectEvents(t *testing.T, events <-chan string, want ...string) {
 	t.Helper()
 	for _, want := range want {
-		if got := await(t, events, want); got != want {
-			t.Fatalf("got event %q, want %q", got, want)
-		}
+		must.Equalf(t, await(t, events, want), want, "event")
 	}
 }
 
@@ -130,9 +127,7 @@ func TestInterruptedWatchResumesWithoutLosingChanges(t *testing.T) {
 	e.SetCoordinator(t, g, 1, 103)
 	proxy.unavailable.Store(false)
 	expectEvents(t, events, "connected", "102", "103")
-	if lists := proxy.lists.Load(); lists != 1 {
-		t.Errorf("got %d list requests, want 1: a resumed watch needs none", lists)
-	}
+	expect.Equalf(t, proxy.lists.Load(), 1, "list requests (a resumed watch needs none)")
 }
 
 func TestExpiredWatchListsAgain(t *testing.T) {
@@ -150,9 +145,7 @@ func TestExpiredWatchListsAgain(t *testing.T) {
 	for got := ""; got != "101"; {
 		got = await(t, events, "101")
 	}
-	if lists := proxy.lists.Load(); lists != 2 {
-		t.Errorf("got %d list requests, want 2", lists)
-	}
+	expect.Equalf(t, proxy.lists.Load(), 2, "list requests")
 }
 
 func TestForbiddenWatchEndsWithAnError(t *testing.T) {

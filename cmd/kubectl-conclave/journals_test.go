@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Without the permission to forward ports, explain prints what the status contains, and one
@@ -27,9 +29,7 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
-	if err := errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
 	const reason = "reading the agents' journals requires the permission to create pods/portforward in namespace bank"
 	got := e.runCommand(t, "explain", "ledger", "--as", user)
 	if want := "\n\nLast election\n  Not shown: " + reason + ".\n"; got.status != 0 || !strings.HasPrefix(got.stdout, "Coordinator\n  ledger-2 has been") || !strings.HasSuffix(got.stdout, want) {
@@ -41,9 +41,7 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "ledger.html")
 	for _, want := range []result{{file + ": the last elections: 0\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
-		if got := e.runCommand(t, "explain", "ledger", "--html", file, "--as", user); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		expect.Equal(t, e.runCommand(t, "explain", "ledger", "--html", file, "--as", user), want)
 	}
 	page, err := os.ReadFile(filepath.Clean(file))
 	for _, want := range []string{"Coordinator\n  ledger-2 has been", "Last election\n  Not shown: " + strings.ReplaceAll(reason, "'", "&#39;"), "plugin  ", `"missing":"` + reason} {

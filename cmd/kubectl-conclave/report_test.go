@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/plugin/report"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -122,9 +123,7 @@ func TestInterruptedReportLeavesNoFile(t *testing.T) {
 	root.SetArgs([]string{"ledger", "--file", file, "--kubeconfig", e.Kubeconfig, "-n", e.Namespace})
 	root.SetOut(t.Output())
 	root.SetErr(t.Output())
-	if status := run(ctx, root); status != exitInterrupted {
-		t.Errorf("got exit status %d, want %d", status, exitInterrupted)
-	}
+	expect.Equalf(t, run(ctx, root), exitInterrupted, "exit status")
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v for the archive, want that it doesn't exist", err)
 	}

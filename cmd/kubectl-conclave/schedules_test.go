@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // sampleWithoutViolations runs all schedules without a violation.
@@ -157,7 +158,5 @@ func TestInputErrorOfTheSimulatorIsAUsageError(t *testing.T) {
 		t.Errorf("got %+v, want a usage error", got)
 	}
 	fail := func(context.Context, sim.Sampling) (sim.Report, error) { return sim.Report{}, errors.New("failed") }
-	if got := runCommand(t, fail, "simulate", "--schedules", "5"); got.status != 1 {
-		t.Errorf("got exit status %d, want 1", got.status)
-	}
+	expect.Equalf(t, runCommand(t, fail, "simulate", "--schedules", "5").status, 1, "exit status")
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestSimulateOutput(t *testing.T) {
@@ -63,9 +65,7 @@ func TestSimulateJSONOfEachAlgorithm(t *testing.T) {
 
 func TestSafetyIncludesTheHandover(t *testing.T) {
 	got := runCommand(t, nil, "simulate", "--processes", "5", "--safety", "Majority", "--recover", "5", "-o", "json")
-	if !strings.Contains(got.stdout, `"coordinator":5,"agreed":true`) {
-		t.Errorf("got %s, want the recovered process as coordinator", got.stdout)
-	}
+	expect.Containsf(t, got.stdout, `"coordinator":5,"agreed":true`, "the recovered process as coordinator")
 }
 
 // The timeouts of the office and of the simulation depend on the latency of messages
@@ -97,9 +97,7 @@ func TestTenThousandProcessesAreFast(t *testing.T) {
 	if took := time.Since(started); took > 5*time.Second {
 		t.Errorf("got %v, want at most 5 s", took)
 	}
-	if lines := strings.Count(got.stdout, "\n"); lines > 40 {
-		t.Errorf("got %d lines, want at most 40", lines)
-	}
+	expect.AtMostf(t, strings.Count(got.stdout, "\n"), 40, "lines")
 }
 
 func TestVersion(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
@@ -121,15 +123,11 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			got := runCommand(t, nil, strings.Fields(args)...)
-			if got.status != 2 {
-				t.Errorf("got exit status %d, want 2", got.status)
-			}
+			expect.Equalf(t, got.status, 2, "exit status")
 			if got.stderr != "error: "+want+"\n" {
 				t.Errorf("stderr: got\n%swant\nerror: %s", got.stderr, want)
 			}
-			if got.stdout != "" {
-				t.Errorf("stdout: got %q, want none", got.stdout)
-			}
+			expect.Equalf(t, got.stdout, "", "stdout")
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // version and --version print the versions of all parts. Without an operator, they say so.
@@ -30,9 +31,7 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},
 			},
 		}
-		if err := e.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Create(t.Context(), pod))
 	}
 	// Other tests have pods with other agents.
 	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas available\n(agents .*\n)*agents +example.com/agent:1 in 2 pods\n(agents .*\n)*$`)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"runtime/debug"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestMemoryLimitOfTheContainer(t *testing.T) {
@@ -23,8 +25,7 @@ func TestMemoryLimitOfTheContainer(t *testing.T) {
 		t.Setenv("MEMORY_LIMIT", c.limit)
 		t.Setenv("GOMEMLIMIT", c.own)
 		limitMemory()
-		if got := debug.SetMemoryLimit(-1); got != c.want {
-			t.Errorf("with MEMORY_LIMIT=%s and GOMEMLIMIT=%s: got %d bytes, want %d", c.limit, c.own, got, c.want)
-		}
+		expect.Equalf(t, debug.SetMemoryLimit(-1), c.want,
+			"with MEMORY_LIMIT=%s and GOMEMLIMIT=%s: bytes", c.limit, c.own)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -104,9 +105,7 @@ func TestGroupListsAreBounded(t *testing.T) {
 		work.Go(func() { list("bank") })
 	}
 	testwait.Until(t, "another namespace has its share", func() bool { return server.begun("bank") >= share })
-	if begun := server.begun("greedy"); begun != share {
-		t.Errorf("got %d lists of one namespace at the same time, want %d", begun, share)
-	}
+	expect.Equalf(t, server.begun("greedy"), share, "lists of one namespace at the same time")
 	close(server.released)
 	work.Wait()
 	if server.most > maxGroupLists || server.unpaged {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
@@ -50,9 +51,7 @@ func TestInterruptionKeepsEarlierResults(t *testing.T) {
 		case len(report.Groups) != groups || groups > 0 && report.Groups[0].Kills == nil:
 			t.Errorf("interrupted at %q: got report %+v, want the kills of %d groups", text, report, groups)
 		}
-		if err := report.Print(io.Discard); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, report.Print(io.Discard))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
@@ -76,9 +77,7 @@ func TestInvalidFlagsAreRejected(t *testing.T) {
 		root.SetArgs(strings.Fields(flags))
 		root.SetOut(io.Discard)
 		root.SetErr(io.Discard)
-		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: got %v, want %q", flags, err, part)
-		}
+		expect.ErrorContainsf(t, root.ExecuteContext(t.Context()), part, "%s", flags)
 	}
 }
 
@@ -88,12 +87,8 @@ func TestDifferencesAndSums(t *testing.T) {
 	if len(difference) != 2 || difference.withPrefix(writes) != 15 || difference.withPrefix(reads) != 0 {
 		t.Errorf("got difference %v, want 15 writes and 0 reads", difference)
 	}
-	if text := difference.per(4).String(); text != "writes-pods 2.5, writes-events 1.25" {
-		t.Errorf("got %s per election", text)
-	}
-	if text := (Quantities{}).String(); text != "none" {
-		t.Errorf("got %s for no requests, want none", text)
-	}
+	expect.Equalf(t, difference.per(4).String(), "writes-pods 2.5, writes-events 1.25", "per election")
+	expect.Equalf(t, (Quantities{}).String(), "none", "for no requests")
 }
 
 // A request belongs to the first kind that matches, so specific kinds come first and the

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -89,9 +90,7 @@ func TestVacantTimeIsThatWithoutAClaim(t *testing.T) {
 		"one after the other":     {[]claim{{1, 180, 400}, {0, 50, 130}}, 50},
 		"two at once, and nobody": {[]claim{{0, 50, 150}, {1, 120, 170}, {2, 250, 260}}, 120},
 	} {
-		if got := vacant(test.claims, 100, 300); got != test.want {
-			t.Errorf("%s: got %d, want %d", name, got, test.want)
-		}
+		expect.Equalf(t, vacant(test.claims, 100, 300), test.want, "%s", name)
 	}
 }
 
@@ -160,9 +159,7 @@ func TestOverlapOmitsTheFrozenTime(t *testing.T) {
 		"the frozen one said yes afterwards": {[]claim{{0, 0, 230}, {1, 150, 300}}, 30},
 		"again itself":                       {[]claim{{1, 0, 90}, {1, 80, 300}}, 0},
 	} {
-		if got := overlap(test.claims, frozen); got != test.want {
-			t.Errorf("%s: got %d, want %d", name, got, test.want)
-		}
+		expect.Equalf(t, overlap(test.claims, frozen), test.want, "%s", name)
 	}
 }
 
@@ -201,7 +198,6 @@ func TestUnknownSystemIsRefused(t *testing.T) {
 	root.SetArgs([]string{"--only", "zab"})
 	root.SetErr(io.Discard)
 	root.SetOut(io.Discard)
-	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `no system "zab", only floor,`) {
-		t.Errorf("got %v, want the names of all systems", err)
-	}
+	expect.ErrorContainsf(t, root.ExecuteContext(t.Context()), `no system "zab", only floor,`,
+		"the names of all systems")
 }

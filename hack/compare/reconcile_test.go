@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -25,9 +26,7 @@ func startScheduler(t *testing.T) *replicas {
 	env := &environment{counted: true}
 	must.Succeed(t, env.startServer(folder))
 	t.Cleanup(func() {
-		if err := env.stop(); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, env.stop())
 	})
 	at := slices.IndexFunc(operators, func(o operator) bool { return o.name == "kube-scheduler" })
 	of := operators[at]
@@ -50,9 +49,7 @@ func TestOperatorReconcilesNothingWithoutLeader(t *testing.T) {
 		}
 		began := time.Now()
 		gap, usual, err := s.round(t.Context(), f)
-		if err != nil {
-			t.Fatalf("%s: %v", f.name, err)
-		}
+		must.Succeedf(t, err, "%s", f.name)
 		// The Lease was renewed at most 0.3 s before. The leader may be renewing just then.
 		if gap < time.Second || gap > time.Since(began)+usual || usual >= gap/2 {
 			t.Errorf("%s: got a gap of %s, usually %s, want more than a second in a round of %s", f.name, gap, usual, time.Since(began))
@@ -63,16 +60,10 @@ func TestOperatorReconcilesNothingWithoutLeader(t *testing.T) {
 func TestGapsAreThoseAfterTheFault(t *testing.T) {
 	p := &prober{effects: []int64{10, 500, 600, 900, 950, 1400}}
 	for since, want := range map[int64]time.Duration{0: 490, 500: 450, 899: 450, 1400: 0} {
-		if got := p.gap(since); got != want {
-			t.Errorf("since %d: got gap %d, want %d", since, got, want)
-		}
+		expect.Equalf(t, p.gap(since), want, "since %d: gap", since)
 	}
-	if got := p.median(500); got != 300 {
-		t.Errorf("got median %d, want 300: of 100, 300, 50 and 450", got)
-	}
-	if got := p.after(900); got != 3 {
-		t.Errorf("got %d effects since 900, want 3", got)
-	}
+	expect.Equalf(t, p.median(500), 300, "median (of 100, 300, 50 and 450)")
+	expect.Equalf(t, p.after(900), 3, "effects since 900")
 }
 
 func TestOperatorsReport(t *testing.T) {

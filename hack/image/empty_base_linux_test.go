@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // The program runs in a root directory without other files, as the user of the image. That is what a container runtime
@@ -31,7 +33,5 @@ func TestRunsWithoutOtherFiles(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	if got, want := strings.TrimSpace(string(output)), "hello:test as 65532:65532"; got != want {
-		t.Errorf("got output %q, want %q", got, want)
-	}
+	expect.Equalf(t, strings.TrimSpace(string(output)), "hello:test as 65532:65532", "output")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/conclave-dev/conclave/hack/internal/gobuild"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -45,9 +46,7 @@ func load(t *testing.T, archive string) v1.Image {
 func TestImageHasOnlyTheBinary(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	files := unpack(t, load(t, archive), t.TempDir())
-	if !slices.Equal(files, []string{"hello"}) {
-		t.Errorf("got files %q, want only hello", files)
-	}
+	expect.EqualSlicesf(t, files, []string{"hello"}, "files (only hello)")
 }
 
 func TestImageRunsAsNonRootUser(t *testing.T) {
@@ -58,9 +57,7 @@ func TestImageRunsAsNonRootUser(t *testing.T) {
 	if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/hello"}) || len(config.Env) != 0 {
 		t.Errorf("got config %+v, want the user, the entrypoint and no environment", config)
 	}
-	if got := config.Labels["org.opencontainers.image.version"]; got != "test" {
-		t.Errorf("got version label %q, want test", got)
-	}
+	expect.Equalf(t, config.Labels["org.opencontainers.image.version"], "test", "version label")
 	if file.OS != "linux" || file.Architecture != runtime.GOARCH {
 		t.Errorf("got platform %s/%s, want linux and that of the test", file.OS, file.Architecture)
 	}
@@ -109,9 +106,7 @@ func TestSourceDateSetsImageDate(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
 	must.Succeed(t, err)
-	if got := file.Created.UTC().Format("2006-01-02"); got != "2026-01-01" {
-		t.Errorf("got date %s, want 2026-01-01", got)
-	}
+	expect.Equalf(t, file.Created.UTC().Format("2006-01-02"), "2026-01-01", "date")
 }
 
 func TestSBOMNamesEveryModule(t *testing.T) {
@@ -144,9 +139,7 @@ func TestInvalidArguments(t *testing.T) {
 		{"go build ./nowhere", "-package ./nowhere -tag a:b"},
 	} {
 		args := append(strings.Fields(c.args), "-output", t.TempDir())
-		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got error %v, want %q", c.args, err, c.want)
-		}
+		expect.ErrorContainsf(t, run(t.Context(), args, io.Discard), c.want, "%s: error", c.args)
 	}
 }
 
@@ -187,8 +180,6 @@ func TestTitle(t *testing.T) {
 		"./cmd/agent":            "conclave-agent",
 		"./cmd/kubectl-conclave": "kubectl-conclave",
 	} {
-		if got := (recipe{Program: gobuild.Program{Package: path}}).Title(); got != want {
-			t.Errorf("%s: got title %q, want %q", path, got, want)
-		}
+		expect.Equalf(t, (recipe{Program: gobuild.Program{Package: path}}).Title(), want, "%s: title", path)
 	}
 }

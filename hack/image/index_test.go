@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -73,13 +73,10 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 			t.Errorf("got an image for %s/%s at the platform %s", config.OS, config.Architecture, found.Platform)
 		}
 		platforms = append(platforms, found.Platform.String())
-		if files := unpack(t, image, t.TempDir()); !slices.Equal(files, []string{"hello"}) {
-			t.Errorf("%s: got files %q, want only hello", found.Platform, files)
-		}
+		expect.EqualSlicesf(t, unpack(t, image, t.TempDir()), []string{"hello"},
+			"%s: files (only hello)", found.Platform)
 	}
-	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
-		t.Errorf("got platforms %q, want %q", platforms, want)
-	}
+	expect.EqualSlicesf(t, platforms, []string{"linux/amd64", "linux/arm64"}, "platforms")
 	for _, sbom := range []string{"hello-linux-amd64.spdx.json", "hello-linux-arm64.spdx.json"} {
 		if !bytes.Contains(must.ReadFile(t, filepath.Join(output, sbom)), []byte(`"conclave-hello"`)) {
 			t.Errorf("%s doesn't describe the program", sbom)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -37,9 +38,7 @@ func TestArchivesHaveBinariesOfTheirPlatform(t *testing.T) {
 			continue
 		}
 		info, err := buildinfo.Read(binary)
-		if err != nil {
-			t.Fatalf("%s: %v", c.file, err)
-		}
+		must.Succeedf(t, err, "%s", c.file)
 		settings := map[string]string{}
 		for _, setting := range info.Settings {
 			settings[setting.Key] = setting.Value
@@ -47,9 +46,7 @@ func TestArchivesHaveBinariesOfTheirPlatform(t *testing.T) {
 		if got := settings["GOOS"] + "/" + settings["GOARCH"]; got != c.platform || settings["CGO_ENABLED"] != "0" {
 			t.Errorf("%s: got a binary of %s with CGO_ENABLED=%s, want a static one of %s", c.file, got, settings["CGO_ENABLED"], c.platform)
 		}
-		if got := format(binary); got != c.format {
-			t.Errorf("%s: got a binary in the format %s, want %s", c.file, got, c.format)
-		}
+		expect.Equalf(t, format(binary), c.format, "%s: binary in the format", c.file)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -14,9 +16,7 @@ import (
 func TestClientsCanBeImported(t *testing.T) {
 	r := newRelease(t, root)
 	r.version = "v0.2.0-rc.1"
-	if err := r.writeClients(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.writeClients())
 	run := func(t *testing.T, folder, environment string, command ...string) string {
 		t.Helper()
 		if _, err := exec.LookPath(command[0]); err != nil {
@@ -40,17 +40,13 @@ for file in package.files:
         digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_binary()).digest()).rstrip(b"=").decode()
         assert digest == file.hash.value, file
 print(conclave.run.__name__, conclave.aio.run.__name__, package.version, package.metadata["Requires-Python"], len(package.files))`)
-		if got != "run run 0.2.0rc1 >=3.9 10" {
-			t.Errorf("got %q", got)
-		}
+		expect.Equal(t, got, "run run 0.2.0rc1 >=3.9 10")
 	})
 	t.Run("typescript", func(t *testing.T) {
 		folder := t.TempDir()
 		run(t, folder, "", "tar", "-xzf", filepath.Join(r.output, "conclave-dev-client-0.2.0-rc.1.tgz"))
 		got := run(t, folder, "", "node", "-e", `
 import("./package/index.js").then((m) => console.log(Object.keys(m).join(), require("./package/package.json").version))`)
-		if got != "AgentError,TenureEnded,health,leader,run,watch 0.2.0-rc.1" {
-			t.Errorf("got %q", got)
-		}
+		expect.Equal(t, got, "AgentError,TenureEnded,health,leader,run,watch 0.2.0-rc.1")
 	})
 }

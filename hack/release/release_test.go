@@ -11,12 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -123,9 +123,7 @@ func TestSecondBuildIsIdentical(t *testing.T) {
 		"SHA256SUMS", "artifacthub-pkg.yml", "conclave-0.1.0-py3-none-any.whl", "conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz", "conclave-headlamp-0.1.0.tar.gz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
 		"provenance.json",
 	}
-	if got := names(t, first.output); !slices.Equal(got, want) {
-		t.Errorf("got files %q, want %q", got, want)
-	}
+	expect.EqualSlicesf(t, names(t, first.output), want, "files")
 	for _, name := range want {
 		if !bytes.Equal(read(t, first, name), read(t, second, name)) {
 			t.Errorf("got two different builds of %s, want identical ones", name)
@@ -163,9 +161,7 @@ func TestManifestsNameDigests(t *testing.T) {
 	}
 	must.Succeed(t, yaml.Unmarshal(chart["conclave/values.yaml"], &values))
 	for name, got := range map[string]image{"manager": values.Image, "agent": values.Agent.Image} {
-		if want := (image{"registry.example.com/conclave/" + name, "", digests[name]}); got != want {
-			t.Errorf("got image %+v in the values, want %+v", got, want)
-		}
+		expect.Equalf(t, got, image{"registry.example.com/conclave/" + name, "", digests[name]}, "image in the values")
 	}
 	if crd := chart["conclave/config/crd/bases/conclave.dev_electiongroups.yaml"]; len(crd) == 0 {
 		t.Error("got no CRD in the chart, want the files of config")

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -36,9 +37,7 @@ func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- process.Run(ctx) }()
 	terminate()
-	if err := testwait.Receive(t, "the end of the process", ended); err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, testwait.Receive(t, "the end of the process", ended))
 	delete(agents, "c")
 	awaitCoordinator(t, agents, "b")
 	ledger, _ := agents["b"].Find("ledger")

@@ -24,6 +24,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -282,9 +283,7 @@ func TestFloodOfMessagesHasNoEffect(t *testing.T) {
 	for range agents {
 		testwait.Receive(t, "the flood", flooded)
 	}
-	if after := agents["b"].leaderChange(); after != before {
-		t.Errorf("b: got %+v, want %+v", after, before)
-	}
+	expect.Equalf(t, agents["b"].leaderChange(), before, "b")
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	if memory.HeapAlloc > 100<<20 {

@@ -156,9 +156,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 		return lease
 	}
 	for end := time.Now().Add(2 * before); time.Now().Before(end); time.Sleep(before / 10) {
-		if got := stored(); got != before {
-			t.Fatalf("got a lease of %s stored while the group is blocked, want %s", got, before)
-		}
+		must.Equalf(t, stored(), before, "lease of stored while the group is blocked")
 	}
 	unblock()
 	must.Succeed(t, testwait.Receive(t, "the new settings", applied))

@@ -4,13 +4,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -104,9 +104,8 @@ func TestMemoryMustBeInvalidated(t *testing.T) {
 	must.Succeed(t, os.MkdirAll(filepath.Join(folder, "ledger.grants", "x"), 0o700))
 	options.Memory = remembered
 	_, err = New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{g}}, options)
-	if err == nil || !strings.Contains(err.Error(), "cannot invalidate what the agent remembered of its grants in group ledger") {
-		t.Errorf("got %v, want that the memory can't be invalidated", err)
-	}
+	expect.ErrorContainsf(t, err, "cannot invalidate what the agent remembered of its grants in group ledger",
+		"the memory can't be invalidated")
 }
 
 // TestAgentIsReadyWhenItVotes: a new agent waits for a lease.

@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -26,14 +27,10 @@ func TestOutSince(t *testing.T) {
 	g := a.Config().Groups[0]
 	apply(t, a, func(g *config.Group) { g.Algorithm = "Bully" })
 	rejoined := a.outSince()
-	if rejoined < before {
-		t.Errorf("got tick %d after the agent joined the group again, want at least %d", rejoined, before)
-	}
+	expect.AtLeastf(t, rejoined, before, "tick after the agent joined the group again")
 	before = now()
 	must.Succeed(t, a.LeaveGroup(t.Context(), g.Name))
-	if left := a.outSince(); left < before {
-		t.Errorf("got tick %d after the agent left the group, want at least %d", left, before)
-	}
+	expect.AtLeastf(t, a.outSince(), before, "tick after the agent left the group")
 }
 
 // TestJoinAgainInHigherTerm: an agent that leaves a group and joins it again has the same

@@ -1,11 +1,11 @@
 package agent
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestLastPublicationWins: the document that was applied last, which comes first, may have
@@ -22,10 +22,7 @@ func TestLastPublicationWins(t *testing.T) {
 		renewed,
 		published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"}, control.Member{Name: "c", Address: "10.0.0.3:7373"}),
 	}}
-	if got, want := addresses(c), map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got addresses %v, want %v", got, want)
-	}
-	if got, want := podUIDs(c), map[string][]string{"b": {"new-b", "other-b"}, "d": {"d"}, "e": {"e"}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got UIDs %v, want %v", got, want)
-	}
+	expect.DeepEqualf(t, addresses(c), map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""},
+		"addresses")
+	expect.DeepEqualf(t, podUIDs(c), map[string][]string{"b": {"new-b", "other-b"}, "d": {"d"}, "e": {"e"}}, "UIDs")
 }

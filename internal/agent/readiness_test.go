@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -66,9 +67,8 @@ func TestAgentIsOutvoted(t *testing.T) {
 		for i := range c.members {
 			g.List.Members = append(g.List.Members, control.Member{Name: string(rune('a' + i))})
 		}
-		if got := isOutvoted(&g, c.refused, c.ignored); got != c.want {
-			t.Errorf("%d members, refused %v, ignored %v: got %t, want %t", c.members, c.refused, c.ignored, got, c.want)
-		}
+		expect.Equalf(t, isOutvoted(&g, c.refused, c.ignored), c.want,
+			"%d members, refused %v, ignored %v", c.members, c.refused, c.ignored)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -41,9 +42,7 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := b.Exceeded(r); got != want {
-			t.Errorf("%s: got %q, want %q", text, got, want)
-		}
+		expect.Equalf(t, b.Exceeded(r), want, "%s", text)
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // said returns a claim of a process, sent and received at these milliseconds.
@@ -41,9 +44,7 @@ func TestOverlapsAreReportedOnlyIfTheyAreCertain(t *testing.T) {
 		for _, o := range Overlaps(c.claims) {
 			got = append(got, fmt.Sprintf("%d in %d to %d", o.Total.Milliseconds(), o.From.Sub(start).Milliseconds(), o.Until.Sub(start).Milliseconds()))
 		}
-		if text := strings.Join(got, ", "); text != c.want {
-			t.Errorf("%s: got %q, want %q", name, text, c.want)
-		}
+		expect.Equalf(t, strings.Join(got, ", "), c.want, "%s", name)
 	}
 }
 
@@ -179,21 +180,15 @@ func TestChangesAreObserved(t *testing.T) {
 			}
 			got = append(got, text)
 		}
-		if text := strings.Join(got, "; "); text != c.want {
-			t.Errorf("%s: got %q, want %q", name, text, c.want)
-		}
+		expect.Equalf(t, strings.Join(got, "; "), c.want, "%s", name)
 		// Two leaders and the violation belong to the same change, so the budget counts them once.
 		budget, err := ParseBudget("two-leaders > 0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		result := &Result{Faults: changes, Violations: violations}
 		want := ""
 		if strings.Contains(c.want, "two for") {
 			want = "two-leaders > 0: got 1"
 		}
-		if got := budget.Exceeded(result); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
+		expect.Equalf(t, budget.Exceeded(result), want, "%s", name)
 	}
 }

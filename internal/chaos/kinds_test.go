@@ -3,6 +3,8 @@ package chaos
 import (
 	"reflect"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestScheduleDependsOnTheSeedAlone(t *testing.T) {
@@ -29,9 +31,7 @@ func TestScheduleHasEveryKindBeforeItRepeatsOne(t *testing.T) {
 					t.Errorf("seed %d: got jitter %s, want less than %s", seed, s.Jitter, maxJitter)
 				}
 			}
-			if len(seen) != len(kinds) {
-				t.Fatalf("seed %d: got %d kinds, want %d", seed, len(seen), len(kinds))
-			}
+			must.Equalf(t, len(seen), len(kinds), "seed %d: kinds", seed)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -37,13 +38,9 @@ func TestElectionsOfAGroupAreObserved(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%s %.0f %.0f %d", f.Coordinator, *f.Elected, *f.Status, service))
 	}
-	if text := strings.Join(got, "; "); text != "b 60 80 90; a 10 110 -1" {
-		t.Errorf("got %s, want the elections of b and a", text)
-	}
+	expect.Equalf(t, strings.Join(got, "; "), "b 60 80 90; a 10 110 -1", "the elections of b and a")
 	// The former coordinator answered after the next one was elected, and before that answered.
-	if len(violations) > 0 {
-		t.Errorf("got %v, want no violation", violations)
-	}
+	expect.Lenf(t, violations, 0, "violation")
 	r.Answers = append(r.Answers, Answer{b, at(330), at(331), 6, 6})
 	if _, violations = r.ObservedChanges(false); len(violations) != 1 || violations[0].Invariant != OneCoordinator {
 		t.Errorf("got %v, want a coordinator with a lower token", violations)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -69,12 +71,8 @@ func TestAvailableModeMayHaveACoordinatorOnEachSide(t *testing.T) {
 		Answers: []Answer{{From: Agent{Pod: "a"}, Token: 7, Received: at(1)}, {From: Agent{Pod: "b"}, Token: 5, Sent: at(2), Received: at(3)}},
 		Changes: []Change{{Coordinator: "a", Term: 7}, {Coordinator: "b", Term: 5}},
 	}
-	if got := r.Problems(false); len(got) != 2 {
-		t.Errorf("got %v, want two problems in Majority", got)
-	}
-	if got := r.Problems(true); len(got) != 0 {
-		t.Errorf("got %v, want none in Available", got)
-	}
+	expect.Lenf(t, r.Problems(false), 2, "problems in Majority")
+	expect.Lenf(t, r.Problems(true), 0, "problems in Available")
 }
 
 // failover is the record of a fault at 100 ms: p-2 fails, and p-1 is elected in term 8.

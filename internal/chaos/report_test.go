@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -31,9 +32,7 @@ Milliseconds from the fault: median / p99 / maximum.
 
 102 faults: no invariant was violated
 `
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
+	expect.Equal(t, b.String(), want)
 }
 
 // Without faults of its own, the command shows changes of the leader, and no columns for what it can't know.
@@ -54,9 +53,7 @@ A Lease.
 2 changes of the leader in 10m0s: 1 violation of invariants
 - one leader: two of them
 `
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
+	expect.Equal(t, b.String(), want)
 }
 
 func TestReportsNameViolations(t *testing.T) {

@@ -3,6 +3,9 @@ package chaos
 import (
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // settledGroup is a group of three on two nodes that has settled. Its coordinator is p-2.
@@ -85,19 +88,13 @@ func TestVictims(t *testing.T) {
 	for kind, want := range map[string]string{
 		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1", Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "",
 	} {
-		if got := names(Victims(kind, settledGroup())); got != want {
-			t.Errorf("%s: got %q, want %q", kind, got, want)
-		}
+		expect.Equalf(t, names(Victims(kind, settledGroup())), want, "%s", kind)
 	}
 	s := settledGroup()
 	s.Pods[0].Node = "b"
-	if got := names(Victims(Drain, s)); got != "p-2 p-0" {
-		t.Errorf("drain: got %q, want all pods on the coordinator's node", got)
-	}
+	expect.Equalf(t, names(Victims(Drain, s)), "p-2 p-0", "drain (all pods on the coordinator's node)")
 	s.Pods[2].Terminating = true
-	if got := names(Victims(Pod, s)); got != "" {
-		t.Errorf("the coordinator's pod is being deleted: got %q, want none", got)
-	}
+	expect.Equalf(t, names(Victims(Pod, s)), "", "coordinator's pod is being deleted")
 }
 
 func names(pods []PodState) string {
@@ -127,11 +124,7 @@ func TestObstacle(t *testing.T) {
 		s := settledGroup()
 		c.change(s)
 		kind, err := ParseKinds([]string{c.kind})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Obstacle(kind[0], s, Victims(c.kind, s), c.available); got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		must.Succeed(t, err)
+		expect.Equalf(t, Obstacle(kind[0], s, Victims(c.kind, s), c.available), c.want, "%s", name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -16,9 +17,7 @@ func TestEndOfTerminalInterrupts(t *testing.T) {
 			continue // nohup runs the tests
 		}
 		ctx, stop := UntilInterrupted(t.Context())
-		if err := syscall.Kill(os.Getpid(), signal); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, syscall.Kill(os.Getpid(), signal))
 		testwait.Until(t, signal.String()+" interrupts the command", func() bool { return ctx.Err() != nil })
 		stop()
 	}

@@ -1,6 +1,10 @@
 package command
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+)
 
 func TestDidYouMeanSuggestsTypingErrorsOnly(t *testing.T) {
 	names := []string{"status", "step-down", "simulate", "watch", "RingSkip"}
@@ -16,9 +20,7 @@ func TestDidYouMeanSuggestsTypingErrorsOnly(t *testing.T) {
 		"":          "",
 		"x":         "",
 	} {
-		if got := DidYouMean(given, names); got != want {
-			t.Errorf("%q: got %q, want %q", given, got, want)
-		}
+		expect.Equalf(t, DidYouMean(given, names), want, "%q", given)
 	}
 }
 
@@ -33,7 +35,5 @@ func TestChooseAcceptsAnyCase(t *testing.T) {
 	if want := `unknown algorithm "buly" (did you mean Bully?): choose one of Bully, RingSkip`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if got := Canonical("ringskip,rain,BULLY", names); got != "RingSkip,rain,Bully" {
-		t.Errorf("got %s", got)
-	}
+	expect.Equal(t, Canonical("ringskip,rain,BULLY", names), "RingSkip,rain,Bully")
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -15,7 +16,5 @@ func TestRunbooksAreThoseOfAlerts(t *testing.T) {
 			t.Errorf("%s: no alert has the runbook %s", reason, url)
 		}
 	}
-	if got := runbook("Eclipse"); got != "" {
-		t.Errorf("got the runbook %s for a reason that is too new", got)
-	}
+	expect.Equalf(t, runbook("Eclipse"), "", "runbook for a reason that is too new")
 }

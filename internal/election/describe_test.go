@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // Logs and transcripts use the same descriptions.
@@ -37,9 +38,7 @@ func TestDescriptions(t *testing.T) {
 		"Unknown":                                            election.Unknown.String(),
 		"Crashed":                                            election.Crashed.String(),
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Equal(t, got, want)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A set of IDs compared with a map.
@@ -35,9 +37,7 @@ func TestIDsMatchMap(t *testing.T) {
 				t.Fatalf("got %v, want the keys of %v in order", set, model)
 			}
 			for id := range election.ID(14) {
-				if set.Has(id) != model[id] {
-					t.Fatalf("%d in %v: got %v", id, set, set.Has(id))
-				}
+				must.Equalf(t, set.Has(id), model[id], "%d in %v", id, set)
 			}
 		}
 	}
@@ -131,15 +131,9 @@ func TestTermClockLimits(t *testing.T) {
 		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0), none.Due(election.MaxTerm))
 	}
 	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerEpoch: 1_000_000_000}
-	if got := seconds.Ceiling(50 + 999_999_999).Epoch(); got != 27_000_000 {
-		t.Errorf("less than a second after boot: got ceiling %d", got)
-	}
-	if got := seconds.Ceiling(50 + 1_000_000_000).Epoch(); got != 27_000_001 {
-		t.Errorf("a second after boot: got ceiling %d", got)
-	}
-	if got := seconds.Ceiling(election.Never); got > election.MaxTerm {
-		t.Errorf("got ceiling %d, want at most MaxTerm", got)
-	}
+	expect.Equalf(t, seconds.Ceiling(50+999_999_999).Epoch(), 27_000_000, "less than a second after boot: ceiling")
+	expect.Equalf(t, seconds.Ceiling(50+1_000_000_000).Epoch(), 27_000_001, "second after boot: ceiling")
+	expect.AtMostf(t, seconds.Ceiling(election.Never), election.MaxTerm, "ceiling")
 	if got := seconds.Due(election.MaxTerm); got < seconds.Boot {
 		t.Errorf("highest term: got due at %d, before the boot", got)
 	}

@@ -81,9 +81,7 @@ func TestRosterMatchesSlice(t *testing.T) {
 			checkMember(t, r, ring, id)
 		}
 		for i, m := range r.Ranked() {
-			if r.Rank(m.ID) != i {
-				t.Fatalf("%d at %d: got rank %d", m.ID, i, r.Rank(m.ID))
-			}
+			must.Equalf(t, r.Rank(m.ID), i, "%d at %d: rank", m.ID, i)
 		}
 	}
 }
@@ -101,9 +99,7 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 		}
 		return
 	}
-	if r.Priority(id) != ring[at].Priority {
-		t.Fatalf("%d: got priority %d on %v", id, r.Priority(id), ring)
-	}
+	must.Equalf(t, r.Priority(id), ring[at].Priority, "%d: priority on %v", id, ring)
 	for steps := range 2*len(ring) + 1 {
 		if want := ring[(at+steps)%len(ring)].ID; r.After(id, steps) != want {
 			t.Fatalf("%d places after %d: got %d, want %d on %v", steps, id, r.After(id, steps), want, ring)
@@ -144,9 +140,7 @@ func TestSucceedRetainsOnePreviousList(t *testing.T) {
 func TestInvalidConfigs(t *testing.T) {
 	roster := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
 	good := election.Config{Self: 1, Roster: roster, Coordinator: 2, Term: 3, Timing: election.DefaultTiming(5, 1)}
-	if err := good.Validate(); err != nil {
-		t.Fatalf("valid configuration: got %v", err)
-	}
+	must.Succeedf(t, good.Validate(), "valid configuration")
 	for want, invalidate := range map[string]func(*election.Config){
 		"no member list":                          func(c *election.Config) { c.Roster = nil },
 		"process 9 is not on the member list":     func(c *election.Config) { c.Self = 9 },

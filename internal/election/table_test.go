@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // plainTable is a process status table that stores every row: the table of
@@ -130,9 +131,8 @@ func (x *tablePair) change(t *testing.T, random *rand.Rand) string {
 		return "mark an unknown process"
 	default:
 		crashed := random.IntN(2) == 0
-		if a, b := x.table.Mark(id, crashed), x.plain.mark(id, crashed); a != b {
-			t.Fatalf("marking %d (crashed: %v): got changed %v, want %v", id, crashed, a, b)
-		}
+		must.Equalf(t, x.table.Mark(id, crashed), x.plain.mark(id, crashed),
+			"marking %d (crashed: %v): changed", id, crashed)
 		return "mark"
 	}
 }

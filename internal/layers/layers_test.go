@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // table lists the folders of this repository from top to bottom. Of this repository, a folder imports only what is further
@@ -72,7 +74,7 @@ internal/operator/decide/spread : any -cluster api/v1 : -cluster # as groupstatu
 internal/operator/decide/inject : objects -net/http/... internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files
-internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram # its network is virtual
+internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram internal/testing/expect internal/testing/must # its network is virtual
 internal/diagram                : std -net/... -os internal/election
 
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do
@@ -158,9 +160,7 @@ func TestProgramsLinkNothingThatTheyExclude(t *testing.T) {
 		command.Dir, command.Stderr = root, t.Output()
 		command.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOWORK=off")
 		linked, err := command.Output()
-		if err != nil {
-			t.Fatalf("go list -deps ./%s: %v", l.folder, err)
-		}
+		must.Succeedf(t, err, "go list -deps ./%s", l.folder)
 		for linked := range strings.FieldsSeq(string(linked)) {
 			for _, word := range excluded {
 				if matches(word[1:], strings.TrimPrefix(linked, module)) {
@@ -274,15 +274,11 @@ func sources(t *testing.T) map[string][]string {
 			return
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files[name] = nil
 		for _, spec := range parsed.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files[name] = append(files[name], imported)
 		}
 	})
@@ -309,7 +305,5 @@ func walk(t *testing.T, visit func(name string)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // budget is how many lines of Go the parts of this repository have at most: see docs/adr/0049-a-budget-of-lines.md.
@@ -29,9 +31,7 @@ func TestSizeStaysWithinBudget(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		lines[part(name)] += bytes.Count(text, []byte("\n"))
 	}
 	for part, most := range budget {
@@ -53,9 +53,7 @@ func TestRequirementsStayFew(t *testing.T) {
 		}
 	})
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(strings.TrimPrefix(line, "require "))
 		if len(fields) == 2 && strings.HasPrefix(fields[1], "v") { // Those that are indirect have a comment.

@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // minOccurrences is the least number of schedules, out of 4000, in which each of
@@ -128,13 +129,9 @@ func (s *simulation) pausedHolder(id election.ID) bool {
 
 func TestFaultsAndCombinationsOccur(t *testing.T) {
 	algorithm, err := catalog.Find("StatusTable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Majority, size: 5, faults: allFaults})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &faultCoverage{simulation: s, schedules: map[string]int{}}
 	s.watch = c.watch
 	n := 4000
@@ -207,14 +204,10 @@ func reachable(f Fault, phase listPhase) bool {
 // the member list.
 func TestEveryCombinationIsVisited(t *testing.T) {
 	algorithm, err := catalog.Find("StatusTable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	visited := map[affected]int{}
 	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Strict, size: 5, faults: allFaults | Gone})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.onFault = func(f Fault, id election.ID) { visited[affected{f, s.processes[id].machine.Role(), s.listPhase(id)}]++ }
 	n := 40_000
 	if testing.Short() {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestFormatRanges(t *testing.T) {
@@ -15,9 +16,7 @@ func TestFormatRanges(t *testing.T) {
 		"2-10000, 10002": append([]election.ID{10002}, ascendingIDs(10000)[1:]...),
 		"1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 3 more": {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 28},
 	} {
-		if got := FormatRanges(ids); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Equal(t, FormatRanges(ids), want)
 	}
 }
 
@@ -30,7 +29,5 @@ func TestDisagreementIsDescribed(t *testing.T) {
 		{Process: 5, Down: true},
 	}}
 	want := "no agreement: 2, 4 name 4; 1 names 3; 3 names nobody"
-	if got := o.Describe(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, o.Describe(), want)
 }

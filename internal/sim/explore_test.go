@@ -5,15 +5,14 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // explore visits all states and fails the test with the path to the first violation.
 func explore(t *testing.T, x sim.Exploration) {
 	t.Helper()
 	found, err := sim.Explore(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if v := found.Violation; v != nil {
 		t.Errorf("%s: %s, after these moves:", v.Invariant, v.Detail)
 		for _, move := range found.Path {
@@ -100,9 +99,7 @@ func TestEveryRoundOfOfficesWithRestart(t *testing.T) {
 // lead to it: the message with the highest identifier is lost in a crash.
 func TestExploreFindsDeadEnd(t *testing.T) {
 	found, err := sim.Explore(sim.Exploration{Algorithm: "RingAllIDs", Processes: 4, Crashes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if found.Violation == nil || found.Violation.Invariant != "agreement" || len(found.Path) == 0 {
 		t.Errorf("got violation %+v after %d moves, want one of agreement and the moves that lead to it", found.Violation, len(found.Path))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // maxMessagesOfFive is the most messages that the formulas allow when the highest of
@@ -25,9 +26,7 @@ func TestOfficeElectsWithinCounts(t *testing.T) {
 		for _, mode := range []office.Mode{office.Available, office.Majority} {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
 				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for seed := range uint64(200) {
 					if n := s.countElection(t, seed); n < 3 || n > maxMessagesOfFive[algorithm.Name] {
 						t.Fatalf("seed %d: got %d messages of the election, want 3 to %d", seed, n, maxMessagesOfFive[algorithm.Name])
@@ -60,9 +59,7 @@ func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 		s.queue.push(event{at: noticedAt, kind: eventPeerEnded, process: id, peer: 5, slot: 1})
 	}
 	s.runUntil(at - 1)
-	if counted > 0 {
-		t.Fatalf("seed %d: got %d messages before the crash, want none", seed, counted)
-	}
+	must.Equalf(t, counted, 0, "seed %d: messages before the crash", seed)
 	s.runUntil(at + convergeWithin)
 	if v, disagreement := s.checker.violation, s.disagreement(); v != nil || disagreement != "" {
 		t.Fatalf("seed %d: got violation %v and disagreement %q, want none", seed, v, disagreement)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // sortedList is the reference model of a queue: a list in the order of time and, for
@@ -64,9 +65,7 @@ func TestQueueAgainstSortedList(t *testing.T) {
 			} else {
 				comparePop(t, &q, &plain)
 			}
-			if q.size != len(plain) {
-				t.Fatalf("got %d pending events, want %d", q.size, len(plain))
-			}
+			must.Equalf(t, q.size, len(plain), "pending events")
 		}
 		if random.IntN(3) > 0 { // otherwise the next reset happens with events pending
 			for len(plain) > 0 {

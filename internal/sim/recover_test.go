@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // resurfacingSeed found that a process that resigned reported the coordinator of which it
@@ -25,9 +26,7 @@ func TestSchedulesWithRecovery(t *testing.T) {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
 				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5, faults: allFaults | Recovery})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				began, learned := 0, 0
 				s.watch = func(step diagram.Step) {
 					if step.Output == nil {

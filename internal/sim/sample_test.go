@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var modes = []string{"Available", "Majority", "Strict"}
@@ -18,9 +19,7 @@ func sample(t *testing.T, s sim.Sampling) sim.Report {
 	t.Helper()
 	s.MaxViolations = 1
 	report, err := sim.Sample(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, v := range report.Violations {
 		t.Errorf("%s: %s\nreplay: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
 			v.Invariant, v.Detail, s.Algorithm, s.Processes, s.Safety, strings.Join(s.Faults, ","), v.Seed)
@@ -80,9 +79,7 @@ func TestStrictIgnoresFalseReports(t *testing.T) {
 	sample(t, s)
 	s.Safety, s.Faults, s.Schedules = "Majority", []string{"gone"}, 400
 	report, err := sim.Sample(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if report.Violated == 0 || report.Violations[0].Invariant != "one holder" {
 		t.Errorf("got violations %v of Majority, want one of one holder", report.Violations)
 	}

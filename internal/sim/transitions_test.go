@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/transitions"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // visitedTransitions counts the transitions in random schedules.
@@ -18,9 +19,7 @@ func visitedTransitions(t *testing.T) map[transitions.Row]int {
 		for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 			for _, size := range []int{1, 3, 5} {
 				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: size, faults: allFaults, onTransition: record})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for seed := range uint64(schedulesPerCase()) {
 					if v := s.run(seed); v != nil {
 						t.Fatal(v)
@@ -45,13 +44,9 @@ func schedulesPerCase() int {
 // office, and no other one.
 func TestTransitionsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("../election/office/doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	documented, err := transitions.Parse(string(source))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	visited := visitedTransitions(t)
 	for row := range documented {
 		if visited[row] == 0 && !testing.Short() {

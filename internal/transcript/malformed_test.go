@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestMalformedJournals: an agent may answer anything. What Check accepts must not stop the
@@ -30,9 +31,7 @@ func TestMalformedJournals(t *testing.T) {
 			e.Describe()
 			e.WriteText(io.Discard)
 			e.Sequence()
-			if err := e.WriteMermaid(io.Discard); err != nil {
-				t.Errorf("seed %d: got %v", seed, err)
-			}
+			expect.Succeedf(t, e.WriteMermaid(io.Discard), "seed %d", seed)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -202,14 +203,11 @@ func TestJournalsOfNewerAgentsAreRefused(t *testing.T) {
 		{Input: "tick", Sent: []journal.Message{{Kind: "surprise"}}},
 	} {
 		err := Check(&journal.Journal{Steps: []journal.Step{s}})
-		if err == nil || !strings.Contains(err.Error(), `doesn't know "surprise": update the plugin`) {
-			t.Errorf("%+v: got error %v, want that the agent is newer", s, err)
-		}
+		expect.ErrorContainsf(t, err, `doesn't know "surprise": update the plugin`,
+			"%+v: error (the agent is newer)", s)
 	}
 	for _, j := range simulate(t, "Bully", 3).journals(wrongClocks(1)) {
-		if err := Check(&j); err != nil {
-			t.Errorf("%s: got error %v, want none", j.Agent, err)
-		}
+		expect.Succeedf(t, Check(&j), "%s", j.Agent)
 	}
 }
 
@@ -221,9 +219,7 @@ func TestContradictingJournalsAreMerged(t *testing.T) {
 		{Agent: "a", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &back, Sent: []journal.Message{there}}}},
 		{Agent: "b", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &there, Sent: []journal.Message{back}}}},
 	}, 0)
-	if len(e.Steps) != 2 {
-		t.Errorf("got %d steps, want both", len(e.Steps))
-	}
+	expect.Equalf(t, len(e.Steps), 2, "steps (both)")
 }
 
 // Messages from a to b and from c to a take 1 ms, those from b to a and from a to c 9 ms. So the
@@ -252,7 +248,5 @@ func TestCausesComeFirstWhateverTheEstimate(t *testing.T) {
 		}},
 	}, 0)
 	checkOrder(t, e)
-	if len(e.Steps) != 6 {
-		t.Errorf("got %d steps, want 6", len(e.Steps))
-	}
+	expect.Equalf(t, len(e.Steps), 6, "steps")
 }

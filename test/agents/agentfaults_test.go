@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -24,9 +25,7 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 		need.Skip(t, fmt.Sprintf("root: it mounts a file system: %v", err))
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(folder, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, unix.Unmount(folder, unix.MNT_DETACH))
 	})
 	return folder, func() {
 		must.Succeed(t, unix.Mount("tmpfs", folder, "tmpfs", unix.MS_REMOUNT, "size=1m"))
@@ -53,9 +52,7 @@ func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	for _, name := range []string{"b", "c"} {
 		agents.awaitVersion(name, 2)
 	}
-	if version := agents.status("a").Version; version != 1 {
-		t.Errorf("got version %d of a, want version 1", version)
-	}
+	expect.Equalf(t, agents.status("a").Version, 1, "version of a")
 	agents.awaitCoordinator()
 	// It starts again with the list and the lease that it has stored.
 	agents.check(agents.WriteConfig("a", func(f *agentcluster.File) {

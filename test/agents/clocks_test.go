@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -64,9 +65,7 @@ func (c *clockTest) settle() (coordinator string) {
 	c.awaitConnected()
 	coordinator = c.awaitCoordinator()
 	leader := c.leader(coordinator)
-	if leader.Token < c.token {
-		c.t.Errorf("got token %d of %s, want at least %d, as before", leader.Token, coordinator, c.token)
-	}
+	expect.AtLeastf(c.t, leader.Token, c.token, "token of %s (as before)", coordinator)
 	c.token = max(c.token, leader.Token)
 	return coordinator
 }
@@ -183,8 +182,6 @@ func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
 		if elapsed := time.Since(began); elapsed > time.Minute {
 			t.Errorf("clock off by %v: e was back after %v, want a minute at most", wrong, elapsed)
 		}
-		if now := e.PID(); now != process {
-			t.Errorf("got process %d of e, want %d, which started with the wrong clock", now, process)
-		}
+		expect.Equalf(t, e.PID(), process, "process of e (which started with the wrong clock)")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -43,9 +44,7 @@ func TestSilentCoordinatorIsReplacedAfterLeaseGrew(t *testing.T) {
 		return err
 	})
 	c.resume(coordinator)
-	if now := c.awaitCoordinator(); now != next {
-		t.Errorf("got coordinator %s, want %s", now, next)
-	}
+	expect.Equalf(t, c.awaitCoordinator(), next, "coordinator")
 	c.checkTraces()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // officeObserver watches agents, which may restart. It measures for how long there is no
@@ -42,9 +43,7 @@ func observeOffice(t *testing.T, cluster *agentcluster.Cluster, names ...string)
 	t.Cleanup(func() {
 		cancel()
 		streams.Wait()
-		if err := errors.Join(o.errors...); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, errors.Join(o.errors...))
 	})
 	return o
 }

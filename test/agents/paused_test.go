@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
@@ -34,11 +36,7 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 		group.pause(follower)
 		time.Sleep(pause) // The duration of the fault.
 		group.resume(follower)
-		if now := group.awaitCoordinator(); now != coordinator {
-			t.Fatalf("got coordinator %s after a pause of %s, want %s", now, follower, coordinator)
-		}
+		must.Equalf(t, group.awaitCoordinator(), coordinator, "coordinator after a pause of %s", follower)
 	}
-	if got := group.metric(follower, suspicions) - before; got > 0 {
-		t.Errorf("got %g suspicions in %d pauses, want none", got, rounds)
-	}
+	expect.Equalf(t, group.metric(follower, suspicions)-before, 0, "suspicions in %d pauses", rounds)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -107,9 +108,7 @@ func (r *restart) run(t *testing.T) string {
 	g.coordinate("d")
 	for range recoveryAttempts {
 		g.kill(r.process)
-		if coordinator := g.awaitCoordinator(); coordinator != r.coordinator {
-			t.Fatalf("got coordinator %s, want %s", coordinator, r.coordinator)
-		}
+		must.Equalf(t, g.awaitCoordinator(), r.coordinator, "coordinator")
 		term, began := g.leader(r.coordinator).Term, time.Now()
 		g.start(r.process)
 		lines := g.awaitSteps(began, r.process+" follows "+r.coordinator)
@@ -130,9 +129,7 @@ func (r *restart) checkOutcome(t *testing.T, g *testGroup, began time.Time, term
 		last = r.process
 		g.awaitSteps(began, r.coordinator+" resigns in favor of "+last, last+" becomes coordinator")
 	}
-	if coordinator := g.awaitCoordinator(); coordinator != last {
-		t.Fatalf("got coordinator %s, want %s", coordinator, last)
-	}
+	must.Equalf(t, g.awaitCoordinator(), last, "coordinator")
 	if after := g.leader(last); !r.takesOver && after.Term != term {
 		t.Errorf("got term %d after term %d, want an undisturbed tenure", after.Term, term)
 	}
@@ -141,9 +138,7 @@ func (r *restart) checkOutcome(t *testing.T, g *testGroup, began time.Time, term
 		if row.Name == last {
 			want = "Coordinator"
 		}
-		if row.Status != want {
-			t.Errorf("got %s in the row of %s, want %s", row.Status, row.Name, want)
-		}
+		expect.Equalf(t, row.Status, want, "in the row of %s", row.Name)
 	}
 	lines = g.awaitSteps(began)
 	g.checkTraces()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -64,9 +65,7 @@ func TestStackIsPrinted(t *testing.T) {
 	agents.check(agents.Agent("c").End(unix.SIGQUIT))
 	read := make(chan error, 1)
 	go func() { read <- readUntil(from, "goroutine ") }()
-	if err := testwait.Receive(t, "the stack", read); err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, testwait.Receive(t, "the stack", read))
 }
 
 // readUntil reads from a pipe until a text arrives.

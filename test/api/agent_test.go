@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestAgentsAcceptWhatTheSchemaAccepts tests that an agent accepts in its configuration file
@@ -36,9 +38,7 @@ func TestAgentsAcceptWhatTheSchemaAccepts(t *testing.T) {
 			}
 		})
 	}
-	if compared < 40 {
-		t.Errorf("got %d comparable cases, want at least 40", compared)
-	}
+	expect.AtLeastf(t, compared, 40, "comparable cases")
 }
 
 // agentFile returns the configuration file of the first member.
@@ -73,8 +73,6 @@ func agentFile(t *testing.T, spec map[string]any) []byte {
 	file, err := yaml.Marshal(map[string]any{
 		"self": self, "listen": "127.0.0.1:7401", "tls": map[string]any{"insecure": true}, "groups": []any{g},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return file
 }

@@ -68,9 +68,7 @@ func readCases(t *testing.T) []ruleCase {
 		var text bytes.Buffer
 		must.Succeed(t, page.Execute(&text, nil))
 		var some []ruleCase
-		if err := yaml.UnmarshalStrict(text.Bytes(), &some); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Succeedf(t, yaml.UnmarshalStrict(text.Bytes(), &some), "%s", file)
 		for i := range some {
 			some[i].Case = strings.TrimSuffix(filepath.Base(file), ".yaml") + "/" + some[i].Case
 		}

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const bases = "../../config/crd/bases"
@@ -21,8 +22,6 @@ func connect(t *testing.T) client.Client { return connectWith(t, client.Options{
 func connectWith(t *testing.T, options client.Options) client.Client {
 	t.Helper()
 	c, err := client.New(apiServer.Config(t), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -61,9 +62,7 @@ func TestKindsThatAreNotPossibleAreLeftOut(t *testing.T) {
 		s := &suite{faults: 18, groups: 18, parallel: 1, workloads: "device-owner", machines: machines, delays: machines == "podman"}
 		j := plan(t, s)[0].jobs[0]
 		missing := slices.DeleteFunc(chaos.KindNames(), func(name string) bool { return slices.Contains(j.kinds, name) })
-		if !slices.Equal(missing, want) {
-			t.Errorf("machines %q: got all kinds but %v, want all but %v", machines, missing, want)
-		}
+		expect.EqualSlicesf(t, missing, want, "machines %q: missing kinds", machines)
 	}
 }
 

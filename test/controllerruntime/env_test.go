@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -200,9 +201,7 @@ func (e *env) awaitEnd(member string, want int) {
 	e.t.Helper()
 	p := e.managers[member]
 	testwait.Receive(e.t, "the end of the manager of "+member, p.ended)
-	if got := p.ProcessState.ExitCode(); got != want {
-		e.t.Errorf("got exit status %d of the manager of %s, want %d", got, member, want)
-	}
+	expect.Equalf(e.t, p.ProcessState.ExitCode(), want, "exit status of the manager of %s", member)
 }
 
 // stepDown makes the leader hand over to the other replica, once that is ready.

@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"flag"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -68,14 +68,10 @@ func TestOneManagerAtATime(t *testing.T) {
 		e.awaitReady(other(leader))
 		fault.strike(leader)
 		e.awaitEnd(leader, fault.status)
-		if log := e.managers[leader].log.String(); !strings.Contains(log, fault.output) {
-			t.Errorf("%s: got log %q, want %q", fault.name, log, fault.output)
-		}
+		expect.Containsf(t, e.managers[leader].log.String(), fault.output, "%s: log", fault.name)
 		former := leader
 		first, leader = e.await(first.token)
-		if leader != other(former) {
-			t.Errorf("%s: got leader %q, want %q", fault.name, leader, other(former))
-		}
+		expect.Equalf(t, leader, other(former), "%s: leader", fault.name)
 		if len(e.overlaps) > 0 {
 			t.Fatalf("%s: safety violated: %s", fault.name, e.overlaps[0])
 		}
@@ -88,9 +84,7 @@ func TestOneManagerAtATime(t *testing.T) {
 
 	leases, err := kubernetes.NewForConfigOrDie(e.api.Config).CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
 	must.Succeed(t, err)
-	if len(leases.Items) > 0 {
-		t.Errorf("got leases %v, want none", leases.Items)
-	}
+	expect.Lenf(t, leases.Items, 0, "leases")
 
 	// Without the API server, the leader goes on, longer than it would with a Lease, and the standby takes over, from its cache.
 	e.awaitReady(other(leader))

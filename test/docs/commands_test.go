@@ -14,6 +14,7 @@ import (
 
 	conclavev1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // product is what commands in documents name. Tests in cmd check the commands and flags of the programs there.
@@ -48,9 +49,7 @@ func newProduct(t *testing.T) *product {
 		}
 	}
 	for name, into := range map[string]any{"charts/conclave/values.yaml": &p.values, "config/crd/bases/conclave.dev_electiongroups.yaml": &crd} {
-		if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, name))), into); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(read(t, filepath.Join(root, name))), into))
 	}
 	p.resources = append(crd.Spec.Names.ShortNames, crd.Spec.Names.Plural, crd.Spec.Names.Singular)
 	p.group = crd.Spec.Versions[0].Schema.OpenAPIV3Schema

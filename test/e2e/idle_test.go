@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The durations and sizes of the operator's tests. `make soak-operator` sets higher values.
@@ -46,9 +48,7 @@ func (e env) requestCounts() map[string]int {
 			continue
 		}
 		requests, err := strconv.Atoi(number)
-		if err != nil {
-			e.t.Fatalf("%s: %v", line, err)
-		}
+		must.Succeedf(e.t, err, "%s", line)
 		for _, resource := range []string{
 			"electiongroups", "endpointslices", "services", "pods", "events", "tokenreviews", "mutatingwebhookconfigurations",
 		} {

@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // testWithoutOperator checks that elections don't depend on the operator.
@@ -22,9 +24,7 @@ func testWithoutOperator(e env) {
 	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "5m",
 		"--request-timeout", "0")
 	e.simulateOutage()
-	if after := e.group("ledger").Status.Term; after != before {
-		e.t.Errorf("without operator: got term %d in the status, want %d", after, before)
-	}
+	expect.Equalf(e.t, e.group("ledger").Status.Term, before, "without operator: term in the status")
 	scale(2)
 	e.awaitStatus(before)
 }

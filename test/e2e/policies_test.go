@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/policyrules"
 )
@@ -100,9 +101,7 @@ func (e env) enforcePolicies() {
 	}()
 	e.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			e.t.Errorf("cannot enforce the NetworkPolicies: %v", err)
-		}
+		expect.Succeedf(e.t, <-ended, "cannot enforce the NetworkPolicies")
 	})
 }
 

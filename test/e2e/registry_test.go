@@ -61,9 +61,7 @@ func (r registry) add(t *testing.T, archive string) {
 		}
 		if digest, ok := strings.CutPrefix(header.Name, "blobs/sha256/"); ok {
 			content, err := io.ReadAll(files)
-			if err != nil {
-				t.Fatalf("%s: %v", archive, err)
-			}
+			must.Succeedf(t, err, "%s", archive)
 			r["sha256:"+digest] = content
 		}
 	}
@@ -81,9 +79,7 @@ func (r registry) serve(c *cluster) {
 		must.Succeed(c.t, err)
 		listener, err := inNamespace(inside, func() (net.Listener, error) { return net.Listen("tcp", registryAddress) })
 		inside.Close()
-		if err != nil {
-			c.t.Fatalf("%s: %v", node, err)
-		}
+		must.Succeedf(c.t, err, "%s", node)
 		server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 		go func() { _ = server.Serve(listener) }() // Ends with the listener.
 		c.t.Cleanup(func() { _ = server.Close() })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -56,9 +57,8 @@ func testRotatedCA(e env) {
 	e.awaitAgreement(start, highest, pods...)
 	former := e.caSecret()
 	for _, pod := range pods {
-		if err := e.connectAsOperator(pod, former); err != nil {
-			e.t.Fatalf("%s refuses a certificate of the CA before its rotation: %v", pod, err)
-		}
+		must.Succeedf(e.t, e.connectAsOperator(pod, former),
+			"%s refuses a certificate of the CA before its rotation", pod)
 	}
 
 	e.kubectl("annotate", "secret", "conclave-ca", "--namespace", otherNamespace, "conclave.dev/rotate-ca=now")
@@ -104,9 +104,7 @@ func testRotatedCA(e env) {
 	if tenures := describeTenures(e.leadingSince(start)); len(tenures) != 1 {
 		e.t.Errorf("got %d tenures during the rotation, want 1:\n%s", len(tenures), strings.Join(tenures, "\n"))
 	}
-	if after := e.awaitCoordinator(highest).Status.Term; after != before {
-		e.t.Errorf("got term %d after the rotation, want that of before, %d", after, before)
-	}
+	expect.Equalf(e.t, e.awaitCoordinator(highest).Status.Term, before, "term after the rotation (of before)")
 }
 
 // killOperatorAndAgent kills all replicas of the operator, one after the other, and the agent of a pod, which must connect again. If the
@@ -119,9 +117,7 @@ func (e env) killOperatorAndAgent(pod string) {
 		if !found { // Without a process ID, the signal would be for this test.
 			e.t.Fatalf("found no process of %s, only %v", replica, processes)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			e.t.Fatalf("cannot kill %s: %v", replica, err)
-		}
+		must.Succeedf(e.t, syscall.Kill(pid, syscall.SIGKILL), "cannot kill %s", replica)
 		// The kubelet would delay another restart of its container.
 		e.kubectl("delete", "pod", replica, "--namespace", otherNamespace, "--grace-period=0", "--force", "--wait=false")
 		e.waitUntil(defaultTimeout, "another pod replaces "+replica, func() bool {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var previousSource = flag.String("previous-source", "", "the folder with the sources of an earlier release, from which to upgrade")
@@ -73,9 +76,7 @@ func TestReleaseUpgrade(t *testing.T) {
 func (e env) loadRelease(r release) {
 	e.t.Helper()
 	source, err := filepath.Abs(r.source)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, err)
 	e.load(buildImage(e.t, "./cmd/manager", "conclave/manager:"+r.tag, "-source", source))
 	e.load(buildImage(e.t, "./cmd/agent", "conclave/agent:"+r.tag, "-source", source))
 }
@@ -117,9 +118,7 @@ func (e env) upgrade(namespace string, from, to release) {
 	g := e.groupIn(namespace, lockService)
 	e.t.Logf("the tenures: %+v", g.Status.History)
 	for _, row := range g.Status.Processes {
-		if row.AgentVersion != to.tag {
-			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)
-		}
+		expect.Equalf(e.t, row.AgentVersion, to.tag, "%s: agent", row.Pod)
 	}
 	e.requirePlannedEnds(g, start)
 }

@@ -78,9 +78,7 @@ func TestMonitoringMatchesCRDs(t *testing.T) {
 	c := connect(t)
 	createNamespace(t, c)
 	monitoring := objectsOfGroup(build(t, "config/prometheus"), "monitoring.coreos.com")
-	if len(monitoring) != 3 {
-		t.Fatalf("got %d objects of the Prometheus Operator, want 3", len(monitoring))
-	}
+	must.Equalf(t, len(monitoring), 3, "objects of the Prometheus Operator")
 	checkAccepted(t, c, monitoring)
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // A program that must run in one pod at a time runs in no pod that has no agent, for example because the label is missing.
@@ -28,10 +29,7 @@ func TestProgramDoesNotRunWithoutAgent(t *testing.T) {
 		}
 		return nil
 	})
-	if err := create(v1.AnnotationExec, corev1.Container{Name: "conclave-exec", Image: "agent"}); err != nil {
-		t.Errorf("a pod with the program of the agent: %v", err)
-	}
-	if err := create(v1.AnnotationGroups); err != nil {
-		t.Errorf("a pod without the annotation: %v", err)
-	}
+	expect.Succeedf(t, create(v1.AnnotationExec, corev1.Container{Name: "conclave-exec", Image: "agent"}),
+		"a pod with the program of the agent")
+	expect.Succeedf(t, create(v1.AnnotationGroups), "a pod without the annotation")
 }

@@ -3,13 +3,13 @@ package manifests_test
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestDashboardsAreConfigMaps(t *testing.T) {
 	objects := build(t, "config/grafana")
-	if len(objects) != 4 {
-		t.Fatalf("got %d objects, want a ConfigMap for each dashboard", len(objects))
-	}
+	must.Equalf(t, len(objects), 4, "objects (a ConfigMap for each dashboard)")
 	for _, object := range objects {
 		if object.GetKind() != "ConfigMap" || object.GetLabels()["grafana_dashboard"] != "1" {
 			t.Errorf("got %s %s with labels %v, want a ConfigMap that Grafana's sidecar selects", object.GetKind(), object.GetName(), object.GetLabels())

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -47,10 +48,6 @@ func TestLabelStaysWithAgent(t *testing.T) {
 	if err := change(member, func(labels map[string]string) { labels[v1.LabelAgent] = v1.AgentDisabled }); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("another value: got error %v, want %q", err, want)
 	}
-	if err := change(member, func(labels map[string]string) { labels["app"] = "other" }); err != nil {
-		t.Errorf("another label: %v", err)
-	}
-	if err := change(bare, remove); err != nil {
-		t.Errorf("a pod without an agent: %v", err)
-	}
+	expect.Succeedf(t, change(member, func(labels map[string]string) { labels["app"] = "other" }), "another label")
+	expect.Succeedf(t, change(bare, remove), "a pod without an agent")
 }

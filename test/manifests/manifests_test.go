@@ -21,6 +21,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -209,9 +210,8 @@ func TestApply(t *testing.T) {
 	apply(t, c, objects)
 
 	pod := managerPod(t, objects)
-	if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
-		t.Errorf("cannot create the manager's pod in its namespace: %v", err)
-	}
+	expect.Succeedf(t, c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll),
+		"cannot create the manager's pod in its namespace")
 	// The API server enforces the restricted Pod Security Standard.
 	for name, weaken := range map[string]func(*corev1.PodSpec){
 		"root":       func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
@@ -284,9 +284,7 @@ func TestInstallerSetsImages(t *testing.T) {
 	if container.Image != "example.org/manager:v1" || agent < 0 || container.Env[agent].Value != "example.org/agent@sha256:0123" {
 		t.Errorf("got image %s and environment %v, want the images of the Makefile's variables", container.Image, container.Env)
 	}
-	if got, want := len(objects), len(build(t, "config/default")); got != want {
-		t.Errorf("got %d objects, want %d", got, want)
-	}
+	expect.Lenf(t, objects, len(build(t, "config/default")), "objects")
 }
 
 func TestInstallerSetsNamespace(t *testing.T) {
@@ -304,9 +302,8 @@ func TestInstallerSetsNamespace(t *testing.T) {
 	}
 	itself := find[corev1.Namespace](t, objects, "Namespace", other)
 	for i, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks {
-		if service := webhook.ClientConfig.Service; service.Namespace != other {
-			t.Errorf("got namespace %s of the Service of webhook %s, want %s", service.Namespace, webhook.Name, other)
-		}
+		expect.Equalf(t, webhook.ClientConfig.Service.Namespace, other,
+			"namespace of the Service of webhook %s", webhook.Name)
 		selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
 		must.Succeed(t, err)
 		const name, injection = corev1.LabelMetadataName, v1.LabelInjection
@@ -324,9 +321,8 @@ func TestInstallerSetsNamespace(t *testing.T) {
 			{map[string]string{name: "bank", injection: v1.InjectionEnabled}, [2]bool{true, true}},
 			{map[string]string{name: namespace}, [2]bool{true, false}},
 		} {
-			if got := selector.Matches(labels.Set(n.labels)); got != n.want[i] {
-				t.Errorf("webhook %s for namespaces with labels %v: got %t, want %t", webhook.Name, n.labels, got, n.want[i])
-			}
+			expect.Equalf(t, selector.Matches(labels.Set(n.labels)), n.want[i],
+				"webhook %s for namespaces with labels %v", webhook.Name, n.labels)
 		}
 	}
 	c := connect(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -48,9 +49,8 @@ func TestPrometheusVerifiesServers(t *testing.T) {
 			t.Errorf("%s: got %+v, want https, and the CA bundle of the Secret %s", kind, e, authority.MetricsSecretName)
 		}
 	}
-	if got := endpoints["ServiceMonitor"].TLSConfig.ServerName; got != "conclave-metrics.conclave-system.svc" {
-		t.Errorf("the manager: got server name %s", got)
-	}
+	expect.Equalf(t, endpoints["ServiceMonitor"].TLSConfig.ServerName, "conclave-metrics.conclave-system.svc",
+		"manager: server name")
 	agents := endpoints["PodMonitor"]
 	if tls := agents.TLSConfig; tls.ServerName != identity.AgentHost || !isKey(tls.Cert.Secret, authority.MetricsCertKey) || !isKey(tls.KeySecret, authority.MetricsKeyKey) {
 		t.Errorf("agents: got %+v, want server name %s, and the certificate of the Secret", tls, identity.AgentHost)

@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
@@ -131,7 +132,5 @@ func (c *targetCluster) expect(installed bool) {
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "services"},
 	}}
 	must.Succeed(c.t, c.Create(c.t.Context(), review))
-	if review.Status.Allowed != installed {
-		c.t.Errorf("got permissions of the manager %t, want %t", review.Status.Allowed, installed)
-	}
+	expect.Equalf(c.t, review.Status.Allowed, installed, "permissions of the manager")
 }

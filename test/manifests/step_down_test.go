@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
@@ -48,9 +49,7 @@ func TestUsersNameOnlyThemselves(t *testing.T) {
 		return nil
 	})
 	for _, value := range []string{"", "alice", "ledger/7", "ledger/7  alice", "ledger/7 alice ", "ledger/7 bob alice", "ledger/7 system:admin"} {
-		if err := write(alice, value); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got error %v, want %q", value, err, want)
-		}
+		expect.ErrorContainsf(t, write(alice, value), want, "%q: error", value)
 	}
 	must.Succeed(t, write(alice, v1.FormatStepDownBy("ledger", 7, "alice")))
 	// Others change the pod as before.

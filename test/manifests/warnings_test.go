@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -64,17 +65,9 @@ func TestShortDrainTimeoutIsWarnedOf(t *testing.T) {
 		"defaults":  create(0, nil, ""),
 		"Available": create(500, new(int32(300)), v1.Available),
 	} {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Succeedf(t, err, "%s", name)
 	}
-	if got := found.take(); got != "" {
-		t.Errorf("got warnings %q, want none", got)
-	}
-	if err := create(6000, nil, v1.Majority); err != nil {
-		t.Error(err)
-	}
-	if got := found.take(); !strings.Contains(got, "spec.timing.drainMillis (5000)") {
-		t.Errorf("with the default of drainMillis: got warnings %q", got)
-	}
+	expect.Equalf(t, found.take(), "", "warnings")
+	expect.Succeed(t, create(6000, nil, v1.Majority))
+	expect.Containsf(t, found.take(), "spec.timing.drainMillis (5000)", "with the default of drainMillis: warnings")
 }

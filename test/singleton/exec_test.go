@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
@@ -88,9 +89,7 @@ func (r *running) signal(s syscall.Signal) {
 func (r *running) checkEnd(want int) {
 	r.t.Helper()
 	testwait.Receive(r.t, "the end of exec", r.ended)
-	if got := r.cmd.ProcessState.ExitCode(); got != want {
-		r.t.Errorf("got exit status %d, want %d", got, want)
-	}
+	expect.Equalf(r.t, r.cmd.ProcessState.ExitCode(), want, "exit status")
 }
 
 func TestStatusOfTheProgram(t *testing.T) {

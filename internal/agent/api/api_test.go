@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -201,9 +202,7 @@ func TestWebPagesAreRejected(t *testing.T) {
 		response, err := http.DefaultClient.Do(request)
 		must.Succeed(t, err)
 		response.Body.Close()
-		if response.StatusCode != c.code {
-			t.Errorf("host %s, %s: %s: got %d, want %d", c.host, c.header, c.value, response.StatusCode, c.code)
-		}
+		expect.Equalf(t, response.StatusCode, c.code, "host %s, %s: %s", c.host, c.header, c.value)
 	}
 
 	// On other addresses (exposeAPI), the agent may have any host name.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -26,9 +27,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, <-ended)
 	}()
 	var conns []net.Conn
 	for i := range localLimits.Unpinned + localLimits.Unpinned/2 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/asynclog"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -55,14 +56,10 @@ func TestCloseWritesQueue(t *testing.T) {
 		fmt.Fprintln(w, "line")
 	}
 	w.Close(time.Minute)
-	if n := log.Count("line"); n != 100 {
-		t.Errorf("got %d lines, want 100", n)
-	}
+	expect.Equalf(t, log.Count("line"), 100, "lines")
 	fmt.Fprintln(w, "too late")
 	w.Close(time.Minute)
-	if w.Dropped() != 1 {
-		t.Errorf("got %d dropped lines, want 1", w.Dropped())
-	}
+	expect.Equalf(t, w.Dropped(), 1, "dropped lines")
 }
 
 func TestCloseDoesNotWaitForStalledReader(t *testing.T) {
@@ -86,7 +83,5 @@ func TestFailedWritesAreCounted(t *testing.T) {
 	w := asynclog.New(failingWriter{})
 	fmt.Fprint(w, "one\ntwo\n")
 	w.Close(time.Minute)
-	if got := w.Dropped(); got != 2 {
-		t.Errorf("got %d dropped lines, want 2", got)
-	}
+	expect.Equalf(t, w.Dropped(), 2, "dropped lines")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestWallClockShiftsEpochs: the time of day at the start shifts all epochs, and doesn't
@@ -36,9 +37,7 @@ func TestWallClockShiftsEpochs(t *testing.T) {
 }
 
 func TestWallClockBeforeYear2026StartsAtEpochZero(t *testing.T) {
-	if at := New(time.Unix(0, 0)).TermClock().AtBoot; at != 0 {
-		t.Errorf("got epoch %d in 1970, want 0", at)
-	}
+	expect.Equalf(t, New(time.Unix(0, 0)).TermClock().AtBoot, 0, "epoch in 1970")
 }
 
 // TestCorrectAdoptsTimeAfterTwoReadings: a wall clock that was set counts from the second
@@ -55,9 +54,8 @@ func TestCorrectAdoptsTimeAfterTwoReadings(t *testing.T) {
 			if step.shift == jump/4 && jump.Abs() > 3*time.Second {
 				step.shift = 0
 			}
-			if got := c.Correct(start.Add(step.shift)); got != step.corrected {
-				t.Errorf("clock set by %v, reading %d: got corrected %t, want %t", jump, i, got, step.corrected)
-			}
+			expect.Equalf(t, c.Correct(start.Add(step.shift)), step.corrected,
+				"clock set by %v, reading %d: corrected", jump, i)
 		}
 		if got := c.CurrentTerm(); got < want || got > want+(50<<4) { // The test itself takes a moment.
 			t.Errorf("clock set by %v: got term %d, want %d", jump, got, want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -90,9 +91,7 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 			"another session":    {second.ID(), lead.Term, ErrWrongTerm},
 			"another term":       {first.ID(), lead.Term + 1, ErrWrongTerm},
 		} {
-			if err := a.ConfirmStopped(testwait.Context(t), c.session, c.term); !errors.Is(err, c.want) {
-				t.Errorf("%s: got %v, want %v", what, err, c.want)
-			}
+			expect.ErrorIsf(t, a.ConfirmStopped(testwait.Context(t), c.session, c.term), c.want, "%s", what)
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			g := cluster.group(name)
@@ -153,9 +152,8 @@ func TestDrainTimeoutEndsTenure(t *testing.T) {
 		stop := nextEvent(t, a, Stop)
 		nextEvent(t, a, Lost)
 		waitFor(t, cluster.group("c"), "c leads", isLeading)
-		if err := cluster.group("a").ConfirmStopped(testwait.Context(t), a.ID(), stop.Term); !errors.Is(err, ErrWrongTerm) {
-			t.Errorf("late confirmation: got %v, want %v", err, ErrWrongTerm)
-		}
+		expect.ErrorIsf(t, cluster.group("a").ConfirmStopped(testwait.Context(t), a.ID(), stop.Term), ErrWrongTerm,
+			"late confirmation")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -118,9 +119,7 @@ func TestEndings(t *testing.T) {
 		for _, s := range append(slices.Clip(begin), c.steps...) {
 			o.observe(&s.in, 2, s.status, s.events)
 		}
-		if got := formatEnding(o.endings.last.report(names)); got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
+		expect.Equalf(t, formatEnding(o.endings.last.report(names)), c.want, "%s", name)
 	}
 }
 
@@ -248,9 +247,7 @@ func TestUnknownCauseIsHandOver(t *testing.T) {
 		o.observe(&follow, 2, election.Status{Coordinator: 3, Term: 7}, nil)
 		o.announced = announcedCause(&wire.Message{EndCause: number})
 		o.observe(&resigned, 2, election.Status{Term: 7}, nil)
-		if got := o.endings.last.cause.endCause(); got != want {
-			t.Errorf("%d: got %s, want %s", number, got, want)
-		}
+		expect.Equalf(t, o.endings.last.cause.endCause(), want, "%d", number)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -42,9 +43,7 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 				t.Errorf("%s waits for a full inbox", name)
 			}
 			close(unblock)
-			if err := a.AwaitRoundTrip(testwait.Context(t)); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			expect.Succeedf(t, a.AwaitRoundTrip(testwait.Context(t)), "%s", name)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -68,13 +69,9 @@ func (l link) Send(to string, out transport.Outgoing) bool {
 	}
 	r := bytes.NewReader(out.Frame)
 	size, err := wire.ReadSize(r, wire.MaxFrame)
-	if err != nil {
-		l.cluster.t.Error(err)
-	}
+	expect.Succeed(l.cluster.t, err)
 	frame, err := wire.Parse(out.Frame[len(out.Frame)-size:])
-	if err != nil {
-		l.cluster.t.Error(err)
-	}
+	expect.Succeed(l.cluster.t, err)
 	go func() { // Send must not block; messages may overtake each other.
 		time.Sleep(latency)
 		l.deliver(to, frame.Message)

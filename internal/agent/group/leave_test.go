@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -118,9 +119,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
 				t.Errorf("while the application of a stops: got %+v, want coordinator a, not leading", l)
 			}
-			if err := a.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term); err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, a.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
 			<-left
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -83,9 +84,7 @@ func (m *memories) remember(c *Config) {
 
 func (m *memories) file(member string) []byte {
 	content, err := os.ReadFile(m.path(m.state[member]))
-	if err != nil {
-		m.t.Error(err)
-	}
+	expect.Succeed(m.t, err)
 	return content
 }
 
@@ -104,9 +103,7 @@ type recordingLink struct {
 func (l recordingLink) Send(to string, out transport.Outgoing) bool {
 	r := bytes.NewReader(out.Frame)
 	size, err := wire.ReadSize(r, wire.MaxFrame)
-	if err != nil {
-		l.memories.t.Error(err)
-	}
+	expect.Succeed(l.memories.t, err)
 	if frame, err := wire.Parse(out.Frame[len(out.Frame)-size:]); err != nil {
 		l.memories.t.Error(err)
 	} else if frame.Message.Kind == election.Grant {

@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -95,9 +96,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 		if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > mismatchChanges {
 			t.Errorf("got %d lines in the log, want at most %d", lines, mismatchChanges)
 		}
-		if problems := a.Problems(); len(problems) != 1 {
-			t.Errorf("got problems %q, want one", problems)
-		}
+		expect.Lenf(t, a.Problems(), 1, "problems")
 	})
 }
 
@@ -195,9 +194,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 			t.Errorf("b is on the previous list: got problems %q, want one", a.Problems())
 		}
 		adopt(three)
-		if len(a.Problems()) != 0 {
-			t.Errorf("b has left: got problems %q, want none", a.Problems())
-		}
+		expect.Lenf(t, a.Problems(), 0, "b has left: problems")
 		if problems() != 0 {
 			t.Errorf("b has left and still sends: got problems %q, want none", a.Problems())
 		}

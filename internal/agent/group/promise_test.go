@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -230,9 +231,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 			runtime.Gosched()
 		}
 		close(resume)
-		if err := <-reported; err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, <-reported)
 		if l := <-answers; l.Leading {
 			t.Errorf("got %+v during the resignation, want not leading", l)
 		}
@@ -274,9 +273,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 		"it stops since a probe fails": {true, func(t *testing.T, g *Group, s *Session) {
 			reportUnhealthy(t, g)
 			stop := nextEvent(t, s, Stop)
-			if err := g.ConfirmStopped(testwait.Context(t), s.ID(), stop.Term); err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, g.ConfirmStopped(testwait.Context(t), s.ID(), stop.Term))
 			reportUnhealthy(t, g)
 		}},
 	} {

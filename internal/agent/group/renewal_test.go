@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -89,9 +90,7 @@ func TestSlowRenewals(t *testing.T) {
 					next = next.Add(interval)
 				}
 			}
-			if l := renew(t, s); l.Token != lead.Token {
-				t.Errorf("got token %d, want %d", l.Token, lead.Token)
-			}
+			expect.Equalf(t, renew(t, s).Token, lead.Token, "token")
 		})
 	}
 }
@@ -151,9 +150,7 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 			if most := min(testLease, drain); l.RemainingMillis == nil || *l.RemainingMillis <= 0 || *l.RemainingMillis > most.Milliseconds() {
 				t.Errorf("got %+v, want a remaining time of at most %s", l, most)
 			}
-			if c.Lease() != testLease {
-				t.Errorf("got a lease of %s, want %s", c.Lease(), testLease)
-			}
+			expect.Equalf(t, c.Lease(), testLease, "lease")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -172,9 +173,7 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 			t.Errorf("a: got %+v, want coordinator c while its application stops", l)
 		}
 		must.Succeed(t, c.ConfirmStopped(testwait.Context(t), s.ID(), lead.Term))
-		if err := <-excluded; err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, <-excluded)
 		waitFor(t, cluster.group("b"), "b leads", isLeading)
 	})
 }
@@ -223,8 +222,6 @@ func TestShortTenuresAreReported(t *testing.T) {
 			row := r.Processes[0]
 			return r.Coordinator == "b" && row.Name == "c" && row.ShortTenures == 2 && row.PenaltySeconds == 60
 		})
-		if got := cluster.group("a").HeldBack(); got != 1 {
-			t.Errorf("got %d members that are held back, want 1", got)
-		}
+		expect.Equalf(t, cluster.group("a").HeldBack(), 1, "members that are held back")
 	})
 }

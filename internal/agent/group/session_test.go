@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -36,9 +37,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 		}
 		// The stray session hasn't acted with this token, so an application may.
 		s := openSession(t, cluster.group("c"))
-		if lead := nextEvent(t, s, Lead); lead.Token != before.Token {
-			t.Errorf("got token %d, want %d", lead.Token, before.Token)
-		}
+		expect.Equalf(t, nextEvent(t, s, Lead).Token, before.Token, "token")
 		renew(t, s)
 		s.Close()
 		waitFor(t, cluster.group("b"), "b leads: the application of c has ended", isLeading)
@@ -62,9 +61,7 @@ func TestIntroducedSessionCounts(t *testing.T) {
 		if _, err := b.RenewSession(testwait.Context(t), s.ID()); !errors.Is(err, ErrNoSession) {
 			t.Errorf("got error %v, want %v", err, ErrNoSession)
 		}
-		if why := ineligibility(t, b); why != NoSession {
-			t.Errorf("got %q, want %q", why, NoSession)
-		}
+		expect.Equal(t, ineligibility(t, b), NoSession)
 		cluster.group("c").Leave(t.Context(), CauseStopped)
 		waitFor(t, cluster.group("a"), "a leads", isLeading)
 	})

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -44,9 +44,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 		holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > testLease }) // c and a are a majority
 		change("b")
 		for name, g := range c.groups {
-			if problems := g.Problems(); len(problems) > 0 {
-				t.Errorf("%s: got problems %q, want none", name, problems)
-			}
+			expect.Lenf(t, g.Problems(), 0, "%s: problems", name)
 			if l := g.Leader(); l.Coordinator != "c" || l.Term != first.Term {
 				t.Errorf("%s: got %+v, want c in term %d", name, l, first.Term)
 			}
@@ -106,9 +104,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
-		if err := g.Reconfigure(testwait.Context(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
-			t.Errorf("got %v, want an error about the lease", err)
-		}
+		expect.ErrorContainsf(t, g.Reconfigure(testwait.Context(t), next), "lease", "an error about the lease")
 		if g.DrainTimeout() == time.Hour {
 			t.Error("got the new drain timeout, want the previous one")
 		}

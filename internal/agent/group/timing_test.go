@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
@@ -18,8 +19,6 @@ func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
 		cluster.mu.Lock()
 		cluster.roundTrip = measured
 		cluster.mu.Unlock()
-		if got := cluster.group("a").replyTimeout(); got != want {
-			t.Errorf("round trip %s: got %s, want %s", measured, got, want)
-		}
+		expect.Equalf(t, cluster.group("a").replyTimeout(), want, "round trip %s", measured)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func name(id election.ID) string {
@@ -74,9 +75,7 @@ func TestProbesOfALongVacancyAreRecordedOnce(t *testing.T) {
 		probe.Hold.Held, answer.Hold.Held = true, false
 		r.Record(receive(n, probe), []election.Message{answer}, nil, election.None, 0)
 	}
-	if got := steps(r); len(got) != 2 {
-		t.Errorf("got %d steps, want a probe and an answer", len(got))
-	}
+	expect.Equalf(t, len(steps(r)), 2, "steps (a probe and an answer)")
 }
 
 func TestStepsHaveWholeMessages(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -301,9 +302,8 @@ func TestLostPage(t *testing.T) {
 	a.start(ledger)
 	a.save(1)
 	a.truncate(0)
-	if err := a.file.Save(record(2)); err == nil || !strings.Contains(err.Error(), "cannot write "+a.dir.file("ledger")) {
-		t.Errorf("got %v, want that the file can't be written", err)
-	}
+	expect.ErrorContainsf(t, a.file.Save(record(2)), "cannot write "+a.dir.file("ledger"),
+		"the file can't be written")
 	a.save(3)
 	a.wantRemembered(ledger, 0)
 }
@@ -314,9 +314,7 @@ func TestWithoutMemory(t *testing.T) {
 	if f != nil || remembered != nil || without != nil || err != nil {
 		t.Errorf("got %v, %v, %v, %v, want nothing", f, remembered, without, err)
 	}
-	if err := f.Save(record(1)); err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, f.Save(record(1)))
 	f.Close()
 	d.Close()
 }
@@ -325,9 +323,7 @@ func TestSaveAllocatesNothing(t *testing.T) {
 	a := newTestAgent(t)
 	a.start(ledger)
 	r := record(1)
-	if n := testing.AllocsPerRun(1000, func() { _ = a.file.Save(r) }); n != 0 {
-		t.Errorf("got %v allocations, want none", n)
-	}
+	expect.Equalf(t, testing.AllocsPerRun(1000, func() { _ = a.file.Save(r) }), 0, "allocations")
 }
 
 func TestRecordsSurviveEncoding(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 type noGroups struct{}
@@ -115,7 +116,5 @@ func TestFormat(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) < 15 {
-		t.Errorf("got %d families, want at least 15", len(seen))
-	}
+	expect.AtLeastf(t, len(seen), 15, "families")
 }

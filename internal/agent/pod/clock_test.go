@@ -67,9 +67,7 @@ func TestRenewalFollowsTheWallClock(t *testing.T) {
 	must.Succeed(t, os.WriteFile(shift, []byte("0s"), 0o600))
 	a.run(binary, "CONCLAVE_TEST_CLOCK="+shift)
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
-	if n := c.enrollments("a"); n != 1 {
-		t.Fatalf("got %d enrollments, want 1", n)
-	}
+	must.Equalf(t, c.enrollments("a"), 1, "enrollments")
 	if err := os.WriteFile(shift, []byte("50m"), 0o600); err != nil { // The certificate is valid for an hour.
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -104,9 +105,7 @@ func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	begun := time.Now()
 	pushed := c.pushAll(replacement)
 	for name, s := range streams {
-		if data := s.awaitLeft(); data != `{"group":"ledger","uid":"uid-1"}` {
-			t.Errorf("%s: got %s", name, data)
-		}
+		expect.Equalf(t, s.awaitLeft(), `{"group":"ledger","uid":"uid-1"}`, "%s", name)
 		first := s.await("it takes part in the new group", func(r control.Report) bool { return r.UID == "uid-2" })
 		if waited := first.ChangedAt.Sub(begun); waited < 9*500/8*time.Millisecond {
 			t.Errorf("%s joined the new group after %s", name, waited)

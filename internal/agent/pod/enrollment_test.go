@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -74,9 +75,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	close(seen)
 	// The application, which started before the agent had a certificate, has waited.
-	if err := <-led; !errors.Is(err, errDone) {
-		t.Errorf("got %v, want the application to have been the coordinator", err)
-	}
+	expect.ErrorIsf(t, <-led, errDone, "the application to have been the coordinator")
 	a.awaitNotReady("group audit: waiting for its document")
 	if _, body := a.callLocalAPI("/readyz"); strings.Contains(body, "certificate") {
 		t.Errorf("got %s, want no problem with the certificate", body)

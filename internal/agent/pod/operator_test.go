@@ -76,9 +76,7 @@ func TestExclusion(t *testing.T) {
 	}
 	expectSetEligible := func(name string, eligible bool, want int) {
 		t.Helper()
-		if status := setEligible(name, eligible); status != want {
-			t.Fatalf("%s: got %d for eligible=%t, want %d", name, status, eligible, want)
-		}
+		must.Equalf(t, setEligible(name, eligible), want, "%s: for eligible=%t", name, eligible)
 	}
 	testwait.Until(t, "another process is ready to take over from c", func() bool { return setEligible("c", false) == http.StatusNoContent })
 	for name, s := range streams {

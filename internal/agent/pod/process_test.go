@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -35,9 +36,7 @@ func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 	go func() { ended <- command.Wait() }()
 	g.end = func() {
 		g.end = func() {}
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-			g.t.Error(err)
-		}
+		expect.Succeed(g.t, command.Process.Signal(syscall.SIGTERM))
 		if err := <-ended; err != nil {
 			g.t.Errorf("%s: %v\n%s", g.name, err, g.log)
 		}

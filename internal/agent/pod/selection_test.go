@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -102,9 +103,8 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 	a.start()
 	again := a.watch()
 	again.await("it is in the group again", hasCoordinator("b"))
-	if got := c.enrollments("a"); got != enrolled {
-		t.Errorf("got %d enrollments after a restart, want %d: the stored certificate names the groups", got, enrolled)
-	}
+	expect.Equalf(t, c.enrollments("a"), enrolled,
+		"enrollments after a restart (the stored certificate names the groups)")
 }
 
 // TestAgentIgnoresInvalidListOfGroups, and continues with the previous one.

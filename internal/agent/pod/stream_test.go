@@ -108,9 +108,7 @@ func decodeReport(t *testing.T, e event) control.Report {
 	var r control.Report
 	decoder := json.NewDecoder(strings.NewReader(e.data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		t.Fatalf("%s: %v", e.data, err)
-	}
+	must.Succeedf(t, decoder.Decode(&r), "%s", e.data)
 	return r
 }
 

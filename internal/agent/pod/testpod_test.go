@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -113,9 +114,7 @@ func (g *testPod) start() *testPod {
 	}()
 	g.end = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			g.t.Errorf("agent of %s: %v", g.name, err)
-		}
+		expect.Succeedf(g.t, <-ended, "agent of %s", g.name)
 	})
 	return g
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -160,9 +161,7 @@ func TestChooseList(t *testing.T) {
 					got += " (" + choice.Warning + ")"
 				}
 			}
-			if got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
+			expect.Equal(t, got, tc.want)
 			if stored != nil && listText(*stored) != tc.stored {
 				t.Errorf("the stored list changed to %s", listText(*stored))
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -99,9 +100,7 @@ func TestLoadAfterRestart(t *testing.T) {
 
 	s = open(t, dir)
 	for group, want := range map[string]state.Record{"ledger": record(5), "audit.v2": inFile(9)} {
-		if got := load(t, s, group); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, want %+v", group, got, want)
-		}
+		expect.DeepEqualf(t, load(t, s, group), want, "%s", group)
 	}
 }
 
@@ -240,9 +239,7 @@ func TestOpenRemovesUnfinishedFiles(t *testing.T) {
 	rest := filepath.Join(dir, "ledger.state.new")
 	must.Succeed(t, os.WriteFile(rest, []byte("conclave grou"), 0o600))
 	s = open(t, dir)
-	if got := load(t, s, "ledger"); got.List.Version != 5 {
-		t.Errorf("got version %d, want 5", got.List.Version)
-	}
+	expect.Equalf(t, load(t, s, "ledger").List.Version, 5, "version")
 	if _, err := os.Stat(rest); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the unfinished file still exists:", err)
 	}
@@ -326,9 +323,7 @@ func TestFullDiskKeepsOldRecord(t *testing.T) {
 		t.Errorf("got files %v, %v, want the old file alone", files, err)
 	}
 	s = open(t, dir)
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(5)) {
-		t.Errorf("got %+v, want version 5", got)
-	}
+	expect.DeepEqualf(t, load(t, s, "ledger"), record(5), "version 5")
 	save(t, s, "ledger", record(6))
 }
 

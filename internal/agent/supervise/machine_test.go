@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const (
@@ -148,17 +149,11 @@ func TestKillPrecedesTheEndOfTheLease(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	var b backoff
 	for i, want := range []time.Duration{100 * ms, 200 * ms, 400 * ms} {
-		if got := b.next(time.Second); got != want {
-			t.Errorf("pause %d: got %s, want %s", i+1, got, want)
-		}
+		expect.Equalf(t, b.next(time.Second), want, "pause %d", i+1)
 	}
 	for range 20 {
 		b.next(time.Second)
 	}
-	if got := b.next(time.Second); got != maxBackoff {
-		t.Errorf("got %s after many failures, want %s", got, maxBackoff)
-	}
-	if got := b.next(longLife); got != minBackoff {
-		t.Errorf("got %s after a long life, want %s", got, minBackoff)
-	}
+	expect.Equalf(t, b.next(time.Second), maxBackoff, "after many failures")
+	expect.Equalf(t, b.next(longLife), minBackoff, "after a long life")
 }

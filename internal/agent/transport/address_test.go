@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -106,7 +107,5 @@ func TestAddressesOfOthersAreOnlyHints(t *testing.T) {
 	b.sendUntilReceived(c, 1)
 	liar.writeFrames(wire.Frame{PeerAddress: &wire.PeerAddress{Name: "c", Address: "127.0.0.2:1"}})
 	b.sendUntilReceived(c, 2)
-	if got := len(c.endedPeers()); got != 0 {
-		t.Errorf("got %d ended peers, want none", got)
-	}
+	expect.Lenf(t, c.endedPeers(), 0, "ended peers")
 }

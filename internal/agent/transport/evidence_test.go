@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestOnlyRefusedDialIsEvidence: the kernel reports ECONNREFUSED also for an established connection,
@@ -13,9 +15,7 @@ func TestOnlyRefusedDialIsEvidence(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7373}
 	for operation, want := range map[string]dialResult{"dial": refused, "read": noAnswer, "write": noAnswer} {
 		err := &net.OpError{Op: operation, Net: "tcp", Addr: address, Err: syscall.ECONNREFUSED}
-		if got := resultOf(err, address.String()); got != want {
-			t.Errorf("%s: got %d, want %d", operation, got, want)
-		}
+		expect.Equalf(t, resultOf(err, address.String()), want, "%s", operation)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 type boundTo struct {
@@ -49,9 +50,7 @@ func TestOnlyAddressesOfPeersAreStored(t *testing.T) {
 	} {
 		transport, b := hintedPeer(c.own)
 		transport.receiveHint("c", &wire.PeerAddress{Name: "b", Address: c.reported})
-		if got := b.hasTarget(); got != c.stored {
-			t.Errorf("%s is told %q: got stored %t, want %t", c.own, c.reported, got, c.stored)
-		}
+		expect.Equalf(t, b.hasTarget(), c.stored, "%s is told %q: stored", c.own, c.reported)
 	}
 }
 
@@ -79,13 +78,9 @@ func TestHintsAreBounded(t *testing.T) {
 	for _, reporter := range []string{"e", "f", "g", "h"} {
 		tell(reporter, "10.0.0.4:1")
 	}
-	if len(b.hints) != hintsMax {
-		t.Errorf("got %d hints, want %d", len(b.hints), hintsMax)
-	}
+	expect.Equalf(t, len(b.hints), hintsMax, "hints")
 	b.dropHints("h")
-	if len(b.hints) != hintsMax-1 {
-		t.Errorf("got %d hints after a member left, want %d", len(b.hints), hintsMax-1)
-	}
+	expect.Equalf(t, len(b.hints), hintsMax-1, "hints after a member left")
 }
 
 // TestAnnouncementPrecedesNextDial: after a failed dial, a peer waits for redialDelay/2 at least. A process that has restarted since then

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -144,7 +145,5 @@ func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
 	testwait.Until(t, "a reports the problem", func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })
 	names.fails.Store(false)
 	a.sendUntilReceived(b, 1)
-	if problems := a.Problems(); len(problems) > 0 {
-		t.Errorf("got problems %q with a connection, want none", problems)
-	}
+	expect.Lenf(t, a.Problems(), 0, "problems with a connection")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -56,9 +57,7 @@ func carries(t *testing.T, from, to net.Conn) {
 	if got, err := io.ReadAll(to); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes and error %v, want the %d bytes that were written", len(got), err, len(want))
 	}
-	if err := <-wrote; err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, <-wrote)
 }
 
 func TestConnectionReportsErrorsLikeOthers(t *testing.T) {
@@ -95,9 +94,7 @@ func TestCloseEndsRead(t *testing.T) {
 	defer cancel()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("got error %v, want %v", err, net.ErrClosed)
-		}
+		expect.ErrorIsf(t, err, net.ErrClosed, "error")
 	case <-ctx.Done():
 		t.Error("Read didn't end")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -32,9 +33,7 @@ func TestRefusalWithoutRecordOfICMP(t *testing.T) {
 	if err := unknown.explain(nil); err != nil {
 		t.Errorf("got %v for a connection, want none", err)
 	}
-	if err := known.explain(syscall.ECONNREFUSED); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("got %v, want the refusal", err)
-	}
+	expect.ErrorIsf(t, known.explain(syscall.ECONNREFUSED), syscall.ECONNREFUSED, "the refusal")
 }
 
 func TestRefuses(t *testing.T) {

@@ -1,9 +1,10 @@
 package transport
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestReplacementsOfConnectionsBecomeRare: a peer sends messages for a group that its
@@ -20,9 +21,8 @@ func TestReplacementsOfConnectionsBecomeRare(t *testing.T) {
 	}
 	s := time.Second
 	got := replaced(time.Hour, s, 2*s, 3*s, 4*s, 5*s, 9*s, 17*s, 33*s, 60*s, 61*s, 61*s)
-	if want := []time.Duration{time.Hour, 3 * s, 5 * s, 9 * s, 17 * s, 33 * s, 61 * s, 61 * s}; !slices.Equal(got, want) {
-		t.Errorf("got connections replaced at the ages %v, want %v", got, want)
-	}
+	expect.EqualSlicesf(t, got, []time.Duration{time.Hour, 3 * s, 5 * s, 9 * s, 17 * s, 33 * s, 61 * s, 61 * s},
+		"connections replaced at the ages")
 	if !r.isDue("c", 2*s) {
 		t.Error("another peer: got no replacement after two seconds, want one")
 	}

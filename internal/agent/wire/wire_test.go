@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -65,9 +66,7 @@ func TestLongestMessageFits(t *testing.T) {
 	for range MaxMembers {
 		message.List = append(message.List, name)
 	}
-	if b := body(t, Frame{Message: &message}); len(b) > MaxFrame {
-		t.Errorf("got %d bytes, want at most %d", len(b), MaxFrame)
-	}
+	expect.AtMostf(t, len(body(t, Frame{Message: &message})), MaxFrame, "bytes")
 	message.List = append(message.List, name)
 	if _, err := Parse(body(t, Frame{Message: &Message{List: message.List}})); err == nil {
 		t.Error("parsed a list of too many names, want an error")

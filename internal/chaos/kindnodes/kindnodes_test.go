@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -280,14 +281,10 @@ func TestProcessesOfContainersGetSignals(t *testing.T) {
 		{other, "no process of the containers runs"},
 		{"", `"" isn't the ID of a container`}, // It is a part of the names of all cgroups, so all processes would be killed.
 	} {
-		if err := w.Signal(t.Context(), "node", "KILL", c.id); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: got %v, want %s", c.id, err, c.want)
-		}
+		expect.ErrorContainsf(t, w.Signal(t.Context(), "node", "KILL", c.id), c.want, "%q", c.id)
 	}
 	err := w.Drop(t.Context(), Network{"node", other}, Packets{})
-	if err == nil || !strings.Contains(err.Error(), "no process of the container runs") {
-		t.Errorf("got %v, want that there is no process", err)
-	}
+	expect.ErrorContainsf(t, err, "no process of the container runs", "no process")
 }
 
 // Docker assigns the lowest address that is free.

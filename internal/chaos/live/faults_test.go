@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -166,8 +167,7 @@ func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
 			t.Errorf("got %+v, want the fault to be refused: %s", result, want)
 		}
 		must.Succeed(w.t, w.Get(t.Context(), client.ObjectKeyFromObject(owner), owner))
-		if a := owner.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]; a != "" {
-			t.Errorf("got annotation %s, want an unchanged template", a)
-		}
+		expect.Equalf(t, owner.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"], "",
+			"annotation (an unchanged template)")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -26,9 +27,7 @@ func TestGroupHasOneRunAtATime(t *testing.T) {
 	}
 	unlock()
 	again, err := w.run().Lock(t.Context())
-	if err != nil {
-		t.Fatalf("after the first run has ended: %v", err)
-	}
+	must.Succeedf(t, err, "after the first run has ended")
 	again()
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "conclave-chaos-ledger"}, &coordinationv1.Lease{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want no Lease after the run", err)
@@ -71,7 +70,5 @@ func TestRunWithoutPermissionForLeasesSaysSo(t *testing.T) {
 	unlock, err := r.Lock(t.Context())
 	must.Succeed(t, err)
 	unlock()
-	if !strings.Contains(said, "permission to create, get, update and delete leases") {
-		t.Errorf("got %q, want a line about the permission", said)
-	}
+	expect.Containsf(t, said, "permission to create, get, update and delete leases", "a line about the permission")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -122,10 +123,8 @@ func TestPodWhoseContainerHasEndedTwiceIsReplaced(t *testing.T) {
 	if len(result.Violations) > 0 || len(result.Faults) != 5 || result.Faults[4].Settled == nil {
 		t.Errorf("got %+v, want five failovers without violations", result)
 	}
-	if started := n.w.started; started != members+2 {
-		t.Errorf("got %d pods, want %d: the coordinator's is replaced before the third and the fifth fault",
-			started, members+2)
-	}
+	expect.Equalf(t, n.w.started, members+2,
+		"pods (the coordinator's is replaced before the third and the fifth fault)")
 }
 
 func TestInterruptedRunUndoesTheFaultOnAMachine(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // Who may restart a Deployment needs no permission for StatefulSets.
@@ -26,8 +28,6 @@ func TestRolloutNeedsPermissionForTheOwners(t *testing.T) {
 		for _, p := range toRollOut(pods) {
 			got = append(got, fmt.Sprint(p))
 		}
-		if text := strings.Join(got, ", "); text != want {
-			t.Errorf("%s: got %q, want %q", kinds, text, want)
-		}
+		expect.Equalf(t, strings.Join(got, ", "), want, "%s", kinds)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -130,8 +131,6 @@ func TestAnnotate(t *testing.T) {
 		refused:         "EOF (nothing listens on this port of the pod)",
 		"the pod ended": "EOF (the pod ended)",
 	} {
-		if got := At("", text).Annotate(io.EOF).Error(); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
+		expect.Equalf(t, At("", text).Annotate(io.EOF).Error(), want, "%q", text)
 	}
 }

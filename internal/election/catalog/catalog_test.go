@@ -7,20 +7,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The catalog describes what the machines do: on a ring all messages go to the
 // successor, and where recovery starts an election, it does.
 func TestCatalogDescribesMachines(t *testing.T) {
 	roster, err := election.NewRoster(1, []election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, a := range catalog.All() {
 		m, err := a.New(election.Config{Self: 2, Roster: roster, Term: 1, Timing: election.DefaultTiming(latency, 0)})
-		if err != nil {
-			t.Fatalf("%s: %v", a.Name, err)
-		}
+		must.Succeedf(t, err, "%s", a.Name)
 		var out election.Output
 		m.Step(election.Input{Kind: election.Recover}, &out)
 		started := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Started })
@@ -77,9 +75,7 @@ func TestStagger(t *testing.T) {
 			together := run(t, s).Total
 			// Long enough for the election of the first process, for any order of the ring.
 			s.Stagger = 10 * election.Tick(n) * latency
-			if got := run(t, s).Total; got != floor[name] {
-				t.Errorf("n=%d, %s: got %d messages with a stagger, want %d", n, name, got, floor[name])
-			}
+			expect.Equalf(t, run(t, s).Total, floor[name], "n=%d, %s: messages with a stagger", n, name)
 			if n > 3 && name == "Bully" && together <= floor[name] {
 				t.Errorf("n=%d: got %d messages of the bully without a stagger, want more than with it", n, together)
 			}

@@ -9,6 +9,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // latency is Ttrans of every scenario here. Handling takes no time.
@@ -176,9 +178,7 @@ func TestCountsWithSeveralInitiators(t *testing.T) {
 func check(t *testing.T, algorithm string, s testElection) sim.Outcome {
 	t.Helper()
 	o, err := sim.Run(s.scenario(algorithm))
-	if err != nil {
-		t.Fatalf("%+v: %v", s, err)
-	}
+	must.Succeedf(t, err, "%+v", s)
 	if want := s.highest(); !o.Agreed || o.Coordinator != want {
 		t.Fatalf("%+v:\ngot coordinator %d (agreed: %v), want %d", s, o.Coordinator, o.Agreed, want)
 	}
@@ -224,13 +224,9 @@ func TestRingChampionWorstCase(t *testing.T) {
 			s.ring = append(s.ring, election.ID(id))
 		}
 		o := check(t, "RingChampion", s)
-		if o.Total != 3*n-1 {
-			t.Errorf("n=%d: got %d messages, want %d", n, o.Total, 3*n-1)
-		}
+		expect.Equalf(t, o.Total, 3*n-1, "n=%d: messages", n)
 		// The return of the announcement has no effect: one hop less.
-		if want := election.Tick(3*n-2) * latency; o.Elapsed != want {
-			t.Errorf("n=%d: got duration %d, want %d", n, o.Elapsed, want)
-		}
+		expect.Equalf(t, o.Elapsed, election.Tick(3*n-2)*latency, "n=%d: duration", n)
 	}
 }
 
@@ -251,9 +247,7 @@ func TestRingChampionWithSeveralInitiators(t *testing.T) {
 		if got := o.Messages[election.ElectMe]; got < s.n || got > most {
 			t.Fatalf("%+v: got %d ELECT_ME, want %d to %d", s, got, s.n, most)
 		}
-		if got := o.Messages[election.NewCoordinator]; got != s.n {
-			t.Fatalf("%+v: got %d NEW_COORDINATOR, want %d", s, got, s.n)
-		}
+		must.Equalf(t, o.Messages[election.NewCoordinator], s.n, "%+v: NEW_COORDINATOR", s)
 	}
 }
 
@@ -269,12 +263,8 @@ func TestStatusTableTriesProcessesInOrder(t *testing.T) {
 		}
 		o := check(t, "StatusTable", s)
 		found := dead - 1 // the crash of the coordinator is known
-		if got := o.Messages[election.Election]; got != 1+found {
-			t.Errorf("%d dead: got %d ELECTION, want %d", dead, got, 1+found)
-		}
-		if want := election.Tick(found)*reply + 2*latency; o.Elapsed != want {
-			t.Errorf("%d dead: got duration %d, want %d", dead, o.Elapsed, want)
-		}
+		expect.Equalf(t, o.Messages[election.Election], 1+found, "%d dead: ELECTION", dead)
+		expect.Equalf(t, o.Elapsed, election.Tick(found)*reply+2*latency, "%d dead: duration", dead)
 	}
 }
 
@@ -291,9 +281,7 @@ func TestSkippedAttempts(t *testing.T) {
 			if algorithm == "RingActiveList" {
 				rounds = s.live()
 			}
-			if want := rounds * len(s.crashed); o.Skipped != want {
-				t.Fatalf("%s, %+v: got %d skipped, want %d", algorithm, s, o.Skipped, want)
-			}
+			must.Equalf(t, o.Skipped, rounds*len(s.crashed), "%s, %+v: skipped", algorithm, s)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -30,9 +31,7 @@ func TestTimingCanChange(t *testing.T) {
 			if long <= 8*short {
 				t.Errorf("delays ten times as long: got a wait of %d, want more than 8 times %d", long, short)
 			}
-			if bad := wait(election.Timing{Reply: 100, Takeover: 1, Hop: 100}); bad != short {
-				t.Errorf("invalid timing: got a wait of %d, want %d", bad, short)
-			}
+			expect.Equalf(t, wait(election.Timing{Reply: 100, Takeover: 1, Hop: 100}), short, "invalid timing: wait")
 		})
 	}
 }

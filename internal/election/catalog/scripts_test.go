@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/script"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestScripts runs the scripts in the testdata of each algorithm: see package script. With
@@ -81,8 +82,6 @@ func fuzzMachine(f *testing.F, name string) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		makes := func(c election.Config, _ election.Tick) (election.Machine, error) { return algorithm.New(c) }
-		if err := fuzz.Run(data, makes); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fuzz.Run(data, makes))
 	})
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func run(t *testing.T, s sim.Scenario) sim.Outcome {
 	t.Helper()
 	s.Latency = latency
 	o, err := sim.Run(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !o.Agreed {
 		t.Fatalf("%+v: got no agreement: %+v", s, o)
 	}
@@ -44,13 +44,10 @@ func TestTable1(t *testing.T) {
 		// except the dead one answer.
 		asked := (n-1)*n/2 - 1
 		answered := (n - 2) * (n - 1) / 2
-		if got := bully.Total - bully.Messages[election.Coordinator]; got != asked+answered {
-			t.Errorf("n=%d: got %d messages of the bully, want %d, which is O(n*n)", n, got, asked+answered)
-		}
+		expect.Equalf(t, bully.Total-bully.Messages[election.Coordinator], asked+answered,
+			"n=%d: messages of the bully (which is O(n*n))", n)
 		for _, o := range []sim.Outcome{table, bully} {
-			if got := o.Messages[election.Coordinator]; got != n-2 {
-				t.Errorf("n=%d, %s: got %d COORDINATOR, want n-2", n, o.Algorithm, got)
-			}
+			expect.Equalf(t, o.Messages[election.Coordinator], n-2, "n=%d, %s: COORDINATOR", n, o.Algorithm)
 		}
 	}
 }
@@ -64,9 +61,7 @@ func TestBullyClosedForm(t *testing.T) {
 				election.Election: (n-i)*(n-i+1)/2 - 1, election.OK: (n - i - 1) * (n - i) / 2, election.Coordinator: n - 2,
 			}
 			o := run(t, crash("Bully", n, election.ID(i)))
-			if got := counts(o.Messages); got.String() != want.String() {
-				t.Fatalf("n=%d, %d notices: got %s, want %s", n, i, got, want)
-			}
+			must.Equalf(t, counts(o.Messages).String(), want.String(), "n=%d, %d notices", n, i)
 		}
 	}
 }

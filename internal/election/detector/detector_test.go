@@ -1,11 +1,11 @@
 package detector_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/detector"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const timeout election.Tick = 10
@@ -30,28 +30,20 @@ func allOverdue(d *detector.Detector, now election.Tick) (ids election.IDs) {
 
 func wantIDs(t *testing.T, what string, got, want election.IDs) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+	expect.EqualSlicesf(t, got, want, "%s", what)
 }
 
 func TestSilenceIsDetectedAfterTimeout(t *testing.T) {
 	d := newDetector(1, 2)
-	if got := d.Deadline(); got != timeout {
-		t.Errorf("first deadline: got %d, want %d", got, timeout)
-	}
+	expect.Equalf(t, d.Deadline(), timeout, "first deadline")
 	wantIDs(t, "a tick early", allOverdue(d, timeout-1), nil)
 	d.Observe(2, 4)
 	wantIDs(t, "at the timeout", allOverdue(d, timeout), election.IDs{1})
-	if got := d.Deadline(); got != 4+timeout {
-		t.Errorf("next deadline: got %d, want %d", got, 4+timeout)
-	}
+	expect.Equalf(t, d.Deadline(), 4+timeout, "next deadline")
 	wantIDs(t, "the other process", allOverdue(d, 4+timeout), election.IDs{2})
 	wantIDs(t, "once each", allOverdue(d, 100), nil)
 	wantIDs(t, "suspects", d.All(), election.IDs{1, 2})
-	if d.Deadline() != election.Never {
-		t.Errorf("without unsuspected processes: got deadline %d, want never", d.Deadline())
-	}
+	expect.Equalf(t, d.Deadline(), election.Never, "without unsuspected processes: deadline")
 }
 
 func TestRestoredProcessIsSuspectedAgain(t *testing.T) {
@@ -180,9 +172,7 @@ func TestFollowerHasNoIntermediateDeadlines(t *testing.T) {
 			d.Retain(func(id election.ID) bool { return id == 1 })
 		}
 		d.Observe(1, 4)
-		if got := d.Deadline(); got != 4+timeout {
-			t.Errorf("%s: got deadline %d, want %d", name, got, 4+timeout)
-		}
+		expect.Equalf(t, d.Deadline(), 4+timeout, "%s: deadline", name)
 	}
 }
 
@@ -191,20 +181,14 @@ func TestFollowerHasNoIntermediateDeadlines(t *testing.T) {
 func TestDeadlineIsThatOfFirstProcessOverdue(t *testing.T) {
 	d := newDetector(1, 2)
 	d.Watch(3, 5)
-	if got := d.Deadline(); got != timeout {
-		t.Errorf("with a third process watched later: got deadline %d, want %d", got, timeout)
-	}
+	expect.Equalf(t, d.Deadline(), timeout, "with a third process watched later: deadline")
 	d.Observe(1, 3)
 	d.Observe(2, 6)
 	wantIDs(t, "none yet", allOverdue(d, timeout), nil)
-	if got := d.Deadline(); got != 3+timeout {
-		t.Errorf("second deadline: got %d, want %d", got, 3+timeout)
-	}
+	expect.Equalf(t, d.Deadline(), 3+timeout, "second deadline")
 	wantIDs(t, "all", allOverdue(d, 100), election.IDs{1, 2, 3})
 	d.Observe(1, 100)
-	if got := d.Deadline(); got != 100+timeout {
-		t.Errorf("after all were suspects and 1 sent a sign of life: got deadline %d, want %d", got, 100+timeout)
-	}
+	expect.Equalf(t, d.Deadline(), 100+timeout, "after all were suspects and 1 sent a sign of life: deadline")
 }
 
 func TestRetainKeepsWatching(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func forLease(requested election.Tick, r grants.Request) grants.Request {
@@ -41,9 +42,7 @@ func TestDeferredRequestKeepsItsLease(t *testing.T) {
 	m := newMember(t)
 	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	m.wantAnswer(10, forLease(40, claim(b, 6)), grants.Deferred)
-	if got := m.Pending().Lease; got != 40 {
-		t.Fatalf("got a deferred request for a lease of %d, want 40", got)
-	}
+	must.Equalf(t, m.Pending().Lease, 40, "deferred request for a lease")
 	m.wantAnswer(lease, m.Pending(), grants.Granted)
 	m.wantAnswer(lease+39, claim(c, 7), grants.Deferred)
 	m.wantAnswer(lease+40, claim(c, 7), grants.Granted)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const lease election.Tick = 100
@@ -59,9 +60,7 @@ func withVersion(version uint32, r grants.Request) grants.Request {
 func (m *member) wantAnswer(at election.Tick, r grants.Request, want grants.Answer) {
 	m.t.Helper()
 	m.now = at
-	if got := m.Handle(r, m.version, at); got != want {
-		m.t.Errorf("at %d, %+v: got answer %d, want %d", at, r, got, want)
-	}
+	expect.Equalf(m.t, m.Handle(r, m.version, at), want, "at %d, %+v: answer", at, r)
 }
 
 func (m *member) adopt(at election.Tick, version uint32) {
@@ -73,16 +72,12 @@ func (m *member) adopt(at election.Tick, version uint32) {
 // wantReported checks which list the member reports as adopted.
 func (m *member) wantReported(at election.Tick, want uint32) {
 	m.t.Helper()
-	if got := m.ReportedVersion(m.version, at); got != want {
-		m.t.Errorf("at %d: got list %d reported as adopted, want %d", at, got, want)
-	}
+	expect.Equalf(m.t, m.ReportedVersion(m.version, at), want, "at %d: list reported as adopted", at)
 }
 
 func (m *member) wantHighestGranted(want election.Term) {
 	m.t.Helper()
-	if got := m.HighestGranted(); got != want {
-		m.t.Errorf("highest granted term: got %d, want %d", got, want)
-	}
+	expect.Equalf(m.t, m.HighestGranted(), want, "highest granted term")
 }
 
 func TestGrantExcludesOthersForLease(t *testing.T) {
@@ -178,9 +173,8 @@ func TestMemberWithoutMemoryWaitsForLongestLease(t *testing.T) {
 		m := newMemberWithoutMemory(t)
 		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, election.TermClock{}, 0, 0)
 		m.wantAnswer(quiet-1, renewal(a, 40), grants.Deferred)
-		if old := m.ReportedVersion(2, quiet-1); old != 1 {
-			t.Errorf("got version %d reported while grants of %d ticks are in force, want 1", old, longest)
-		}
+		expect.Equalf(t, m.ReportedVersion(2, quiet-1), 1,
+			"version reported while grants of %d ticks are in force", longest)
 		m.wantAnswer(quiet, renewal(a, 40), grants.Granted)
 	}
 }
@@ -204,9 +198,7 @@ func TestMemberWithoutMemoryGrantsNewTermsOnly(t *testing.T) {
 	m.wantAnswer(2*lease, claim(a, epoch51), grants.Deferred) // nor one that its clock hasn't reached
 	m.wantAnswer(999, claim(a, epoch51), grants.Deferred)
 	m.wantAnswer(1000, claim(a, epoch51), grants.Granted)
-	if got := m.HighestGrantedExcept(a, epoch51); got != epoch50 {
-		t.Errorf("highest granted term except the first: got %d, want %d", got, epoch50)
-	}
+	expect.Equalf(t, m.HighestGrantedExcept(a, epoch51), epoch50, "highest granted term except the first")
 	m.wantAnswer(1001, renewal(a, epoch52), grants.Deferred)
 }
 
@@ -280,9 +272,7 @@ func TestPendingRequestIsDroppedWhenObsolete(t *testing.T) {
 			m.wantAnswer(0, claim(a, 5), grants.Granted)
 			m.wantAnswer(1, claim(b, 7), grants.Deferred)
 			test.end(m)
-			if kept := m.Pending().Term != 0; kept != test.kept {
-				t.Errorf("pending: got %t, want %t", kept, test.kept)
-			}
+			expect.Equalf(t, m.Pending().Term != 0, test.kept, "pending")
 		})
 	}
 }
@@ -297,13 +287,10 @@ func TestHighestGrantedExceptOmitsOwnGrant(t *testing.T) {
 		term election.Term
 		want election.Term
 	}{{a, 5, 3}, {a, 6, 5}, {a2, 5, 5}, {b, 5, 5}} {
-		if got := m.HighestGrantedExcept(test.h, test.term); got != test.want {
-			t.Errorf("highest granted except %v in term %d: got %d, want %d", test.h, test.term, got, test.want)
-		}
+		expect.Equalf(t, m.HighestGrantedExcept(test.h, test.term), test.want,
+			"highest granted except %v in term %d", test.h, test.term)
 	}
 	m.wantAnswer(3*lease, claim(c, 7), grants.Granted)
 	m.wantAnswer(5*lease, renewal(a, 5), grants.Granted)
-	if got := m.HighestGrantedExcept(a, 5); got != 7 {
-		t.Errorf("highest granted except a holder, after another grant: got %d, want 7", got)
-	}
+	expect.Equalf(t, m.HighestGrantedExcept(a, 5), 7, "highest granted except a holder, after another grant")
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestMemberGrantsNothingUnderOlderList(t *testing.T) {
@@ -99,9 +101,7 @@ func roster(t *testing.T, version uint32, ids ...election.ID) *election.Roster {
 		ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
 	}
 	r, err := election.NewRoster(version, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -201,24 +201,16 @@ func TestMajorityOfBothListsIsNeededUntilSettled(t *testing.T) {
 
 func TestNewTenureNeedsTermAboveOldLists(t *testing.T) {
 	s := newSupport(t)
-	if s.Floor() != 7 {
-		t.Errorf("got floor %d, want that of the list, 7", s.Floor())
-	}
+	expect.Equalf(t, s.Floor(), 7, "floor (of the list, 7)")
 	s.RecordAdoption(1, 1, 99) // it may grant more under the old one
 	s.RecordAdoption(2, 2, 20)
 	s.RecordAdoption(3, 2, 12)
-	if s.Floor() != 20 {
-		t.Errorf("got floor %d, want the highest reported term, 20", s.Floor())
-	}
+	expect.Equalf(t, s.Floor(), 20, "highest reported term")
 	s.RecordAdoption(1, 2, 90) // its grants alone made no tenure
-	if s.Floor() != 20 {
-		t.Errorf("got floor %d after the list has settled, want 20", s.Floor())
-	}
+	expect.Equalf(t, s.Floor(), 20, "floor after the list has settled")
 	s.RecordAdoption(2, 2, 9) // it has recovered what it granted
 	s.RecordAdoption(2, 2, 15)
-	if s.Floor() != 12 {
-		t.Errorf("got floor %d after a lower report, want the higher one of a majority, 12", s.Floor())
-	}
+	expect.Equalf(t, s.Floor(), 12, "floor after a lower report (the higher one of a majority)")
 }
 
 func TestDepartedMemberCountsAsAdopted(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestMemoryHasEveryField: a field of the ledger is remembered, unless it is one of those
@@ -26,9 +28,7 @@ func TestMemoryHasEveryField(t *testing.T) {
 			t.Errorf("%s: got type %s, want %s", name, field.Type, ledger.Field(i).Type)
 		}
 	}
-	if got, want := memory.NumField(), ledger.NumField()-len(notRemembered); got != want {
-		t.Errorf("got %d fields, want %d", got, want)
-	}
+	expect.Equalf(t, memory.NumField(), ledger.NumField()-len(notRemembered), "fields")
 }
 
 // TestRestoredLedgerBehavesAlike gives the same random inputs to two members. One of them
@@ -61,9 +61,7 @@ func TestRestoredLedgerBehavesAlike(t *testing.T) {
 			if got, want := other.Encode(nil, now), one.Encode(nil, now); !bytes.Equal(got, want) {
 				t.Fatalf("seed %d at %d: got %+v, want %+v as without a restart", seed, now, other, one)
 			}
-			if got, want := other.RecoveryStart(), one.RecoveryStart(); got != want {
-				t.Fatalf("seed %d: got start %d of the recovery, want %d", seed, got, want)
-			}
+			must.Equalf(t, other.RecoveryStart(), one.RecoveryStart(), "seed %d: start of the recovery", seed)
 		}
 	}
 	if restarts < 10_000 || granted < 10_000 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // bounds are what members report, by ID.
@@ -97,9 +98,7 @@ func TestCorrectedClockCountsForMemberWithoutMemory(t *testing.T) {
 		m := newMemberWithoutMemory(t)
 		clock := election.TermClock{AtBoot: 50, TicksPerEpoch: 1000}
 		m.SetClock(clock.Corrected(test.wall, 10))
-		if got := m.HighestGranted(); got != test.want {
-			t.Errorf("clock set %s to %d: got bound %d, want %d", name, test.wall, got, test.want)
-		}
+		expect.Equalf(t, m.HighestGranted(), test.want, "clock set %s to %d: bound", name, test.wall)
 	}
 }
 

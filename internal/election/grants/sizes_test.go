@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // sizes are sizes of member lists, up to the largest one.
@@ -71,9 +72,7 @@ func BenchmarkRenewal(b *testing.B) {
 				ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
 			}
 			list, err := election.NewRoster(1, ring)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			var s grants.Support
 			s.Reset(list, lease)
 			for now := election.Tick(1); b.Loop(); now++ {

@@ -2,13 +2,13 @@ package memberlist_test
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // members returns the members in text, such as "abc", with priorities from 1.
@@ -80,9 +80,7 @@ func TestSteps(t *testing.T) {
 		step.change()
 		before := format(list)
 		next := f.Next(list)
-		if got := format(next); got != step.want {
-			t.Errorf("%s: got %s, want %s", step.name, got, step.want)
-		}
+		expect.Equalf(t, format(next), step.want, "%s", step.name)
 		if after := format(list); after != before {
 			t.Errorf("%s: the list before changed from %s to %s", step.name, before, after)
 		}
@@ -96,13 +94,9 @@ func TestSteps(t *testing.T) {
 // TestNotNeeded tests that no vote of the previous list is needed when a list has settled.
 func TestNotNeeded(t *testing.T) {
 	list := memberlist.List[string]{Version: 2, Members: members("d"), Previous: members("abc"), Departed: []string{"b"}}
-	if got := list.NotNeeded(); !reflect.DeepEqual(got, []string{"b"}) {
-		t.Errorf("while the list is adopted: got %v, want the departed members", got)
-	}
+	expect.DeepEqualf(t, list.NotNeeded(), []string{"b"}, "while the list is adopted (the departed members)")
 	list.Settled = true
-	if got := list.NotNeeded(); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
-		t.Errorf("when it has settled: got %v, want all previous members", got)
-	}
+	expect.DeepEqualf(t, list.NotNeeded(), []string{"a", "b", "c"}, "when it has settled (all previous members)")
 	first := memberlist.List[string]{Version: 1, Members: members("d"), Settled: true}
 	if got := first.NotNeeded(); got != nil {
 		t.Errorf("the first list: got %v, want nil, as in a document that was read", got)

@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // attack is a group in which the test plays a member that sends what it likes, to all others.
@@ -55,13 +56,9 @@ func startAttack(t *testing.T, mode office.Mode, name string, by election.Member
 	}
 	ring[id-1] = by
 	roster, err := election.NewRoster(1, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	algorithm, err := catalog.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	leader := election.ID(attackSize)
 	if id == leader {
 		leader--

@@ -5,6 +5,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // epochDuration is how long an epoch of the wall clock lasts: longer than a lease.
@@ -85,9 +87,7 @@ func TestLowerBoundEndsWaitForClock(t *testing.T) {
 			report(election.Epoch(100).First())
 			g.advance(heartbeat)
 		}
-		if started := g.countEvents(self, election.Started); started != 0 {
-			t.Fatalf("got %d elections while no term can be used, want none", started)
-		}
+		must.Equalf(t, g.countEvents(self, election.Started), 0, "elections while no term can be used")
 		for range 3 {
 			report(1)
 			g.advance(heartbeat)
@@ -130,9 +130,7 @@ func TestLowerProcessesDontCampaignDuringClaim(t *testing.T) {
 				t.Errorf("process %d started %d elections, want none", id, n)
 			}
 		}
-		if got := g.machines[3].Status().Term; got != 2 {
-			t.Errorf("got a tenure in term %d, want 2", got)
-		}
+		expect.Equalf(t, g.machines[3].Status().Term, 2, "tenure in term")
 	})
 }
 
@@ -195,8 +193,6 @@ func TestCorrectedClockAllowsNextTerm(t *testing.T) {
 		g.input(1, election.Input{Kind: election.CorrectClock, Term: election.Epoch(50).First()}) // back: the tenure goes on
 		g.advance(4 * lease)
 		g.wantHolder(1)
-		if got, want := g.machines[1].Status().Term, election.Epoch(5000).First()+1; got != want {
-			t.Errorf("got a tenure in term %d, want %d", got, want)
-		}
+		expect.Equalf(t, g.machines[1].Status().Term, election.Epoch(5000).First()+1, "tenure in term")
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestSuccessorIsFollowedWhenFormerCoordinatorHasEnded: the coordinator has ended. The BEAT
@@ -72,9 +73,7 @@ func TestCoordinatorIsFollowedWhenMajorityConfirmsIt(t *testing.T) {
 		}
 		asked := restart()
 		asked.receive(5, election.Beat, 11, election.Hold{Held: true})
-		if n := asked.countSent(election.Probe); n != 0 {
-			t.Errorf("got %d probes after the next BEAT, want none", n)
-		}
+		expect.Equalf(t, asked.countSent(election.Probe), 0, "probes after the next BEAT")
 		asked.confirm(5, 10)
 		asked.confirm(4, 11)
 		asked.confirm(5, 11, 5, 1)

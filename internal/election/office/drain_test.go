@@ -6,6 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // longDrain is many leases, as drains may be in production.
@@ -28,9 +30,7 @@ func demote(t *testing.T, before *election.Roster, observer election.ID) *electi
 		ring = append(ring, m)
 	}
 	r, err := election.NewRoster(before.Version+1, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r.Succeed(before, 0)
 }
 
@@ -96,9 +96,7 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 				g.advance(longDrain / 2)
 				g.wantHolder(3)
 				g.input(3, election.Input{Kind: election.Stopped, Term: g.machines[3].Status().Term})
-				if n := g.countEvents(3, election.StopRequested); n != 1 {
-					t.Errorf("got %d requests to stop, want 1", n)
-				}
+				expect.Equalf(t, g.countEvents(3, election.StopRequested), 1, "requests to stop")
 				g.wantResigned(3, test.successor)
 				g.advance(1)
 				g.wantHolder(test.successor)
@@ -179,9 +177,8 @@ func TestLapseDuringHandOverIsReported(t *testing.T) {
 			if len(g.captured) == 0 {
 				t.Fatalf("isolated %t: got no RESIGNED of the coordinator, want one", isolated)
 			}
-			if reported := !g.captured[0].Hold.Ready; reported != isolated {
-				t.Errorf("isolated %t: got a RESIGNED that reports a lapse: %t, want %t", isolated, reported, isolated)
-			}
+			expect.Equalf(t, !g.captured[0].Hold.Ready, isolated,
+				"isolated %t: RESIGNED that reports a lapse", isolated)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // fuzzMachine fuzzes an office of the mode. The first bytes determine the inner
@@ -28,9 +29,7 @@ func fuzzMachine(f *testing.F, mode office.Mode) {
 			}
 			return office.New(oc)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/transitions"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The tests of this file break links permanently and demand a coordinator that stays,
@@ -104,9 +106,7 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 			config.Term, config.Coordinator = 1, graphSize
 		}
 		m, err := office.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		g.machines[id] = m
 		g.schedule(id)
 	}
@@ -241,9 +241,7 @@ func (c graphCase) checkGrants(t *testing.T, name string, l links, seed uint64, 
 	t.Helper()
 	g := newGraph(t, c, l, seed)
 	g.run(lasting)
-	if g.changes > c.changesMax() {
-		t.Errorf("%s: got %d changes of the coordinator, want at most %d", name, g.changes, c.changesMax())
-	}
+	expect.AtMostf(t, g.changes, c.changesMax(), "%s: changes of the coordinator", name)
 	if limit := election.Tick(g.changes) * graphHandOver; g.vacant > limit {
 		t.Errorf("%s: got %d ticks without a coordinator, want at most %d", name, g.vacant, limit)
 	}
@@ -261,13 +259,9 @@ func (c graphCase) checkGrants(t *testing.T, name string, l links, seed uint64, 
 func (g *graph) checkTransitions(t *testing.T, name string) {
 	t.Helper()
 	source, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	documented, err := transitions.Parse(string(source))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for row := range g.visited {
 		if !documented[row] {
 			t.Errorf("%s: the table of transitions lacks %v", name, row)

@@ -7,6 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The durations in the tests, in ticks.
@@ -54,9 +56,7 @@ func newRoster(t *testing.T, version uint32, ids ...election.ID) *election.Roste
 		ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
 	}
 	r, err := election.NewRoster(version, ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -85,9 +85,7 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 	g.t.Helper()
 	g.incarnations[id]++
 	bully, err := catalog.Find("Bully")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
 		NewElection: bully.New, Mode: g.mode, Lease: lease, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
@@ -100,9 +98,7 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 		tune(&c)
 	}
 	m, err := office.New(c)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, err)
 	g.machines[id] = m
 }
 
@@ -230,18 +226,14 @@ func (g *group) wantHolder(want election.ID) {
 	if want != election.None {
 		ids = append(ids, want)
 	}
-	if got := g.holders(); !slices.Equal(got, ids) {
-		g.t.Errorf("at %d got holders %d, want %d", g.now, got, ids)
-	}
+	expect.EqualSlicesf(g.t, g.holders(), ids, "at %d: holders", g.now)
 }
 
 // wantFollowed checks that all of ids know the coordinator.
 func (g *group) wantFollowed(leader election.ID, ids ...election.ID) {
 	g.t.Helper()
 	for _, id := range ids {
-		if got := g.machines[id].Status().Coordinator; got != leader {
-			g.t.Errorf("at %d process %d: got coordinator %d, want %d", g.now, id, got, leader)
-		}
+		expect.Equalf(g.t, g.machines[id].Status().Coordinator, leader, "at %d process %d: coordinator", g.now, id)
 	}
 }
 

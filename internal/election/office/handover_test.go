@@ -6,6 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func alwaysPreempt(c *office.Config) { c.Policy = office.Always }
@@ -15,9 +17,7 @@ func TestSuccessorStartsAfterApplicationStopped(t *testing.T) {
 		g := &group{t: t, mode: mode, configure: alwaysPreempt, appsKeepRunning: true}
 		g.startAgreed(2, newRoster(t, 1, 1, 2, 3))
 		g.advance(heartbeat) // process 3 probes whether it reaches a majority
-		if n := g.countEvents(2, election.StopRequested); n != 1 {
-			t.Fatalf("got %d requests to stop, want 1", n)
-		}
+		must.Equalf(t, g.countEvents(2, election.StopRequested), 1, "requests to stop")
 		g.advance(drainTimeout - 2)
 		g.wantHolder(2)
 		term := g.machines[2].Status().Term
@@ -183,13 +183,9 @@ func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
 		h.receive(1, election.Grant, 11, election.Hold{Sent: h.now})
 		h.receive(4, election.Grant, 11, election.Hold{Sent: h.now})
 		h.wantHolder(self)
-		if n := h.countEvents(self, election.StopRequested); n != 0 {
-			t.Errorf("got %d requests to stop, want none: 5 hasn't answered", n)
-		}
+		expect.Equalf(t, h.countEvents(self, election.StopRequested), 0, "requests to stop (5 hasn't answered)")
 		h.receive(5, election.Grant, 11, election.Hold{Sent: h.now, Ready: true})
-		if n := h.countEvents(self, election.StopRequested); n != 1 {
-			t.Errorf("got %d requests to stop, want 1: 5 is ready", n)
-		}
+		expect.Equalf(t, h.countEvents(self, election.StopRequested), 1, "requests to stop (5 is ready)")
 	})
 }
 

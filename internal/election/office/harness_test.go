@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // harness drives one process. The test plays all other processes.
@@ -71,9 +72,7 @@ func (h *harness) wantAnswer(to election.ID, want election.Kind) {
 			got = m.Kind
 		}
 	}
-	if got != want {
-		h.t.Errorf("at %d answer to process %d: got %v, want %v", h.now, to, got, want)
-	}
+	expect.Equalf(h.t, got, want, "at %d answer to process %d", h.now, to)
 }
 
 func (h *harness) countSent(kind election.Kind) (n int) {
@@ -198,16 +197,12 @@ func TestHolderDeadlineIsBeforeGrantsExpire(t *testing.T) {
 		until := h.machines[self].Status().Until
 		h.now = until - 1
 		h.step(self, election.Input{Kind: election.TimePassed}) // it was paused that long
-		if due := h.machines[self].Deadline(); due > until {
-			t.Errorf("got deadline %d, want at most %d, when the tenure ends", due, until)
-		}
+		expect.AtMostf(t, h.machines[self].Deadline(), until, "deadline (when the tenure ends)")
 		h.wantHolder(self)
 		h.now = until
 		h.receive(1, election.Grant, 20, election.Hold{Sent: until - 5}) // too late to count
 		h.receive(2, election.Grant, 20, election.Hold{Sent: until - 5})
-		if h.countEvents(self, election.TenureLost) != 1 {
-			t.Error("got no TenureLost, want one")
-		}
+		expect.Equalf(t, h.countEvents(self, election.TenureLost), 1, "TenureLost")
 		h.wantHolder(election.None)
 	})
 }
@@ -244,9 +239,7 @@ func TestOlderListIsRefused(t *testing.T) {
 	g.adopt(second, 2)
 	g.adopt(first, 2)
 	g.input(2, election.Input{Kind: election.Adopt})
-	if n := g.countEvents(2, election.Refused); n != 2 {
-		t.Errorf("got %d refusals, want 2", n)
-	}
+	expect.Equalf(t, g.countEvents(2, election.Refused), 2, "refusals")
 }
 
 func TestRemovedCoordinatorHandsOver(t *testing.T) {
@@ -258,9 +251,7 @@ func TestRemovedCoordinatorHandsOver(t *testing.T) {
 		g.advance(heartbeat)
 		g.adopt(second, 1, 2, 3)
 		g.advance(1)
-		if g.countEvents(3, election.OfficeResigned) != 1 {
-			t.Error("got no resignation of process 3, which isn't a member, want one")
-		}
+		expect.Equalf(t, g.countEvents(3, election.OfficeResigned), 1, "resignation of process 3, which isn't a member")
 		g.advance(3 * lease)
 		g.wantHolder(4)
 	})

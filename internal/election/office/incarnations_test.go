@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // newGroupWithSlowClock returns a group of five in which the clock of process 5
@@ -152,9 +153,7 @@ func TestLateGrantNamesRequestingIncarnation(t *testing.T) {
 		h.advance(2 * lease)
 		for _, m := range h.captured {
 			if m.Kind == election.Grant && m.To == 5 {
-				if m.Hold.RequesterLife != 1 {
-					t.Errorf("got a GRANT for incarnation %d, want 1", m.Hold.RequesterLife)
-				}
+				expect.Equalf(t, m.Hold.RequesterLife, 1, "GRANT for incarnation")
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestPausedFollowerReadsItsMessagesFirst: a follower was paused for longer than the
@@ -13,13 +14,9 @@ func TestPausedFollowerReadsItsMessagesFirst(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.now += suspicionTimeout + heartbeat
 	h.input(self, election.Input{Kind: election.TimePassed})
-	if got := h.machines[self].Status().Coordinator; got != 4 {
-		t.Errorf("before it reads: got coordinator %d, want 4", got)
-	}
+	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "before it reads: coordinator")
 	h.receive(4, election.Beat, 10, election.Hold{Held: true, Sent: h.now})
-	if got := h.machines[self].Status().Coordinator; got != 4 {
-		t.Errorf("got coordinator %d, want 4", got)
-	}
+	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "coordinator")
 	if h.countSent(election.Probe) > 0 {
 		t.Error("the follower sent probes, as if it knew no coordinator")
 	}
@@ -34,7 +31,5 @@ func TestSilentCoordinatorIsSuspectedAfterPause(t *testing.T) {
 		h.input(self, election.Input{Kind: election.TimePassed})
 		h.now += heartbeat // late again each time
 	}
-	if got := h.machines[self].Status().Coordinator; got != election.None {
-		t.Errorf("got coordinator %d, want none", got)
-	}
+	expect.Equalf(t, h.machines[self].Status().Coordinator, election.None, "coordinator")
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // restartRemembering ends a process without notice, and starts it with what it remembers.
@@ -46,9 +48,7 @@ func TestTenureContinuesOverRestartOfFollower(t *testing.T) {
 		g.restartRemembering(1, roster)
 		g.advance(3 * lease)
 		g.wantHolder(3)
-		if n := g.countEvents(3, election.TenureLost); n != 0 {
-			t.Errorf("got %d lost tenures, want none", n)
-		}
+		expect.Equalf(t, g.countEvents(3, election.TenureLost), 0, "lost tenures")
 	})
 }
 
@@ -113,9 +113,7 @@ func TestRestartedMemberReportsNewListAfterGrantsUnderOlderOne(t *testing.T) {
 			if g.now == end {
 				want = 2
 			}
-			if got := g.answerTo(2, 1, 2).Hold.Version; got != want {
-				t.Fatalf("at %d got version %d as adopted, want %d", g.now, got, want)
-			}
+			must.Equalf(t, g.answerTo(2, 1, 2).Hold.Version, want, "at %d: version as adopted", g.now)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // overload makes all processes wait for a processor again and again until the moment end. Most waits are short, some
@@ -60,9 +61,7 @@ func TestOverloadedGroupKeepsCoordinator(t *testing.T) {
 			t.Errorf("with a lease that doesn't grow: got %d lapses, want an overload that causes several", n)
 		}
 		n, d := lapses(stretches)
-		if n > 1 {
-			t.Errorf("got %d lapses in two minutes, want at most one", n)
-		}
+		expect.AtMostf(t, n, 1, "lapses in two minutes")
 		d.run(d.now + 90_000)
 		if holders := d.holders(); len(holders) != 1 || d.machines[holders[0]].Status().Until > d.now+500 {
 			t.Errorf("a minute and a half later: got holders %v, want one with the usual lease again", holders)
@@ -140,9 +139,7 @@ func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 			}
 			g.advance(max(test.silence, lease+suspicionTimeout))
 			g.wantHolder(4)
-			if requested != lease {
-				t.Errorf("before anything is heard: got a lease of %d, want %d", requested, lease)
-			}
+			expect.Equalf(t, requested, lease, "before anything is heard: lease")
 			if test.restarts {
 				g.start(5, members, nil)
 			} else if test.silence > 0 {
@@ -150,9 +147,7 @@ func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 			}
 			g.advance(lease)
 			g.wantHolder(4)
-			if requested != test.want {
-				t.Errorf("got a lease of %d, want %d", requested, test.want)
-			}
+			expect.Equalf(t, requested, test.want, "lease")
 		})
 	}
 }
@@ -182,9 +177,7 @@ func TestRestartBeforeSuccession(t *testing.T) {
 	}
 	g.advance(8 * lease)
 	g.wantHolder(4)
-	if requested != lease {
-		t.Errorf("got a lease of %d, want %d", requested, lease)
-	}
+	expect.Equalf(t, requested, lease, "lease")
 }
 
 // TestMemberWithShorterLeaseDoesntMultiplyHeartbeats: it grants for the usual lease at most, because it is older.
@@ -238,9 +231,7 @@ func TestShortTimingUnderLoad(t *testing.T) {
 		d.run(20_000)
 		d.overload(6*minute, 10, 300)
 		d.run(2 * minute)
-		if n := d.lapses(); n > 3 {
-			t.Errorf("got %d lapses in 100 seconds, want at most 3", n)
-		}
+		expect.AtMostf(t, d.lapses(), 3, "lapses in 100 seconds")
 		life := d.incarnations[5]
 		d.machines[5] = nil
 		for id, m := range d.machines {
@@ -267,7 +258,5 @@ func TestSuspicionTimeoutIsAtMostTheLongestLease(t *testing.T) {
 		c.SuspicionTimeout = 2 * lease
 	})
 	h.receive(4, election.Beat, 10, election.Hold{Held: true, Heartbeat: 4 * heartbeat})
-	if got := h.machines[self].SuspicionTimeoutInForce(); got != 4*lease {
-		t.Errorf("got a suspicion timeout of %d, want %d", got, 4*lease)
-	}
+	expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), 4*lease, "suspicion timeout")
 }

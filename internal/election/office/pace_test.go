@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const calmPeriod = 4 * heartbeat
@@ -70,9 +71,7 @@ func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 		}
 		wantSuspicionAfter := func(want election.Tick) {
 			t.Helper()
-			if got := h.machines[self].SuspicionTimeoutInForce(); got != want {
-				t.Errorf("got a suspicion timeout of %d, want %d", got, want)
-			}
+			expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), want, "suspicion timeout")
 			if got := h.machines[self].Deadline() - h.now; got > want {
 				t.Errorf("got a deadline after %d, want a suspicion after %d at the latest", got, want)
 			}
@@ -98,13 +97,11 @@ func TestLateBeatAnnouncesNothing(t *testing.T) {
 		}
 		beat(1, 20, 2*heartbeat)
 		beat(1, 10, heartbeat)
-		if got := h.machines[self].SuspicionTimeoutInForce(); got != 2*suspicionTimeout {
-			t.Errorf("%v: after a late BEAT got a suspicion timeout of %d, want %d", mode, got, 2*suspicionTimeout)
-		}
+		expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), 2*suspicionTimeout,
+			"%v: after a late BEAT: suspicion timeout", mode)
 		beat(2, 1, heartbeat) // another incarnation, whose clock has begun again
-		if got := h.machines[self].SuspicionTimeoutInForce(); got != suspicionTimeout {
-			t.Errorf("%v: after a BEAT of another incarnation got a suspicion timeout of %d, want %d", mode, got, suspicionTimeout)
-		}
+		expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), suspicionTimeout,
+			"%v: after a BEAT of another incarnation: suspicion timeout", mode)
 	}
 }
 

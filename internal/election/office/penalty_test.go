@@ -6,6 +6,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // pausesOf makes processes stand still again and again, one after the other.
@@ -72,9 +74,7 @@ func TestShortTenuresBecomeRare(t *testing.T) {
 						vacant = max(vacant, d.now-since)
 					}
 				}
-				if got := d.mostStarts(minute); got > 3 {
-					t.Errorf("got %d tenures within a minute, want at most 3", got)
-				}
+				expect.AtMostf(t, d.mostStarts(minute), 3, "tenures within a minute")
 				if n := len(d.starts); n > 20 {
 					t.Errorf("got %d tenures in six minutes, want at most 20", n)
 				}
@@ -132,9 +132,7 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 				d.in(1000, func() { d.paused[5] = false })
 				d.run(d.now + 900)
 				d.wantHolder(4)
-				if paused := d.machines[4].Pause() > 0; paused != (want.least > 0) {
-					t.Errorf("after %d tenures: got a pause %v", len(d.starts), paused)
-				}
+				expect.Equalf(t, d.machines[4].Pause() > 0, want.least > 0, "after %d tenures: pause", len(d.starts))
 				if took := d.runUntilHolder(5); took < want.least || took > want.most {
 					t.Errorf("5 got the office back after %d, want %d to %d", took, want.least, want.most)
 				}
@@ -310,9 +308,7 @@ func TestOperatorsDecide(t *testing.T) {
 		ring := slices.Clone(newRoster(t, 1, 1, 2, 3, 4, 5).Ring())
 		ring[4].Priority = 9
 		changed, err := election.NewRoster(2, ring)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		changed = changed.Succeed(newRoster(t, 1, 1, 2, 3, 4, 5), 0)
 		for id := election.ID(1); id <= 5; id++ {
 			d.step(id, election.Input{Kind: election.Adopt, Roster: changed})
@@ -433,9 +429,7 @@ func TestPausesInAvailableMode(t *testing.T) {
 		})
 		pausesOf(8000, 5)(d)
 		d.run(6 * minute)
-		if got := d.mostStarts(minute); got > 3 {
-			t.Errorf("policy %d: got %d tenures within a minute, want at most 3", policy, got)
-		}
+		expect.AtMostf(t, d.mostStarts(minute), 3, "policy %d: tenures within a minute", policy)
 		if n := len(d.starts); policy == office.NeverPreempt && n != 2 {
 			t.Errorf("got %d tenures without preemption, want 2", n)
 		}
@@ -451,7 +445,5 @@ func TestIsolatedCoordinatorStandsStill(t *testing.T) {
 	d.pauseEvery(1000, 700, 2)
 	d.run(d.now + 5000)
 	d.wantHolder(2)
-	if n := len(d.starts); n != 1 {
-		t.Errorf("got %d tenures, want 1", n)
-	}
+	expect.Lenf(t, d.starts, 1, "tenures")
 }

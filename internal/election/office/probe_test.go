@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // newIsolated returns process 3 of a number of members. It knows no coordinator
@@ -38,9 +39,7 @@ func TestSmallGroupIsProbedAtOnce(t *testing.T) {
 	h := newIsolated(t, office.Majority, 17)
 	for range 3 {
 		h.advance(heartbeat)
-		if probed := h.takeProbes(); len(probed) != 16 {
-			t.Errorf("got %d probed processes in a heartbeat, want 16", len(probed))
-		}
+		expect.Equalf(t, len(h.takeProbes()), 16, "probed processes in a heartbeat")
 	}
 }
 
@@ -52,9 +51,7 @@ func TestLargeGroupIsProbedInTurns(t *testing.T) {
 		for range turns {
 			h.advance(heartbeat)
 			probed := h.takeProbes()
-			if len(probed) > most {
-				t.Errorf("got %d probed processes in a heartbeat, want at most %d", len(probed), most)
-			}
+			expect.AtMostf(t, len(probed), most, "probed processes in a heartbeat")
 			for id, times := range probed {
 				all[id] += times
 			}
@@ -72,16 +69,10 @@ func TestSuspicionTimeoutGrowsWithProbeTurns(t *testing.T) {
 	const turns = 7
 	h := newIsolated(t, office.Majority, 100)
 	h.advance(suspicionTimeout*turns - 2)
-	if n := h.countEvents(self, election.MarkedCrashed); n != 0 {
-		t.Errorf("got %d suspects before their turns are over, want none", n)
-	}
+	expect.Equalf(t, h.countEvents(self, election.MarkedCrashed), 0, "suspects before their turns are over")
 	h.receive(1, election.Probe, 0, election.Hold{})
 	h.advance(2)
-	if n := h.countEvents(self, election.MarkedCrashed); n != 98 {
-		t.Errorf("got %d suspects, want 98: all except the one that sent a probe", n)
-	}
+	expect.Equalf(t, h.countEvents(self, election.MarkedCrashed), 98, "suspects (all except the one that sent a probe)")
 	h.advance(suspicionTimeout * turns)
-	if n := h.countEvents(self, election.MarkedCrashed); n != 99 {
-		t.Errorf("got %d suspects, want 99", n)
-	}
+	expect.Equalf(t, h.countEvents(self, election.MarkedCrashed), 99, "suspects")
 }

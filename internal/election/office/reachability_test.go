@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // dropExceptTo cuts a process off from all others but one.
@@ -20,9 +21,7 @@ func TestNoHandOverToProcessWithoutMajority(t *testing.T) {
 		g.startAgreed(4, newRoster(t, 1, 1, 2, 3, 4, 5))
 		g.advance(20 * lease)
 		g.wantHolder(4)
-		if n := g.countEvents(4, election.StopRequested); n != 0 {
-			t.Errorf("got %d requests to stop, want none", n)
-		}
+		expect.Equalf(t, g.countEvents(4, election.StopRequested), 0, "requests to stop")
 		g.drop = nil
 		g.advance(3 * heartbeat)
 		g.wantHolder(5)
@@ -56,9 +55,7 @@ func TestReconnectedProcessDoesntDisturbCoordinator(t *testing.T) {
 		g.advance(2 * lease)
 		g.wantHolder(3)
 		g.wantFollowed(3, 1, 2)
-		if n := g.countEvents(3, election.TenureStarted); n != 1 {
-			t.Errorf("process 3: got %d tenures, want 1", n)
-		}
+		expect.Equalf(t, g.countEvents(3, election.TenureStarted), 1, "process 3: tenures")
 		if n := g.countEvents(1, election.Started); n > 1 { // one before it suspects all others
 			t.Errorf("process 1: got %d elections, want at most 1", n)
 		}
@@ -77,8 +74,6 @@ func TestProcessThatReceivesNothingDoesntDisturbCoordinator(t *testing.T) {
 		g.advance(2 * lease)
 		g.wantHolder(2)
 		g.wantFollowed(2, 1, 3)
-		if n := g.countEvents(2, election.TenureStarted); n != 1 {
-			t.Errorf("process 2: got %d tenures, want 1", n)
-		}
+		expect.Equalf(t, g.countEvents(2, election.TenureStarted), 1, "process 2: tenures")
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // The clock of the highest process is ahead of the others, which have just granted term 20 to the
@@ -28,9 +29,7 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 			t.Helper()
 			h.receive(2, election.Beat, 20, election.Hold{Held: true, Sent: h.now})
 			h.wantAnswer(2, election.Grant)
-			if got := h.captured[len(h.captured)-1].Hold.Ready; got != want {
-				t.Errorf("%s: got ready %t, want %t", clocks, got, want)
-			}
+			expect.Equalf(t, h.captured[len(h.captured)-1].Hold.Ready, want, "%s: ready", clocks)
 		}
 		reportClocks(20, 20)
 		wantReady(false, "clocks of both others behind")
@@ -172,9 +171,7 @@ func TestProcessJoinsHolderWithSameList(t *testing.T) {
 		for before, want := range []election.Kind{election.Deny, election.Grant} {
 			h.receive(4, election.Beat, 10, election.Hold{Held: true, Sent: h.now, Version: uint32(before + 1)})
 			h.wantAnswer(4, want)
-			if got := h.machines[self].Joined(h.now); got != (want == election.Grant) {
-				t.Errorf("after a %v: got joined %t", want, got)
-			}
+			expect.Equalf(t, h.machines[self].Joined(h.now), want == election.Grant, "after a %v: joined", want)
 		}
 	})
 }

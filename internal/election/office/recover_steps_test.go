@@ -7,15 +7,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // electBy makes all processes use an algorithm.
 func electBy(t *testing.T, name string) func(*office.Config) {
 	t.Helper()
 	algorithm, err := catalog.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return func(c *office.Config) { c.NewElection = algorithm.New }
 }
 
@@ -186,9 +186,7 @@ func TestRecoveryElectionUnderCoordinatorIsRepeatedOnce(t *testing.T) {
 		}
 	}
 	h.wantFollowed(5, self)
-	if elections != 1 {
-		t.Errorf("got %d elections after the first one, want 1", elections)
-	}
+	expect.Equalf(t, elections, 1, "elections after the first one")
 }
 
 // What another process reports is trusted only until there is a reason to doubt it.
@@ -244,9 +242,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	t.Run("another list", func(t *testing.T) {
 		h := learn(t, func(m *election.Message) { m.Hold.Version = 2 })
 		h.wantFollowed(5, self)
-		if got := h.machines[self].Suspects(); len(got) > 0 {
-			t.Errorf("got suspects %d, want none: the rows depend on the list", got)
-		}
+		expect.Lenf(t, h.machines[self].Suspects(), 0, "suspects (the rows depend on the list)")
 	})
 	t.Run("itself", func(t *testing.T) {
 		h := learn(t, func(m *election.Message) { m.Subject = self })
@@ -385,15 +381,11 @@ func TestGroupThatStartsElectsOnce(t *testing.T) {
 				g.input(m.ID, election.Input{Kind: election.Recover})
 			}
 			g.advance(suspicionTimeout - 1)
-			if n := len(g.tokens); n > 0 {
-				t.Errorf("%s: got %d tenures before the usual wait, want none", algorithm, n)
-			}
+			expect.Lenf(t, g.tokens, 0, "%s: tenures before the usual wait", algorithm)
 			g.advance(4 * lease)
 			g.wantHolder(5)
 			g.wantFollowed(5, 1, 2, 3, 4)
-			if n := len(g.tokens); n != 1 {
-				t.Errorf("%s: got %d tenures, want 1", algorithm, n)
-			}
+			expect.Lenf(t, g.tokens, 1, "%s: tenures", algorithm)
 		})
 	}
 }
@@ -416,9 +408,7 @@ func TestRestartedProcessGetsBeatAtOnce(t *testing.T) {
 		}
 		g.input(4, election.Input{Kind: election.Recover})
 		g.input(4, election.Input{Kind: election.TimePassed})
-		if beats != 1 {
-			t.Errorf("got %d BEATs to the restarted process, want 1", beats)
-		}
+		expect.Equalf(t, beats, 1, "BEATs to the restarted process")
 		if mode == office.Available {
 			g.wantFollowed(5, 4)
 		}

@@ -7,6 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // recovered is a group of five in which a process has restarted and runs the
@@ -41,9 +43,7 @@ type recovery struct {
 func (r recovery) recover(t *testing.T) *recovered {
 	t.Helper()
 	algorithm, err := catalog.Find(r.algorithm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 	g := newGroup(t, r.mode, r.coordinator, roster, func(c *office.Config) {
 		c.NewElection, c.Policy = algorithm.New, r.policy
@@ -144,9 +144,8 @@ func TestRecoveryLearnsWithoutBeats(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", algorithm, c.process), func(t *testing.T) {
 				r := c.recover(t)
 				r.wantFollowed(c.coordinator, c.process)
-				if got, want := r.machines[c.process].Status().Term, r.machines[c.coordinator].Status().Term; got != want {
-					t.Errorf("got term %d, want that of the tenure, %d", got, want)
-				}
+				expect.Equalf(t, r.machines[c.process].Status().Term, r.machines[c.coordinator].Status().Term,
+					"term (of the tenure)")
 				r.wantRow(c.coordinator, election.Coordinating)
 				r.wantRow(4, election.Normal)
 				if algorithm == "StatusTable" {
@@ -202,10 +201,8 @@ func checkUndisturbed(t *testing.T, c recovery) {
 		t.Errorf("process %d recovered while %d was coordinator: got %d hand-overs and %d tenures, want %d",
 			c.process, c.coordinator, got, len(r.tokens)-r.tenures, handOvers)
 	}
-	if r.claims != 0 {
-		t.Errorf("process %d recovered while %d was coordinator: got %d competing claims, want none", c.process, c.coordinator, r.claims)
-	}
-	if lost := r.countEvents(c.coordinator, election.TenureLost); lost != 0 {
-		t.Errorf("process %d recovered while %d was coordinator: got a lost tenure, want none", c.process, c.coordinator)
-	}
+	expect.Equalf(t, r.claims, 0,
+		"process %d recovered while %d was coordinator: competing claims", c.process, c.coordinator)
+	expect.Equalf(t, r.countEvents(c.coordinator, election.TenureLost), 0,
+		"process %d recovered while %d was coordinator: lost tenure", c.process, c.coordinator)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestNoTenureThatCannotBeRenewed: a tenure would end before the answers to its second BEAT.
@@ -15,15 +16,11 @@ func TestNoTenureThatCannotBeRenewed(t *testing.T) {
 		inGrantModes(t, func(t *testing.T, mode office.Mode) {
 			d := newDelayed(t, mode, 5, test.oneWay, milliseconds(test.lease, test.heartbeat))
 			d.run(minute)
-			if len(d.starts) > 0 {
-				t.Errorf("%+v: got %d tenures in a minute, want none", test, len(d.starts))
-			}
+			expect.Equalf(t, len(d.starts), 0, "%+v: tenures in a minute", test)
 			reports := 0
 			for id := election.ID(1); id <= 5; id++ {
 				n := d.countEvents(id, election.TooSlow)
-				if n > 1 {
-					t.Errorf("%+v: got %d reports of process %d that the members are too slow, want at most 1", test, n, id)
-				}
+				expect.AtMostf(t, n, 1, "%+v: reports of process %d that the members are too slow", test, id)
 				reports += n
 				if got, limit := d.machines[id].SlowAnswers(); n == 1 && (got < 2*test.oneWay || got > 2*test.oneWay+test.heartbeat || limit > got || limit < 80) {
 					t.Errorf("%+v: process %d: got a round trip of %d, want about %d", test, id, got, 2*test.oneWay)
@@ -76,9 +73,7 @@ func TestDeferredGrantsAreRenewedAtOnce(t *testing.T) {
 		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
 		h.receive(2, election.Grant, 20, election.Hold{Sent: h.now})
 		h.wantHolder(self)
-		if n := h.countEvents(self, election.TooSlow); n > 0 {
-			t.Error("got a report that the members are too slow, want none")
-		}
+		expect.Equalf(t, h.countEvents(self, election.TooSlow), 0, "report that the members are too slow")
 	})
 }
 
@@ -89,9 +84,7 @@ func TestDelaysThatVaryCauseFewTenures(t *testing.T) {
 			d := newDelayed(t, mode, 5, 183-varies/2, milliseconds(500, 100))
 			d.varies = varies
 			d.run(3 * minute)
-			if got := d.mostStarts(minute); got > 3 {
-				t.Errorf("delays that vary by %d: got %d tenures within a minute, want at most 3", varies, got)
-			}
+			expect.AtMostf(t, d.mostStarts(minute), 3, "delays that vary by %d: tenures within a minute", varies)
 		}
 	})
 }

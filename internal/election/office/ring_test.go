@@ -7,6 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // [Textbook]: "the control part of a failed process continues to function and
@@ -22,9 +23,7 @@ func TestRingSendsThroughProcessWithDeadApplication(t *testing.T) {
 	} {
 		t.Run(algorithm, func(t *testing.T) {
 			ring, err := catalog.Find(algorithm)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			inGrantModes(t, func(t *testing.T, mode office.Mode) {
 				g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.NewElection = ring.New })
 				g.input(4, election.Input{Kind: election.BecomeIneligible})

@@ -5,6 +5,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // reconfigure changes the settings of a process.
@@ -15,9 +17,7 @@ func (g *group) reconfigure(id election.ID, change func(*office.Settings)) {
 		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout,
 	}
 	change(&s)
-	if err := g.machines[id].Reconfigure(s, g.now); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Succeed(g.t, g.machines[id].Reconfigure(s, g.now))
 }
 
 func (h *harness) wantGrantedLease(to election.ID, want election.Tick) {
@@ -134,9 +134,7 @@ func TestSettingsSpreadWithoutElection(t *testing.T) {
 				}
 				g.advance(40 * lease)
 				g.wantHolder(5)
-				if n := len(g.tokens); n != 1 {
-					t.Errorf("%s, %d half leases: got %d tenures, want the first one to continue", name, half, n)
-				}
+				expect.Lenf(t, g.tokens, 1, "%s, %d half leases: tenures (the first one to continue)", name, half)
 				g.crash(5, true)
 				g.advance(40 * lease)
 				g.wantHolder(4)
@@ -185,8 +183,6 @@ func TestCoordinatorWithNewPolicyWaitsForProbesOfOthers(t *testing.T) {
 			g.advance(heartbeat / 2)
 		}
 		g.advance(40 * lease)
-		if n := g.countEvents(4, election.OfficeResigned); n > 0 {
-			t.Errorf("got %d resignations, want none: 5 reaches no majority", n)
-		}
+		expect.Equalf(t, g.countEvents(4, election.OfficeResigned), 0, "resignations (5 reaches no majority)")
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // claims reports whether process 3 has claimed the office in a term of an epoch.
@@ -55,9 +56,8 @@ func TestClaimIsGivenUpIfClocksDontReachIt(t *testing.T) {
 				h.advance(1)
 				resigned += h.countSent(election.Resigned)
 			}
-			if resigned > 0 != (epoch == 30) {
-				t.Errorf("clocks permit epoch %d: got a claim of epoch 40 given up within three heartbeats: %t", epoch, resigned > 0)
-			}
+			expect.Equalf(t, resigned > 0, epoch == 30,
+				"clocks permit epoch %d: claim of epoch 40 given up within three heartbeats", epoch)
 		}
 	})
 }
@@ -78,9 +78,8 @@ func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
 			h.input(self, election.Input{Kind: election.Adopt, Roster: next})
 			receiveResigned(h, 2, 20, election.None, election.Hold{})
 			h.advance(3 * stagger)
-			if claims := h.claims(2_003); claims != (above == 0) {
-				t.Errorf("the clock of the other member was %d epochs above the floor: got a claim of the third one above it: %t", above, claims)
-			}
+			expect.Equalf(t, h.claims(2_003), above == 0,
+				"clock of the other member was %d epochs above the floor: claim of the third one above it", above)
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The clock of the highest process is far behind: it claims terms that were granted
@@ -17,9 +19,7 @@ func TestClaimOfGrantedTermDoesNotDelayCampaign(t *testing.T) {
 			h.receive(5, election.Beat, 5, election.Hold{})
 			h.advance(1)
 		}
-		if h.countEvents(self, election.Started) != 1 {
-			t.Error("got no election after the campaign delay, want one")
-		}
+		expect.Equalf(t, h.countEvents(self, election.Started), 1, "election after the campaign delay")
 	})
 }
 
@@ -30,27 +30,19 @@ func TestOnlyUnprovenVacancyNeedsPreVote(t *testing.T) {
 		proven := newFollower(t, mode, nil)
 		proven.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
 		proven.advance(stagger)
-		if proven.countEvents(self, election.Started) != 1 {
-			t.Error("got no election after the end of the coordinator, want one")
-		}
+		expect.Equalf(t, proven.countEvents(self, election.Started), 1, "election after the end of the coordinator")
 
 		silent := newFollower(t, mode, nil)
 		silent.advance(suspicionTimeout + stagger)
-		if silent.countEvents(self, election.Started) != 0 {
-			t.Error("got an election without a pre-vote, want none")
-		}
+		expect.Equalf(t, silent.countEvents(self, election.Started), 0, "election without a pre-vote")
 		answer := election.Hold{Held: true}
 		silent.probedBy(1, election.None, answer)
 		silent.probedBy(2, 5, answer) // it follows another coordinator
 		silent.advance(stagger)
-		if silent.countEvents(self, election.Started) != 0 {
-			t.Error("got an election after two votes of five, want none")
-		}
+		expect.Equalf(t, silent.countEvents(self, election.Started), 0, "election after two votes of five")
 		silent.probedBy(5, election.None, answer)
 		silent.advance(stagger)
-		if silent.countEvents(self, election.Started) != 1 {
-			t.Error("got no election after a successful pre-vote, want one")
-		}
+		expect.Equalf(t, silent.countEvents(self, election.Started), 1, "election after a successful pre-vote")
 	})
 }
 
@@ -95,9 +87,7 @@ func TestAnnouncedLapseReleasesGrants(t *testing.T) {
 			Kind: election.Beat, From: 2, To: 1, Term: 50, Subject: 2, Hold: election.Hold{Life: 1, Version: 1, Sent: g.now},
 		})
 		g.deliverAll()
-		if len(g.captured) != 1 {
-			t.Errorf("got %d grants after the coordinator announced its lapse, want one", len(g.captured))
-		}
+		expect.Equalf(t, len(g.captured), 1, "grants after the coordinator announced its lapse")
 	})
 }
 
@@ -113,14 +103,12 @@ func TestEndOfClaimNoLongerDelaysCampaign(t *testing.T) {
 			h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
 			h.receive(5, election.Beat, 12, election.Hold{})
 			h.advance(2 * stagger)
-			if n := h.countEvents(self, election.Started); n != 0 {
-				t.Fatalf("%s: got %d elections during the claim of a higher process, want none", name, n)
-			}
+			must.Equalf(t, h.countEvents(self, election.Started), 0,
+				"%s: elections during the claim of a higher process", name)
 			end(h)
 			h.advance(stagger)
-			if n := h.countEvents(self, election.Started); n != 1 {
-				t.Errorf("%s: got %d elections after the end of that claim, want one", name, n)
-			}
+			expect.Equalf(t, h.countEvents(self, election.Started), 1,
+				"%s: elections after the end of that claim", name)
 		}
 	})
 }
@@ -285,9 +273,7 @@ func TestPreVoteBeginsWithProbes(t *testing.T) {
 		h.receive(5, election.Resigned, 11, election.Hold{})
 		h.captured = nil
 		h.advance(wait)
-		if n := h.countSent(election.Probe); n != 4 {
-			t.Errorf("got %d probes when the pre-vote began, want 4", n)
-		}
+		expect.Equalf(t, h.countSent(election.Probe), 4, "probes when the pre-vote began")
 		h.captured = nil
 		for _, id := range []election.ID{1, 2} {
 			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: 10})
@@ -344,13 +330,11 @@ func TestSecondCampaignDelayIsShort(t *testing.T) {
 		}
 		answer(members)
 		h.advance(suspicionTimeout + 1)
-		if n := h.countEvents(self, election.Started); n != 0 {
-			t.Fatalf("got %d elections while all others follow process %d, want none", n, members)
-		}
+		must.Equalf(t, h.countEvents(self, election.Started), 0,
+			"elections while all others follow process %d", members)
 		answer(election.None)
 		h.advance(2 * heartbeat)
-		if h.countEvents(self, election.Started) != 1 {
-			t.Error("got no election within two heartbeats after a successful pre-vote, want one")
-		}
+		expect.Equalf(t, h.countEvents(self, election.Started), 1,
+			"election within two heartbeats after a successful pre-vote")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/net/fair"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -26,9 +27,7 @@ func TestUsersTakeTurns(t *testing.T) {
 	q.Remove("greedy", func(item string) bool { return item == "greedy-1" })
 	q.Remove("shop", func(item string) bool { return item == "shop-0" })
 	q.Remove("nobody", func(string) bool { return true })
-	if q.Len() != 5 {
-		t.Errorf("got %d items, want 5", q.Len())
-	}
+	expect.Equalf(t, q.Len(), 5, "items")
 	if item, ok := q.Pop(func(user string) bool { return user == "shop" }); ok {
 		t.Errorf("got %s for a user without items, want none", item)
 	}
@@ -41,9 +40,7 @@ func TestUsersTakeTurns(t *testing.T) {
 		item, _ := q.Pop(anyone)
 		order = append(order, item)
 	}
-	if got, want := strings.Join(order, " "), "greedy-0 bank-1 shop-1 greedy-2 greedy-3"; got != want {
-		t.Errorf("got order %s, want %s", got, want)
-	}
+	expect.Equalf(t, strings.Join(order, " "), "greedy-0 bank-1 shop-1 greedy-2 greedy-3", "order")
 	if item, ok := q.Pop(anyone); ok {
 		t.Errorf("got %q from an empty queue, want none", item)
 	}
@@ -98,12 +95,8 @@ func TestSlotsAreNeitherLostNorExceeded(t *testing.T) {
 				}
 				release, err := s.Acquire(ctx, user)
 				if err == nil {
-					if now := all.Add(1); now > total {
-						t.Errorf("got %d slots, want at most %d", now, total)
-					}
-					if now := of[user].Add(1); now > perUser {
-						t.Errorf("got %d slots of a user, want at most %d", now, perUser)
-					}
+					expect.AtMostf(t, all.Add(1), total, "slots")
+					expect.AtMostf(t, of[user].Add(1), perUser, "slots of a user")
 					of[user].Add(-1)
 					all.Add(-1)
 					release()

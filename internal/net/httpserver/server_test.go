@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/net/httpserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -116,9 +117,7 @@ func (c *client) post(length int) int {
 
 func (c *client) want(what string, got, want int) {
 	c.t.Helper()
-	if got != want {
-		c.t.Errorf("%s: got status %d, want %d", what, got, want)
-	}
+	expect.Equalf(c.t, got, want, "%s: status", what)
 }
 
 func TestConnectionsAreLimited(t *testing.T) {

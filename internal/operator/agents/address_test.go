@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // A pod can get another address, for example after its node was rebooted. What its agent reported
@@ -31,9 +32,7 @@ func TestNewAddressOfPod(t *testing.T) {
 	h.eventually("the agent's new report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
 	h.eventually("the report on a group that the agent isn't in anymore is removed", func() bool { return len(h.Reports(key("audit"))) == 0 })
 	h.Forget(key("ledger-0"))
-	if len(h.Reports(key("ledger"))) > 0 {
-		t.Error("got a report of a pod that was forgotten, want none")
-	}
+	expect.Equalf(t, len(h.Reports(key("ledger"))), 0, "report of a pod that was forgotten")
 }
 
 // BenchmarkForget measures what a pod without an agent costs, among many groups.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -132,9 +133,7 @@ func (h *harness) run(a *fakeagent.Agent) {
 
 func (h *harness) stop(a *fakeagent.Agent) {
 	h.t.Helper()
-	if err := a.Stop(); err != nil {
-		h.t.Error(err)
-	}
+	expect.Succeed(h.t, a.Stop())
 }
 
 // setReport replaces an agent's report on a group.

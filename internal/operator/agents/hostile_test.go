@@ -18,6 +18,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -48,18 +49,14 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 	must.Succeed(t, a.ServeRaw(t.Context(), respond))
 	h.follow("ledger-0", "1", "10.0.0.1")
 	<-done
-	if most := int64(16 << 20); sent.Load() > most {
-		t.Errorf("got %d bytes of the header read, want at most %d", sent.Load(), most)
-	}
+	expect.AtMostf(t, sent.Load(), int64(16<<20), "bytes of the header read")
 }
 
 func TestVersionsAreBounded(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3-4-g0123abc": "v1.2.3-4-g0123abc", "": "", strings.Repeat("v", 65): "invalid", "v1\n": "invalid", "v1\"": "invalid", "é": "invalid",
 	} {
-		if got := agents.ShortVersion(version); got != want {
-			t.Errorf("%q: got %q, want %q", version, got, want)
-		}
+		expect.Equalf(t, agents.ShortVersion(version), want, "%q", version)
 	}
 }
 
@@ -214,12 +211,8 @@ func TestFloodOfReportsIsThrottled(t *testing.T) {
 		return r.Term == reports
 	}))
 	most := agents.ReportBurst(2) + int(agents.ReportRate*time.Since(began).Seconds()) + 2
-	if changes := h.countChanges("ledger-0", "ledger") + h.countChanges("ledger-0", "audit"); changes > most {
-		t.Errorf("got %d changes, want at most %d", changes, most)
-	}
-	if len(seen) > most {
-		t.Errorf("got %d different reports in the store, want at most %d", len(seen), most)
-	}
+	expect.AtMostf(t, h.countChanges("ledger-0", "ledger")+h.countChanges("ledger-0", "audit"), most, "changes")
+	expect.AtMostf(t, len(seen), most, "different reports in the store")
 }
 
 // When a connection ends, the last report is stored although it exceeds the limit.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A session doesn't wait within crypto/tls, but reads until there is nothing more. So it must
@@ -62,9 +63,7 @@ func TestReportsArriveInAnyPieces(t *testing.T) {
 				_ = out.Flush()
 				<-t.Context().Done()
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			h.follow("ledger-0", "1", "10.0.0.1")
 			termIs := func(term uint64) func() bool {
 				return h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term })

@@ -2,7 +2,6 @@ package agents_test
 
 import (
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -43,9 +43,7 @@ func TestOnlyCertifiedReportsAreStored(t *testing.T) {
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.follow("ledger-1", "2", "10.0.0.1")
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
-	if got := h.Reports(key("audit")); len(got) != 0 {
-		t.Errorf("got %v, want no reports on group audit: the certificate isn't for it", got)
-	}
+	expect.Lenf(t, h.Reports(key("audit")), 0, "reports on group audit: certificate isn't for it")
 	if got, _ := h.Connection(key("ledger-0")); !got.Accepts("ledger") || got.Accepts("audit") {
 		t.Errorf("got %+v, want a connection that accepts group ledger only", got)
 	}
@@ -89,9 +87,7 @@ func TestStreamReconnects(t *testing.T) {
 	h.run(a)
 	h.eventually("ledger-0 is connected again", h.connected("ledger-0"))
 	h.eventually("the report on audit is removed", func() bool { return len(h.Reports(key("audit"))) == 0 })
-	if got := h.Groups(key("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
-		t.Errorf("got groups %v, want ledger only", got)
-	}
+	expect.EqualSlicesf(t, h.Groups(key("ledger-0")), []string{"ledger"}, "groups (ledger only)")
 }
 
 // The end of a stable connection isn't signaled if the agent accepts the next one.
@@ -125,9 +121,7 @@ func TestNewPodIsAnotherAgent(t *testing.T) {
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
 	h.follow("ledger-0", "2", "10.0.0.2")
-	if got := h.Reports(key("ledger")); len(got) != 0 {
-		t.Errorf("got %v, want no reports of the new pod", got)
-	}
+	expect.Lenf(t, h.Reports(key("ledger")), 0, "reports of the new pod")
 	next := h.newAgent("ledger-0", "10.0.0.2", "ledger")
 	setReport(next, control.Report{Group: "ledger", UID: "u", Term: 2})
 	h.run(next)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // greedy starts agents of pods in a namespace that respond to each request with the same text, and reports how often they have been
@@ -28,9 +30,7 @@ func (h *harness) greedy(count int, text string) *atomic.Int32 {
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"+text)
 			<-h.t.Context().Done()
 		})
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		must.Succeed(h.t, err)
 		h.Follow(agents.Agent{Pod: pod, UID: types.UID(pod.Name), Address: ip + ":7375"}, 0)
 	}
 	return &connected
@@ -41,9 +41,7 @@ func TestUnfinishedLinesOfANamespaceAreBounded(t *testing.T) {
 	h := newHarness(t)
 	connected := h.greedy(40, "data: "+strings.Repeat("x", 400_000))
 	h.eventually("all have sent their part, and some were refused", func() bool { return connected.Load() > 45 })
-	if bytes := h.Unread("greedy"); bytes > agents.MaxUnreadOfTenant {
-		t.Errorf("got %d bytes of unfinished lines, want at most %d", bytes, agents.MaxUnreadOfTenant)
-	}
+	expect.AtMostf(t, h.Unread("greedy"), agents.MaxUnreadOfTenant, "bytes of unfinished lines")
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Digest: strings.Repeat("d", 200)})
 	h.run(a)
@@ -70,9 +68,8 @@ func TestEmptyRowsTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err := agents.DecodeGroup(line)
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "report must have at most 116 objects and 1600 elements, got 21002 and 21001") {
-		t.Errorf("got %v, want that there are too many rows", err)
-	}
+	expect.ErrorContainsf(t, err, "report must have at most 116 objects and 1600 elements, got 21002 and 21001",
+		"too many rows")
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
 		t.Errorf("got %d bytes for a line of %d, want less", used, len(line))
 	}

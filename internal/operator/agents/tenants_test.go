@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -51,9 +52,7 @@ func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
-	if n := abandoned.Load(); n > 0 {
-		t.Errorf("got %d silent agents given up before the other one was connected, want 0", n)
-	}
+	expect.Equalf(t, abandoned.Load(), 0, "silent agents given up before the other one was connected")
 }
 
 // TestTablesOfANamespaceAreBounded: a user has many pods, whose agents lie about a hundred members.
@@ -91,9 +90,7 @@ func TestTablesOfANamespaceAreBounded(t *testing.T) {
 	for _, pod := range before {
 		h.Forget(key(pod))
 	}
-	if size := h.Tables("bank"); size != 0 {
-		t.Errorf("got %d bytes after their pods are gone, want 0", size)
-	}
+	expect.Equalf(t, h.Tables("bank"), 0, "bytes after their pods are gone")
 	for _, a := range agents {
 		a.ChangeReport("ledger", func(r *control.Report) { r.Term++ })
 	}
@@ -101,7 +98,5 @@ func TestTablesOfANamespaceAreBounded(t *testing.T) {
 	for i := range agents {
 		h.Forget(key(fmt.Sprint("ledger-", i)))
 	}
-	if size := h.Tables("bank"); size != 0 {
-		t.Errorf("got %d bytes without pods, want 0", size)
-	}
+	expect.Equalf(t, h.Tables("bank"), 0, "bytes without pods")
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Any user who may create pods can name thousands of groups in one. Each would take up memory
@@ -31,14 +33,10 @@ func TestPodOfManyGroupsIsIndexedByFew(t *testing.T) {
 	}
 	for name, pod := range map[string]*corev1.Pod{"annotation": annotated, "labels": labeled, "finalizers": held} {
 		stripped, err := stripPod(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cached, _ := stripped.(*corev1.Pod)
 		groups := GroupsInPod(cached)
-		if len(groups) > maxIndexedGroups {
-			t.Errorf("%s: got %d groups, want at most %d", name, len(groups), maxIndexedGroups)
-		}
+		expect.AtMostf(t, len(groups), maxIndexedGroups, "%s: groups", name)
 		if name != "annotation" && !slices.Contains(groups, "zebra") {
 			t.Errorf("%s: got no group that the annotation names, want it beside the others", name)
 		}

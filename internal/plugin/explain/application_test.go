@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestSessionsOfTheCoordinator: only its agent knows them.
@@ -39,8 +40,6 @@ func TestSessionsOfTheCoordinator(t *testing.T) {
 			return portforward.At(agent.URL, ""), nil
 		}), "\n")
 		agent.Close()
-		if got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
+		expect.Equal(t, got, want)
 	}
 }

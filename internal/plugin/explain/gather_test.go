@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -37,14 +37,10 @@ func TestGatherJournals(t *testing.T) {
 		{Agent: "ledger-2", Reason: `its journal is that of "ledger-2" in group "other"`},
 		{Agent: "ledger-1", Reason: `its journal is that of "ledger-0" in group "ledger"`},
 	}
-	if !reflect.DeepEqual(missing, wantMissing) {
-		t.Errorf("got missing %+v, want %+v", missing, wantMissing)
-	}
+	expect.DeepEqualf(t, missing, wantMissing, "missing")
 	var got []string
 	for i := range journals {
 		got = append(got, journals[i].Agent)
 	}
-	if want := append([]string{"ledger-4", "ledger-0"}, pods[5:]...); !reflect.DeepEqual(got, want) {
-		t.Errorf("got the journals of %v, want %v", got, want)
-	}
+	expect.DeepEqualf(t, got, append([]string{"ledger-4", "ledger-0"}, pods[5:]...), "journals")
 }

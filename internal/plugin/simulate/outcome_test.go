@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // newTable returns a table of n rows with these crashed processes.
@@ -59,9 +60,7 @@ func TestDistinctTablesAreThoseOfTheirHolders(t *testing.T) {
 		{Algorithm: "Bully", Processes: 9, Crashed: []election.ID{2, 3, 6, 7, 8}, Initiators: []election.ID{4, 9}, Latency: 1000, Safety: "Majority"},
 	} {
 		o, err := sim.Run(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		tables := distinctTables(&o)
 		for i, table := range tables {
 			for _, other := range tables[:i] {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestViewIsCroppedToTheTerminal(t *testing.T) {
@@ -18,16 +20,12 @@ func TestViewIsCroppedToTheTerminal(t *testing.T) {
 		lines = append(lines, fmt.Sprint(i, strings.Repeat("ä", 100)))
 	}
 	got := crop(lines, 20, 10)
-	if len(got) != 10 {
-		t.Fatalf("got %d lines, want 10", len(got))
-	}
+	must.Equalf(t, len(got), 10, "lines")
 	if !strings.HasPrefix(got[0], "0ä") || !strings.HasPrefix(got[9], "29ä") {
 		t.Errorf("got first line %q and last line %q, want the first and the last one of all", got[0], got[9])
 	}
 	for _, line := range got {
-		if letters := len([]rune(line)); letters != 20 {
-			t.Errorf("%q: got %d letters, want 20", line, letters)
-		}
+		expect.Lenf(t, []rune(line), 20, "%q: letters", line)
 	}
 	if got := crop(lines[:3], 200, 10); len(got) != 3 || got[2] != lines[2] {
 		t.Errorf("got %q, want the lines unchanged", got)
@@ -66,9 +64,7 @@ func TestSentencesAreWrapped(t *testing.T) {
 	row := "ledger-4  50        Crashed      3m12s  PodMissing: There is no pod with this name"
 	want := "  The other members continue. See|  why ä member is down: kubectl|  describe pod ledger-4|ledger-4  50        Crashed      3m1|12:00:01.000  the group was created,|again|" + strings.Repeat("x", 36)
 	lines := []string{advice, row, "12:00:01.000  the group was created, again", strings.Repeat("x", 40)}
-	if got := strings.Join(crop(wrap(lines, 36), 36, 10), "|"); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	expect.Equal(t, strings.Join(crop(wrap(lines, 36), 36, 10), "|"), want)
 }
 
 func TestViewShowsNoControlCharacters(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestCheckReport(t *testing.T) {
@@ -43,8 +44,6 @@ func TestCheckReport(t *testing.T) {
 		if err := test.report.Check(); err != nil {
 			got = err.Error()
 		}
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		expect.Equalf(t, got, test.want, "%s", name)
 	}
 }

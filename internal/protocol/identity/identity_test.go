@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -141,9 +142,7 @@ func TestBothSidesLearnNamesOfPeer(t *testing.T) {
 		if m.client.Version != tls.VersionTLS13 || m.client.DidResume {
 			t.Errorf("got version %x, resumed %v", m.client.Version, m.client.DidResume)
 		}
-		if m.client.CurveID != tls.X25519 {
-			t.Errorf("got key exchange %s, want the one that is cheap", m.client.CurveID)
-		}
+		expect.Equalf(t, m.client.CurveID, tls.X25519, "key exchange (the one that is cheap)")
 	}
 	if _, err := identity.PeerNames(tls.ConnectionState{}); err == nil {
 		t.Error("got names without a connection, want an error")

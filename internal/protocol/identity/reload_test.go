@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -84,8 +85,7 @@ func TestReloadSeesWhatWasWrittenBefore(t *testing.T) {
 		names <- files.Names()
 	}()
 	time.AfterFunc(20*time.Millisecond, func() { close(goOn) }) // A Reload that doesn't wait has returned by then.
-	if got := testwait.Receive(t, "the names after the reload", names); len(got) != 2 {
-		t.Errorf("got %s after the reload, want the names in the new certificate", got)
-	}
+	expect.Lenf(t, testwait.Receive(t, "the names after the reload", names), 2,
+		"after the reload (the names in the new certificate)")
 	testwait.Receive(t, "the end of the handshake", handshake)
 }

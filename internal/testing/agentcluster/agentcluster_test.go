@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -89,9 +90,7 @@ func TestCloseReportsUnexpectedExits(t *testing.T) {
 	must.Succeed(t, cluster.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
 	must.Succeed(t, cluster.Start())
 	must.Succeed(t, cluster.Agent("a").AwaitEnd())
-	if err := cluster.Close(); err == nil || !strings.Contains(err.Error(), "agent a ended by itself") {
-		t.Errorf("got %v from Close, want the unexpected exit of a", err)
-	}
+	expect.ErrorContainsf(t, cluster.Close(), "agent a ended by itself", "Close after a ended by itself")
 }
 
 // A dropped datagram never arrives. A later datagram on another path marks the time at

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
@@ -151,9 +152,7 @@ func Start(t testing.TB, options Options) *Cluster {
 	cluster, err := New(t.Context(), options)
 	must.Succeed(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, cluster.Close())
 		if t.Failed() {
 			const lines = 40
 			t.Log(cluster.Logs(lines))

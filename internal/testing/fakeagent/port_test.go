@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -40,9 +41,7 @@ func TestPort(t *testing.T) {
 		return conn.Close()
 	}
 	for n := range agents {
-		if err := connect(n); err != nil {
-			t.Errorf("ledger-%d: %v", n, err)
-		}
+		expect.Succeedf(t, connect(n), "ledger-%d", n)
 	}
 	if err := agents[1].Run(t.Context()); err == nil {
 		t.Error("got a second agent with the same address, want an error")
@@ -52,7 +51,5 @@ func TestPort(t *testing.T) {
 		t.Error("connected to an agent that has stopped, want an error")
 	}
 	must.Succeed(t, agents[1].Run(t.Context()))
-	if err := connect(1); err != nil {
-		t.Errorf("ledger-1 runs again: %v", err)
-	}
+	expect.Succeedf(t, connect(1), "ledger-1 runs again")
 }

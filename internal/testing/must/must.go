@@ -2,8 +2,11 @@
 package must
 
 import (
+	"fmt"
 	"os"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // Succeed ends the test with the error of such a step, if there is one.
@@ -11,6 +14,23 @@ func Succeed(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Succeedf is Succeed with a text that says what failed.
+func Succeedf(t testing.TB, err error, format string, args ...any) {
+	if err != nil {
+		t.Helper()
+		t.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
+// Equalf ends the test if two values differ.
+func Equalf[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	if got != want {
+		t.Helper()
+		expect.Equalf(t, got, want, format, args...)
+		t.FailNow()
 	}
 }
 

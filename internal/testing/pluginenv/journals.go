@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // JournalGroup is a group of four, whose agents respond in different ways.
@@ -50,9 +51,7 @@ func ForwardToAgents(t *testing.T) clusteraccess.PortForwarder {
 	agents.HandleFunc("GET /{pod}/v1/groups/ledger/journal", func(w http.ResponseWriter, r *http.Request) {
 		answer := answers[r.PathValue("pod")]
 		w.WriteHeader(answer.status)
-		if err := json.NewEncoder(w).Encode(answer.body); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, json.NewEncoder(w).Encode(answer.body))
 	})
 	server := httptest.NewServer(agents)
 	t.Cleanup(server.Close)

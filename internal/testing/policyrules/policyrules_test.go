@@ -1,7 +1,6 @@
 package policyrules_test
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/policyrules"
@@ -83,8 +83,6 @@ func TestUnsupportedPolicies(t *testing.T) {
 		"or, for ingress, names, got &": `egress: [{ports: [{port: api}]}]`,
 	} {
 		_, err := policyrules.Rules(cluster(t, `{metadata: {name: p, namespace: shop}, spec: {podSelector: {}, policyTypes: [Ingress, Egress], `+spec+`}}`))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got error %v, want one with %q", spec, err, want)
-		}
+		expect.ErrorContainsf(t, err, want, "%s: error", spec)
 	}
 }

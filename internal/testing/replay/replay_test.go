@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -135,9 +136,7 @@ func writeLines(t *testing.T, lines []string) string {
 
 func wantError(t *testing.T, err error, text string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("got error %v, want one with %q", err, text)
-	}
+	expect.ErrorContainsf(t, err, text, "error")
 }
 
 func TestReplayRepeatsAllSteps(t *testing.T) {

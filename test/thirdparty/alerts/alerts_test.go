@@ -9,6 +9,9 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 type rule struct {
@@ -22,9 +25,7 @@ type rule struct {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -37,9 +38,7 @@ func rules(t *testing.T) []rule {
 			} `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "config/prometheus/rules.yaml")), &resource); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(read(t, "config/prometheus/rules.yaml")), &resource))
 	var all []rule
 	for _, group := range resource.Spec.Groups {
 		all = append(all, group.Rules...)
@@ -139,8 +138,6 @@ func TestInvalidAlertsAreDetected(t *testing.T) {
 			rule{Expr: "max by (group) (conclave_operator_group_agreed)", Annotations: map[string]string{"summary": "{{ $labels.namespace }}"}}, "no label namespace",
 		},
 	} {
-		if got := strings.Join(validate(c.rule, known), "; "); !strings.Contains(got, c.want) {
-			t.Errorf("%s: got problems %q, want %q", name, got, c.want)
-		}
+		expect.Containsf(t, strings.Join(validate(c.rule, known), "; "), c.want, "%s: problems", name)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // dashboard is what the tests read of a dashboard of Grafana.
@@ -37,15 +40,11 @@ type panel struct {
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	files, err := filepath.Glob("../../../config/grafana/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := map[string]dashboard{}
 	for _, file := range files {
 		var d dashboard
-		if err := json.Unmarshal([]byte(read(t, "config/grafana/"+filepath.Base(file))), &d); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Succeedf(t, json.Unmarshal([]byte(read(t, "config/grafana/"+filepath.Base(file))), &d), "%s", file)
 		all[filepath.Base(file)] = d
 	}
 	return all
@@ -86,14 +85,10 @@ func TestDashboardsShowData(t *testing.T) {
 	}, now.Add(-5*time.Minute), now)
 
 	all := dashboards(t)
-	if len(all) != 4 {
-		t.Fatalf("got %d dashboards, want 4", len(all))
-	}
+	must.Equalf(t, len(all), 4, "dashboards")
 	for file, board := range all {
 		expressions := board.expressions()
-		if len(expressions) < 8 {
-			t.Errorf("%s: got %d panels with expressions, want at least 8", file, len(expressions))
-		}
+		expect.AtLeastf(t, len(expressions), 8, "%s: panels with expressions", file)
 		for title, exprs := range expressions {
 			for _, expr := range exprs {
 				if problem := d.problem(t, choices.Replace(expr), now); problem != "" {

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // database has the series of a test. The test framework of Prometheus (promqltest) would be a
@@ -63,13 +65,9 @@ func newEngine() *promql.Engine {
 func (d database) query(t *testing.T, expression string, at time.Time) promql.Vector {
 	t.Helper()
 	query, err := newEngine().NewInstantQuery(context.Background(), d, nil, expression, at)
-	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
-	}
+	must.Succeedf(t, err, "%s", expression)
 	defer query.Close()
 	vector, err := query.Exec(t.Context()).Vector()
-	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
-	}
+	must.Succeedf(t, err, "%s", expression)
 	return slices.Clone(vector)
 }

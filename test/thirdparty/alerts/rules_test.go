@@ -12,6 +12,9 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // scenario is a test of one alert, in the format of promtool's unit tests.
@@ -42,9 +45,7 @@ func scenarios(t *testing.T) []scenario {
 		var content struct {
 			Tests []scenario `json:"tests"`
 		}
-		if err := yaml.UnmarshalStrict([]byte(read(t, "test/thirdparty/alerts/"+file)), &content); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Succeedf(t, yaml.UnmarshalStrict([]byte(read(t, "test/thirdparty/alerts/"+file)), &content), "%s", file)
 		all = append(all, content.Tests...)
 	}
 	return all
@@ -56,9 +57,7 @@ func duration(t *testing.T, text string) time.Duration {
 		return 0
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -71,9 +70,7 @@ func (s *scenario) database(t *testing.T) database {
 	interval := duration(t, s.Interval)
 	for _, input := range s.Series {
 		metric, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(input.Series + " " + input.Values)
-		if err != nil {
-			t.Fatalf("%s: %v", input.Series, err)
-		}
+		must.Succeedf(t, err, "%s", input.Series)
 		series := promql.Series{Metric: metric}
 		for i, value := range values {
 			if !value.Omitted {
@@ -166,18 +163,14 @@ var sections = []string{"## What it means", "## How to confirm", "## What to do"
 
 func TestEachAlertHasRunbook(t *testing.T) {
 	pages, err := filepath.Glob("../../../docs/runbooks/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var have, want []string
 	for _, page := range pages {
 		have = append(have, strings.TrimSuffix(filepath.Base(page), ".md"))
 	}
 	for _, r := range rules(t) {
 		want = append(want, r.Alert)
-		if got := r.Annotations["runbook_url"]; got != runbooks+r.Alert+".md" {
-			t.Errorf("%s: got runbook_url %q, want %s", r.Alert, got, runbooks+r.Alert+".md")
-		}
+		expect.Equalf(t, r.Annotations["runbook_url"], runbooks+r.Alert+".md", "%s: runbook_url", r.Alert)
 	}
 	slices.Sort(want)
 	if !slices.Equal(have, want) {

@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // command runs a command of Go in the root module.
@@ -40,9 +42,7 @@ func scrapeManager(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "manager")
 	command(t, "test", "-trimpath", "-count", "1", "-run", "^TestManagerWorksWithItsPermissions$", "./cmd/manager", "-scrape", file)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -57,22 +57,16 @@ func scrapeAgent(t *testing.T) string {
 		c.Dir, c.Stderr = folder, t.Output()
 		return c
 	}
-	if err := run("certificates", "--group", "ledger", "--member", "a", "--member", "b", "--out", ".").Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, run("certificates", "--group", "ledger", "--member", "a", "--member", "b", "--out", ".").Run())
 	addresses := map[string]string{"a": freeAddress(t), "b": freeAddress(t)}
 	api := freeAddress(t)
 	for name, local := range map[string]string{"a": api, "b": freeAddress(t)} {
 		config := fmt.Sprintf("{self: %[1]s, api: %[2]q, listen: %[3]q, tls: {certFile: %[1]s.pem, keyFile: %[1]s-key.pem, caFile: ca.pem}, "+
 			"groups: [{name: ledger, members: [{name: a, priority: 1, address: %[4]q}, {name: b, priority: 2, address: %[5]q}]}]}",
 			name, local, addresses[name], addresses["a"], addresses["b"])
-		if err := os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(config), 0o600))
 		process := run("--config", name+".yaml")
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, process.Start())
 		t.Cleanup(func() { _ = process.Wait() }) // It ends with the context of the test.
 	}
 	var text string
@@ -88,9 +82,7 @@ func scrapeAgent(t *testing.T) string {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }

@@ -20,6 +20,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const root = "../../.."
@@ -102,13 +104,9 @@ var load = sync.OnceValues(func() (*v2.Chart, error) { return loader.LoadDir(fil
 func render(t *testing.T, namespace, values string) (installed, hooks objects, err error) {
 	t.Helper()
 	chart, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	given, err := common.ReadValues([]byte(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: "elections", Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, nil, err
@@ -137,9 +135,7 @@ func render(t *testing.T, namespace, values string) (installed, hooks objects, e
 func mustRender(t *testing.T, namespace, values string) objects {
 	t.Helper()
 	installed, _, err := render(t, namespace, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return installed
 }
 
@@ -167,13 +163,9 @@ func kustomize(t *testing.T, folder string) objects {
 func overlay(t *testing.T, variables ...string) objects {
 	t.Helper()
 	folder := t.TempDir()
-	if err := os.CopyFS(filepath.Join(folder, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(filepath.Join(folder, "config"), os.DirFS(filepath.Join(root, "config"))))
 	script, err := filepath.Abs(filepath.Join(root, "hack", "overlay"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	command := exec.CommandContext(t.Context(), script)
 	command.Dir, command.Env = folder, append(os.Environ(), variables...)
 	if output, err := command.CombinedOutput(); err != nil {
@@ -213,9 +205,7 @@ func compare(t *testing.T, got, want objects) {
 func text(t *testing.T, o object) string {
 	t.Helper()
 	content, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(content)
 }
 
@@ -294,9 +284,7 @@ affinity: {nodeAffinity: {}}
 func check(t *testing.T, got object, fields string) {
 	t.Helper()
 	var want object
-	if err := yaml.Unmarshal([]byte(fields), &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(fields), &want))
 	for field, value := range want {
 		if !reflect.DeepEqual(got[field], value) {
 			t.Errorf("got %s %v, want %v", field, got[field], value)
@@ -307,9 +295,7 @@ func check(t *testing.T, got object, fields string) {
 // TestUninstallChecksFirst: the hook runs as the manager does, but no Service and no Deployment selects its pod.
 func TestUninstallChecksFirst(t *testing.T) {
 	installed, hooks, err := render(t, "elections", images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	job := hooks["Job elections conclave-uninstall"]
 	if len(hooks) != 1 || job.at("metadata", "annotations", "helm.sh/hook") != "pre-delete" {
 		t.Fatalf("got hooks %v, want one before helm uninstall", hooks)

@@ -10,15 +10,15 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Tools that deploy manifests know when a group is ready, and when waiting is no use: Flux and Helm by the conditions, and Argo CD by the
 // script in the documents.
 func TestToolsWaitForGroups(t *testing.T) {
 	reference, err := os.ReadFile(filepath.Join(root, "docs", "reference.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	script := regexp.MustCompile("(?s)```lua\n(.*?)```").FindSubmatch(reference)
 	if script == nil {
 		t.Fatal("docs/reference.md has no script in Lua")
@@ -46,9 +46,7 @@ func TestToolsWaitForGroups(t *testing.T) {
 				group["status"] = c.status
 			}
 			result, err := status.Compute(&unstructured.Unstructured{Object: group})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if result.Status != c.kstatus && c.status != nil { // Without a status, kstatus considers each resource as current.
 				t.Errorf("kstatus: got %s (%s), want %s", result.Status, result.Message, c.kstatus)
 			}
@@ -65,9 +63,7 @@ func runHealthCheck(t *testing.T, script string, object map[string]any) (health,
 	state := lua.NewState()
 	defer state.Close()
 	state.SetGlobal("obj", toLua(state, object))
-	if err := state.DoString(script); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, state.DoString(script))
 	result, ok := state.Get(-1).(*lua.LTable)
 	if !ok {
 		t.Fatalf("got %s, want a table", state.Get(-1))

@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // brokenMachine is a bully with one defect. A nil function has no defect.
@@ -188,8 +189,6 @@ func TestFuzzAcceptsCorrectMachine(t *testing.T) {
 			m, err := catalog.All()[0].New(c)
 			return &brokenMachine{Machine: m}, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 }

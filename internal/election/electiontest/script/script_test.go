@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/electiontest/script"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // An error in a script is part of the output.
@@ -20,9 +21,7 @@ func TestErrorsAreReported(t *testing.T) {
 		"inject kind=OK to=1":               "error: there is no process 1\n",
 		"group algorithm=Bully n=1 wrong=x": "error: unknown mutation \"x\"\n",
 	} {
-		if got := script.New(nil).Run(commands); got != want {
-			t.Errorf("%q: got %q, want %q", commands, got, want)
-		}
+		expect.Equalf(t, script.New(nil).Run(commands), want, "%q", commands)
 	}
 }
 
@@ -37,7 +36,5 @@ func (endlessResponder) Step(_ election.Input, out *election.Output) {
 func TestDeliverAllIsLimited(t *testing.T) {
 	group := script.New(script.Mutations{"chatter": func(m election.Machine) election.Machine { return endlessResponder{m} }})
 	group.Run("group algorithm=Bully n=1 wrong=chatter\ncampaign 1")
-	if got, want := group.Run("deliver all quietly"), "error: the messages never end\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, group.Run("deliver all quietly"), "error: the messages never end\n")
 }

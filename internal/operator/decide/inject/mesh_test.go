@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 var exclusionAnnotations = []string{
@@ -64,9 +65,7 @@ func TestInterceptionIsSeen(t *testing.T) {
 				} else {
 					pod.Spec.Containers = containers
 				}
-				if got := inject.Interception(pod); got != c.want {
-					t.Errorf("init container %t: got %q, want %q", init, got, c.want)
-				}
+				expect.Equalf(t, inject.Interception(pod), c.want, "init container %t", init)
 			}
 		})
 	}

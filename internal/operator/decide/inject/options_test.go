@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -87,9 +88,7 @@ func TestRequestsOfFlagsAreAtMostTheLimits(t *testing.T) {
 			}
 		}
 		err := o.Check()
-		if got := errorText(err); got != want {
-			t.Errorf("%s: got %q, want %q", arguments, got, want)
-		}
+		expect.Equalf(t, errorText(err), want, "%s", arguments)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPatchPreservesThePod removes the agent from a patched pod, and expects the
@@ -40,9 +41,7 @@ func withoutAgent(t *testing.T, before, after map[string]any) {
 		t.Fatalf("%v or %v has no spec", before, after)
 	}
 	all := named(t, spec, "initContainers")
-	if all[0].name != v1.AgentContainer {
-		t.Fatalf("got first init container %v, want the agent", all[0].name)
-	}
+	must.Equalf(t, all[0].name, v1.AgentContainer, "first init container (the agent)")
 	restore(spec, was, "initContainers", all[1:])
 	want := []any{"conclave", "conclave-state"}
 	if hostNetwork, ok := was["hostNetwork"].(bool); ok && hostNetwork {
@@ -149,9 +148,7 @@ func decode(t *testing.T, object []byte) map[string]any {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber() // a number that doesn't fit into a float64 must be preserved, too
 	var decoded map[string]any
-	if err := decoder.Decode(&decoded); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, decoder.Decode(&decoded))
 	return decoded
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func at(name, location string, alternatives ...string) Group {
@@ -49,9 +50,7 @@ func TestMoves(t *testing.T) {
 				}
 				got += m.Pod
 			}
-			if got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			expect.Equal(t, got, c.want)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -108,7 +109,5 @@ func TestFailureToWriteCredentialsIsReported(t *testing.T) {
 		},
 	})
 	p := &MetricsPublisher{Store: mustOpen(t, c, time.Now), Client: c, Namespace: namespace, Log: discard}
-	if err := p.publish(t.Context()); !errors.Is(err, refused) {
-		t.Errorf("got error %v, want %v", err, refused)
-	}
+	expect.ErrorIsf(t, p.publish(t.Context()), refused, "error")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const day = 24 * time.Hour
@@ -46,9 +47,7 @@ func TestDueStep(t *testing.T) {
 		"promoted late, and expires soon itself":        {state: authority.State{Signing: ca("b", in(9*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := schedule.Due(tc.state, now, tc.known); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			expect.Equal(t, schedule.Due(tc.state, now, tc.known), tc.want)
 		})
 	}
 }

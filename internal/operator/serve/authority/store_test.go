@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -156,9 +156,7 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 			}
 			issuers[string(cert.Leaf.AuthorityKeyId)] = true
 		}
-		if len(issuers) != 3 {
-			t.Errorf("got certificates of %d CAs in two years, want 3", len(issuers))
-		}
+		expect.Equalf(t, len(issuers), 3, "certificates of CAs in two years")
 		pair, err := s.currentView().signer.Issue(identity.Names{{Domain: "bank", Group: "ledger", Member: "ledger-0"}}, time.Hour)
 		must.Succeed(t, err)
 		agent, err := identity.NewInMemory(pair, []byte(mustBundle(t, s)))
@@ -194,9 +192,7 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 		must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Name: "conclave"}, &found))
 		return string(found.Webhooks[0].ClientConfig.CABundle)
 	}
-	if got := publish(outdated); got != old {
-		t.Errorf("got bundle %q, want %q", got, old)
-	}
+	expect.Equalf(t, publish(outdated), old, "bundle")
 	changed := outdated.Changed()
 	// Another replica, whose clock is ahead, announces the next CA.
 	ahead := mustOpen(t, c, func() time.Time { return time.Now().Add(CAValidity - 20*24*time.Hour) })
@@ -209,9 +205,7 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 		t.Error("the outdated replica reported a change before it read the Secret")
 	default:
 	}
-	if got := publish(outdated); got != both {
-		t.Errorf("the announced CA is missing: got bundle %q, want %q", got, both)
-	}
+	expect.Equalf(t, publish(outdated), both, "announced CA is missing: bundle")
 	<-changed
 }
 
@@ -257,9 +251,7 @@ func TestRotationOnRequest(t *testing.T) {
 		now = now.Add(time.Hour)
 		refresh()
 	}
-	if want := []string{"announce", "promote", "retire", "announce", "promote", "retire"}; !slices.Equal(steps, want) {
-		t.Errorf("got steps %v, want %v", steps, want)
-	}
+	expect.EqualSlicesf(t, steps, []string{"announce", "promote", "retire", "announce", "promote", "retire"}, "steps")
 	var secret corev1.Secret
 	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret))
 	if value, found := secret.Annotations[RotateAnnotation]; found {

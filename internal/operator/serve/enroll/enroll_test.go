@@ -29,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -39,9 +40,7 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("got %d %q, want 200", status, message)
 	}
-	if got := e.lastResult(); got != enroll.Issued {
-		t.Errorf("got result %s, want %s", got, enroll.Issued)
-	}
+	expect.Equalf(t, e.lastResult(), enroll.Issued, "result")
 	domain := "conclave://" + e.namespace
 	if got, want := e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
 		t.Errorf("got a certificate for %s, want %s", got, want)
@@ -104,9 +103,7 @@ func TestRefusedEnrollments(t *testing.T) {
 			if status != tc.status || !strings.Contains(message, tc.want) || strings.Contains(message, "\n") {
 				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
 			}
-			if got := e.lastResult(); got != tc.result {
-				t.Errorf("got result %s, want %s", got, tc.result)
-			}
+			expect.Equalf(t, e.lastResult(), tc.result, "result")
 		})
 	}
 }
@@ -223,9 +220,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	} {
 		failure = step.failure
 		e.post(step.token)
-		if got := e.refusals.Of("127.0.0.1"); got != step.want {
-			t.Errorf("got %q, want %q", got, step.want)
-		}
+		expect.Equal(t, e.refusals.Of("127.0.0.1"), step.want)
 	}
 }
 
@@ -305,9 +300,7 @@ func TestConcurrentEnrollmentsAreLimited(t *testing.T) {
 		}
 		select {
 		case now := <-started:
-			if now > allowed {
-				t.Errorf("got %d concurrent reviews, want at most %d", now, allowed)
-			}
+			expect.AtMostf(t, now, allowed, "concurrent reviews")
 		case <-time.After(time.Minute):
 			t.Fatalf("got %d reviews, want %d", i, requests)
 		}

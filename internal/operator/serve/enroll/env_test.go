@@ -29,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
@@ -113,9 +114,7 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 	e.t.Cleanup(func() {
 		e.https.CloseIdleConnections()
 		cancel()
-		if err := <-stopped; err != nil {
-			e.t.Errorf("Start returned error %v, want none", err)
-		}
+		expect.Succeedf(e.t, <-stopped, "Start returned")
 	})
 	bundle, err := e.store.Bundle(e.t.Context())
 	must.Succeed(e.t, err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -40,9 +41,8 @@ func TestPodOfStrictGroupIsHeld(t *testing.T) {
 		}
 		must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		slices.Sort(pod.Finalizers)
-		if want := []string{v1.StopFinalizer("ledger"), "example.org/other"}; !slices.Equal(pod.Finalizers, want) {
-			t.Errorf("%s: got finalizers %q, want %q", occasion, pod.Finalizers, want)
-		}
+		expect.EqualSlicesf(t, pod.Finalizers, []string{v1.StopFinalizer("ledger"), "example.org/other"},
+			"%s: finalizers", occasion)
 	}
 	// A restarted agent of a pod that is being deleted gets another certificate.
 	e.deletePod(pod)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -67,9 +68,7 @@ func TestNamespaceDoesNotDelayEnrollmentsOfOthers(t *testing.T) {
 	if status, _, message := e.post(e.token(e.createPod("ledger-0"), v1.TokenAudience)); status != http.StatusOK {
 		t.Errorf("got %d %q for a pod of another namespace, want 200", status, message)
 	}
-	if waiting := slow.waiting.Load(); waiting != most {
-		t.Errorf("got %d enrollments of a namespace at once, want %d", waiting, most)
-	}
+	expect.Equalf(t, slow.waiting.Load(), most, "enrollments of a namespace at once")
 	close(slow.released)
 	all.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestResultsAreCounted(t *testing.T) {
@@ -79,8 +80,6 @@ func TestGroupsAreReadFromTheCacheFirst(t *testing.T) {
 		if patch := string(response.Patch); !response.Allowed || !strings.Contains(patch, want) || strings.Contains(patch, `"former`) || strings.Contains(patch, "audit") {
 			t.Errorf("%s: got allowed=%t and patch %s, want the group %s", name, response.Allowed, patch, want)
 		}
-		if live != test.lists {
-			t.Errorf("%s: got %d lists from the API server, want %d", name, live, test.lists)
-		}
+		expect.Equalf(t, live, test.lists, "%s: lists from the API server", name)
 	}
 }

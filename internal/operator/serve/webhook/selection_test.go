@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -99,9 +100,7 @@ func TestOneLabelIsEnough(t *testing.T) {
 			bank, podOf("ledger-1", withLabels(labeled), map[string]string{v1.AnnotationSelectedBy: "ledger"}), "",
 		},
 	} {
-		if got := admit(t, c, test.namespace, test.pod); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		expect.Equalf(t, admit(t, c, test.namespace, test.pod), test.want, "%s", name)
 	}
 }
 
@@ -127,9 +126,7 @@ func TestNamespaceOptsIn(t *testing.T) {
 		"a namespace with another value":              {other, podOf("mail-0", withLabels("app=mail"), nil), untouched},
 		"the namespace of the manager":                {operator, podOf("mail-0", withLabels("app=mail"), nil), untouched},
 	} {
-		if got := admit(t, c, test.namespace, test.pod); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		expect.Equalf(t, admit(t, c, test.namespace, test.pod), test.want, "%s", name)
 	}
 }
 
@@ -143,9 +140,7 @@ func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 	config.Name = "without-manager"
 	must.Succeed(t, c.Create(t.Context(), config))
 	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), config); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, c.Delete(context.WithoutCancel(t.Context()), config))
 	})
 	in, out := createNamespace(t, c, map[string]string{v1.LabelInjection: v1.InjectionEnabled}), createNamespace(t, c, nil)
 	const refused = "failed calling webhook"
@@ -165,9 +160,7 @@ func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 		"a pod that has opted out, in another namespace": {out, podOf("ledger-0", withLabels(disabled), nil), untouched},
 		"a pod of the system":                            {metav1.NamespaceSystem, podOf("ledger-0", withLabels(labeled), nil), untouched},
 	} {
-		if got := admit(t, c, test.namespace, test.pod); !strings.Contains(got, test.want) {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		expect.Containsf(t, admit(t, c, test.namespace, test.pod), test.want, "%s", name)
 	}
 }
 

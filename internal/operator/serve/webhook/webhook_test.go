@@ -29,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
@@ -94,15 +95,11 @@ func serve(t *testing.T) client.Client {
 	var parts sync.WaitGroup
 	for _, start := range []func(context.Context) error{webhooks.Start, publisher.Start} {
 		parts.Go(func() {
-			if err := start(ctx); err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, start(ctx))
 		})
 	}
 	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), config); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, c.Delete(context.WithoutCancel(t.Context()), config))
 		cancel()
 		parts.Wait()
 	})

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // autoscale gives each pod an owner, and adds an autoscaler with a target.
@@ -51,9 +52,7 @@ func TestAutoscalersThatCountAgents(t *testing.T) {
 		f := healthy(t)
 		c.change(f)
 		findings := Run(f)
-		if got := format(findings); got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
-		}
+		expect.Equalf(t, format(findings), c.want, "%s", name)
 		if c.want != "" && findings[0].Advice == "" {
 			t.Errorf("%s: got no advice", name)
 		}

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // answersIn returns a thousand answers in milliseconds, of which two took the longest.
@@ -84,9 +85,7 @@ func TestOnePause(t *testing.T) {
 		for _, finding := range checkTiming(f, &f.Groups[0]) {
 			got = append(got, fmt.Sprintf("%s %s: %s", finding.Level, finding.Object, finding.Message))
 		}
-		if text := strings.Join(got, "\n"); text != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, text, c.want)
-		}
+		expect.Equalf(t, strings.Join(got, "\n"), c.want, "%s", name)
 	}
 }
 
@@ -227,12 +226,8 @@ func TestUnknownDelays(t *testing.T) {
 	}
 	const want = `unknown timing of group bank/ledger and 1 more: It is unknown how long answers to heartbeats take: it requires a permission.
 unknown timing of group bank/queue: It is unknown how long answers to heartbeats take: the coordinator's agent is too old to measure it; create its pod again.`
-	if got := format(Run(f)); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if got := Timings(f); len(got) != 0 {
-		t.Errorf("got %+v, want no timing", got)
-	}
+	expect.Equal(t, format(Run(f)), want)
+	expect.Lenf(t, Timings(f), 0, "timing")
 }
 
 // TestTimings: the figures for programs.
