@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -160,4 +162,13 @@ func (e *env) awaitCoordinator(group, pod string, term int64) {
 		status := e.group(group).Status
 		return status.Coordinator != nil && status.Coordinator.Pod == pod && status.Term == term && status.Coordinator.Term == term
 	})
+}
+
+const bases = "../config/crd/bases"
+
+var apiServer = apiserver.New(bases)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	apiServer.Main(m)
 }

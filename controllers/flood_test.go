@@ -1,15 +1,26 @@
 package controllers_test
 
 import (
+	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 // An agent that reports a thousand changes a second neither makes the operator write all
@@ -76,4 +87,185 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 	for _, group := range others {
 		expect.AtMostf(t, count(group), 20, "%s: writes of the status for ten elections", group)
 	}
+}
+
+// In Available mode, one agent can elect itself again and again. The operator doesn't write each of
+// these elections, but the last one.
+func TestElectionsWithoutEndAreLimited(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator(func(o *operator) { o.debounce = -1 })
+	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
+	e.startLedger(func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Available }, pods...)
+	e.elect("ledger", "ledger-2", 7)
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.awaitQuiet(o)
+
+	written := func() float64 { return value(t, o.metrics, "conclave_operator_elections_total") }
+	const elections = 45 // The operator accepts that many reports of an agent at once.
+	began := time.Now()
+	before := written()
+	for term := uint64(8); term < 8+elections; term++ {
+		reconciles := value(t, o.metrics, "conclave_operator_reconciles_total")
+		e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", term })
+		e.eventually("the operator has handled the report", func() bool {
+			return value(t, o.metrics, "conclave_operator_reconciles_total") > reconciles
+		})
+	}
+	e.awaitCoordinator("ledger", "ledger-0", 7+elections)
+	e.awaitRole("ledger-0", "ledger", v1.RoleCoordinator)
+	elapsed := int(time.Since(began).Seconds())
+	expect.AtMostf(t, written()-before, float64(10+elapsed+1), "elections written in %d s", elapsed)
+	if got, most := len(e.events()), 25+elapsed/60+1; got > most {
+		t.Errorf("got %d events in %d s, want at most %d", got, elapsed, most)
+	}
+	if deferred := value(t, o.metrics, "conclave_operator_status_deferred_total"); deferred == 0 {
+		t.Error("got no deferred status in the metric, want some")
+	}
+}
+
+// BenchmarkStatusLag measures the time between five agents' reports of a new coordinator
+// and the event of the new status at a watcher.
+func BenchmarkStatusLag(b *testing.B) {
+	e := newEnv(b)
+	o := e.startOperator(func(o *operator) { o.debounce = -1 })
+	// The operator limits the elections of one group.
+	groups := []string{"ledger-0", "ledger-1", "ledger-2", "ledger-3"}
+	var pods []string
+	for i := range 5 {
+		pods = append(pods, fmt.Sprintf("p-%d", i))
+		e.pod(pods[i], groups...)
+	}
+	for _, group := range groups {
+		e.createGroup(group, withService, pods...)
+		e.awaitAdopted(group, 1, pods...)
+	}
+	watching := testclient.New(b, apiServer.Config(b))
+	changes, err := watching.Watch(b.Context(), &v1.ElectionGroupList{}, client.InNamespace(e.namespace))
+	must.Succeed(b, err)
+	defer changes.Stop()
+	var lags []time.Duration
+	term := uint64(7)
+	e.awaitQuiet(o)
+	before := len(o.written())
+	// At a higher rate, the operator would throttle the reports.
+	limit := rate.NewLimiter(4, 1)
+	for b.Loop() {
+		must.Succeed(b, limit.Wait(b.Context()))
+		term++
+		began := time.Now()
+		e.elect(groups[term%4], pods[term%5], term)
+		for event := range changes.ResultChan() {
+			if group, ok := event.Object.(*v1.ElectionGroup); ok && uint64(group.Status.Term) == term {
+				break
+			}
+		}
+		lags = append(lags, time.Since(began))
+	}
+	e.awaitQuiet(o)
+	slices.Sort(lags)
+	b.ReportMetric(float64(lags[len(lags)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(float64(lags[len(lags)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(len(o.written())-before)/float64(len(lags)), "writes/election")
+}
+
+// A user has edited the record of a pod, so that it names thousands of groups. The operator
+// doesn't ask the API server about each, while the pods of others wait.
+func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	names := make([]string, 3000)
+	for i := range names {
+		names[i] = fmt.Sprintf("g%d", i)
+	}
+	e.podWith("hostile", []string{"audit"}, func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: strings.Join(names, ",")}
+	})
+	e.podWith("ledger-0", []string{"ledger"}, func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
+		withApp("ledger")(pod)
+	})
+	e.createGroup("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
+		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
+	})
+	e.eventually("the pod has its record", func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
+	expect.Equalf(t, o.countReads("/electiongroups/g0")+o.countReads("/electiongroups/g2999"), 0,
+		"reads of groups that only the edited record names")
+}
+
+// TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
+// and the API server takes its time to say so. The record of a pod in another namespace doesn't
+// wait for all of them.
+func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
+	const pods = 100
+	greedy, e := newEnv(t), newEnv(t)
+	var read atomic.Int32
+	created := make(chan struct{})
+	e.startOperator(func(o *operator) {
+		o.namespaces = []string{greedy.namespace}
+		o.beforeRead = func(r *http.Request) {
+			if strings.Contains(r.URL.Path, "/"+greedy.namespace+"/electiongroups/missing-") {
+				<-created
+				read.Add(1)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	})
+	e.createGroup("ledger", nil, "ledger-0")
+	for i := range pods {
+		greedy.selectedPod(fmt.Sprint("greedy-", i), fmt.Sprint("missing-", i), withApp("greedy"))
+	}
+	e.selectedPod("ledger-0", "", withApp("ledger"))
+	close(created)
+	e.awaitRecord("ledger-0", "ledger")
+	if n := read.Load(); n > pods/2 {
+		t.Errorf("got %d of %d pods of the other namespace before, want fewer than half", n, pods)
+	}
+}
+
+// The cache has only a part of each object. What it leaves out remains when the operator writes
+// the object.
+func TestMetadataOfUsersRemains(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
+	objects := []client.Object{
+		&v1.ElectionGroup{ObjectMeta: e.metadata("ledger")},
+		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
+	}
+	update := func(change func(client.Object)) { e.update(objects, change) }
+	update(func(object client.Object) {
+		labels := map[string]string{"of": "user"}
+		maps.Copy(labels, object.GetLabels())
+		object.SetLabels(labels)
+		object.SetAnnotations(map[string]string{"of": "user"})
+		if service, ok := object.(*corev1.Service); ok {
+			service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		}
+	})
+	e.awaitQuiet(o)
+	e.edit("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Service.Ports[0].Port = 1234
+		group.Spec.Timing.DrainMillis = new(int32(1234))
+	})
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	service := &corev1.Service{}
+	e.eventually("the Service has the new port", func() bool {
+		return e.client.Get(t.Context(), e.key("ledger-leader"), service) == nil && service.Spec.Ports[0].Port == 1234
+	})
+	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
+	expect.Equalf(t, service.Spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+		"session affinity (of the user)")
+	update(func(object client.Object) {
+		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" {
+			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object, object.GetLabels(), object.GetAnnotations())
+		}
+	})
 }

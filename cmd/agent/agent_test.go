@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/documents"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -197,4 +200,52 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 		}
 		must.Succeed(t, os.WriteFile(filepath.Join(certs, half), data, 0o600))
 	}
+}
+
+func TestDocumentedCommandsExist(t *testing.T) {
+	documents.CheckProgram(t, newRoot, []string{"docs/agent.md", "docs/clients.md"}, "agent")
+}
+
+func TestDocumentedConfigurationIsValid(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agent.md")
+	must.Succeed(t, err)
+	sample := regexp.MustCompile("(?s)```yaml\n(self: a\n.*?)```").FindSubmatch(page)
+	commands := documents.Parse(string(page))
+	t.Chdir(t.TempDir())
+	if sample == nil || os.WriteFile("a.yaml", sample[1], 0o600) != nil {
+		t.Fatal("docs/agent.md must have the configuration a.yaml")
+	}
+	ran := 0
+	for _, c := range commands {
+		if c.Complete && c.Words[0] == "conclave-agent" && slices.Contains([]string{"certificates", "check"}, c.Words[1]) {
+			ran++
+			root := newRoot()
+			root.SetOut(t.Output())
+			root.SetArgs(c.Words[1:])
+			expect.Succeedf(t, root.Execute(), "%q", c.Words)
+		}
+	}
+	if ran != 2 {
+		t.Errorf("the quick start has %d commands that create and check a configuration, want 2", ran)
+	}
+}
+
+// A program whose pages were unmapped runs on, and has fewer of them in memory.
+func TestProgramIsUnmapped(t *testing.T) {
+	before := residentFile(t)
+	must.Succeed(t, unmapProgram())
+	if after := residentFile(t); after > before*3/4 {
+		t.Errorf("got %d KiB of files in memory, and %d KiB before, want a quarter less", after, before)
+	}
+}
+
+// residentFile returns how much of the mapped files is in memory, in KiB.
+func residentFile(t *testing.T) int {
+	t.Helper()
+	status := must.ReadFile(t, "/proc/self/status")
+	_, rest, _ := strings.Cut(string(status), "RssFile:")
+	text, _, _ := strings.Cut(rest, "kB")
+	kib, err := strconv.Atoi(strings.TrimSpace(text))
+	must.Succeed(t, err)
+	return kib
 }

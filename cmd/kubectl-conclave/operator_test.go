@@ -2,15 +2,24 @@ package main
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // createSilentLease creates the Lease of an operator that hasn't renewed it for three minutes.
@@ -72,5 +81,89 @@ func TestSecondOperatorIsReported(t *testing.T) {
 	}
 	if got := e.runCommand(t, "version"); !strings.HasSuffix(got.stderr, "operators are installed in several namespaces: bank, default\n") {
 		t.Errorf("version: got %+v, want both namespaces", got)
+	}
+}
+
+// TestClockOfThisMachineDoesNotMatter: the cluster's clocks are three hours behind, or the one
+// of this machine is ahead. Ages are those in the cluster, and the operator runs.
+func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
+	const ahead = 3 * time.Hour
+	e := newEnv(t)
+	g := e.CreateGroup(t, "ledger")
+	there := time.Now().Add(-ahead)
+	g.Status.Coordinator.ElectedAt = metav1.NewMicroTime(there.Add(-10*time.Minute - 30*time.Second))
+	must.Succeed(t, e.Status().Update(t.Context(), g))
+	e.CreateOperator(t)
+	renewed := metav1.NewMicroTime(there)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: operatorlease.Name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+	must.Succeed(t, e.Create(t.Context(), lease))
+	need.Complete(t)
+	config := apiServer.Config(t)
+	transport, err := rest.TransportFor(config)
+	must.Succeed(t, err)
+	target, err := url.Parse(config.Host)
+	must.Succeed(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	proxy.ModifyResponse = func(response *http.Response) error {
+		response.Header.Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	defer server.Close()
+	for _, command := range []string{"status", "explain"} {
+		got := e.runCommand(t, command, "ledger", "--server", server.URL)
+		if !strings.Contains(got.stdout, "elected 10m ago") && command == "status" || strings.Contains(got.stderr, "has not shown that it runs") || got.status != 0 {
+			t.Errorf("%s: got exit status %d, %s and\n%s\nwant the age in the cluster", command, got.status, got.stderr, got.stdout)
+		}
+	}
+}
+
+// version and --version print the versions of all parts. Without an operator, they say so.
+func TestVersionIncludesOperatorAndAgents(t *testing.T) {
+	e := newEnv(t)
+	without := e.runCommand(t, "version")
+	if without.status != 0 || without.stderr != "the versions of operator and agents are unknown: no operator is installed in this cluster\n" {
+		t.Errorf("without an operator: got %+v", without)
+	}
+	if got := e.runCommand(t, "version", "--server", "http://127.0.0.1:1"); got.status != 0 || strings.Count(got.stderr, "connection refused") != 1 {
+		t.Errorf("without an API server: got %+v, want the reason once", got)
+	}
+	e.CreateOperator(t)
+	for _, name := range []string{"ledger-0", "ledger-1"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+			Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "example.com/agent:1"}},
+				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},
+			},
+		}
+		must.Succeed(t, e.Create(t.Context(), pod))
+	}
+	// Other tests have pods with other agents.
+	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas available\n(agents .*\n)*agents +example.com/agent:1 in 2 pods\n(agents .*\n)*$`)
+	for _, flag := range []string{"version", "--version"} {
+		if got := e.runCommand(t, flag); got.status != 0 || got.stderr != "" || !want.MatchString(got.stdout) {
+			t.Errorf("%s: got %+v, want %s", flag, got, want)
+		}
+	}
+	if got := e.runCommand(t, "version", "--client"); len(strings.Fields(got.stdout)) != 1 {
+		t.Errorf("--client: got %+v, want only a version", got)
+	}
+}
+
+func TestVersionNeedsNoCluster(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for kubeconfig, reason := range map[string]string{
+		"":              "no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG",
+		"/not/existing": `the environment variable KUBECONFIG names no existing file, or one without a cluster: "/not/existing"`,
+	} {
+		t.Setenv("KUBECONFIG", kubeconfig)
+		got := runCommand(t, nil, "--version")
+		want := "the versions of operator and agents are unknown: cannot select a cluster: " + reason + "\n"
+		if got.status != 0 || !strings.HasPrefix(got.stdout, "plugin ") || got.stderr != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
 	}
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -70,5 +73,57 @@ func TestStatusReportsProblemsByExitStatus(t *testing.T) {
 	e.SetCoordinator(t, mail, 2, 102)
 	if got := e.runCommand(t, "status", "mail", "--exit-code"); got.status != 3 {
 		t.Errorf("with a coordinator and a problem: got %+v, want exit status 3", got)
+	}
+}
+
+// TestControlCharactersAreNotObeyed: whoever may write a status, or control the answers of an
+// agent, must not control the terminal of the user who reads them.
+func TestControlCharactersAreNotObeyed(t *testing.T) {
+	e := newEnv(t)
+	g := e.CreateGroup(t, "ledger")
+	g.Status.Processes[1].Status, g.Status.Processes[1].Reason = v1.ProcessCrashed, v1.ProcessPodMissing
+	g.Status.Processes[1].Message = "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\x07"
+	must.Succeed(t, e.Status().Update(t.Context(), g))
+	const want = "PodMissing: ^[[2J^[[Hcoordinator^Mledger-0\ufffd1m^?^G\n"
+	for _, command := range []string{"status", "explain"} {
+		if got := e.runCommand(t, command, "ledger"); strings.ContainsAny(got.stdout, "\x1b\r\u009b\x7f\x07") {
+			t.Errorf("%s: got %q, want no control characters", command, got.stdout)
+		}
+	}
+	if got := e.runCommand(t, "status", "ledger").stdout; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+	root := newRoot()
+	root.RunE = func(*cobra.Command, []string) error { return errors.New("no, \x1b]0;title\a wait") }
+	var notes strings.Builder
+	root.SetArgs([]string{})
+	root.SetErr(&notes)
+	if run(t.Context(), root); !strings.HasSuffix(notes.String(), "no, ^[]0;title^G wait\n") {
+		t.Errorf("error: got %q, want no control characters", &notes)
+	}
+}
+
+// TestIncompleteOutputIsAnError: a script must not take a part of the output for all of it.
+func TestIncompleteOutputIsAnError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("this system has no /dev/full")
+	}
+	must.Succeed(t, err)
+	defer full.Close()
+	e := newEnv(t)
+	e.CreateGroup(t, "ledger")
+	for _, command := range []string{"status ledger", "status ledger -o json", "explain ledger", "watch ledger", "watch ledger -o json", "simulate", "version"} {
+		root := newRoot()
+		var notes strings.Builder
+		root.SetArgs(append(strings.Fields(command), "--kubeconfig", e.Kubeconfig, "-n", e.Namespace))
+		if command == "simulate" {
+			root.SetArgs([]string{command})
+		}
+		root.SetOut(full)
+		root.SetErr(&notes)
+		if status := run(t.Context(), root); status != 1 || !strings.HasSuffix(notes.String(), "error: cannot write the output: write /dev/full: no space left on device\n") {
+			t.Errorf("%s: got exit status %d, %q, want an error", command, status, &notes)
+		}
 	}
 }

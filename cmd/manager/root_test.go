@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"math"
+	"runtime/debug"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestInvalidFlagsReportOneLine(t *testing.T) {
@@ -42,5 +46,31 @@ func checkRefused(t *testing.T, namespace, image string, args []string, want str
 	root.SetErr(&stderr)
 	if status := command.Execute(t.Context(), root); status != command.ExitUsage || stderr.String() != "error: "+want+"\n" {
 		t.Errorf("got status %d and %q, want status %d and %q", status, stderr.String(), command.ExitUsage, "error: "+want+"\n")
+	}
+}
+
+func TestDocumentedCommandsExist(t *testing.T) {
+	documents.CheckProgram(t, newRoot, []string{"docs/configure.md"}, "manager")
+}
+
+func TestMemoryLimitOfTheContainer(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	for _, c := range []struct {
+		limit, own string
+		want       int64
+	}{
+		{"536870912", "", 357913940},
+		{"536870912", "100MiB", math.MaxInt64},
+		{"", "", math.MaxInt64},
+		{"512Mi", "", math.MaxInt64}, // The kubelet gives bytes.
+		{"0", "", math.MaxInt64},
+	} {
+		debug.SetMemoryLimit(math.MaxInt64)
+		t.Setenv("MEMORY_LIMIT", c.limit)
+		t.Setenv("GOMEMLIMIT", c.own)
+		limitMemory()
+		expect.Equalf(t, debug.SetMemoryLimit(-1), c.want,
+			"with MEMORY_LIMIT=%s and GOMEMLIMIT=%s: bytes", c.limit, c.own)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"github.com/conclave-dev/conclave/hack/internal/gobuild"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -89,6 +91,27 @@ func TestIndexIsReproducible(t *testing.T) {
 	for _, name := range []string{"hello.tar", "hello-linux-arm64.spdx.json"} {
 		if !bytes.Equal(must.ReadFile(t, filepath.Join(first, name)), must.ReadFile(t, filepath.Join(second, name))) {
 			t.Errorf("got two different builds of %s, want identical ones", name)
+		}
+	}
+}
+
+// The Dockerfile builds the same images with Docker, so the values that it repeats must be equal.
+func TestDockerfileMatches(t *testing.T) {
+	dockerfile := string(must.ReadFile(t, "../../Dockerfile"))
+	lines := []string{
+		"USER " + user,
+		`ENTRYPOINT ["/manager"]`,
+		`ENTRYPOINT ["/agent"]`,
+		"FROM scratch AS manager",
+		"FROM scratch AS agent",
+		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
+	}
+	for key, value := range constantLabels {
+		lines = append(lines, key+`="`+value+`"`)
+	}
+	for _, line := range lines {
+		if !strings.Contains(dockerfile, line) {
+			t.Errorf("got no %q in the Dockerfile, want one", line)
 		}
 	}
 }

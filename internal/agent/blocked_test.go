@@ -1,16 +1,26 @@
 package agent
 
 import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -75,5 +85,83 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 		status, err := g.Status(t.Context())
 		must.Succeed(t, err)
 		return status.Processes[len(status.Processes)-1].Status == "Crashed"
+	})
+}
+
+// TestBlockedDiskDoesNotPreventHandover: a coordinator is terminated while a change of a
+// group, and a task, wait for a disk that doesn't respond. The others learn that it was stopped.
+func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
+	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	awaitCoordinator(t, agents, "c")
+	c := agents["c"]
+	c.applying.RLock() // As ApplyGroup does while it stores a list.
+	defer c.applying.RUnlock()
+	local, err := ListenLocalAPI(t.Context(), "127.0.0.1:0")
+	must.Succeed(t, err)
+	unblock := make(chan struct{})
+	defer close(unblock)
+	process := &Process{
+		LocalAPI: local, Groups: c.Local(), Metrics: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+		Start: func(context.Context) (*Started, error) {
+			return &Started{Agent: c, Tasks: []func(context.Context){func(context.Context) { <-unblock }}}, nil
+		},
+	}
+	ctx, terminate := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- process.Run(ctx) }()
+	terminate()
+	expect.Succeed(t, testwait.Receive(t, "the end of the process", ended))
+	delete(agents, "c")
+	awaitCoordinator(t, agents, "b")
+	ledger, _ := agents["b"].Find("ledger")
+	journal, err := ledger.Journal(t.Context())
+	must.Succeed(t, err)
+	if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(control.EndStopped) }) {
+		t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, control.EndStopped)
+	}
+}
+
+// blockingLog blocks while block is locked, as a log does that isn't asynchronous.
+type blockingLog struct{ block sync.Mutex }
+
+func (b *blockingLog) Write(text []byte) (int, error) {
+	b.block.Lock()
+	defer b.block.Unlock()
+	return io.Discard.Write(text)
+}
+
+// TestHealthzReportsBlockedGroup: the event loop of a group is blocked, in its log.
+func TestHealthzReportsBlockedGroup(t *testing.T) {
+	log := &blockingLog{}
+	g, listeners := newGroup(t, 1, 0, "StatusTable")
+	options := testOptions(t, 1, t.TempDir(), listeners["a"])
+	options.Log = slog.New(slog.NewTextHandler(log, nil))
+	agent := startWith(t, "a", options, g)
+	awaitCoordinator(t, map[string]*Agent{"a": agent}, "a")
+	handler := api.New(agent.Local(), nil)
+	healthz := func() (int, string) {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
+		return w.Code, w.Body.String()
+	}
+	if code, text := healthz(); code != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", code, text)
+	}
+	log.block.Lock()
+	ledger, _ := agent.Find("ledger")
+	session, err := ledger.OpenSession(t.Context(), false)
+	must.Succeed(t, err)
+	if _, err := ledger.RenewSession(t.Context(), session.ID()); err != nil {
+		t.Fatal(err)
+	}
+	session.Close() // The group gives up the office, and logs that.
+	testwait.Until(t, "/healthz reports the group", func() bool {
+		code, text := healthz()
+		return code == http.StatusServiceUnavailable && strings.HasPrefix(text, "group ledger: the event loop didn't respond")
+	})
+	log.block.Unlock()
+	testwait.Until(t, "/healthz succeeds again", func() bool {
+		code, _ := healthz()
+		return code == http.StatusOK
 	})
 }

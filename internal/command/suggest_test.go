@@ -1,9 +1,14 @@
 package command
 
 import (
+	"os"
+	ossignal "os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestDidYouMeanSuggestsTypingErrorsOnly(t *testing.T) {
@@ -36,4 +41,17 @@ func TestChooseAcceptsAnyCase(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	expect.Equal(t, Canonical("ringskip,rain,BULLY", names), "RingSkip,rain,Bully")
+}
+
+// TestEndOfTerminalInterrupts: otherwise the process would end without undoing its fault.
+func TestEndOfTerminalInterrupts(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT} {
+		if signal == syscall.SIGHUP && ossignal.Ignored(signal) {
+			continue // nohup runs the tests
+		}
+		ctx, stop := UntilInterrupted(t.Context())
+		must.Succeed(t, syscall.Kill(os.Getpid(), signal))
+		testwait.Until(t, signal.String()+" interrupts the command", func() bool { return ctx.Err() != nil })
+		stop()
+	}
 }

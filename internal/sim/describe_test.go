@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestFormatRanges(t *testing.T) {
@@ -30,4 +33,16 @@ func TestDisagreementIsDescribed(t *testing.T) {
 	}}
 	want := "no agreement: 2, 4 name 4; 1 names 3; 3 names nobody"
 	expect.Equal(t, o.Describe(), want)
+}
+
+func TestTooManyMessagesEndScenario(t *testing.T) {
+	algorithm, err := catalog.Find("Bully")
+	must.Succeed(t, err)
+	s := Scenario{Algorithm: "Bully", Processes: 100, Initiators: []election.ID{1}, Latency: Millisecond}
+	run := &scenarioRun{scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1), maxPending: 1000}
+	must.Succeed(t, run.setUp())
+	var inputError *InputError
+	if err := run.run(); !errors.As(err, &inputError) {
+		t.Errorf("got error %v, want an InputError", err)
+	}
 }

@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -75,4 +78,20 @@ func agentFile(t *testing.T, spec map[string]any) []byte {
 	})
 	must.Succeed(t, err)
 	return file
+}
+
+const bases = "../../config/crd/bases"
+
+var apiServer = apiserver.New(bases)
+
+func TestMain(m *testing.M) { apiServer.Main(m) }
+
+// connect returns a client for the API server that is as strict as kubectl.
+func connect(t *testing.T) client.Client { return connectWith(t, client.Options{}) }
+
+func connectWith(t *testing.T, options client.Options) client.Client {
+	t.Helper()
+	c, err := client.New(apiServer.Config(t), options)
+	must.Succeed(t, err)
+	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }

@@ -51,3 +51,24 @@ func TestLabelStaysWithAgent(t *testing.T) {
 	expect.Succeedf(t, change(member, func(labels map[string]string) { labels["app"] = "other" }), "another label")
 	expect.Succeedf(t, change(bare, remove), "a pod without an agent")
 }
+
+// A program that must run in one pod at a time runs in no pod that has no agent, for example because the label is missing.
+func TestProgramDoesNotRunWithoutAgent(t *testing.T) {
+	admin := connect(t)
+	apply(t, admin, build(t, "config/default"))
+	create := func(annotation string, initContainers ...corev1.Container) error {
+		pod := podOf(metav1.ObjectMeta{GenerateName: "settle-", Namespace: "default", Annotations: map[string]string{annotation: "ledger"}})
+		pod.Spec.InitContainers = initContainers
+		return admin.Create(t.Context(), pod, client.DryRunAll)
+	}
+	const want = "must have the label conclave.dev/agent: enabled"
+	eventually(t, "a pod without an agent is refused", func() error {
+		if err := create(v1.AnnotationExec); err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("got error %w, want %q", err, want)
+		}
+		return nil
+	})
+	expect.Succeedf(t, create(v1.AnnotationExec, corev1.Container{Name: "conclave-exec", Image: "agent"}),
+		"a pod with the program of the agent")
+	expect.Succeedf(t, create(v1.AnnotationGroups), "a pod without the annotation")
+}

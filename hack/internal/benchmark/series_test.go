@@ -1,8 +1,12 @@
 package benchmark
 
 import (
+	"math"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestSeriesPercentiles(t *testing.T) {
@@ -18,5 +22,45 @@ func TestSeriesPercentiles(t *testing.T) {
 	}
 	if NewSeries(nil) != nil {
 		t.Error("got a series for no rounds, want nil")
+	}
+}
+
+func TestUsageOfThisProcess(t *testing.T) {
+	before, err := UsageOf(os.Getpid())
+	must.Succeed(t, err)
+	if before.Resident < 1<<20 || before.Peak < before.Resident/2 || before.CPU <= 0 {
+		t.Errorf("got usage %+v, want positive values", before)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		after, err := UsageOf(os.Getpid())
+		must.Succeed(t, err)
+		if after.CPU > before.CPU {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the CPU time didn't increase within a minute")
+		}
+	}
+	if _, err := UsageOf(-1); err == nil {
+		t.Error("got no error for process -1")
+	}
+}
+
+func TestExponent(t *testing.T) {
+	x := []float64{3, 10, 30, 100}
+	for _, want := range []float64{0, 0.5, 1, 2} {
+		var y []float64
+		for _, value := range x {
+			y = append(y, 7*math.Pow(value, want))
+		}
+		if got := Exponent(x, y); math.Abs(got-want) > 1e-9 {
+			t.Errorf("got exponent %g, want %g", got, want)
+		}
+	}
+	if got := Exponent([]float64{1, 2, 4}, []float64{3, 0, 12}); math.Abs(got-1) > 1e-9 {
+		t.Errorf("got exponent %g, want 1: the point with 0 is left out", got)
+	}
+	if got := Exponent(x[:1], x[:1]); !math.IsNaN(got) {
+		t.Errorf("got exponent %g of one point, want NaN", got)
 	}
 }

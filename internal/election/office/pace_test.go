@@ -117,3 +117,57 @@ func TestNegativeDurationIsRefused(t *testing.T) {
 		h.wantAnswer(5, election.Grant)
 	})
 }
+
+// TestAlignedHeartbeats: the coordinator sends its BEATs at multiples of the heartbeat,
+// whenever its tenure began, and announces the tenure at once.
+func TestAlignedHeartbeats(t *testing.T) {
+	for began := election.Tick(1); began <= heartbeat; began++ {
+		var sent []election.Tick
+		g := &group{t: t, mode: office.Majority, now: began - 1}
+		g.configure = func(c *office.Config) { c.AlignHeartbeats = true }
+		g.drop = func(m *election.Message) bool {
+			if m.Kind == election.Beat && m.Hold.Held && m.To == 1 {
+				sent = append(sent, g.now)
+			}
+			return false
+		}
+		g.startAgreed(3, newRoster(t, 1, 1, 2, 3))
+		g.advance(10 * heartbeat)
+		g.wantHolder(3)
+		if len(sent) == 0 || sent[0] > began {
+			t.Fatalf("began at %d: got BEATs at %d, want the first one at once", began, sent)
+		}
+		for i, at := range sent[1:] {
+			if at%heartbeat != 0 || at-sent[i] > heartbeat {
+				t.Errorf("began at %d: got BEATs at %d, want each multiple of %d", began, sent, heartbeat)
+				break
+			}
+		}
+	}
+}
+
+// TestPausedFollowerReadsItsMessagesFirst: a follower was paused for longer than the
+// suspicion timeout. Its timer fires before it reads the BEATs that have arrived.
+func TestPausedFollowerReadsItsMessagesFirst(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.now += suspicionTimeout + heartbeat
+	h.input(self, election.Input{Kind: election.TimePassed})
+	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "before it reads: coordinator")
+	h.receive(4, election.Beat, 10, election.Hold{Held: true, Sent: h.now})
+	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "coordinator")
+	if h.countSent(election.Probe) > 0 {
+		t.Error("the follower sent probes, as if it knew no coordinator")
+	}
+}
+
+// TestSilentCoordinatorIsSuspectedAfterPause: the coordinator crashed while the follower
+// was paused.
+func TestSilentCoordinatorIsSuspectedAfterPause(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.now += suspicionTimeout + heartbeat
+	for range 3 {
+		h.input(self, election.Input{Kind: election.TimePassed})
+		h.now += heartbeat // late again each time
+	}
+	expect.Equalf(t, h.machines[self].Status().Coordinator, election.None, "coordinator")
+}
