@@ -161,7 +161,7 @@ func (e *env) tlsConfig(service string) *tls.Config {
 // certificate of the manager's CA.
 func (e *env) request(ctx context.Context, flag, service, path, token string, body []byte) (int, string, error) {
 	e.t.Helper()
-	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)} //nolint:contextcheck // reading the CA isn't part of the request
+	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)} //nolint:contextcheck // the CA is read
 	defer transport.CloseIdleConnections()
 	method := http.MethodGet
 	if body != nil {

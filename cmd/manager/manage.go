@@ -162,7 +162,7 @@ func (m *manager) newManager() (ctrl.Manager, error) {
 		return nil, fmt.Errorf("create the manager: %w", err)
 	}
 	if lock != nil {
-		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(m.podName) //nolint:staticcheck // client-go's lock needs one of this kind.
+		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(m.podName) //nolint:staticcheck // client-go's lock needs it
 	}
 	return mgr, nil
 }

@@ -170,7 +170,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		return err
 	}
 	corrections := a.options.Clock.Corrections()
-	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
+	g, err := group.New(group.Config{ //nolint:contextcheck // slog's handlers ignore the context of Enabled
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),

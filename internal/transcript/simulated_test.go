@@ -78,7 +78,8 @@ func (s *simulated) journals(ahead func(election.ID) time.Duration) []protocol.J
 func (s *simulated) members() []protocol.Member {
 	var members []protocol.Member
 	for id := range s.scenario.Processes {
-		members = append(members, protocol.Member{Name: podName(election.ID(id + 1)), Priority: uint32(10 * (id + 1))}) //nolint:gosec // small
+		priority := uint32(10 * (id + 1)) //nolint:gosec // small
+		members = append(members, protocol.Member{Name: podName(election.ID(id + 1)), Priority: priority})
 	}
 	return members
 }

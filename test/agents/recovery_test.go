@@ -250,9 +250,7 @@ func (p *pageText) replace(t *testing.T, title, lines string) {
 
 func (p *pageText) write(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile(filepath.FromSlash(recoveryPage), []byte(p.text), 0o644); err != nil { //nolint:gosec // a page of the documentation
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.FromSlash(recoveryPage), []byte(p.text), 0o644)) //nolint:gosec // a page
 }
 
 // countKinds counts the messages in a transcript by their kind.

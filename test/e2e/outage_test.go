@@ -74,7 +74,10 @@ func (e env) awaitStatus(before int64) {
 	e.t.Helper()
 	e.waitUntil(defaultTimeout, "the status shows the agents' term", func() bool {
 		g, responses := e.group("ledger"), e.latestResponses()[highest]
-		return len(responses) == 1 && responses[0].Leading && g.coordinator() == highest && g.Status.Coordinator.Term == int64(responses[0].Term) //nolint:gosec // a term of a test
+		if len(responses) != 1 || !responses[0].Leading || g.coordinator() != highest {
+			return false
+		}
+		return g.Status.Coordinator.Term == int64(responses[0].Term) //nolint:gosec // a term of a test
 	})
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()

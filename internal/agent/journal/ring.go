@@ -156,7 +156,7 @@ func (r *Ring) newMessage(m *election.Message) message {
 	recorded := message{
 		kind: m.Kind, held: m.Hold.Held, ready: m.Hold.Ready, ineligible: m.Hold.Ineligible,
 		from: m.From, to: m.To, subject: m.Subject, origin: m.Origin, hops: m.Hops, life: m.Hold.Life,
-		term: m.Term, lamport: m.Lamport, listStart: r.nextList, listLength: uint32(len(list)), //nolint:gosec // at most listSize
+		term: m.Term, lamport: m.Lamport, listStart: r.nextList, listLength: uint32(len(list)), //nolint:gosec // <= listSize
 	}
 	for _, id := range list {
 		r.lists[r.nextList%listSize] = id

@@ -184,7 +184,8 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 	for range 30 {
 		next, err := listener.Accept()
 		must.Succeed(t, err)
-		if err := next.(interface{ SetLinger(seconds int) error }).SetLinger(0); err != nil { //nolint:errcheck,forcetypeassert // It has one.
+		lingering := next.(interface{ SetLinger(seconds int) error }) //nolint:errcheck,forcetypeassert // It has one.
+		if err := lingering.SetLinger(0); err != nil {
 			t.Fatal(err)
 		}
 		next.Close()

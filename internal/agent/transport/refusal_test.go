@@ -65,7 +65,8 @@ func TestRefusalThatTakesLonger(t *testing.T) {
 	must.Succeed(t, unix.Listen(fd, 0))
 	bound, err := unix.Getsockname(fd)
 	must.Succeed(t, err)
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port)) //nolint:errcheck,forcetypeassert // It is one.
+	port := bound.(*unix.SockaddrInet4).Port //nolint:errcheck,forcetypeassert // It is one.
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	own, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	defer own.Close()

@@ -108,7 +108,8 @@ func TestUnreachablePeerIsDisconnectedAndReconnected(t *testing.T) {
 			var listener *droppingListener
 			a := h.start("a", "127.0.0.1:0", 1)
 			b := h.start("b", "127.0.0.1:0", 2, func(c *transport.Config) {
-				listener = &droppingListener{tcpListener: c.Listener.(tcpListener), t: t} //nolint:errcheck,forcetypeassert // It is one.
+				inner := c.Listener.(tcpListener) //nolint:errcheck,forcetypeassert // It is one.
+				listener = &droppingListener{tcpListener: inner, t: t}
 				c.Listener = listener
 			})
 			a.SetPeers(map[string]string{"b": b.address})

@@ -33,27 +33,38 @@
 // election. A test of package sim compares the table with the transitions that
 // happen in random schedules.
 //
-//	from      | to        | cause                                         | condition
-//	follower  | follower  | start                                         | the process starts
-//	follower  | candidate | start                                         | it starts as the last known coordinator
-//	follower  | candidate | election, campaign                            | it won an election, is the named successor, or repeats a claim after a pre-vote
-//	candidate | candidate | election                                      | it won an election in a higher term
-//	candidate | holder    | GRANT, deferred grant, heartbeat              | a majority granted; a heartbeat includes the grant of the process itself
-//	candidate | holder    | election, campaign                            | the same, in the step that began the claim; Available: at once
-//	candidate | follower  | BEAT                                          | another process holds the office, or a higher one claims it in a higher term
-//	candidate | follower  | PROBE                                         | a majority follows a process that says that it holds the office
-//	candidate | follower  | DENY                                          | so many refused that no majority can grant
-//	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
-//	candidate | follower  | heartbeat                                     | no majority that could grant in time answered for two heartbeats, none granted in time, or as with GRANT
-//	candidate | follower  | election                                      | it won an election in a term that it has granted to another process
-//	candidate | follower  | adopt, ineligible                             | the member list changed, or the application died
-//	holder    | draining  | GRANT                                         | a higher process is ready, and has been for the stable period
-//	holder    | draining  | step-down, adopt                              | an operator requested it, or the process became an observer
-//	holder    | follower  | lease                                         | the grants expired
-//	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member knows a higher term
-//	holder    | follower  | ineligible                                    | the application died
-//	draining  | follower  | stopped, drain timeout                        | the application stopped, or had its time; the process resigned
-//	draining  | follower  | lease, BEAT, ineligible                       | as for a holder
+//	from      | to        | cause                            | condition
+//	follower  | follower  | start                            | the process starts
+//	follower  | candidate | start                            | it starts as the last known coordinator
+//	follower  | candidate | election, campaign               | it won an election, is the named successor, or repeats a
+//	          |           |                                  | claim after a pre-vote
+//	candidate | candidate | election                         | it won an election in a higher term
+//	candidate | holder    | GRANT, deferred grant, heartbeat | a majority granted; a heartbeat includes the grant of the
+//	          |           |                                  | process itself
+//	candidate | holder    | election, campaign               | the same, in the step that began the claim; Available: at
+//	          |           |                                  | once
+//	candidate | follower  | BEAT                             | another process holds the office, or a higher one claims
+//	          |           |                                  | it in a higher term
+//	candidate | follower  | PROBE                            | a majority follows a process that says that it holds the
+//	          |           |                                  | office
+//	candidate | follower  | DENY                             | so many refused that no majority can grant
+//	candidate | follower  | GRANT, deferred grant            | a tenure under an older member list may have had this term
+//	candidate | follower  | heartbeat                        | no majority that could grant in time answered for two
+//	          |           |                                  | heartbeats, none granted in time, or as with GRANT
+//	candidate | follower  | election                         | it won an election in a term that it has granted to
+//	          |           |                                  | another process
+//	candidate | follower  | adopt, ineligible                | the member list changed, or the application died
+//	holder    | draining  | GRANT                            | a higher process is ready, and has been for the stable
+//	          |           |                                  | period
+//	holder    | draining  | step-down, adopt                 | an operator requested it, or the process became an
+//	          |           |                                  | observer
+//	holder    | follower  | lease                            | the grants expired
+//	holder    | follower  | BEAT, DENY                       | Available: a higher process holds the office, or a member
+//	          |           |                                  | knows a higher term
+//	holder    | follower  | ineligible                       | the application died
+//	draining  | follower  | stopped, drain timeout           | the application stopped, or had its time; the process
+//	          |           |                                  | resigned
+//	draining  | follower  | lease, BEAT, ineligible          | as for a holder
 //
 // A process without a coordinator is a follower as well. That it campaigns, or waits
 // for a pre-vote, is the state of the vacancy (vacancy.go), which lasts while the
@@ -64,16 +75,19 @@
 //
 // These are all deadlines at which a process acts by itself. Some exist in one role only.
 //
-//	timer                    | set to                                    | when it passes
-//	campaign, follower       | the end of the campaign delay and backoff | the process starts an election, or claims the office
-//	probe, follower          | a heartbeat (probe.go: or a probePause),  | the process probes the members
-//	                         | while none or a lower one is followed     |
-//	heartbeat, others        | the next BEATs                            | the process requests or renews grants, or gives up a claim that takes too long
-//	lease, holders           | the end of the grants, less a margin      | the process loses its tenure
-//	drain timeout, draining  | the drain timeout                         | the process resigns
-//	silence                  | a suspicion timeout after a sign of life  | the process suspects another one
-//	election                 | the deadline of the inner election        | the inner election goes on, or starts to recover
-//	deferred grant           | when a request can be granted             | the process grants it
+//	timer                   | set to                                    | when it passes
+//	campaign, follower      | the end of the campaign delay and backoff | the process starts an election, or claims the
+//	                        |                                           | office
+//	probe, follower         | a heartbeat (probe.go: or a probePause),  | the process probes the members
+//	                        | while none or a lower one is followed     |
+//	heartbeat, others       | the next BEATs                            | the process requests or renews grants, or gives
+//	                        |                                           | up a claim that takes too long
+//	lease, holders          | the end of the grants, less a margin      | the process loses its tenure
+//	drain timeout, draining | the drain timeout                         | the process resigns
+//	silence                 | a suspicion timeout after a sign of life  | the process suspects another one
+//	election                | the deadline of the inner election        | the inner election goes on, or starts to
+//	                        |                                           | recover
+//	deferred grant          | when a request can be granted             | the process grants it
 //
 // All other times in the state say how long something counts, such as an answer
 // (answersUntil) or a penalty (heldBackUntil). Nothing happens when they pass: the next

@@ -53,7 +53,7 @@ func (d deliveries) Less(i, j int) bool {
 	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].order < d[j].order
 }
 func (d deliveries) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
-func (d *deliveries) Push(x any)   { *d = append(*d, x.(*delivery)) } //nolint:errcheck,forcetypeassert // only deliveries are pushed
+func (d *deliveries) Push(x any)   { *d = append(*d, x.(*delivery)) } //nolint:errcheck,forcetypeassert // It is one.
 func (d *deliveries) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]

@@ -53,7 +53,7 @@ func LongestLease(usual time.Duration) time.Duration { return max(usual, 2*time.
 
 // LongestLeaseMillis is LongestLease in milliseconds, as in the API.
 func LongestLeaseMillis(usual int32) int32 {
-	return int32(LongestLease(time.Duration(usual)*time.Millisecond) / time.Millisecond) //nolint:gosec // it is usual, or at most 2,000
+	return int32(LongestLease(time.Duration(usual)*time.Millisecond) / time.Millisecond) //nolint:gosec // small
 }
 
 // Preemption is the group's preemption.

@@ -267,9 +267,9 @@ func TestInvalidFilesKeepPreviousOnes(t *testing.T) {
 		want  string
 	}{
 		{"half a certificate", func(p identity.Paths) { put(t, p.Cert, pair.Cert[:100]) }, "failed to find any PEM data"},
-		{"no certificate", func(p identity.Paths) { os.Remove(p.Cert) }, "no such file"}, //nolint:errcheck // the test fails then
+		{"no certificate", func(p identity.Paths) { os.Remove(p.Cert) }, "no such file"}, //nolint:errcheck // then it fails
 		{"no file", func(p identity.Paths) {
-			os.Remove(p.Key) //nolint:errcheck // the test fails then
+			os.Remove(p.Key) //nolint:errcheck // then it fails
 			must.Succeed(t, os.Mkdir(p.Key, 0o700))
 		}, "must be a regular file"},
 		{"another key", func(p identity.Paths) { put(t, p.Key, foreign.Key) }, "private key does not match"},

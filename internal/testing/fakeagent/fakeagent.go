@@ -82,7 +82,7 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", role.Pod, err)
 	}
 	return &Agent{
-		identity: role, certificate: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // a different number for each run
+		identity: role, certificate: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // any number that differs
 		groups: map[string]*groupState{}, changes: make(chan struct{}), closed: make(chan struct{}),
 	}, nil
 }

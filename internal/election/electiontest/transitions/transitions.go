@@ -20,8 +20,8 @@ func Parse(source string) (map[Row]bool, error) {
 	rows := map[Row]bool{}
 	for line := range strings.Lines(source) {
 		cells := strings.Split(strings.TrimPrefix(strings.TrimSpace(line), "//"), "|")
-		if len(cells) != 4 || strings.TrimSpace(cells[0]) == "from" {
-			continue
+		if from := strings.TrimSpace(cells[0]); len(cells) != 4 || from == "from" || from == "" {
+			continue // A row whose first cell is empty continues the one above.
 		}
 		for cause := range strings.SplitSeq(cells[2], ",") {
 			row := Row{strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cause)}
