@@ -42,7 +42,7 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 		t.Error("got c not missing after an hour, want it missing")
 	}
 	s.group.Status.Protocol.MemberList = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Version: 1, Members: members},
+		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Members: members},
 	}
 	if s.missing()["c"] {
 		t.Error("got c missing at once with version 2, want another wait")
@@ -92,7 +92,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c"}}
 		group.Status.Protocol.MemberList = &v1.MemberList{
 			Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "a", Priority: 2}},
-			Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}}},
+			Previous: &v1.PreviousList{Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
 		group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()

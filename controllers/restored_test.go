@@ -35,7 +35,7 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	e.pod("x-1", "ledger")
 	e.pod("x-2", "ledger")
 	group := e.createGroup("ledger", withShortWaits, members...)
-	previous := &v1.PreviousList{Version: 3, Members: group.Spec.Members[:2]}
+	previous := &v1.PreviousList{Members: group.Spec.Members[:2], LeaseMillis: 60}
 	restored := v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	group.Status.Protocol = v1.ProtocolState{
 		MemberList: &v1.MemberList{

@@ -15,12 +15,12 @@ package v1
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state == 'Settled' || oldSelf.state == 'Adopting'",message="state cannot change from Settled to Adopting under the same version",fieldPath=".state"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.members == oldSelf.members",message="members cannot change under the same version: increase version by one",fieldPath=".members"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.previous) == has(oldSelf.previous) && (!has(self.previous) || self.previous == oldSelf.previous))",message="previous cannot change under the same version",fieldPath=".previous"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || !has(oldSelf.leaseMillis) || (has(self.leaseMillis) && self.leaseMillis == oldSelf.leaseMillis)",message="leaseMillis cannot change under the same version: increase version by one",fieldPath=".leaseMillis"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.leaseMillis == oldSelf.leaseMillis",message="leaseMillis cannot change under the same version: increase version by one",fieldPath=".leaseMillis"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version + 1 || (has(self.previous) && self.previous.members.map(m, m.pod) == oldSelf.members.map(m, m.pod) && self.previous.members.map(m, m.priority) == oldSelf.members.map(m, m.priority))",message="previous must be the list that was in force before this one",fieldPath=".previous"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state != oldSelf.state || (has(self.departed) ? self.departed.size() : 0) != (has(oldSelf.departed) ? oldSelf.departed.size() : 0) || (has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0)",message="floor can increase under the same version only when members depart or the list settles",fieldPath=".floor"
 // +kubebuilder:validation:XValidation:rule="self.version < oldSelf.version || !has(oldSelf.floor) || (has(self.floor) && self.floor >= oldSelf.floor)",message="floor must not decrease",fieldPath=".floor"
 // +kubebuilder:validation:XValidation:rule="self.version > 1 || (!has(self.previous) && !has(self.departed) && !has(self.floor) && self.state == 'Settled')",message="version 1 is the first list: previous, departed and floor must be unset, and state must be Settled"
-// +kubebuilder:validation:XValidation:rule="self.version == 1 || (has(self.previous) && self.previous.version == self.version - 1)",message="previous must have the preceding version",fieldPath=".previous"
+// +kubebuilder:validation:XValidation:rule="self.version == 1 || has(self.previous)",message="previous is required from version 2 on",fieldPath=".previous"
 // +kubebuilder:validation:XValidation:rule="self.version == 1 || has(self.floor)",message="floor is required from version 2 on",fieldPath=".floor"
 type MemberList struct {
 	// version is the number of the list. The first list has version 1.
@@ -47,12 +47,11 @@ type MemberList struct {
 	// +optional
 	Previous *PreviousList `json:"previous,omitempty"`
 
-	// leaseMillis is the longest lease of the members that have adopted this list. Without
-	// it, that follows from spec.safety.leaseMillis.
-	// +optional
+	// leaseMillis is the longest lease of the members that have adopted this list.
+	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600000
-	LeaseMillis int32 `json:"leaseMillis,omitempty"`
+	LeaseMillis int32 `json:"leaseMillis"`
 
 	// departed lists members of the previous list that ended at least one lease ago.
 	// They count as having adopted this list. In Available and Majority mode, a member
@@ -89,14 +88,8 @@ const (
 	ListSettled ListState = "Settled"
 )
 
-// PreviousList is the list that a member list replaces.
+// PreviousList is the list that a member list replaces. It has the version before.
 type PreviousList struct {
-	// version is the number of the list.
-	// +required
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=4294967294
-	Version int64 `json:"version"`
-
 	// members lists the members in the order of the ring.
 	// +required
 	// +listType=atomic
@@ -104,10 +97,9 @@ type PreviousList struct {
 	// +kubebuilder:validation:MaxItems=100
 	Members []Member `json:"members"`
 
-	// leaseMillis is the longest lease of the members that have not adopted a newer list. Without
-	// it, that is at most the lease of the newer one.
-	// +optional
+	// leaseMillis is the longest lease of the members that have not adopted a newer list.
+	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600000
-	LeaseMillis int32 `json:"leaseMillis,omitempty"`
+	LeaseMillis int32 `json:"leaseMillis"`
 }

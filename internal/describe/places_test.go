@@ -41,7 +41,7 @@ func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup 
 		list.Members = append(list.Members, v1.Member{Pod: pod, Priority: row.Priority})
 	}
 	if adopting {
-		list.State, list.Previous = v1.ListAdopting, &v1.PreviousList{Version: 1}
+		list.State, list.Previous = v1.ListAdopting, &v1.PreviousList{}
 		for pod := range strings.FieldsSeq(previous) {
 			list.Previous.Members = append(list.Previous.Members, v1.Member{Pod: pod})
 		}

@@ -142,8 +142,8 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		Members: new(int32(len(members))), ReadyMembers: new(int32(len(members))),
 		Protocol: v1.ProtocolState{
 			MemberList: &v1.MemberList{
-				Version: 2, State: v1.ListAdopting, Members: members,
-				Previous: &v1.PreviousList{Version: 1, Members: members}, Floor: new(int64(1)),
+				Version: 2, State: v1.ListAdopting, Members: members, LeaseMillis: 9,
+				Previous: &v1.PreviousList{Members: members, LeaseMillis: 9}, Floor: new(int64(1)),
 			},
 			Document: &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 		},
@@ -187,8 +187,8 @@ func TestLargestGroupFits(t *testing.T) {
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	list := g.Status.Protocol.MemberList
 	g.Status.Protocol.MemberList = &v1.MemberList{
-		Version: 3, State: v1.ListAdopting, Members: list.Members, Floor: list.Floor,
-		Previous: &v1.PreviousList{Version: list.Version, Members: list.Members},
+		Version: 3, State: v1.ListAdopting, Members: list.Members, Floor: list.Floor, LeaseMillis: 9,
+		Previous: &v1.PreviousList{Members: list.Members, LeaseMillis: 9},
 	}
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	must.Succeed(t, c.Delete(t.Context(), g))

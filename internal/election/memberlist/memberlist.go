@@ -28,7 +28,7 @@ type List[N comparable] struct {
 	// Previous are the members of the list before; none for the first one.
 	Previous []Member[N]
 	// Lease is the lease of the members that have adopted this list, and PreviousLease that
-	// of the list before; 0 if it is unknown.
+	// of the list before; 0 if there is none.
 	Lease, PreviousLease int64
 	// Departed are members of Previous that ended at least an AdoptionWait ago.
 	Departed []N

@@ -59,7 +59,7 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 	g.Status = v1.ElectionGroupStatus{
 		ObservedGeneration: g.Generation, Members: &all, ReadyMembers: &all,
 		Protocol: v1.ProtocolState{
-			MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members},
+			MemberList: &v1.MemberList{Version: 1, LeaseMillis: 9, State: v1.ListSettled, Members: g.Spec.Members},
 			Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 		},
 	}

@@ -19,7 +19,7 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 	g.Spec.Algorithm, g.Spec.Safety.Mode = algorithm, v1.Majority
 	up := int32(members)
 	g.Status.ObservedGeneration, g.Status.Members, g.Status.ReadyMembers, g.Status.Term = 1, new(int32(members)), &up, 279502082
-	g.Status.Protocol.MemberList = &v1.MemberList{Version: 3, State: v1.ListSettled}
+	g.Status.Protocol.MemberList = &v1.MemberList{Version: 3, LeaseMillis: 9, State: v1.ListSettled}
 	g.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	for i := range members {
 		m := v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(10 * (i + 1))}

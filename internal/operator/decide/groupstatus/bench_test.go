@@ -43,7 +43,7 @@ func BenchmarkEvaluate(b *testing.B) {
 		s := newLargestGroup()
 		s.elect(s.names[999])
 		s.List = &v1.MemberList{
-			Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+			Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Members: s.List.Members},
 		}
 		for b.Loop() {
 			Evaluate(s.Facts)

@@ -42,7 +42,7 @@ func TestRoles(t *testing.T) {
 	s.connect("b")
 	s.elect("b")
 	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Members: s.List.Members},
 	}
 	expect(t, "with a coordinator that leaves the list", formatMap(s.evaluate().Roles), "b=coordinator")
 }
@@ -162,7 +162,7 @@ func TestLeave(t *testing.T) {
 	expect(t, "pods that are not members, or in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
 	s.report("a").UID = string(uid)
 	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:2], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:2], Previous: &v1.PreviousList{Members: s.List.Members},
 	}
 	expect(t, "c does not leave before the list has settled", strings.Join(s.evaluate().Leave, " "), "x")
 	s.List.State = v1.ListSettled

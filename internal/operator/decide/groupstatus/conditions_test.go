@@ -196,7 +196,7 @@ func TestConditions(t *testing.T) {
 		"a list is being adopted": {
 			3, func(s *harness) {
 				s.List = &v1.MemberList{
-					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Members: s.List.Members},
 				}
 			},
 			wantConditions{ready: "False Adopting: The agents are adopting version 2 of the member list"},
@@ -288,7 +288,7 @@ func TestConditions(t *testing.T) {
 		"agents have lists of different versions": {
 			3, func(s *harness) {
 				s.List = &v1.MemberList{
-					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Members: s.List.Members},
 				}
 				s.report("b").Version, s.report("b").Digest = 2, "other"
 			},

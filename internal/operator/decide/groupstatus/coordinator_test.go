@@ -111,7 +111,7 @@ func TestCoordinator(t *testing.T) {
 			change: func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4],
-					Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+					Previous: &v1.PreviousList{Members: s.List.Members},
 				}
 			}, want: "e",
 		},
@@ -119,7 +119,7 @@ func TestCoordinator(t *testing.T) {
 			change: func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListSettled, Members: s.List.Members[:4],
-					Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+					Previous: &v1.PreviousList{Members: s.List.Members},
 				}
 				for _, name := range s.names {
 					s.report(name).Version = 2
@@ -246,7 +246,7 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 		"a list is being adopted": func(s *harness) {
 			s.List = &v1.MemberList{
 				Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4], Floor: new(int64(1)),
-				Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+				Previous: &v1.PreviousList{Members: s.List.Members},
 			}
 		},
 	} {

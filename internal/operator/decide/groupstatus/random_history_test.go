@@ -138,7 +138,7 @@ func (h *randomHistory) changeList() {
 	}
 	next := &v1.MemberList{
 		Version: h.List.Version + 1, State: v1.ListAdopting, Floor: new(int64(0)),
-		Previous: &v1.PreviousList{Version: h.List.Version, Members: h.List.Members},
+		Previous: &v1.PreviousList{Members: h.List.Members},
 	}
 	for i, name := range h.names {
 		if h.rng.IntN(3) > 0 {

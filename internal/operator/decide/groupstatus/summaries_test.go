@@ -40,7 +40,7 @@ func TestSummaries(t *testing.T) {
 		"a new member list": {
 			3, func(s *harness) {
 				s.List = &v1.MemberList{
-					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Members: s.List.Members},
 				}
 			},
 			agree, "True Adopting: The agents are adopting version 2 of the member list", allUp,
@@ -96,7 +96,7 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s.PublishError, s.RoutingError = "write it", "write another"
 	s.ServiceProblem = serviceConflict
 	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Members: s.List.Members},
 	}
 	s.List.Members = append(s.List.Members, v1.Member{Pod: "x", Priority: 7})
 	s.report("b").Digest = "other"

@@ -39,7 +39,7 @@ func statusList(l *memberlist.List[string]) *v1.MemberList {
 		list.State = v1.ListSettled
 	}
 	if l.Version > 1 {
-		list.Previous = &v1.PreviousList{Version: l.Version - 1, Members: statusMembers(l.Previous), LeaseMillis: int32(l.PreviousLease)}
+		list.Previous = &v1.PreviousList{Members: statusMembers(l.Previous), LeaseMillis: int32(l.PreviousLease)}
 		list.Floor = &l.Floor
 	}
 	return list

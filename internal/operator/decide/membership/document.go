@@ -48,11 +48,11 @@ func (p *Plan) encode() {
 // revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
 	peers := peerPods(pods)
-	g := groupSettings(group, cmp.Or(list.LeaseMillis, longestLease(group)))
+	g := groupSettings(group, list.LeaseMillis)
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
-		g.Previous = &control.PreviousList{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, peers)}
+		g.Previous = &control.PreviousList{Version: uint32(list.Version - 1), Members: documentMembers(list.Previous.Members, peers)}
 		if list.State == v1.ListAdopting {
 			// A pod that is replaced meanwhile has no other memory of it.
 			g.Previous.LeaseMillis = list.Previous.LeaseMillis

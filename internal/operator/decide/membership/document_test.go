@@ -240,7 +240,7 @@ func TestRevision(t *testing.T) {
 func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
 	list := v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},
-		Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
+		Previous: &v1.PreviousList{Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
 		Departed: []string{"b"},
 	}
 	group := newDeclaredFacts("a 1").Group

@@ -136,7 +136,7 @@ func formatList(l *v1.MemberList) string {
 	}
 	text := fmt.Sprintf("v%d %s: %s", l.Version, l.State, formatMembers(l.Members))
 	if l.Previous != nil {
-		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, formatMembers(l.Previous.Members))
+		text += fmt.Sprintf("; after v%d: %s", l.Version-1, formatMembers(l.Previous.Members))
 	}
 	if len(l.Departed) > 0 {
 		text += "; departed: " + strings.Join(l.Departed, ", ")

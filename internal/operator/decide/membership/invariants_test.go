@@ -20,7 +20,7 @@ func violation(was, is *v1.MemberList) string {
 	switch {
 	case is.Version == 1 && (is.Previous != nil || is.Departed != nil || is.Floor != nil || is.State != v1.ListSettled):
 		return "version 1 must not have a previous list"
-	case is.Version > 1 && (is.Previous == nil || is.Previous.Version != is.Version-1 || is.Floor == nil):
+	case is.Version > 1 && (is.Previous == nil || is.Floor == nil):
 		return "previous or floor is invalid"
 	case was == nil:
 		return ""

@@ -20,7 +20,7 @@ func BenchmarkMake(b *testing.B) {
 	}
 	g.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 2, State: v1.ListSettled, Members: g.Spec.Members, Floor: new(int64(7)),
-		Previous: &v1.PreviousList{Version: 1, Members: g.Spec.Members},
+		Previous: &v1.PreviousList{Members: g.Spec.Members},
 	}
 	for b.Loop() {
 		MakePlan(f)

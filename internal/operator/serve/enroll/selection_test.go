@@ -35,7 +35,7 @@ func TestSelectedPodGetsCertificateForGroupsThatSelectIt(t *testing.T) {
 	}}
 	e.create(mail)
 	mail.Status.Protocol = v1.ProtocolState{
-		MemberList: &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}},
+		MemberList: &v1.MemberList{Version: 1, LeaseMillis: 9, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}},
 		Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 	}
 	if err := e.Status().Update(t.Context(), mail); err != nil {
