@@ -162,11 +162,7 @@ func (c *Config) Warnings() []string {
 				"than that, so the agent promises it no more; increase drainMillis", drain.Milliseconds(), g.Safety.Usual().Milliseconds())
 		}
 	}
-	var lines []string
-	for _, one := range found.errors {
-		lines = append(lines, one.Error())
-	}
-	return lines
+	return found.errors
 }
 
 // Position returns where the file has a field of a group, for errors.

@@ -17,32 +17,11 @@ import (
 // maxErrors bounds the errors reported for one source.
 const maxErrors = 100
 
-// Error is one mistake in a file or a document, with what would be right.
-type Error struct {
-	// Source is the path of the file, or says where the document comes from.
-	Source string
-	// Field is a path such as groups[0].members[2].priority. It is empty if the error concerns the source as a whole.
-	Field  string
-	Reason string
-}
+// Errors are all mistakes in a file or a document, a line for each: SOURCE: FIELD: REASON. A field is a path such as
+// groups[0].members[2].priority. It is missing if the error concerns the source as a whole.
+type Errors []string
 
-func (e Error) Error() string {
-	if e.Field == "" {
-		return e.Source + ": " + e.Reason
-	}
-	return e.Source + ": " + e.Field + ": " + e.Reason
-}
-
-// Errors are all mistakes in a file or a document.
-type Errors []Error
-
-func (e Errors) Error() string {
-	text := make([]string, len(e))
-	for i, one := range e {
-		text[i] = one.Error()
-	}
-	return strings.Join(text, "\n")
-}
+func (e Errors) Error() string { return strings.Join(e, "\n") }
 
 // checker checks a file or a document. It collects errors instead of stopping at the first one, so that users can correct
 // all of them at once.
@@ -51,25 +30,23 @@ type checker struct {
 	// inFile is true for a file, which has an address for each member, and nothing that only an operator knows.
 	inFile bool
 	errors Errors
-	// omitted counts the errors beyond maxErrors.
-	omitted int
 }
 
 func (c *checker) errorf(field, format string, args ...any) {
-	if len(c.errors) == maxErrors {
-		c.omitted++
-		return
+	if field != "" {
+		field += ": "
 	}
-	c.errors = append(c.errors, Error{c.source, field, fmt.Sprintf(format, args...)})
+	c.errors = append(c.errors, c.source+": "+field+fmt.Sprintf(format, args...))
 }
 
 // err returns the recorded errors as Errors, or nil if there are none.
 func (c *checker) err() error {
-	if len(c.errors) == 0 {
+	more := len(c.errors) - maxErrors
+	switch {
+	case len(c.errors) == 0:
 		return nil
-	}
-	if c.omitted > 0 {
-		return append(c.errors, Error{Source: c.source, Reason: fmt.Sprintf("and %d more errors", c.omitted)})
+	case more > 0:
+		return append(c.errors[:maxErrors:maxErrors], fmt.Sprintf("%s: and %d more errors", c.source, more))
 	}
 	return c.errors
 }

@@ -273,8 +273,8 @@ func checkErrors(t *testing.T, err error) {
 	if err != nil && (!errors.As(err, &found) || len(found) == 0 || len(found) > 101) {
 		t.Fatalf("got %T with %d errors", err, len(found))
 	}
-	for i, one := range found {
-		if text := one.Error(); !strings.HasPrefix(text, "f.yaml: ") || strings.ContainsAny(text, "\n\r") || len(text) > 700 {
+	for i, text := range found {
+		if !strings.HasPrefix(text, "f.yaml: ") || strings.ContainsAny(text, "\n\r") || len(text) > 700 {
 			t.Errorf("%d: %q", i, text)
 		}
 	}
