@@ -111,8 +111,8 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	}
 	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{}}
 	for i := range c.Groups {
-		if err := a.store(c.Position(c.Groups[i].Name, "version"), &c.Groups[i]); err != nil {
-			return nil, errors.Join(err, options.Listener.Close())
+		if err := a.store(&c.Groups[i]); err != nil {
+			return nil, errors.Join(c.InGroup(c.Groups[i].Name, err), options.Listener.Close())
 		}
 	}
 	var err error

@@ -33,7 +33,7 @@ func (a *Agent) PrepareGroup(next config.Group, document []byte) (Prepared, erro
 	if a.closed.Load() {
 		return Prepared{}, errClosed
 	}
-	return a.prepare("", next, document)
+	return a.prepare(next, document)
 }
 
 // ApplyGroup makes the agent take part in a group with new settings. If this fails, the
@@ -62,20 +62,20 @@ func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 	return nil
 }
 
-// prepare chooses the list of next and stores it. Errors refer to position.
-func (a *Agent) prepare(position string, next config.Group, document []byte) (Prepared, error) {
+// prepare chooses the list of next and stores it.
+func (a *Agent) prepare(next config.Group, document []byte) (Prepared, error) {
 	var running *control.List
 	if before, known := a.groupConfig(next.Name); known {
 		running = &before.List
 	}
-	err := a.chooseList(position, &next, running, document)
+	err := a.chooseList(&next, running, document)
 	return Prepared{next}, err
 }
 
 // chooseList replaces the list in g by the list that the agent must run, and stores it with
 // the document, if there is one. running is the list in force, nil if the agent isn't in the
-// group. Errors refer to position, unless it is "".
-func (a *Agent) chooseList(position string, g *config.Group, running *control.List, document []byte) error {
+// group.
+func (a *Agent) chooseList(g *config.Group, running *control.List, document []byte) error {
 	stored := running
 	if stored == nil {
 		last, err := a.options.Store.Load(g.Name)
@@ -92,10 +92,7 @@ func (a *Agent) chooseList(position string, g *config.Group, running *control.Li
 	}
 	choice, err := state.ChooseList(known, g.List, g.Safety.Mode)
 	if err != nil {
-		if position == "" {
-			return err
-		}
-		return fmt.Errorf("%s: group %s: %w", position, g.Name, err)
+		return err
 	}
 	if choice.Warning != "" {
 		a.options.Log.Warn(choice.Warning, "group", g.Name)
@@ -113,9 +110,9 @@ func (a *Agent) chooseList(position string, g *config.Group, running *control.Li
 // store stores what a group of the first configuration needs before the agent takes part in it.
 // On a full disk, a restarted agent continues with what it had stored: a member that doesn't
 // start costs the group more than an older list or a shorter lease.
-func (a *Agent) store(position string, g *config.Group) error {
+func (a *Agent) store(g *config.Group) error {
 	wanted := *g
-	err := a.chooseList(position, g, nil, nil)
+	err := a.chooseList(g, nil, nil)
 	if err == nil {
 		_, err = a.options.Store.RecordLease(state.KeyOf(g), longestLease(g))
 	}

@@ -29,8 +29,8 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	var failed []error
 	for _, g := range next.Groups {
 		inFile[g.Name] = true
-		if err := a.reloadGroup(ctx, next.Position(g.Name, "version"), g); err != nil {
-			failed = append(failed, err)
+		if err := a.reloadGroup(ctx, g); err != nil {
+			failed = append(failed, next.InGroup(g.Name, err))
 		}
 	}
 	for _, g := range a.Config().Groups {
@@ -45,9 +45,9 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 
 // reloadGroup applies the settings of a group. If this fails, it restores the
 // configuration of the group.
-func (a *Agent) reloadGroup(ctx context.Context, position string, next config.Group) error {
+func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
-	p, err := a.prepare(position, next, nil)
+	p, err := a.prepare(next, nil)
 	if err != nil {
 		return err
 	}

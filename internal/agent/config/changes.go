@@ -165,8 +165,8 @@ func (c *Config) Warnings() []string {
 	return found.errors
 }
 
-// Position returns where the file has a field of a group, for errors.
-func (c *Config) Position(group, field string) string {
-	i := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == group })
-	return fmt.Sprintf("%s: groups[%d].%s", c.file, i, field)
+// InGroup says in which group of the file an error is.
+func (c *Config) InGroup(name string, err error) error {
+	i := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == name })
+	return fmt.Errorf("%s: groups[%d]: %w", c.file, i, err)
 }
