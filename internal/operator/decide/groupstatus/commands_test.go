@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 func formatMap[V any](of map[string]V) string {
@@ -49,6 +50,7 @@ func TestRoles(t *testing.T) {
 
 // TestEligibility begins each case with c as the coordinator of a, b and c.
 func TestEligibility(t *testing.T) {
+	cases := golden.Open(t, "testdata/eligibility.txt")
 	deleted := func(s *harness, names ...string) {
 		for _, name := range names {
 			s.Pods[name].DeletionTimestamp = new(metav1.NewTime(noon))
@@ -64,75 +66,48 @@ func TestEligibility(t *testing.T) {
 			s.Nodes["node-"+name].Annotations = map[string]string{v1.AnnotationEvacuateUntil: until}
 		}
 	}
-	for name, c := range map[string]struct {
-		change func(*harness)
-		want   string
-	}{
-		"the coordinator's node is evacuated":                        {func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") }, "c=false"},
-		"the evacuation of a node has ended":                         {func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") }, ""},
-		"the annotation of a node isn't a time":                      {func(s *harness) { evacuated(s, "tomorrow", "c") }, ""},
-		"one node is evacuated, and another cordoned":                {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") }, "b=false c=false"},
-		"all nodes are evacuated":                                    {func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") }, ""},
-		"healthy":                                                    {func(*harness) {}, ""},
-		"the coordinator's pod is being deleted":                     {func(s *harness) { deleted(s, "c") }, "c=false"},
-		"a follower's pod is being deleted":                          {func(s *harness) { deleted(s, "a") }, "a=false"},
-		"the coordinator's node is cordoned":                         {func(s *harness) { cordoned(s, "c") }, "c=false"},
-		"two nodes are cordoned":                                     {func(s *harness) { cordoned(s, "b", "c") }, "b=false c=false"},
-		"all nodes are cordoned":                                     {func(s *harness) { cordoned(s, "a", "b", "c") }, ""},
-		"all pods are being deleted":                                 {func(s *harness) { deleted(s, "a", "b", "c") }, ""},
-		"a cordoned node is better than a pod that is being deleted": {func(s *harness) { deleted(s, "b", "c"); cordoned(s, "a") }, "b=false c=false"},
-		"the member has been excluded before": {
-			func(s *harness) { cordoned(s, "c"); s.report("c").Excluded, s.report("c").Eligible = true, false }, "",
+	for name, change := range map[string]func(*harness){
+		"the coordinator's node is evacuated":                        func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") },
+		"the evacuation of a node has ended":                         func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") },
+		"the annotation of a node isn't a time":                      func(s *harness) { evacuated(s, "tomorrow", "c") },
+		"one node is evacuated, and another cordoned":                func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") },
+		"all nodes are evacuated":                                    func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") },
+		"healthy":                                                    func(*harness) {},
+		"the coordinator's pod is being deleted":                     func(s *harness) { deleted(s, "c") },
+		"a follower's pod is being deleted":                          func(s *harness) { deleted(s, "a") },
+		"the coordinator's node is cordoned":                         func(s *harness) { cordoned(s, "c") },
+		"two nodes are cordoned":                                     func(s *harness) { cordoned(s, "b", "c") },
+		"all nodes are cordoned":                                     func(s *harness) { cordoned(s, "a", "b", "c") },
+		"all pods are being deleted":                                 func(s *harness) { deleted(s, "a", "b", "c") },
+		"a cordoned node is better than a pod that is being deleted": func(s *harness) { deleted(s, "b", "c"); cordoned(s, "a") },
+		"the member has been excluded before":                        func(s *harness) { cordoned(s, "c"); s.report("c").Excluded, s.report("c").Eligible = true, false },
+		"the node is uncordoned":                                     func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false },
+		"no other member is up":                                      func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") },
+		"no other member is up any more": func(s *harness) {
+			cordoned(s, "c")
+			s.report("c").Excluded, s.report("c").Eligible = true, false
+			s.crash("a")
+			s.crash("b")
 		},
-		"the node is uncordoned": {
-			func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false }, "c=true",
+		"an excluded member is better than one whose pod is being deleted": func(s *harness) {
+			cordoned(s, "c")
+			s.report("c").Excluded, s.report("c").Eligible = true, false
+			s.crash("a")
+			deleted(s, "b")
 		},
-		"no other member is up": {
-			func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") }, "",
-		},
-		"no other member is up any more": {
-			func(s *harness) {
-				cordoned(s, "c")
-				s.report("c").Excluded, s.report("c").Eligible = true, false
-				s.crash("a")
-				s.crash("b")
-			}, "c=true",
-		},
-		"an excluded member is better than one whose pod is being deleted": {
-			func(s *harness) {
-				cordoned(s, "c")
-				s.report("c").Excluded, s.report("c").Eligible = true, false
-				s.crash("a")
-				deleted(s, "b")
-			}, "b=false c=true",
-		},
-		"the others are ineligible": {
-			func(s *harness) { cordoned(s, "c"); s.report("a").Eligible, s.report("b").Eligible = false, false }, "",
-		},
-		"the others have priority 0": {
-			func(s *harness) { cordoned(s, "c"); s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 }, "",
-		},
-		"the only other member is reported as crashed": {
-			func(s *harness) { cordoned(s, "c"); s.crash("a"); s.reportStatus("Crashed", "b", "c") }, "",
-		},
-		"a member with priority 0": {
-			func(s *harness) { s.List.Members[0].Priority = 0; deleted(s, "a") }, "",
-		},
-		"a disconnected member": {
-			func(s *harness) { cordoned(s, "c"); s.disconnect("c") }, "",
-		},
-		"an unknown node": {
-			func(s *harness) { delete(s.Nodes, "node-c") }, "",
-		},
-		"the pod does not exist, and its agent is connected": {
-			func(s *harness) { delete(s.Pods, "c") }, "c=false",
-		},
+		"the others are ineligible":                          func(s *harness) { cordoned(s, "c"); s.report("a").Eligible, s.report("b").Eligible = false, false },
+		"the others have priority 0":                         func(s *harness) { cordoned(s, "c"); s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
+		"the only other member is reported as crashed":       func(s *harness) { cordoned(s, "c"); s.crash("a"); s.reportStatus("Crashed", "b", "c") },
+		"a member with priority 0":                           func(s *harness) { s.List.Members[0].Priority = 0; deleted(s, "a") },
+		"a disconnected member":                              func(s *harness) { cordoned(s, "c"); s.disconnect("c") },
+		"an unknown node":                                    func(s *harness) { delete(s.Nodes, "node-c") },
+		"the pod does not exist, and its agent is connected": func(s *harness) { delete(s.Pods, "c") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
 			s.evaluate()
-			c.change(s)
-			expect(t, "changes", formatMap(s.evaluate().Eligibility), c.want)
+			change(s)
+			cases.Compare(t, name, formatMap(s.evaluate().Eligibility))
 		})
 	}
 }

@@ -10,45 +10,41 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // TestCoordinator begins each case with a status in which e of a to e is the coordinator.
 func TestCoordinator(t *testing.T) {
+	cases := golden.Open(t, "testdata/coordinator.txt")
 	for name, c := range map[string]struct {
 		mode   v1.SafetyMode
 		change func(*harness)
-		want   string
 	}{
 		"the newest term wins when a majority of the agents reports it": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "b", "c", "d") }, want: "d",
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "b", "c", "d") },
 		},
 		"a minority does not prevail with a newer term": {
-			change: func(s *harness) { s.term += 500; s.reportCoordinator("d", "c", "d") }, want: "e",
+			change: func(s *harness) { s.term += 500; s.reportCoordinator("d", "c", "d") },
 		},
 		"the majority is that of the agents that are connected": {
-			change: func(s *harness) { s.disconnect("a", "b", "e"); s.term++; s.reportCoordinator("d", "c", "d") }, want: "d",
+			change: func(s *harness) { s.disconnect("a", "b", "e"); s.term++; s.reportCoordinator("d", "c", "d") },
 		},
-		"connected agents that haven't reported may contradict": {
-			change: func(s *harness) {
-				for _, name := range []string{"a", "b", "c", "e"} {
-					s.Agents[name] = AgentState{Connected: true}
-				}
-				s.term++
-				s.reportCoordinator("d", "d")
-			}, want: "e",
-		},
-		"agents that the operator is about to contact may contradict": {
-			change: func(s *harness) {
-				report := s.report("d")
-				s.restartOperator()
-				s.Agents["d"] = AgentState{Connected: true, Report: report}
-				s.term++
-				s.reportCoordinator("d", "d")
-			}, want: "e",
-		},
+		"connected agents that haven't reported may contradict": {change: func(s *harness) {
+			for _, name := range []string{"a", "b", "c", "e"} {
+				s.Agents[name] = AgentState{Connected: true}
+			}
+			s.term++
+			s.reportCoordinator("d", "d")
+		}},
+		"agents that the operator is about to contact may contradict": {change: func(s *harness) {
+			report := s.report("d")
+			s.restartOperator()
+			s.Agents["d"] = AgentState{Connected: true, Report: report}
+			s.term++
+			s.reportCoordinator("d", "d")
+		}},
 		"in Available mode, a single agent may have a newer coordinator": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") }, want: "d",
+			mode: v1.Available, change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") },
 		},
 		"in Available mode, one whose clock is behind succeeds": {
 			mode: v1.Available,
@@ -56,56 +52,51 @@ func TestCoordinator(t *testing.T) {
 				s.disconnect("e")
 				s.term -= 100
 				s.reportCoordinator("d", "a", "b", "c", "d")
-			}, want: "d",
+			},
 		},
 		"in the same term, the higher fencing token wins": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.reportCoordinator("d", "a", "b", "d") }, want: "e",
+			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("d", "a", "b", "d") },
 		},
 		"a disconnected member does not refute the coordinator": {
-			change: func(s *harness) { s.reportCoordinator("", "a") }, want: "e",
+			change: func(s *harness) { s.reportCoordinator("", "a") },
 		},
 		"more members have lost the coordinator than still report it": {
-			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") }, want: "none",
+			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") },
 		},
 		"as many members have lost the coordinator as still report it, and it is disconnected": {
-			change: func(s *harness) { s.reportCoordinator("", "a", "b"); s.disconnect("e") }, want: "e",
+			change: func(s *harness) { s.reportCoordinator("", "a", "b"); s.disconnect("e") },
 		},
 		"in Available mode, members of another side do not refute the coordinator": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") }, want: "e",
+			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") },
 		},
 		"the coordinator itself reports that it has none": {
-			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "none",
+			change: func(s *harness) { s.reportCoordinator("", "e") },
 		},
 		"the coordinator itself reports that it has none, in Available mode": {
-			mode:   v1.Available,
-			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "none",
+			mode: v1.Available, change: func(s *harness) { s.reportCoordinator("", "e") },
 		},
 		"in Available mode, the older coordinator remains when the newer one has ended": {
 			mode:   v1.Available,
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "e",
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") },
 		},
 		"in Majority mode, the older coordinator had ended before the newer one": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "a", "b", "c", "d"); s.reportCoordinator("", "d") }, want: "none",
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "a", "b", "c", "d"); s.reportCoordinator("", "d") },
 		},
 		"the new coordinator's own report may be late": {
-			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a", "b", "c") }, want: "d",
+			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a", "b", "c") },
 		},
-		"agents that report an older term do not restore its coordinator": {
-			change: func(s *harness) {
-				s.Group.Status.Term += 100
-				s.reportCoordinator("d", "a", "b", "c", "d", "e")
-				for _, name := range s.names {
-					s.report(name).Term += 99
-				}
-			}, want: "none",
-		},
+		"agents that report an older term do not restore its coordinator": {change: func(s *harness) {
+			s.Group.Status.Term += 100
+			s.reportCoordinator("d", "a", "b", "c", "d", "e")
+			for _, name := range s.names {
+				s.report(name).Term += 99
+			}
+		}},
 		"a coordinator that is not a member does not count": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("x", "a") }, want: "e",
+			change: func(s *harness) { s.term++; s.reportCoordinator("x", "a") },
 		},
 		"a coordinator with priority 0 does not count": {
-			change: func(s *harness) { s.List.Members[0].Priority = 0; s.term++; s.reportCoordinator("a", "b") }, want: "e",
+			change: func(s *harness) { s.List.Members[0].Priority = 0; s.term++; s.reportCoordinator("a", "b") },
 		},
 		"a member of the previous list remains coordinator until the next list has settled": {
 			change: func(s *harness) {
@@ -113,7 +104,7 @@ func TestCoordinator(t *testing.T) {
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4],
 					Previous: &v1.PreviousList{Members: s.List.Members},
 				}
-			}, want: "e",
+			},
 		},
 		"a member of the previous list is not coordinator when the next list has settled": {
 			change: func(s *harness) {
@@ -124,44 +115,40 @@ func TestCoordinator(t *testing.T) {
 				for _, name := range s.names {
 					s.report(name).Version = 2
 				}
-			}, want: "none",
+			},
 		},
-		"an operator that has just started retains the coordinator": {
-			change: (*harness).restartOperator, want: "e",
-		},
+		"an operator that has just started retains the coordinator": {change: (*harness).restartOperator},
 		"an operator without connected agents retains the coordinator": {
-			change: func(s *harness) { s.disconnect(s.names...) }, want: "e",
+			change: func(s *harness) { s.disconnect(s.names...) },
 		},
 		"an operator whose reports are older than the status retains the coordinator": {
-			change: (*harness).electForOtherReplica, want: "d",
+			change: (*harness).electForOtherReplica,
 		},
 		"also if some agents report that they lost the earlier one": {
-			change: func(s *harness) { s.electForOtherReplica(); s.reportCoordinator("", "a", "d", "e") }, want: "d",
+			change: func(s *harness) { s.electForOtherReplica(); s.reportCoordinator("", "a", "d", "e") },
 		},
 		"but not if its own agent reports an earlier term since then": {
-			change: func(s *harness) { s.electForOtherReplica(); s.report("d").ChangedAt = s.Now.Add(time.Second) }, want: "none",
+			change: func(s *harness) { s.electForOtherReplica(); s.report("d").ChangedAt = s.Now.Add(time.Second) },
 		},
 		"but not if its pod has been deleted": {
-			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") }, want: "none",
+			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") },
 		},
 		"nor if its pod has finished": {
-			change: func(s *harness) { s.disconnect(s.names...); s.Pods["e"].Status.Phase = corev1.PodSucceeded }, want: "none",
+			change: func(s *harness) { s.disconnect(s.names...); s.Pods["e"].Status.Phase = corev1.PodSucceeded },
 		},
 		"nor if it is no longer a member": {
-			change: func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] }, want: "none",
+			change: func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] },
 		},
 		"agents that have just started do not refute the coordinator": {
-			change: func(s *harness) { s.restartOperator(); s.connect("a"); s.connect("b") }, want: "e",
+			change: func(s *harness) { s.restartOperator(); s.connect("a"); s.connect("b") },
 		},
 		"unless one is the coordinator's own agent": {
-			change: func(s *harness) { s.restartOperator(); s.connect("e") }, want: "none",
+			change: func(s *harness) { s.restartOperator(); s.connect("e") },
 		},
 		"a single agent that has known the coordinator does not refute it, either": {
-			change: func(s *harness) { s.restartWithoutCoordinator("a", "b") }, want: "e",
+			change: func(s *harness) { s.restartWithoutCoordinator("a", "b") },
 		},
-		"but a majority does": {
-			change: func(s *harness) { s.restartWithoutCoordinator("a", "b", "c") }, want: "none",
-		},
+		"but a majority does": {change: func(s *harness) { s.restartWithoutCoordinator("a", "b", "c") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(5)
@@ -171,7 +158,7 @@ func TestCoordinator(t *testing.T) {
 			term := s.Group.Status.Term
 			c.change(s)
 			r := s.evaluate()
-			expect(t, "coordinator", coordinatorName(&r.Status), c.want)
+			cases.Compare(t, name, coordinatorName(&r.Status))
 			if r.Status.Term < term {
 				t.Errorf("the term decreased from %d to %d", term, r.Status.Term)
 			}

@@ -108,3 +108,68 @@ func TestGapsThatNoAgentMeasured(t *testing.T) {
 	expect(t, "it learns of the end later", s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown")
 	expect(t, "gaps", formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown")
 }
+
+// A single agent that reports a future term must not keep the actual coordinator out of
+// the status until then, nor raise the floor of the next list.
+func TestFutureTermNeedsAMajority(t *testing.T) {
+	s := newHarness(5)
+	tomorrow := uint64(control.TermAt(noon.Add(23 * time.Hour)))
+	report := s.report("a")
+	report.Coordinator, report.Term = "a", tomorrow
+	status := Evaluate(s.Facts).Status
+	if status.Coordinator == nil || status.Coordinator.Pod != "e" || status.Term >= int64(tomorrow) {
+		t.Errorf("four of five report e: got coordinator %+v in term %d", status.Coordinator, status.Term)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		report := s.report(name)
+		report.Coordinator, report.Term = "a", tomorrow
+	}
+	status = Evaluate(s.Facts).Status
+	if status.Coordinator == nil || status.Coordinator.Pod != "a" {
+		t.Errorf("a majority reports a: got coordinator %+v", status.Coordinator)
+	}
+}
+
+// newLargestGroup returns a group of the maximum size, with all agents connected.
+func newLargestGroup() *harness {
+	s := newHarness(1)
+	s.names, s.List.Members = nil, nil
+	for i := range v1.MaxMembers {
+		name := fmt.Sprint("ledger-", i)
+		s.names = append(s.names, name)
+		s.List.Members = append(s.List.Members, v1.Member{Pod: name, Priority: int32(i + 1)})
+		s.createPod(name)
+	}
+	for _, name := range s.names {
+		s.connect(name)
+	}
+	return s
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	b.Run("elected", func(b *testing.B) {
+		s := newLargestGroup()
+		s.elect(s.names[999])
+		s.evaluate()
+		for b.Loop() {
+			Evaluate(s.Facts)
+		}
+	})
+	// While there is no coordinator, all tables count.
+	b.Run("electing", func(b *testing.B) {
+		s := newLargestGroup()
+		for b.Loop() {
+			Evaluate(s.Facts)
+		}
+	})
+	b.Run("adopting", func(b *testing.B) {
+		s := newLargestGroup()
+		s.elect(s.names[999])
+		s.List = &v1.MemberList{
+			Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Members: s.List.Members},
+		}
+		for b.Loop() {
+			Evaluate(s.Facts)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // reportEnd makes agents report the end of the tenure of a coordinator in the harness's
@@ -57,159 +58,84 @@ func (s *harness) evaluatedHistory() string {
 
 // TestTenures: c leads from noon on, and loses the office ten seconds later.
 func TestTenures(t *testing.T) {
-	for name, c := range map[string]struct {
-		end    func(*harness)
-		want   string
-		events string
-	}{
-		"the survivors saw a crash, and the new coordinator measured the gap": {
-			end: func(s *harness) {
-				s.crash("c")
-				s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
-				s.reportEnd("c", control.EndCrash, 4800*time.Microsecond, "b")
-				s.elect("b")
-			},
-			want:   "2 b after 4.8 ms | 1 c until 9.9952s Crash",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 4.8 ms",
+	cases := golden.Open(t, "testdata/tenures.txt")
+	for name, end := range map[string]func(*harness){
+		"the survivors saw a crash, and the new coordinator measured the gap": func(s *harness) {
+			s.crash("c")
+			s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
+			s.reportEnd("c", control.EndCrash, 4800*time.Microsecond, "b")
+			s.elect("b")
 		},
-		"without the new coordinator's own measurement, the longest counts": {
-			end: func(s *harness) {
-				s.crash("c")
-				s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
-				s.reportEnd("c", control.EndCrash, -1, "b")
-				s.elect("b")
-			},
-			want:   "2 b after 9.0 ms | 1 c until 9.991s Crash",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 9.0 ms",
+		"without the new coordinator's own measurement, the longest counts": func(s *harness) {
+			s.crash("c")
+			s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
+			s.reportEnd("c", control.EndCrash, -1, "b")
+			s.elect("b")
 		},
-		"the coordinator itself knows that it was asked to step down": {
-			end: func(s *harness) {
-				s.reportEnd("c", control.EndHandOver, 160*time.Microsecond, "a", "b")
-				s.reportEnd("c", control.EndStepDown, 200*time.Microsecond, "c")
-				s.elect("b")
-			},
-			want:   "2 b after 0.16 ms | 1 c until 9.99984s StepDown",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down; no coordinator for 0.16 ms",
+		"the coordinator itself knows that it was asked to step down": func(s *harness) {
+			s.reportEnd("c", control.EndHandOver, 160*time.Microsecond, "a", "b")
+			s.reportEnd("c", control.EndStepDown, 200*time.Microsecond, "c")
+			s.elect("b")
 		},
-		"a user whom the API server knows asked it to step down": {
-			end: func(s *harness) {
-				s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
-				s.reportEnd("c", control.EndStepDown, -1, "c")
-				s.elect("b")
-			},
-			want:   "2 b | 1 c until 10s StepDown",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down, as alice@example.org requested",
+		"a user whom the API server knows asked it to step down": func(s *harness) {
+			s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
+			s.reportEnd("c", control.EndStepDown, -1, "c")
+			s.elect("b")
 		},
-		"a user asked it to step down, and it crashed": {
-			end: func(s *harness) {
-				s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
-				s.reportEnd("c", control.EndCrash, -1, "b")
-				s.elect("b")
-			},
-			want:   "2 b | 1 c until 10s Crash",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed",
+		"a user asked it to step down, and it crashed": func(s *harness) {
+			s.Pods["c"].Annotations[v1.AnnotationStepDownBy] = v1.FormatStepDownBy("ledger", int64(s.term), "alice@example.org")
+			s.reportEnd("c", control.EndCrash, -1, "b")
+			s.elect("b")
 		},
-		"the coordinator told the others why, and is gone": {
-			end: func(s *harness) {
-				s.crash("c")
-				s.reportEnd("c", control.EndSessionClosed, 580*time.Microsecond, "a", "b")
-				s.elect("b")
-			},
-			want: "2 b after 0.58 ms | 1 c until 9.99942s SessionClosed",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the application of c closed its session; " +
-				"no coordinator for 0.58 ms",
+		"the coordinator told the others why, and is gone": func(s *harness) {
+			s.crash("c")
+			s.reportEnd("c", control.EndSessionClosed, 580*time.Microsecond, "a", "b")
+			s.elect("b")
 		},
-		"its agent was stopped": {
-			end:    func(s *harness) { s.reportEnd("c", control.EndStopped, -1, "a", "b"); s.elect("b") },
-			want:   "2 b | 1 c until 10s AgentStopped",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the agent of c was stopped",
+		"its agent was stopped": func(s *harness) { s.reportEnd("c", control.EndStopped, -1, "a", "b"); s.elect("b") },
+		"its agent was stopped because its pod was deleted": func(s *harness) {
+			s.requestDeletion("c", 9*time.Second)
+			s.reportEnd("c", control.EndStopped, -1, "a", "b")
+			s.elect("b")
 		},
-		"its agent was stopped because its pod was deleted": {
-			end: func(s *harness) {
-				s.requestDeletion("c", 9*time.Second)
-				s.reportEnd("c", control.EndStopped, -1, "a", "b")
-				s.elect("b")
-			},
-			want:   "2 b | 1 c until 10s PodDeleted",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after pod c was deleted",
+		"the operator excluded it because its node was cordoned": func(s *harness) { s.reportEnd("c", control.EndExcluded, -1, s.names...); s.elect("b") },
+		"a pod that is deleted crashed nevertheless": func(s *harness) {
+			s.requestDeletion("c", 9*time.Second)
+			s.reportEnd("c", control.EndCrash, -1, "a", "b")
+			s.elect("b")
 		},
-		"the operator excluded it because its node was cordoned": {
-			end:    func(s *harness) { s.reportEnd("c", control.EndExcluded, -1, s.names...); s.elect("b") },
-			want:   "2 b | 1 c until 10s Evacuated",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after the node of c was cordoned or evacuated",
+		"an agent that learned of the end from the successor doesn't know": func(s *harness) {
+			s.reportEnd("c", control.EndUnknown, -1, "a", "c")
+			s.reportEnd("c", control.EndSilence, 498*time.Millisecond, "b")
+			s.elect("b")
 		},
-		"a pod that is deleted crashed nevertheless": {
-			end: func(s *harness) {
-				s.requestDeletion("c", 9*time.Second)
-				s.reportEnd("c", control.EndCrash, -1, "a", "b")
-				s.elect("b")
-			},
-			want:   "2 b | 1 c until 10s Crash",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed",
+		"no agent knows": func(s *harness) { s.elect("b") },
+		"a cause that this operator does not know": func(s *harness) { s.reportEnd("c", "eclipse", -1, s.names...); s.elect("b") },
+		"the end of another tenure does not count": func(s *harness) {
+			s.reportEnd("a", control.EndCrash, time.Millisecond, s.names...)
+			s.elect("b")
 		},
-		"an agent that learned of the end from the successor doesn't know": {
-			end: func(s *harness) {
-				s.reportEnd("c", control.EndUnknown, -1, "a", "c")
-				s.reportEnd("c", control.EndSilence, 498*time.Millisecond, "b")
-				s.elect("b")
-			},
-			want:   "2 b after 498 ms | 1 c until 9.502s Silence",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c fell silent; no coordinator for 498 ms",
+		"a gap that is longer than the tenure before does not end that before it began": func(s *harness) {
+			s.reportEnd("c", control.EndCrash, time.Hour, "b")
+			s.elect("b")
 		},
-		"no agent knows": {
-			end:    func(s *harness) { s.elect("b") },
-			want:   "2 b | 1 c until 10s Unknown",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
+		"the same pod again": func(s *harness) {
+			s.reportEnd("c", control.EndLapse, 2*time.Second, "c")
+			s.elect("c")
 		},
-		"a cause that this operator does not know": {
-			end:    func(s *harness) { s.reportEnd("c", "eclipse", -1, s.names...); s.elect("b") },
-			want:   "2 b | 1 c until 10s Unknown",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
+		"the coordinator has resigned, and there is no next one yet": func(s *harness) {
+			s.reportEnd("c", control.EndHandOver, -1, s.names...)
+			s.reportCoordinator("", s.names...)
 		},
-		"the end of another tenure does not count": {
-			end: func(s *harness) {
-				s.reportEnd("a", control.EndCrash, time.Millisecond, s.names...)
-				s.elect("b")
-			},
-			want:   "2 b | 1 c until 10s Unknown",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
-		},
-		"a gap that is longer than the tenure before does not end that before it began": {
-			end: func(s *harness) {
-				s.reportEnd("c", control.EndCrash, time.Hour, "b")
-				s.elect("b")
-			},
-			want:   "2 b after 1h0m0s | 1 c until 10s Crash",
-			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 1h0m0s",
-		},
-		"the same pod again": {
-			end: func(s *harness) {
-				s.reportEnd("c", control.EndLapse, 2*time.Second, "c")
-				s.elect("c")
-			},
-			want:   "2 c after 2.0 s | 1 c until 8s Lapse",
-			events: "Normal CoordinatorElected: c became coordinator again in term 130896002 after the lease of c lapsed; no coordinator for 2.0 s",
-		},
-		"the coordinator has resigned, and there is no next one yet": {
-			end: func(s *harness) {
-				s.reportEnd("c", control.EndHandOver, -1, s.names...)
-				s.reportCoordinator("", s.names...)
-			},
-			want: "1 c until 10s HandOver",
-		},
-		"the tenure lasts": {
-			end:  func(s *harness) { s.reportEnd("c", control.EndSilence, time.Millisecond, "a") },
-			want: "1 c",
-		},
+		"the tenure lasts": func(s *harness) { s.reportEnd("c", control.EndSilence, time.Millisecond, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
 			s.evaluate()
 			s.setTime(10 * time.Second)
-			c.end(s)
+			end(s)
 			r := s.evaluate()
-			expect(t, "history", formatHistory(&r.Status), c.want)
-			expect(t, "events", formatEvents(r.Events), c.events)
+			cases.Compare(t, name, formatHistory(&r.Status)+"\n"+formatEvents(r.Events))
 		})
 	}
 }

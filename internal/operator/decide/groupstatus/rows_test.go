@@ -1,6 +1,8 @@
 package groupstatus
 
 import (
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,208 +13,114 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 func TestTable(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*harness)
-		table  string
-	}{
-		"healthy": {
-			func(*harness) {}, "c Coordinator, b Normal, a Normal",
+	cases := golden.Open(t, "testdata/rows.txt")
+	for name, change := range map[string]func(*harness){
+		"healthy":                   func(*harness) {},
+		"the others report a crash": func(s *harness) { s.crash("a") },
+		"the operator cannot reach an agent, and the others report it as Normal": func(s *harness) { s.disconnect("a") },
+		"a pod does not exist, and the others report it as Normal":               func(s *harness) { delete(s.Pods, "a"); delete(s.Agents, "a") },
+		"a pod does not exist": func(s *harness) { s.deletePod("a") },
+		"a pod has finished":   func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodFailed },
+		"a pod is being deleted, and the others report it as Normal": func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
+		"a pod that is being deleted has finished": func(s *harness) {
+			s.crash("a")
+			s.Pods["a"].Status.Phase = corev1.PodSucceeded
+			s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
 		},
-		"the others report a crash": {
-			func(s *harness) { s.crash("a") }, "c Coordinator, b Normal, a Crashed (Unreachable)",
+		"a pod is pending": func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
+		"a pod was replaced, and the others report its predecessor as Normal": func(s *harness) { s.disconnect("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
+		"only the application of a pod has not started": func(s *harness) {
+			s.disconnect("a")
+			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			s.Pods["a"].Status = corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}}}
 		},
-		"the operator cannot reach an agent, and the others report it as Normal": {
-			func(s *harness) { s.disconnect("a") }, "c Coordinator, b Normal, a Normal (Unreachable)",
+		"a pod has no agent":       func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
+		"a pod has lost its label": func(s *harness) { s.disconnect("a"); delete(s.Pods["a"].Labels, v1.LabelAgent) },
+		"an ordinary container has the agent's name": func(s *harness) {
+			spec := &s.Pods["a"].Spec
+			spec.Containers, spec.InitContainers = spec.InitContainers, nil
 		},
-		"a pod does not exist, and the others report it as Normal": {
-			func(s *harness) { delete(s.Pods, "a"); delete(s.Agents, "a") }, "c Coordinator, b Normal, a Normal (PodMissing)",
+		"a pod does not list the group": func(s *harness) { s.crash("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
+		"an agent is joining a group that selects its pod": func(s *harness) {
+			s.crash("a")
+			s.Pods["a"].Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
 		},
-		"a pod does not exist": {
-			func(s *harness) { s.deletePod("a") }, "c Coordinator, b Normal, a Crashed (PodMissing)",
-		},
-		"a pod has finished": {
-			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodFailed },
-			"c Coordinator, b Normal, a Crashed (PodMissing)",
-		},
-		"a pod is being deleted, and the others report it as Normal": {
-			func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
-			"c Coordinator, b Normal, a Normal (PodTerminating)",
-		},
-		"a pod that is being deleted has finished": {
-			func(s *harness) {
-				s.crash("a")
-				s.Pods["a"].Status.Phase = corev1.PodSucceeded
-				s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
-			},
-			"c Coordinator, b Normal, a Crashed (PodTerminating)",
-		},
-		"a pod is pending": {
-			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
-			"c Coordinator, b Normal, a Crashed (PodPending)",
-		},
-		"a pod was replaced, and the others report its predecessor as Normal": {
-			func(s *harness) { s.disconnect("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
-			"c Coordinator, b Normal, a Unknown (PodPending)",
-		},
-		"only the application of a pod has not started": {
-			func(s *harness) {
-				s.disconnect("a")
-				running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-				s.Pods["a"].Status = corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}}}
-			},
-			"c Coordinator, b Normal, a Normal (PodPending)",
-		},
-		"a pod has no agent": {
-			func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
-			"c Coordinator, b Normal, a Crashed (NoAgent)",
-		},
-		"a pod has lost its label": {
-			func(s *harness) { s.disconnect("a"); delete(s.Pods["a"].Labels, v1.LabelAgent) },
-			"c Coordinator, b Normal, a Normal (NoAgent)",
-		},
-		"an ordinary container has the agent's name": {
-			func(s *harness) {
-				spec := &s.Pods["a"].Spec
-				spec.Containers, spec.InitContainers = spec.InitContainers, nil
-			},
-			"c Coordinator, b Normal, a Normal (NoAgent)",
-		},
-		"a pod does not list the group": {
-			func(s *harness) { s.crash("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
-			"c Coordinator, b Normal, a Crashed (NotInGroup)",
-		},
-		"an agent is joining a group that selects its pod": {
-			func(s *harness) {
-				s.crash("a")
-				s.Pods["a"].Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
-			},
-			"c Coordinator, b Normal, a Crashed (NotInGroup)",
-		},
-		"a pod lists the group only since its agent runs": {
-			func(s *harness) { s.crash("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
-			"c Coordinator, b Normal, a Crashed (NotInGroup)",
-		},
-		"an application makes a member ineligible": {
-			func(s *harness) { s.report("a").Eligible = false }, "c Coordinator, b Normal, a Normal (NotEligible)",
-		},
-		"the coordinator holds a member back": {
-			func(s *harness) {
-				for i := range s.report("c").Processes {
-					if row := &s.report("c").Processes[i]; row.Name == "b" {
-						row.ShortTenures, row.PenaltySeconds = 3, 120
-					}
+		"a pod lists the group only since its agent runs": func(s *harness) { s.crash("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
+		"an application makes a member ineligible":        func(s *harness) { s.report("a").Eligible = false },
+		"the coordinator holds a member back": func(s *harness) {
+			for i := range s.report("c").Processes {
+				if row := &s.report("c").Processes[i]; row.Name == "b" {
+					row.ShortTenures, row.PenaltySeconds = 3, 120
 				}
-			},
-			"c Coordinator, b Normal (HeldBack), a Normal",
+			}
 		},
-		"the coordinator hands over to no higher member": {
-			func(s *harness) {
-				s.reportCoordinator("b", "a", "b", "c")
-				s.report("b").PauseSeconds = 60
-			},
-			"c Normal (HandOversPaused), b Coordinator, a Normal",
+		"the coordinator hands over to no higher member": func(s *harness) {
+			s.reportCoordinator("b", "a", "b", "c")
+			s.report("b").PauseSeconds = 60
 		},
-		"a follower would hold a member back": {
-			func(s *harness) {
-				for i := range s.report("a").Processes {
-					s.report("a").Processes[i].ShortTenures = 3
-				}
-			},
-			"c Coordinator, b Normal, a Normal",
+		"a follower would hold a member back": func(s *harness) {
+			for i := range s.report("a").Processes {
+				s.report("a").Processes[i].ShortTenures = 3
+			}
 		},
-		"a member with priority 0 is always ineligible": {
-			func(s *harness) { s.List.Members[0].Priority = 0; s.report("a").Eligible = false },
-			"c Coordinator, b Normal, a Normal",
+		"a member with priority 0 is always ineligible":           func(s *harness) { s.List.Members[0].Priority = 0; s.report("a").Eligible = false },
+		"the coordinator reports a connected follower as crashed": func(s *harness) { s.reportStatus("Crashed", "a", "c") },
+		"a follower reports another one as crashed":               func(s *harness) { s.reportStatus("Crashed", "a", "b") },
+		"followers contradict each other while the coordinator is disconnected": func(s *harness) {
+			s.disconnect("a", "c")
+			s.reportStatus("Crashed", "a", "b")
+			s.createPod("d")
+			s.List.Members = append(s.List.Members, v1.Member{Pod: "d", Priority: 5})
+			s.connect("d")
+			s.reportCoordinator("c", "d")
 		},
-		"the coordinator reports a connected follower as crashed": {
-			func(s *harness) { s.reportStatus("Crashed", "a", "c") }, "c Coordinator, b Normal, a Unknown (Disputed)",
+		"a member has just recovered": func(s *harness) { s.reportStatus("Crashed", "a", "b", "c"); s.connect("a") },
+		"without a coordinator, members report each other as crashed": func(s *harness) {
+			s.reportCoordinator("", "a", "b", "c")
+			s.crash("c")
+			s.reportStatus("Crashed", "a", "b")
+			s.reportStatus("Crashed", "b", "a")
 		},
-		"a follower reports another one as crashed": {
-			func(s *harness) { s.reportStatus("Crashed", "a", "b") }, "c Coordinator, b Normal, a Normal",
+		"without a coordinator, a member that was never connected is unknown": func(s *harness) {
+			s.deletePod("c")
+			s.deletePod("b")
+			s.connect("a")
+			s.reportStatus("Normal", "b", "a")
+			for i := range s.report("a").Processes {
+				s.report("a").Processes[i].Connected = s.report("a").Processes[i].Name == "a"
+			}
 		},
-		"followers contradict each other while the coordinator is disconnected": {
-			func(s *harness) {
-				s.disconnect("a", "c")
-				s.reportStatus("Crashed", "a", "b")
-				s.createPod("d")
-				s.List.Members = append(s.List.Members, v1.Member{Pod: "d", Priority: 5})
-				s.connect("d")
-				s.reportCoordinator("c", "d")
-			},
-			"c Coordinator (Unreachable), b Normal, a Unknown (Unreachable), d Normal",
+		"no agent is connected": func(s *harness) { s.disconnect("a", "b", "c") },
+		"an agent in an earlier group of this name does not count": func(s *harness) {
+			s.report("b").UID, s.report("c").UID = "old", "old"
+			s.reportStatus("Crashed", "c", "a")
+			s.reportCoordinator("", "a")
 		},
-		"a member has just recovered": {
-			func(s *harness) { s.reportStatus("Crashed", "a", "b", "c"); s.connect("a") }, "c Coordinator, b Normal, a Crashed",
+		"an agent with an older list than the one in force does not count": func(s *harness) {
+			s.List.Version = 2
+			s.report("a").Version, s.report("b").Version = 2, 2
+			s.reportStatus("Crashed", "a", "c")
 		},
-		"without a coordinator, members report each other as crashed": {
-			func(s *harness) {
-				s.reportCoordinator("", "a", "b", "c")
-				s.crash("c")
-				s.reportStatus("Crashed", "a", "b")
-				s.reportStatus("Crashed", "b", "a")
-			},
-			"c Crashed (Unreachable), b Unknown (Disputed), a Unknown (Disputed)",
+		"a pod that is not a member does not count": func(s *harness) {
+			s.createPod("x")
+			s.connect("x")
+			s.reportCoordinator("a", "x")
+			s.report("x").Term = s.term + 1
 		},
-		"without a coordinator, a member that was never connected is unknown": {
-			func(s *harness) {
-				s.deletePod("c")
-				s.deletePod("b")
-				s.connect("a")
-				s.reportStatus("Normal", "b", "a")
-				for i := range s.report("a").Processes {
-					s.report("a").Processes[i].Connected = s.report("a").Processes[i].Name == "a"
-				}
-			},
-			"c Unknown (PodMissing), b Unknown (PodMissing), a Normal",
+		"a term that is too far in the future does not count": func(s *harness) {
+			s.report("a").Coordinator, s.report("a").Term = "a", uint64(control.TermAt(noon.Add(48*time.Hour)))
 		},
-		"no agent is connected": {
-			func(s *harness) { s.disconnect("a", "b", "c") },
-			"c Unknown (Unreachable), b Unknown (Unreachable), a Unknown (Unreachable)",
-		},
-		"an agent in an earlier group of this name does not count": {
-			func(s *harness) {
-				s.report("b").UID, s.report("c").UID = "old", "old"
-				s.reportStatus("Crashed", "c", "a")
-				s.reportCoordinator("", "a")
-			},
-			"c Crashed, b Normal, a Normal",
-		},
-		"an agent with an older list than the one in force does not count": {
-			func(s *harness) {
-				s.List.Version = 2
-				s.report("a").Version, s.report("b").Version = 2, 2
-				s.reportStatus("Crashed", "a", "c")
-			},
-			"c Coordinator, b Normal, a Normal",
-		},
-		"a pod that is not a member does not count": {
-			func(s *harness) {
-				s.createPod("x")
-				s.connect("x")
-				s.reportCoordinator("a", "x")
-				s.report("x").Term = s.term + 1
-			},
-			"c Coordinator, b Normal, a Normal",
-		},
-		"a term that is too far in the future does not count": {
-			func(s *harness) {
-				s.report("a").Coordinator, s.report("a").Term = "a", uint64(control.TermAt(noon.Add(48*time.Hour)))
-			},
-			"c Coordinator, b Normal, a Normal",
-		},
-		"a term that is out of range does not count": {
-			func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", 1<<63 },
-			"c Coordinator, b Normal, a Normal",
-		},
+		"a term that is out of range does not count": func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", 1<<63 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
-			c.change(s)
+			change(s)
 			r := s.evaluate()
-			expect(t, "table", formatTable(&r.Status), c.table)
+			cases.Compare(t, name, formatTable(&r.Status))
 			for _, row := range r.Status.Processes {
 				if len(row.Message) > 256 || row.Reason != "" && row.Message == "" || row.Since == nil {
 					t.Errorf("got row %+v", row)
@@ -368,4 +276,50 @@ func TestPodMissingMessage(t *testing.T) {
 		step.change()
 		expect(t, "message", s.evaluate().Status.Processes[2].Message, "There is no pod with this name: "+step.want)
 	}
+}
+
+// checkUsualRows checks that reports without their usual rows amount to the same result. The
+// agents are those of both kinds, as after an upgrade of some.
+func (h *randomHistory) checkUsualRows() {
+	complete, reduced := h.Facts, h.Facts
+	complete.Agents, reduced.Agents = maps.Clone(h.Agents), maps.Clone(h.Agents)
+	for name, agent := range h.Agents {
+		if agent.Report == nil {
+			continue
+		}
+		all := h.completeTable(agent.Report)
+		agent.Report = &all
+		complete.Agents[name] = agent
+		if h.rng.IntN(4) > 0 {
+			unusual := all.WithoutUsualRows()
+			agent.Report = &unusual
+		}
+		reduced.Agents[name] = agent
+	}
+	if want, got := Evaluate(complete), Evaluate(reduced); !reflect.DeepEqual(got, want) {
+		h.t.Errorf("without usual rows: got %s, want %s", formatTable(&got.Status), formatTable(&want.Status))
+	}
+}
+
+// completeTable returns a report whose table has a row for each member of the list that the
+// report names, as those of real agents have.
+func (h *randomHistory) completeTable(r *control.Report) control.Report {
+	result := *r
+	members := h.List.Members
+	if h.List.Previous != nil && int64(r.Version) < h.List.Version {
+		members = h.List.Previous.Members
+	}
+	rows := map[string]control.Row{}
+	for _, row := range r.Processes {
+		rows[row.Name] = row
+	}
+	result.Processes = nil
+	for _, m := range members {
+		row, ok := rows[m.Pod]
+		if !ok {
+			row = control.Row{Name: m.Pod, Status: string(v1.ProcessNormal), Connected: h.rng.IntN(2) == 0}
+		}
+		result.Processes = append(result.Processes, row)
+	}
+	return result
 }
