@@ -73,12 +73,17 @@ func TestDashboardShowsThatTheOperatorIsDown(t *testing.T) {
 	line := await(t, e.startCommand(t, "dashboard", "--port", "0"), "the address")
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/`).FindString(line)
 	connections := readEvents(t, address+"events", "connection")
-	for got := ""; !strings.Contains(got, `"silentSince":"20`); got = await(t, connections, "the operator is down") {
+	awaitConnection := func(what, part string) {
+		t.Helper()
+		got := ""
+		for !strings.Contains(got, part) {
+			got = await(t, connections, what)
+		}
 	}
+	awaitConnection("the operator is down", `"silentSince":"20`)
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
 	must.Succeed(t, e.Update(t.Context(), lease))
-	for got := ""; got != `{"state":"connected"}`; got = await(t, connections, "the operator runs") {
-	}
+	awaitConnection("the operator runs", `{"state":"connected"}`)
 }
 
 // readEvents reads the data of the events of one kind.

@@ -27,7 +27,8 @@ func guard(next http.Handler, port int) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache")
 		if !hosts[r.Host] {
-			http.Error(w, fmt.Sprintf("this server is http://127.0.0.1:%d/, not %q", port, r.Host), http.StatusMisdirectedRequest)
+			text := fmt.Sprintf("this server is http://127.0.0.1:%d/, not %q", port, r.Host)
+			http.Error(w, text, http.StatusMisdirectedRequest)
 			return
 		}
 		from := r.Header.Get("Sec-Fetch-Site")

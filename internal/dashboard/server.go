@@ -125,8 +125,8 @@ func streamGroups(w http.ResponseWriter, r *http.Request, store *Store) {
 	})
 }
 
-// streamGroup sends the address of Grafana, and the details of the group that the path names whenever it changes. They are
-// null while it doesn't exist.
+// streamGroup sends the address of Grafana, and the details of the group that the path names whenever it changes. They
+// are null while it doesn't exist.
 func streamGroup(w http.ResponseWriter, r *http.Request, store *Store, grafana string) {
 	key := pathKey(r)
 	sub := store.subscribe(key)

@@ -53,7 +53,10 @@ type Store struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{Now: time.Now, groups: map[Key]*v1.ElectionGroup{}, connection: Connection{State: Connecting}, subscribers: map[*subscriber]struct{}{}}
+	return &Store{
+		Now: time.Now, groups: map[Key]*v1.ElectionGroup{}, connection: Connection{State: Connecting},
+		subscribers: map[*subscriber]struct{}{},
+	}
 }
 
 // Replace stores all groups. Callers must not use them any more.

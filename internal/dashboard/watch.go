@@ -20,11 +20,12 @@ func (s *Store) Watch(ctx context.Context, c client.WithWatch, namespace string)
 	_ = groups.Run(ctx) // The handler ends it with no error.
 }
 
-// WatchOperator keeps in the store whether the operator runs until the context ends: without it, each page looks as if nothing
-// happened. While its Lease can't be read, it is unknown whether the operator runs, for example because the user may not read it.
-// Then the pages say nothing.
+// WatchOperator keeps in the store whether the operator runs until the context ends: without it, each page looks as if
+// nothing happened. While its Lease can't be read, it is unknown whether the operator runs, for example because the user
+// may not read it. Then the pages say nothing.
 func (s *Store) WatchOperator(ctx context.Context, c client.Client) {
-	operatorlease.Watch(ctx, clusteraccess.LeaseReader(c), s.Now, func(since time.Time, _ error) { s.SetSilentSince(since) })
+	observed := func(since time.Time, _ error) { s.SetSilentSince(since) }
+	operatorlease.Watch(ctx, clusteraccess.LeaseReader(c), s.Now, observed)
 }
 
 // handler stores the groups and the state of the connection.

@@ -42,8 +42,8 @@ func TestSizeStaysWithinBudget(t *testing.T) {
 	}
 }
 
-// TestRequirementsStayFew: each module needs upgrades of its own, and each requirement is code that users trust. Requirements of
-// tests with other projects belong to test/thirdparty.
+// TestRequirementsStayFew: each module needs upgrades of its own, and each requirement is code that users trust.
+// Requirements of tests with other projects belong to test/thirdparty.
 func TestRequirementsStayFew(t *testing.T) {
 	const modulesMax, requirementsMax = 8, 26
 	var modules, requirements []string

@@ -108,9 +108,10 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 // parseGrafana checks the address of a Grafana, which may be empty, and returns it without a slash at the end.
 func parseGrafana(address string) (string, error) {
 	u, err := url.Parse(address)
-	valid := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
-	if address != "" && !valid {
-		return "", command.UsageErrorf("--grafana must be the address of Grafana, such as https://grafana.example.org, got %q", address)
+	valid := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+	if address != "" && (!valid || u.RawQuery != "" || u.Fragment != "") {
+		const want = "the address of Grafana, such as https://grafana.example.org"
+		return "", command.UsageErrorf("--grafana must be %s, got %q", want, address)
 	}
 	return strings.TrimSuffix(address, "/"), nil
 }

@@ -21,7 +21,8 @@ import (
 
 const source = "../../../internal/agent/wire/"
 
-// contents are what both must read in the frames of testdata/frames. TestFramesKeepTheirFormat of package wire has that of a message.
+// contents are what both must read in the frames of testdata/frames. TestFramesKeepTheirFormat of package wire has that
+// of a message.
 var contents = map[string]struct {
 	text  string
 	frame wire.Frame
@@ -33,9 +34,12 @@ var contents = map[string]struct {
 		adopted: 2 ineligible: true config_digest: 5 lease: 200000000 heartbeat: 40000000 sender_lease: 500000000
 		ceiling: 27993605 election_term: 27993606 end_cause: 9 }`},
 	"hello": {
-		`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 65535 term: 34359738368 revision: 1 dialed: "127.0.0.1:7373" }`,
+		`hello {
+			protocol: 1 domain: "default" name: "a" life: 9 port: 65535 term: 34359738368 revision: 1
+			dialed: "127.0.0.1:7373" }`,
 		wire.Frame{Hello: &wire.Hello{
-			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 34359738368, Revision: 1, Dialed: "127.0.0.1:7373",
+			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 34359738368, Revision: 1,
+			Dialed: "127.0.0.1:7373",
 		}},
 	},
 	"peer address": {
@@ -73,7 +77,8 @@ func TestFramesMatchProto(t *testing.T) {
 		written, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		must.Succeed(t, err)
 		read, err := wire.Parse(written)
-		if err != nil || !bytes.Equal(wire.Append(nil, read), raw) || read.Message == nil && !reflect.DeepEqual(read, c.frame) {
+		same := read.Message != nil || reflect.DeepEqual(read, c.frame)
+		if err != nil || !same || !bytes.Equal(wire.Append(nil, read), raw) {
 			t.Errorf("%s: got %+v, %v", name, read, err)
 		}
 	}
