@@ -128,7 +128,7 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 	e.SetCoordinator(t, g, -1, 100)
 	expectLine(t, lines, `no coordinator: ledger-2 was the coordinator in term 100$`)
 	e.SetCoordinator(t, g, 1, 101)
-	expectLine(t, lines, `ledger-1 became coordinator in term 101, after ledger-2; the status showed no coordinator for [0-9.]+m?s$`)
+	expectLine(t, lines, `ledger-1 became coordinator in term 101$`)
 	must.Succeed(t, e.Delete(t.Context(), g))
 	expectLine(t, lines, `the group was deleted$`)
 	e.CreateGroup(t, "ledger")

@@ -12,20 +12,14 @@ type ChangeLog struct {
 	last *v1.ElectionGroup
 	// started means that Append has been called.
 	started bool
-	// coordinator is the last coordinator, and vacantSince the time since when the group
-	// has had none, according to the calls of Append.
-	coordinator string
-	vacantSince time.Time
 }
 
 // Append returns the changes since the last call. The group is nil if it does not exist.
-// The caller provides the time from a clock that does not jump.
 func (c *ChangeLog) Append(g *v1.ElectionGroup, at time.Time) []string {
 	old, started := c.last, c.started
 	c.last, c.started = g, true
 	switch {
 	case g == nil && (old != nil || !started):
-		c.coordinator, c.vacantSince = "", time.Time{}
 		if old == nil {
 			return []string{"the group does not exist"}
 		}
@@ -33,67 +27,43 @@ func (c *ChangeLog) Append(g *v1.ElectionGroup, at time.Time) []string {
 	case g == nil:
 		return nil
 	case old == nil || old.UID != g.UID:
-		c.coordinator, c.vacantSince = "", time.Time{}
-		return c.first(g, started, at)
+		return first(g, started, at)
 	}
-	lines := c.coordinatorChange(old, g, at)
+	lines := coordinatorChange(old, g)
 	lines = append(lines, listChange(old, g)...)
 	lines = append(lines, rowChanges(old, g)...)
 	return append(lines, conditionChanges(old, g)...)
 }
 
 // first describes a group that did not exist in the last call.
-func (c *ChangeLog) first(g *v1.ElectionGroup, created bool, at time.Time) []string {
+func first(g *v1.ElectionGroup, created bool, at time.Time) []string {
 	var lines []string
 	if created {
 		lines = append(lines, "the group was created")
 	}
 	coordinator := g.Status.Coordinator
 	if coordinator == nil {
-		c.vacantSince = at
 		return append(lines, headline(g, at))
 	}
-	c.coordinator = coordinator.Pod
 	return append(lines, fmt.Sprintf("%s is the coordinator in term %d", coordinator.Pod, coordinator.Term))
 }
 
-// coordinatorChange describes a change of the coordinator. The time without coordinator
-// is what an agent measured or, if none did, what the status showed.
-func (c *ChangeLog) coordinatorChange(old, g *v1.ElectionGroup, at time.Time) []string {
+// coordinatorChange describes a change of the coordinator. The history says how the tenure before ended.
+func coordinatorChange(old, g *v1.ElectionGroup) []string {
 	was, is := old.Status.Coordinator, g.Status.Coordinator
 	switch {
 	case is == nil && was == nil:
 		return nil
 	case is == nil:
-		c.vacantSince = at
 		return []string{fmt.Sprintf("no coordinator: %s was the coordinator in term %d", was.Pod, was.Term)}
 	case was != nil && is.Pod == was.Pod && is.Term == was.Term:
 		return nil
 	}
-	if history := g.Status.History; len(history) > 0 && history[0].Term == is.Term && history[0].GapMicros != nil {
-		c.coordinator, c.vacantSince = is.Pod, time.Time{}
-		return []string{v1.DescribeElection(history)}
+	if len(g.Status.History) == 0 {
+		return []string{fmt.Sprintf("%s became coordinator in term %d", is.Pod, is.Term)}
 	}
-	line := fmt.Sprintf("%s became coordinator in term %d", is.Pod, is.Term)
-	switch c.coordinator {
-	case "":
-	case is.Pod:
-		line = fmt.Sprintf("%s became coordinator again in term %d", is.Pod, is.Term)
-	default:
-		line += ", after " + c.coordinator
-	}
-	if was != nil {
-		line += "; the status showed no gap"
-	} else if !c.vacantSince.IsZero() {
-		line += "; the status showed no coordinator for " + roundGap(at.Sub(c.vacantSince))
-	}
-	c.coordinator, c.vacantSince = is.Pod, time.Time{}
-	return []string{line}
+	return []string{v1.DescribeElection(g.Status.History)}
 }
-
-// roundGap rounds a duration to the precision of a status that is read through the API
-// server.
-func roundGap(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 func listChange(old, g *v1.ElectionGroup) []string {
 	was, is := old.Status.Protocol.MemberList, g.Status.Protocol.MemberList

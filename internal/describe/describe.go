@@ -67,20 +67,11 @@ func isCause(c *metav1.Condition) bool {
 // follows reports whether a problem follows from another one that is shown: without pods or agents,
 // nothing is known about a coordinator.
 func follows(g *v1.ElectionGroup, c *metav1.Condition) bool {
-	connected := condition(g, v1.ConditionAgentsConnected)
-	known := connected != nil && isCause(connected)
-	switch t := v1.ConditionType(c.Type); {
-	case c.Reason == string(v1.ReasonNoReports):
-		return t != v1.ConditionReady && isNotTrue(g, v1.ConditionReady) || t == v1.ConditionReady && known
-	case c.Reason == string(v1.ReasonMembersDown):
-		return known && g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0
+	if connected := condition(g, v1.ConditionAgentsConnected); connected == nil || !isCause(connected) {
+		return false
 	}
-	return false
-}
-
-func isNotTrue(g *v1.ElectionGroup, t v1.ConditionType) bool {
-	c := condition(g, t)
-	return c != nil && c.Status != metav1.ConditionTrue
+	noneUp := g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0
+	return c.Reason == string(v1.ReasonNoReports) || c.Reason == string(v1.ReasonMembersDown) && noneUp
 }
 
 // staleNotice returns a notice if the status does not reflect the current spec, or "".

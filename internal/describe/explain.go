@@ -123,7 +123,8 @@ func notElectedReason(g *v1.ElectionGroup, p *v1.Process, now time.Time) string 
 	text := name + " is up, and is taking over."
 	stable := g.Spec.Preemption.Stable()
 	if g.Spec.Preemption.Policy == v1.PreemptWhenStable {
-		text = fmt.Sprintf("%s is up, and takes over when it has been eligible for %g s: preemption is WhenStable.", name, stable.Seconds())
+		text = fmt.Sprintf("%s is up, and takes over when it has been eligible for %g s: preemption is WhenStable.",
+			name, stable.Seconds())
 	}
 	// The status has no reason HeldBack any more when the penalty of a member is over, but the agents still know of it.
 	if long := control.LongTenure(stable); now.Sub(g.Status.Coordinator.ElectedAt.Time) < long {

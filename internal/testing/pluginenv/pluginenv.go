@@ -68,7 +68,8 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Since: &LongAgo})
 	}
 	for t, reason := range map[v1.ConditionType]v1.Reason{
-		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected, v1.ConditionAgentsConnected: v1.ReasonConnected,
+		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected,
+		v1.ConditionAgentsConnected: v1.ReasonConnected,
 	} {
 		g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{
 			Type: string(t), Status: metav1.ConditionTrue, Reason: string(reason), LastTransitionTime: LongAgo,

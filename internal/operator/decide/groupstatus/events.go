@@ -45,7 +45,8 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	if next.Protocol.LossReportedAt != nil && old.Protocol.LossReportedAt == nil {
 		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, at})
 	}
-	if before := meta.FindStatusCondition(old.Conditions, available.Type); isDisagreement(available) && !isDisagreement(before) {
+	before := meta.FindStatusCondition(old.Conditions, available.Type)
+	if isDisagreement(available) && !isDisagreement(before) {
 		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, available.Message, fmt.Sprint(at.Unix()), at})
 	}
 	return all

@@ -82,7 +82,7 @@ type Result struct {
 	Events []Event
 	// Coordinator is the pod that the Service points at, or "".
 	Coordinator string
-	// Disagreement is the reason for which the agents don't agree: CoordinatorsDiffer, ListsDiffer or SettingsDiffer; "" if they do.
+	// Disagreement is why the agents don't agree: CoordinatorsDiffer, ListsDiffer or SettingsDiffer; "" if they do.
 	Disagreement v1.Reason
 	// RequeueAt is the time of the next evaluation if no fact changes before; zero if
 	// none is needed.

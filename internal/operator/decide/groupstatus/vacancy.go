@@ -17,7 +17,8 @@ func (e *evaluation) vacancy() (found finding, requeueAt time.Time) {
 	if e.coordinator != nil || len(e.reports) == 0 {
 		return finding{}, requeueAt
 	}
-	found = firstFinding(e.noMajority, e.noEligibleMember, e.membersTooSlow, constant(isFalse(v1.ReasonElecting, "An election is in progress")))
+	electing := isFalse(v1.ReasonElecting, "An election is in progress")
+	found = firstFinding(e.noMajority, e.noEligibleMember, e.membersTooSlow, constant(electing))
 	found.message = "There is no coordinator. " + found.message
 	last := e.lastCoordinator()
 	if last == "" {
@@ -52,8 +53,8 @@ func (e *evaluation) reportLoss() (requeueAt time.Time) {
 	return requeueAt
 }
 
-// vacantSince returns since when the status says that there is no coordinator, or now. While no agent was connected, there
-// may have been one.
+// vacantSince returns since when the status says that there is no coordinator, or now. While no agent was
+// connected, there may have been one.
 func (e *evaluation) vacantSince() time.Time {
 	status, old := &e.Group.Status, e.oldCondition(v1.ConditionAvailable)
 	if status.Coordinator != nil || old == nil || old.Status != metav1.ConditionFalse {

@@ -36,9 +36,8 @@ func disconnected(g *v1.ElectionGroup) bool {
 	return slices.ContainsFunc(g.Status.Processes, func(p v1.Process) bool {
 		crashed := p.Status == v1.ProcessCrashed
 		return p.Reason == v1.ProcessDisputed || p.Reason == v1.ProcessUnreachable && !crashed || p.Reason == "" && crashed
-	}) && slices.ContainsFunc([]v1.ConditionType{v1.ConditionAgentsConnected, v1.ConditionAvailable}, func(c v1.ConditionType) bool {
-		return meta.IsStatusConditionFalse(g.Status.Conditions, string(c))
-	})
+	}) && (meta.IsStatusConditionFalse(g.Status.Conditions, string(v1.ConditionAgentsConnected)) ||
+		meta.IsStatusConditionFalse(g.Status.Conditions, string(v1.ConditionAvailable)))
 }
 
 func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
@@ -66,8 +65,9 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 
 // isAgentOf reports whether policies apply to a pod of a group. They don't apply to pods on the network of their node.
 func isAgentOf(g *v1.ElectionGroup, p *corev1.Pod) bool {
-	return p.Namespace == g.Namespace && !p.Spec.HostNetwork && membership.HasAgent(p) && g.Status.Protocol.MemberList != nil &&
-		slices.ContainsFunc(g.Status.Protocol.MemberList.Members, func(m v1.Member) bool { return m.Pod == p.Name })
+	list := g.Status.Protocol.MemberList
+	return p.Namespace == g.Namespace && !p.Spec.HostNetwork && membership.HasAgent(p) && list != nil &&
+		slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == p.Name })
 }
 
 // policiesOf returns the names of the policies of a namespace that select pods and restrict a direction, or "" for any.
