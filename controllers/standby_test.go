@@ -1,13 +1,21 @@
 package controllers_test
 
 import (
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -123,4 +131,175 @@ func TestStandbyBecomesLeader(t *testing.T) {
 	e.eventually("the label of a deleted group is removed", func() bool { return e.role("ledger-2", "ledger") == "" })
 	e.createGroup("ledger", nil, pods...)
 	e.awaitAdopted("ledger", 1, pods...)
+}
+
+// fivePods are the members of the groups in the tests of losses.
+var fivePods = []string{"ledger-0", "ledger-1", "ledger-2", "ledger-3", "ledger-4"}
+
+// crashLeader creates a group of five, elects ledger-4 in term 7, and crashes the leader after
+// a standby has connected to the agents.
+func (e *env) crashLeader(changes ...func(*operator)) (standby *operator) {
+	e.t.Helper()
+	for _, pod := range fivePods {
+		e.pod(pod, "ledger")
+	}
+	leader := e.startLeader(longLease)
+	e.createGroup("ledger", withService, fivePods...)
+	e.awaitAdopted("ledger", 1, fivePods...)
+	e.elect("ledger", "ledger-4", 7)
+	e.awaitCoordinator("ledger", "ledger-4", 7)
+	e.awaitRole("ledger-4", "ledger", v1.RoleCoordinator)
+	e.awaitQuiet(leader)
+	changes = append(changes, func(o *operator) { o.lease, o.leaderGrace = longLease, time.Millisecond })
+	standby = e.startOperator(changes...)
+	e.awaitStreams(2, fivePods...)
+	leader.stop()
+	return standby
+}
+
+// stopAgents stops the agents of some pods, as if their nodes were lost.
+func (e *env) stopAgents(pods ...string) {
+	e.t.Helper()
+	for _, pod := range pods {
+		must.Succeed(e.t, e.agents[pod].Stop())
+	}
+}
+
+// report makes the agents of some pods report a coordinator, or that there is none.
+func (e *env) report(coordinator string, term uint64, pods ...string) {
+	e.t.Helper()
+	crashed := map[string]bool{}
+	for _, pod := range fivePods {
+		crashed[pod] = !slices.Contains(pods, pod)
+	}
+	for _, pod := range pods {
+		err := e.agents[pod].SetLeadership("ledger", fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: crashed})
+		must.Succeed(e.t, err)
+	}
+}
+
+func (e *env) awaitVacant() {
+	e.t.Helper()
+	e.eventually("the status names no coordinator", func() bool { return e.group("ledger").Status.Coordinator == nil })
+	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
+}
+
+// TestStandbyWritesLossForCrashedLeader: the leader and most members were lost together, so no
+// election follows.
+func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	standby := e.crashLeader()
+	e.stopAgents("ledger-2", "ledger-3", "ledger-4")
+	e.report("", 7, "ledger-0", "ledger-1")
+	e.awaitVacant()
+	e.awaitRole("ledger-4", "ledger", v1.RoleFollower)
+	available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
+	if available == nil || available.Reason != string(v1.ReasonNoMajority) {
+		t.Errorf("got condition %+v, want reason NoMajority", available)
+	}
+	if term := e.group("ledger").Status.Term; term != 7 {
+		t.Errorf("got term %d, want 7", term)
+	}
+
+	// The next election is another matter.
+	must.Succeed(t, e.agents["ledger-2"].Run(t.Context()))
+	e.awaitStreams(1, "ledger-2")
+	e.report("ledger-2", 8, "ledger-0", "ledger-1", "ledger-2")
+	e.awaitCoordinator("ledger", "ledger-2", 8)
+	e.awaitQuiet(standby)
+}
+
+// TestStandbyWritesLossWithoutEndOfConnections: nodes were lost, so that nothing closes the
+// connections to their agents. What these reported last doesn't count.
+func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.crashLeader()
+	for _, pod := range []string{"ledger-2", "ledger-3", "ledger-4"} {
+		e.network.Cut(net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)))
+	}
+	e.eventually("the status names no coordinator", func() bool {
+		e.report("", 7, "ledger-0", "ledger-1") // again, because a connection isn't verified in its first second
+		return e.group("ledger").Status.Coordinator == nil
+	})
+	e.awaitVacant()
+}
+
+// TestStandbyWritesNoLossWithoutEvidence: an agent without a coordinator, or agents that the
+// standby doesn't hear, are none.
+func TestStandbyWritesNoLossWithoutEvidence(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	standby := e.crashLeader()
+	written := len(standby.written())
+	e.report("", 7, "ledger-0", "ledger-1")
+	e.awaitQuiet(standby)
+	e.report("ledger-4", 7, "ledger-0", "ledger-1")
+	e.stopAgents(fivePods...)
+	e.awaitQuiet(standby)
+	if writes := standby.written()[written:]; len(writes) > 0 {
+		t.Errorf("got writes %v, want none", writes)
+	}
+}
+
+// TestStandbyWritesLossOncePerTerm: another replica, which hears other agents, may disagree. They
+// don't overwrite each other forever. A loss that was wrong is corrected, also once.
+func TestStandbyWritesLossOncePerTerm(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	standby := e.crashLeader()
+	before := e.group("ledger").Status
+	e.report("", 7, fivePods...)
+	e.awaitVacant()
+	e.awaitQuiet(standby)
+
+	group := e.group("ledger")
+	group.Status.Coordinator, group.Status.Protocol.LossReportedAt = before.Coordinator, nil
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
+	e.awaitQuiet(standby)
+	if e.group("ledger").Status.Coordinator == nil {
+		t.Error("got the loss of the same term written again, want what the other replica wrote")
+	}
+
+	group = e.group("ledger")
+	group.Status.Coordinator = nil
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
+	e.report("ledger-4", 7, fivePods...)
+	e.awaitCoordinator("ledger", "ledger-4", 7)
+	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-4") })
+	e.awaitQuiet(standby)
+	written := len(standby.written())
+	group = e.group("ledger")
+	group.Status.Coordinator = nil
+	must.Succeed(t, e.client.Status().Update(t.Context(), group))
+	e.awaitQuiet(standby)
+	if writes := standby.written()[written:]; len(writes) > 0 {
+		t.Errorf("got writes %v after another replica wrote the same loss, want none", writes)
+	}
+}
+
+// TestStandbyFinishesOnlyTraffic: a write after the status fails for long. The standby repeats
+// it, but doesn't act as the leader meanwhile.
+func TestStandbyFinishesOnlyTraffic(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var reject atomic.Bool
+	standby := e.crashLeader(func(o *operator) {
+		o.rejects = func(r *http.Request) bool { return reject.Load() && strings.Contains(r.URL.Path, "/endpointslices/") }
+	})
+	reject.Store(true)
+	e.elect("ledger", "ledger-3", 8)
+	e.awaitCoordinator("ledger", "ledger-3", 8)
+	e.awaitRole("ledger-3", "ledger", v1.RoleCoordinator)
+	written := len(standby.written())
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	e.eventually("the standby has tried twice more", func() bool { return len(standby.written()) > written+2 })
+	for _, write := range kinds(standby.written()[written:]) {
+		if write != "PATCH endpointslices" {
+			t.Errorf("got write %s after the status was written, want only the one that fails", write)
+		}
+	}
+	reject.Store(false)
+	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-3") })
 }

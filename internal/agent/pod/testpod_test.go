@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
@@ -205,3 +206,5 @@ func (g *testPod) callLocalAPI(path string) (int, string) {
 	must.Succeed(g.t, err)
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
+
+func TestMain(m *testing.M) { os.Exit(testwait.Main(m, 8)) }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
@@ -25,27 +26,27 @@ func formatMap[V any](of map[string]V) string {
 
 func TestRoles(t *testing.T) {
 	s := newHarness(3)
-	expect(t, "at first", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
-	expect(t, "and again", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator", "at first")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator", "and again")
 	s.createPod("x").Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
 	s.createPod("y").Labels[v1.RoleLabel("other")] = v1.RoleCoordinator
-	expect(t, "with the labels of pods that are not members", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=")
-	expect(t, "after their removal", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=", "with the labels of pods that are not members")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator", "after their removal")
 	s.reportCoordinator("", s.names...)
-	expect(t, "without a coordinator", formatMap(s.evaluate().Roles), "a=follower b=follower c=follower")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=follower", "without a coordinator")
 	s.Pods["c"].Status.Phase = corev1.PodFailed
 	s.deletePod("a")
-	expect(t, "without some pods", formatMap(s.evaluate().Roles), "b=follower c=")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower c=", "without some pods")
 	s.Pods["b"].Annotations = nil
-	expect(t, "with an annotation that was removed while its agent runs", formatMap(s.evaluate().Roles), "b=follower")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower", "with an annotation that was removed while its agent runs")
 	s.disconnect("b")
-	expect(t, "with a pod that has not opted in", formatMap(s.evaluate().Roles), "b=")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=", "with a pod that has not opted in")
 	s.connect("b")
 	s.elect("b")
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Members: s.List.Members},
 	}
-	expect(t, "with a coordinator that leaves the list", formatMap(s.evaluate().Roles), "b=coordinator")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=coordinator", "with a coordinator that leaves the list")
 }
 
 // TestEligibility begins each case with c as the coordinator of a, b and c.
@@ -134,18 +135,18 @@ func TestLeave(t *testing.T) {
 	s.Agents["y"] = AgentState{Connected: true}
 	s.connect("z").UID = "old"
 	s.disconnect("z")
-	expect(t, "pods that are not members, or in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "a x", "pods that are not members, or in an earlier group")
 	s.report("a").UID = string(uid)
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:2], Previous: &v1.PreviousList{Members: s.List.Members},
 	}
-	expect(t, "c does not leave before the list has settled", strings.Join(s.evaluate().Leave, " "), "x")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "x", "c does not leave before the list has settled")
 	s.List.State = v1.ListSettled
-	expect(t, "and then it leaves", strings.Join(s.evaluate().Leave, " "), "c x")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "c x", "and then it leaves")
 	s.StatusBehind = true
-	expect(t, "while agents use a newer list", strings.Join(s.evaluate().Leave, " "), "")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "", "while agents use a newer list")
 	s.StatusBehind, s.List = false, nil
-	expect(t, "without a list", strings.Join(s.evaluate().Leave, " "), "")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "", "without a list")
 	s.report("a").UID, s.report("x").UID = "old", "old"
-	expect(t, "without a list, pods in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
+	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "a x", "without a list, pods in an earlier group")
 }

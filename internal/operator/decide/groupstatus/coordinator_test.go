@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
@@ -154,7 +155,7 @@ func TestCoordinator(t *testing.T) {
 			s := newHarness(5)
 			s.Group.Spec.Safety.Mode = c.mode
 			before := s.evaluate()
-			expect(t, "before", coordinatorName(&before.Status), "e")
+			expect.Equalf(t, coordinatorName(&before.Status), "e", "before")
 			term := s.Group.Status.Term
 			c.change(s)
 			r := s.evaluate()
@@ -180,9 +181,9 @@ func (s *harness) electForOtherReplica() {
 
 func TestServicePointsAtExistingPod(t *testing.T) {
 	s := newHarness(3)
-	expect(t, "the Service points at", s.evaluate().Coordinator, "c")
+	expect.Equalf(t, s.evaluate().Coordinator, "c", "the Service points at")
 	delete(s.Pods, "c")
-	expect(t, "without its pod", s.evaluate().Coordinator, "")
+	expect.Equalf(t, s.evaluate().Coordinator, "", "without its pod")
 }
 
 func TestElectedAt(t *testing.T) {
@@ -255,9 +256,9 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 						s.Agents[name] = agent
 					}
 					r := s.evaluate()
-					expect(t, "after "+name, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events), formatTable(&want)+coordinatorName(&want))
+					expect.Equalf(t, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events), formatTable(&want)+coordinatorName(&want), "after %s", name)
 					for _, of := range []v1.ConditionType{v1.ConditionReady, v1.ConditionAvailable, v1.ConditionProgressing, v1.ConditionAgentsConnected} {
-						expect(t, "after "+name, formatCondition(&r.Status, of), formatCondition(&want, of))
+						expect.Equalf(t, formatCondition(&r.Status, of), formatCondition(&want, of), "after %s", name)
 					}
 				}
 				order = append(order[:1:1], append(slices.Clone(order[2:]), order[1])...)

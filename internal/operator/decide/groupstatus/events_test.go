@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestHistory is the history of one group: each step begins with the status of the one
@@ -61,8 +62,8 @@ func TestHistory(t *testing.T) {
 		s.setTime(step.at)
 		step.change()
 		r := s.evaluate()
-		expect(t, step.name+", coordinator", coordinatorName(&r.Status), step.want)
-		expect(t, step.name+", events", formatEvents(r.Events), step.events)
+		expect.Equalf(t, coordinatorName(&r.Status), step.want, "%s, coordinator", step.name)
+		expect.Equalf(t, formatEvents(r.Events), step.events, "%s, events", step.name)
 		want := time.Time{}
 		if step.requeueAt > 0 {
 			want = noon.Add(step.requeueAt)
@@ -104,17 +105,17 @@ func TestPartition(t *testing.T) {
 	s.term++
 	s.reportCoordinator("b", "a", "b")
 	r := s.evaluate()
-	expect(t, "the newest coordinator", coordinatorName(&r.Status), "b")
-	expect(t, "immediately", formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e")
-	expect(t, "immediately", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
-	expect(t, "immediately", formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal")
+	expect.Equalf(t, coordinatorName(&r.Status), "b", "the newest coordinator")
+	expect.Equalf(t, formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e", "immediately")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "immediately")
+	expect.Equalf(t, formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal", "immediately")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
 	const both = "a and b report coordinator b in term 130896002; c, d and e report coordinator e in term 130896001"
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: "+both)
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionReady), "False CoordinatorsDiffer: "+both)
-	expect(t, "after the suspicion timeout", formatEvents(r.Events), "Warning Disagreement: "+both)
-	expect(t, "then", formatEvents(s.evaluate().Events), "")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: "+both, "after the suspicion timeout")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady), "False CoordinatorsDiffer: "+both, "after the suspicion timeout")
+	expect.Equalf(t, formatEvents(r.Events), "Warning Disagreement: "+both, "after the suspicion timeout")
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "then")
 	s.elect("e")
 	for _, one := range s.names {
 		for _, other := range s.names {
@@ -123,9 +124,9 @@ func TestPartition(t *testing.T) {
 	}
 	s.reportCoordinator("e", s.names...)
 	r = s.evaluate()
-	expect(t, "healed", formatCondition(&r.Status, v1.ConditionReady), "True Healthy: The group is healthy")
-	expect(t, "healed", formatTable(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal")
-	expect(t, "healed", formatEvents(r.Events), "Normal CoordinatorElected: e became coordinator in term 130896003, after b")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady), "True Healthy: The group is healthy", "healed")
+	expect.Equalf(t, formatTable(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal", "healed")
+	expect.Equalf(t, formatEvents(r.Events), "Normal CoordinatorElected: e became coordinator in term 130896003, after b", "healed")
 }
 
 // TestPausedCoordinator pauses a coordinator: its stream remains open, it does not detect
@@ -140,27 +141,27 @@ func TestPausedCoordinator(t *testing.T) {
 		s.reportCoordinator("d", name)
 	}
 	r := s.evaluate()
-	expect(t, "coordinator", coordinatorName(&r.Status), "d")
-	expect(t, "table", formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal")
+	expect.Equalf(t, coordinatorName(&r.Status), "d", "coordinator")
+	expect.Equalf(t, formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal", "table")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
-		"e reports coordinator e in term 130896001")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
+		"e reports coordinator e in term 130896001", "available")
 	s.disconnect("e")
 	r = s.evaluate()
-	expect(t, "table", formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal")
-	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
+	expect.Equalf(t, formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal", "table")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "available")
 }
 
 func TestListsDifferEvent(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
 	s.report("a").Digest = "other"
-	expect(t, "events", formatEvents(s.evaluate().Events), "Warning Disagreement: Agents ignore each other because their member lists differ: b and c have one list of version 1; "+
-		"a has one list of version 1; delete the pods of the smaller side")
-	expect(t, "then", formatEvents(s.evaluate().Events), "")
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "Warning Disagreement: Agents ignore each other because their member lists differ: b and c have one list of version 1; "+
+		"a has one list of version 1; delete the pods of the smaller side", "events")
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "then")
 	s.report("a").Digest, s.report("a").Generation = "d", 0
-	expect(t, "settings", formatEvents(s.evaluate().Events), "")
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "settings")
 }
 
 // TestDisconnectedAgentDoesNotDisagree disconnects c from all, which the operator detects
@@ -174,9 +175,8 @@ func TestDisconnectedAgentDoesNotDisagree(t *testing.T) {
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	r := s.evaluate()
-	expect(t, "available", formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "available")
 	s.setTime(20 * time.Second)
 	r = s.evaluate()
-	expect(t, "available, if c is still connected", formatCondition(&r.Status, v1.ConditionAvailable),
-		"False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002", "available, if c is still connected")
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -214,11 +213,4 @@ func formatEvents(events []Event) string {
 		all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
 	}
 	return strings.Join(all, " | ")
-}
-
-func expect(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n  got  %s\n  want %s", what, got, want)
-	}
 }

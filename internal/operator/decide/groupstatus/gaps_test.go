@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // formatGaps formats the counts, as in "06-01 2 in 5 ms; 1 ms c Crash, ...".
@@ -101,12 +102,12 @@ func TestGapsThatNoAgentMeasured(t *testing.T) {
 	s.evaluate()
 	s.setTime(2 * time.Minute)
 	s.elect("b")
-	expect(t, "the operator has seen a gap", s.evaluatedHistory(), "2 b after 1m0s | 1 c until 1m0s Unknown")
+	expect.Equalf(t, s.evaluatedHistory(), "2 b after 1m0s | 1 c until 1m0s Unknown", "the operator has seen a gap")
 	s.setTime(3 * time.Minute)
 	s.elect("a")
 	s.setTime(4 * time.Minute)
-	expect(t, "it learns of the end later", s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown")
-	expect(t, "gaps", formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown")
+	expect.Equalf(t, s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown", "it learns of the end later")
+	expect.Equalf(t, formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown", "gaps")
 }
 
 // A single agent that reports a future term must not keep the actual coordinator out of

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
@@ -161,25 +162,25 @@ func TestHistoryCausesNoWrite(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
 	s.Group.Status.History = nil // as an operator without history has left it
-	expect(t, "an old status", s.evaluatedHistory(), "")
+	expect.Equalf(t, s.evaluatedHistory(), "", "an old status")
 	s.setTime(10 * time.Second)
 	s.crash("c")
 	s.reportEnd("c", control.EndHandOver, -1, "a", "b")
 	s.elect("b")
 	s.evaluate()
 	const before = "2 b | 1 c until 10s HandOver"
-	expect(t, "history", formatHistory(&s.Group.Status), before)
+	expect.Equalf(t, formatHistory(&s.Group.Status), before, "history")
 	s.term--
 	s.reportEnd("c", control.EndHandOver, 5*time.Second, "a", "b")
 	s.term++
-	expect(t, "a better report", s.evaluatedHistory(), before)
+	expect.Equalf(t, s.evaluatedHistory(), before, "a better report")
 	s.connect("c")
 	s.reportStatus("Normal", "c", "a", "b")
 	s.term--
 	s.reportEnd("c", control.EndStepDown, -1, "c")
 	s.term++
 	s.reportCoordinator("b", "c")
-	expect(t, "when c is up again", s.evaluatedHistory(), "2 b | 1 c until 10s StepDown")
+	expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 c until 10s StepDown", "when c is up again")
 }
 
 // TestDeletionThatIsSeenLater: the deletion of a pod explains the end of a tenure, unless it was requested only afterwards.
@@ -193,10 +194,10 @@ func TestDeletionThatIsSeenLater(t *testing.T) {
 		s.setTime(10 * time.Second)
 		s.reportEnd("c", control.EndSessionClosed, -1, s.names...)
 		s.elect("b")
-		expect(t, "before the operator sees it", s.evaluatedHistory(), "2 b | 1 c until 10s SessionClosed")
+		expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 c until 10s SessionClosed", "before the operator sees it")
 		s.setTime(12 * time.Second)
 		s.requestDeletion("c", requested)
-		expect(t, fmt.Sprint("requested after ", requested), s.evaluatedHistory(), want)
+		expect.Equalf(t, s.evaluatedHistory(), want, "%s", fmt.Sprint("requested after ", requested))
 	}
 }
 
@@ -217,7 +218,7 @@ func TestDeletionOfPodThatIsGone(t *testing.T) {
 			s.reportEnd("c", control.EndSessionClosed, -1, "a", "b")
 			s.elect("b")
 			s.Deleted = map[string]time.Time{"c": noon.Add(requested)}
-			expect(t, fmt.Sprint("requested after ", requested, ", replaced: ", replaced), s.evaluatedHistory(), want)
+			expect.Equalf(t, s.evaluatedHistory(), want, "%s", fmt.Sprint("requested after ", requested, ", replaced: ", replaced))
 		}
 	}
 }
@@ -231,13 +232,13 @@ func TestTenureThatLastsAgain(t *testing.T) {
 	s.setTime(10 * time.Second)
 	s.term++
 	s.reportCoordinator("b", "a", "b")
-	expect(t, "two coordinators", s.evaluatedHistory(), "2 b | 1 e until 10s Unknown")
+	expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 e until 10s Unknown", "two coordinators")
 	s.setTime(20 * time.Second)
 	s.reportCoordinator("", "a", "b")
-	expect(t, "one has ended", s.evaluatedHistory(), "1 e | 2 b until 20s Unknown")
+	expect.Equalf(t, s.evaluatedHistory(), "1 e | 2 b until 20s Unknown", "one has ended")
 	s.setTime(30 * time.Second)
 	s.elect("c")
-	expect(t, "the next number is new", s.evaluatedHistory(), "3 c | 1 e until 30s Unknown | 2 b until 20s Unknown")
+	expect.Equalf(t, s.evaluatedHistory(), "3 c | 1 e until 30s Unknown | 2 b until 20s Unknown", "the next number is new")
 }
 
 // TestHistoryRemains: the history neither shrinks nor changes when the operator restarts.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // formatLoss formats when the loss of the coordinator was reported, as in "after 2s".
@@ -18,23 +19,23 @@ func formatLoss(status *v1.ElectionGroupStatus) string {
 func TestLossIsReported(t *testing.T) {
 	s := newHarness(3)
 	r := s.evaluate()
-	expect(t, "while there is a coordinator", formatLoss(&r.Status), "none")
+	expect.Equalf(t, formatLoss(&r.Status), "none", "while there is a coordinator")
 	s.reportCoordinator("", s.names...)
 	r = s.evaluate()
-	expect(t, "after it resigned", formatLoss(&r.Status), "none")
+	expect.Equalf(t, formatLoss(&r.Status), "none", "after it resigned")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "when an election should have ended", formatLoss(&r.Status), "after 1s")
+	expect.Equalf(t, formatLoss(&r.Status), "after 1s", "when an election should have ended")
 	s.restartOperator()
 	s.setTime(time.Minute)
 	r = s.evaluate()
-	expect(t, "after a restart of the operator", formatLoss(&r.Status), "after 1s")
+	expect.Equalf(t, formatLoss(&r.Status), "after 1s", "after a restart of the operator")
 	for _, name := range s.names {
 		s.connect(name)
 	}
 	s.elect("a")
 	r = s.evaluate()
-	expect(t, "after the next election", formatLoss(&r.Status), "none")
+	expect.Equalf(t, formatLoss(&r.Status), "none", "after the next election")
 }
 
 // TestLossWithoutHistory covers a status that was edited or restored while
@@ -48,13 +49,13 @@ func TestLossWithoutHistory(t *testing.T) {
 	s.Group.Status.History = nil
 	s.setTime(time.Hour)
 	r := s.evaluate()
-	expect(t, "events", formatEvents(r.Events), "")
-	expect(t, "loss", formatLoss(&r.Status), "none")
+	expect.Equalf(t, formatEvents(r.Events), "", "events")
+	expect.Equalf(t, formatLoss(&r.Status), "none", "loss")
 	if !r.RequeueAt.IsZero() {
 		t.Errorf("got requeue at %v, want none", r.RequeueAt)
 	}
 	s.elect("a")
-	expect(t, "events after the election", formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a became coordinator in term 130896002")
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a became coordinator in term 130896002", "events after the election")
 }
 
 // TestLossOfGroupThatWasUnavailable: the condition Available doesn't tell since when there is no coordinator.
@@ -62,15 +63,15 @@ func TestLossOfGroupThatWasUnavailable(t *testing.T) {
 	s := newHarness(3)
 	s.report("a").Digest = "other"
 	r := s.evaluate()
-	expect(t, "with different lists", formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")], "False ListsDiffer")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")], "False ListsDiffer", "with different lists")
 	s.setTime(time.Minute)
 	s.report("a").Digest = "d"
 	s.reportCoordinator("", s.names...)
 	s.evaluate()
 	s.setTime(time.Minute + time.Second)
 	r = s.evaluate()
-	expect(t, "while an election may be in progress", formatLoss(&r.Status), "none")
+	expect.Equalf(t, formatLoss(&r.Status), "none", "while an election may be in progress")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "when it should have ended", formatLoss(&r.Status), "after 1m1s")
+	expect.Equalf(t, formatLoss(&r.Status), "after 1m1s", "when it should have ended")
 }

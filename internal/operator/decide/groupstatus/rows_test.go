@@ -13,6 +13,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
@@ -188,7 +189,7 @@ func TestNotEligibleMessage(t *testing.T) {
 		own := s.report("a")
 		own.Eligible, own.IneligibleSince = false, noon.Add(-22*time.Minute-48*time.Second).In(time.FixedZone("", 3600))
 		c.change(s, own)
-		expect(t, name, s.evaluate().Status.Processes[2].Message, c.want)
+		expect.Equalf(t, s.evaluate().Status.Processes[2].Message, c.want, "%s", name)
 	}
 }
 
@@ -199,7 +200,7 @@ func TestUnreachableMessage(t *testing.T) {
 	s.disconnect("a")
 	first := s.evaluate().Status.Processes[2].Message
 	s.Agents["a"] = AgentState{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
-	expect(t, "message", s.evaluate().Status.Processes[2].Message, first)
+	expect.Equalf(t, s.evaluate().Status.Processes[2].Message, first, "message")
 	s.reportStatus("Crashed", "a", "b", "c")
 	if crashed := s.evaluate().Status.Processes[2].Message; !strings.HasPrefix(crashed, "The agent has ended, or its node is unreachable") {
 		t.Errorf("the other agents can't reach it, either: got message %q", crashed)
@@ -210,8 +211,8 @@ func TestUnreachableMessage(t *testing.T) {
 	}
 	s.Agents["a"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
 	row := s.evaluate().Status.Processes[2]
-	expect(t, "reason", string(row.Reason), "NoCertificate")
-	expect(t, "message", row.Message, "The agent has no certificate: tokenreviews is forbidden")
+	expect.Equalf(t, string(row.Reason), "NoCertificate", "reason")
+	expect.Equalf(t, row.Message, "The agent has no certificate: tokenreviews is forbidden", "message")
 }
 
 func TestSinceRemainsWithTheStatus(t *testing.T) {
@@ -251,9 +252,9 @@ func TestRowsHaveNodeAndZone(t *testing.T) {
 			s := newHarness(3)
 			c.change(s)
 			row := s.evaluate().Status.Processes[2]
-			expect(t, "pod", row.Pod, "a")
-			expect(t, "node", row.Node, c.node)
-			expect(t, "zone", row.Zone, c.zone)
+			expect.Equalf(t, row.Pod, "a", "pod")
+			expect.Equalf(t, row.Node, c.node, "node")
+			expect.Equalf(t, row.Zone, c.zone, "zone")
 		})
 	}
 }
@@ -274,7 +275,7 @@ func TestPodMissingMessage(t *testing.T) {
 		},
 	} {
 		step.change()
-		expect(t, "message", s.evaluate().Status.Processes[2].Message, "There is no pod with this name: "+step.want)
+		expect.Equalf(t, s.evaluate().Status.Processes[2].Message, "There is no pod with this name: "+step.want, "message")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestAgentsAcceptDocuments tests that agents accept all settings that the schema accepts.
@@ -180,14 +181,14 @@ func TestAddresses(t *testing.T) {
 			c.change(f.findPod("a"), f.findPod("b"))
 			for range 2 {
 				d := f.step().Document
-				expect(t, "a", d.Group.Members[0].Address, c.a)
-				expect(t, "b", d.Group.Members[1].Address, c.b)
+				expect.Equalf(t, d.Group.Members[0].Address, c.a, "a")
+				expect.Equalf(t, d.Group.Members[1].Address, c.b, "b")
 				for _, m := range d.Group.Members {
 					want := ""
 					if m.Address != "" {
 						want = string(f.findPod(m.Name).UID)
 					}
-					expect(t, "the UID of "+m.Name, m.UID, want)
+					expect.Equalf(t, m.UID, want, "the UID of %s", m.Name)
 				}
 				f.Pods[0], f.Pods[1] = f.Pods[1], f.Pods[0]
 			}
@@ -250,5 +251,22 @@ func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
 	list.State = v1.ListSettled
 	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("state Settled: got departed members %q, want a and b", got)
+	}
+}
+
+func BenchmarkMake(b *testing.B) {
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "u"}}
+	f := Facts{Group: g}
+	for i := range 1000 {
+		name := fmt.Sprint("ledger-", i)
+		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: name, Priority: int32(i + 1)})
+		f.Pods = append(f.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{PodIP: fmt.Sprintf("10.0.%d.%d", i/256, i%256)}})
+	}
+	g.Status.Protocol.MemberList = &v1.MemberList{
+		Version: 2, State: v1.ListSettled, Members: g.Spec.Members, Floor: new(int64(7)),
+		Previous: &v1.PreviousList{Members: g.Spec.Members},
+	}
+	for b.Loop() {
+		MakePlan(f)
 	}
 }

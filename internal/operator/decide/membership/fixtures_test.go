@@ -3,7 +3,6 @@ package membership
 import (
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,11 +148,4 @@ func formatProblem(p *Problem) string {
 		return ""
 	}
 	return string(p.Reason) + ": " + p.Message
-}
-
-func expect(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s:\n  got  %s\n  want %s", what, got, want)
-	}
 }

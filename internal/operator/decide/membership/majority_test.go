@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // newMajorityFacts returns the facts of a group whose present members have a majority, and
@@ -54,12 +55,12 @@ func TestListWaitsForMajority(t *testing.T) {
 				c.change(f)
 			}
 			p := MakePlan(*f)
-			expect(t, "problem", formatProblem(p.Problem), c.problem)
+			expect.Equalf(t, formatProblem(p.Problem), c.problem, "problem")
 			want := "v2 Adopting: " + c.wanted + "; after v1: " + c.present
 			if c.problem != "" {
 				want = "v1 Settled: " + c.present
 			}
-			expect(t, "list", formatList(p.List), want)
+			expect.Equalf(t, formatList(p.List), want, "list")
 		})
 	}
 }
@@ -85,7 +86,7 @@ func TestNextListWaitsForRemovedCoordinator(t *testing.T) {
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "c"}
 			f.Group.Spec.Members = parseMembers("a 1, b 2, d 4")
 			c.change(f)
-			expect(t, "list", formatList(MakePlan(*f).List), c.want)
+			expect.Equalf(t, formatList(MakePlan(*f).List), c.want, "list")
 		})
 	}
 }
@@ -95,20 +96,20 @@ func TestFirstListDoesNotWaitForMajority(t *testing.T) {
 	f := newDeclaredFacts("a 1, b 2, c 3")
 	f.MajorityLost = false
 	p := f.step()
-	expect(t, "list", formatList(p.List), "v1 Settled: a 1, b 2, c 3")
-	expect(t, "problem", formatProblem(p.Problem), "")
+	expect.Equalf(t, formatList(p.List), "v1 Settled: a 1, b 2, c 3", "list")
+	expect.Equalf(t, formatProblem(p.Problem), "", "problem")
 }
 
 // TestAdoptionDoesNotWaitForMajority: a list that has begun settles, whoever is connected.
 func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
 	f := newMajorityFacts("a 1, b 2, c 3", "a b c d")
 	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
-	expect(t, "it begins", formatList(f.step().List), "v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3")
+	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it begins")
 	clear(f.Connected)
 	f.Adopted["a"], f.Adopted["b"] = true, true
 	p := f.step()
-	expect(t, "it settles", formatList(p.List), "v2 Settled: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3")
-	expect(t, "problem", formatProblem(p.Problem), "")
+	expect.Equalf(t, formatList(p.List), "v2 Settled: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it settles")
+	expect.Equalf(t, formatProblem(p.Problem), "", "problem")
 }
 
 // TestOtherSettingsDoNotWaitForMajority: only the list waits, with the lease that belongs to it.
@@ -142,16 +143,16 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 	delete(f.findPod("a-4").Labels, "app")
 	const present = "v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5"
 	p := MakePlan(*f)
-	expect(t, "labels", formatProblem(p.Problem), "WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
-		"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't")
-	expect(t, "labels", formatList(p.List), present)
+	expect.Equalf(t, formatProblem(p.Problem), "WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
+		"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't", "labels")
+	expect.Equalf(t, formatList(p.List), present, "labels")
 	f.deletePod("a-0")
 	f.Missing["a-0"] = true
-	expect(t, "a-0 is deleted", formatProblem(MakePlan(*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
-		"so the present list remains: make sure that a-1 runs, or delete what doesn't")
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
+		"so the present list remains: make sure that a-1 runs, or delete what doesn't", "a-0 is deleted")
 	f.deletePod("a-1")
 	f.Missing["a-1"] = true
-	expect(t, "a-1 is deleted", formatList(MakePlan(*f).List), "v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5")
+	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "a-1 is deleted")
 
 	// Whichever pods are deleted and disconnected, a group with a majority doesn't retain the deleted ones.
 	for set := range 1 << 10 {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
@@ -221,7 +222,7 @@ func TestLaterLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSelectorFacts(byAnnotation).addPods("a", "b")
-			expect(t, "before", formatList(f.settle().List), "v1 Settled: b 1, a 2")
+			expect.Equalf(t, formatList(f.settle().List), "v1 Settled: b 1, a 2", "before")
 			change(f)
 			p := f.settle()
 			got, _, _ := strings.Cut(formatList(p.List), "; after")
@@ -240,8 +241,7 @@ func TestTooManyMembers(t *testing.T) {
 	}
 	f.addPods("ledger-100")
 	p := f.settle()
-	expect(t, "problem", formatProblem(p.Problem),
-		"TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector")
+	expect.Equalf(t, formatProblem(p.Problem), "TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector", "problem")
 	if p.List.Version != 1 {
 		t.Errorf("got list %s", formatList(p.List)[:60])
 	}
@@ -263,13 +263,13 @@ func TestUnknownNodes(t *testing.T) {
 		f.Nodes["node-"+name].Labels = map[string]string{"tier": tier}
 	}
 	const want = "v1 Settled: d 0, b 5, a 6, c 7"
-	expect(t, "list", formatList(f.settle().List), want)
+	expect.Equalf(t, formatList(f.settle().List), want, "list")
 	for _, name := range []string{"a", "b", "c", "d"} {
 		node := f.Nodes["node-"+name]
 		delete(f.Nodes, "node-"+name)
-		expect(t, "without the node of "+name, formatList(f.settle().List), want)
+		expect.Equalf(t, formatList(f.settle().List), want, "without the node of %s", name)
 		f.Nodes["node-"+name] = node
 	}
 	clear(f.Nodes)
-	expect(t, "without nodes", formatList(f.settle().List), want)
+	expect.Equalf(t, formatList(f.settle().List), want, "without nodes")
 }

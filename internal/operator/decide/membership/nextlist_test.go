@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestVersions is the history of one group: each step begins with the list of the one
@@ -54,7 +55,7 @@ func TestVersions(t *testing.T) {
 		{"the restored order takes effect", func() {}, "v5 Adopting: b 20, d 5; after v4: d 5, b 20"},
 	} {
 		step.change()
-		expect(t, step.name, formatList(f.step().List), step.list)
+		expect.Equalf(t, formatList(f.step().List), step.list, "%s", step.name)
 	}
 }
 
@@ -68,9 +69,9 @@ func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	after := f.Published
 	f.Missing["a"], f.Missing["b"] = true, true
 	f.Published = nil
-	expect(t, "not published", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
+	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30", "not published")
 	f.Published = after
-	expect(t, "published", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b")
+	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b", "published")
 }
 
 func TestMajorities(t *testing.T) {
@@ -205,13 +206,13 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		f.Group.Spec.Safety.Mode = mode
 		f.InEarlierGroup = []string{"a"}
 		p := f.step()
-		expect(t, string(mode), formatProblem(p.Problem), want)
+		expect.Equalf(t, formatProblem(p.Problem), want, "%s", string(mode))
 		if begins := p.List != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: got list %s", mode, formatList(p.List))
 		}
 		f.InEarlierGroup, f.ContactPending = nil, true
 		p = f.step()
-		expect(t, string(mode)+", an agent hasn't been contacted", formatProblem(p.Problem), "")
+		expect.Equalf(t, formatProblem(p.Problem), "", "%s, an agent hasn't been contacted", string(mode))
 		if begins := p.Document != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: an agent hasn't been contacted: got list %s", mode, formatList(p.List))
 		}
@@ -219,7 +220,7 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 		f.step()
 		f.InEarlierGroup, f.Versions = []string{"a"}, map[string]int64{"x": 1} // It does not block a group that has begun.
 		f.Group.Spec.Members = parseMembers("x 10, y 30")
-		expect(t, string(mode), formatProblem(f.step().Problem), "")
+		expect.Equalf(t, formatProblem(f.step().Problem), "", "%s", string(mode))
 	}
 }
 
@@ -235,26 +236,26 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	f.Group.Spec.Members = parseMembers("a 10, b 20")
 	f.Versions = map[string]int64{"a": 2, "b": 1}
 	p := MakePlan(*f)
-	expect(t, "one", formatProblem(p.Problem), one)
-	expect(t, "the list remains", formatList(p.List), "v1 Settled: a 10, b 20, c 30")
+	expect.Equalf(t, formatProblem(p.Problem), one, "one")
+	expect.Equalf(t, formatList(p.List), "v1 Settled: a 10, b 20, c 30", "the list remains")
 	if p.Document != nil || !p.StatusBehind {
 		t.Errorf("got document %+v, want none", p.Document)
 	}
 	f.addPods("a", "b", "c")
-	expect(t, "one of three is connected and contradicts", formatProblem(MakePlan(*f).Problem), one)
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), one, "one of three is connected and contradicts")
 	f.Versions["c"] = 1
-	expect(t, "two of three contradict", formatProblem(MakePlan(*f).Problem), "")
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "", "two of three contradict")
 	f.Connected[f.findPod("c").UID] = false
-	expect(t, "an old report of a disconnected agent is no contradiction", formatProblem(MakePlan(*f).Problem), one)
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), one, "an old report of a disconnected agent is no contradiction")
 	f.Versions["b"] = 3
-	expect(t, "two", formatProblem(MakePlan(*f).Problem), many)
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), many, "two")
 
 	f.Versions = map[string]int64{"a": 1}
-	expect(t, "all agents use known lists", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30", "all agents use known lists")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
-	expect(t, "a list that is being adopted remains", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30", "a list that is being adopted remains")
 	f.Published, f.Group.Status.Protocol.MemberList = nil, nil
-	expect(t, "a minority reports a list of a group without one", formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20")
+	expect.Equalf(t, formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20", "a minority reports a list of a group without one")
 	f.Versions["b"] = 3
-	expect(t, "a majority reports a list of a group without one", formatList(f.step().List), "none")
+	expect.Equalf(t, formatList(f.step().List), "none", "a majority reports a list of a group without one")
 }

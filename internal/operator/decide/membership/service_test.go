@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // withService adds a Service with two ports to the group.
@@ -26,7 +27,7 @@ func TestService(t *testing.T) {
 	}
 	withService(f)
 	p := f.step()
-	expect(t, "Service", marshalYAML(t, p.Service), `
+	expect.Equalf(t, marshalYAML(t, p.Service), `
 metadata:
 `+labelsYAML+`  name: front
 `+ownerYAML+`spec:
@@ -41,7 +42,7 @@ metadata:
     targetPort: 53
 status:
   loadBalancer: {}
-`)
+`, "Service")
 	f.Service = p.Service
 	if p := f.step(); p.Service == nil || p.ServiceProblem != nil {
 		t.Error("got a conflict of an object with itself")
@@ -72,7 +73,7 @@ func expectServiceProblem(t *testing.T, p *Plan, want string) {
 	if p.ServiceProblem != nil {
 		got = string(p.ServiceProblem.Reason) + ": " + p.ServiceProblem.Message
 	}
-	expect(t, "the problem of the Service", got, want)
+	expect.Equalf(t, got, want, "the problem of the Service")
 }
 
 func TestForbiddenService(t *testing.T) {
@@ -120,10 +121,10 @@ metadata:
   port: 53
   protocol: UDP
 `
-	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
-	expect(t, "to no pod", marshalYAML(t, EndpointSlice(f.Group, nil, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4"+head+tail, "to a")
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to no pod")
 	f.findPod("a").Status.PodIP = ""
-	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to a without an address")
 	f.findPod("a").Status.PodIP = "fd00::7"
 	six := EndpointSlice(f.Group, nil, f.findPod("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
@@ -171,7 +172,7 @@ func TestOptionsOfService(t *testing.T) {
 		Name: "front", Type: v1.Headless, Routing: v1.RouteAlways,
 		Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("grpc")), AppProtocol: "kubernetes.io/h2c"}},
 	}
-	expect(t, "Service", marshalYAML(t, f.step().Service), `
+	expect.Equalf(t, marshalYAML(t, f.step().Service), `
 metadata:
 `+labelsYAML+`  name: front
 `+ownerYAML+`spec:
@@ -184,7 +185,7 @@ metadata:
   publishNotReadyAddresses: true
 status:
   loadBalancer: {}
-`)
+`, "Service")
 }
 
 // The agent is a sidecar. Applications can be sidecars, too.
@@ -198,7 +199,7 @@ func TestTargetPortWithName(t *testing.T) {
 	pod := f.findPod("a")
 	pod.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}}}
 	pod.Spec.Containers = []corev1.Container{{}, {Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}}}
-	expect(t, "ports", marshalYAML(t, EndpointSlice(f.Group, nil, pod).Ports), `
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, pod).Ports), `
 - name: a
   port: 8080
   protocol: TCP
@@ -206,7 +207,7 @@ func TestTargetPortWithName(t *testing.T) {
   name: b
   port: 9000
   protocol: TCP
-`)
+`, "ports")
 	if missing := MissingPorts(f.Group, pod); !slices.Equal(missing, []string{"http"}) {
 		t.Errorf("got missing ports %q, want that of UDP", missing)
 	}

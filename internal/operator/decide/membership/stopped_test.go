@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // The states of a container.
@@ -164,12 +165,12 @@ func TestPodsAreHeldInStrictMode(t *testing.T) {
 	f.findPod("other-group").Annotations[v1.AnnotationGroups] = "audit"
 	deleted(f.findPod("deleted")) // The API server accepts no new finalizers for it.
 	p := MakePlan(*f)
-	expect(t, "held in Strict", names(p.Hold), "joins started")
-	expect(t, "released in Strict", names(p.Release), "stopped")
+	expect.Equalf(t, names(p.Hold), "joins started", "held in Strict")
+	expect.Equalf(t, names(p.Release), "stopped", "released in Strict")
 	f.Group.Spec.Safety.Mode = v1.Majority
 	p = MakePlan(*f)
-	expect(t, "held in Majority", names(p.Hold), "")
-	expect(t, "released in Majority", names(p.Release), "held stopped")
+	expect.Equalf(t, names(p.Hold), "", "held in Majority")
+	expect.Equalf(t, names(p.Release), "held stopped", "released in Majority")
 }
 
 // TestUnknownStopIsReported tests when and how the status asks for a confirmation.
@@ -183,13 +184,13 @@ func TestUnknownStopIsReported(t *testing.T) {
 	f.settle()
 	deleted(f.findPod("b"))
 	p := MakePlan(*f)
-	expect(t, "at once", formatProblem(p.Problem), "")
+	expect.Equalf(t, formatProblem(p.Problem), "", "at once")
 	if want := noon.Add(10 * time.Second); !p.RequeueAt.Equal(want) {
 		t.Errorf("got the next plan at %v, want it at %v", p.RequeueAt, want)
 	}
 	f.Now = p.RequeueAt
 	const one = "b was deleted, but may still run on a node that is cut off. Make sure that it has stopped, and confirm it: " + command + "b/b1"
-	expect(t, "later", formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: "+one)
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: "+one, "later")
 	for annotation, want := range map[string]string{
 		"b":              "Annotation conclave.dev/confirm-stopped must list POD/UID, separated by commas, got \"b\". " + one,
 		"b/b0":           "Annotation conclave.dev/confirm-stopped names b/b0, but the UID of this pod is b1. " + one,
@@ -201,16 +202,16 @@ func TestUnknownStopIsReported(t *testing.T) {
 		if want != "" {
 			want = "StopUnconfirmed: " + want
 		}
-		expect(t, annotation, formatProblem(MakePlan(*f).Problem), want)
+		expect.Equalf(t, formatProblem(MakePlan(*f).Problem), want, "%s", annotation)
 	}
 	f.Group.Annotations = nil
 	for _, pod := range f.Pods {
 		deleted(pod)
 	}
-	expect(t, "three", formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: a, b and c were deleted, but may still run on a node that is cut off. "+
-		"Make sure that they have stopped, and confirm it: "+command+"a/a0,b/b1,c/c2")
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: a, b and c were deleted, but may still run on a node that is cut off. "+
+		"Make sure that they have stopped, and confirm it: "+command+"a/a0,b/b1,c/c2", "three")
 	f.Group.Spec.Safety.Mode = v1.Majority
-	expect(t, "in Majority", formatProblem(MakePlan(*f).Problem), "")
+	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "", "in Majority")
 }
 
 // TestListKeepsItsMajorityInStrict tests that members whose end is unknown count, whoever
@@ -239,7 +240,7 @@ func TestListKeepsItsMajorityInStrict(t *testing.T) {
 			f.observeMissing()
 			lists = append(lists, formatList(f.step().List))
 		}
-		expect(t, string(mode), fmt.Sprint(lists), fmt.Sprint(want))
+		expect.Equalf(t, fmt.Sprint(lists), fmt.Sprint(want), "%s", string(mode))
 	}
 }
 
@@ -277,8 +278,8 @@ func TestDeclaredMembersDepartWithProof(t *testing.T) {
 	}
 	f.observeMissing()
 	const adopting = "v2 Adopting: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5"
-	expect(t, "without proof", formatList(f.step().List), adopting)
+	expect.Equalf(t, formatList(f.step().List), adopting, "without proof")
 	f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "d/d3"}
 	f.observeMissing()
-	expect(t, "confirmed", formatList(f.step().List), "v2 Settled: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5; departed: d")
+	expect.Equalf(t, formatList(f.step().List), "v2 Settled: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5; departed: d", "confirmed")
 }
