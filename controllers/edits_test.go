@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -135,9 +136,7 @@ func TestMembersChange(t *testing.T) {
 	}
 	e.awaitQuiet(o)
 	for pod, want := range map[string]int{"p-0": 1, "p-1": 1, "p-2": 1, "p-3": 2} {
-		if got := leaveCommands(e.agents[pod]); got != want {
-			t.Errorf("%s: got %d commands to leave, want %d", pod, got, want)
-		}
+		expect.Equalf(t, leaveCommands(e.agents[pod]), want, "%s: commands to leave", pod)
 	}
 }
 

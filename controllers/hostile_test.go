@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -171,9 +172,7 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	if status := e.group("ledger").Status; status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" || status.Term != 7 {
 		t.Errorf("got coordinator %+v and term %d, want ledger-2 and 7", status.Coordinator, status.Term)
 	}
-	if role := e.role("ledger-0", "ledger"); role != v1.RoleFollower {
-		t.Errorf("got role %q of ledger-0, want %q", role, v1.RoleFollower)
-	}
+	expect.Equalf(t, e.role("ledger-0", "ledger"), v1.RoleFollower, "role of ledger-0")
 	e.deletePod("ledger-0")
 	e.elect("ledger", "ledger-1", 8)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
@@ -214,7 +213,5 @@ func TestPodThatHasNotOptedInGetsNoLabel(t *testing.T) {
 	e.awaitRole("p-1", "ledger", v1.RoleCoordinator)
 	e.awaitRole("p-0", "ledger", v1.RoleFollower)
 	e.awaitQuiet(o)
-	if role := e.role("bystander", "ledger"); role != "" {
-		t.Errorf("got role %q of a pod without an agent, want none", role)
-	}
+	expect.Equalf(t, e.role("bystander", "ledger"), "", "role of a pod without an agent")
 }

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -67,9 +68,7 @@ func TestNoWritesWithoutChanges(t *testing.T) {
 		return reconciles(second) > 0 && value(t, second.metrics, "conclave_operator_agents_connected") == 3
 	})
 	e.awaitQuiet(second)
-	if writes := second.written(); len(writes) != 0 {
-		t.Errorf("got writes %v of the second operator without a change, want none", writes)
-	}
+	expect.Lenf(t, second.written(), 0, "writes of the second operator without a change")
 }
 
 func TestWritesOfAnElection(t *testing.T) {
@@ -163,9 +162,7 @@ func TestMetrics(t *testing.T) {
 		"conclave_operator_elections_total":           2,
 		"conclave_operator_failover_seconds":          1,
 	} {
-		if got := value(t, o.metrics, name); got != want {
-			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
+		expect.Equalf(t, value(t, o.metrics, name), want, "%s", name)
 	}
 	if value(t, o.metrics, "conclave_operator_status_lag_seconds") == 0 {
 		t.Error("got no lag, want one for each change of the status")

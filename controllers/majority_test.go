@@ -9,6 +9,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // newMajoritySnapshot returns a snapshot of a group of three when the operator has just started.
@@ -54,9 +56,7 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 	} {
 		s.now, s.deadline = s.now.Add(step.after), deadline{}
 		connect(step.connect...)
-		if got := s.membershipFacts().MajorityLost; got != step.lost {
-			t.Errorf("%s: got %t, want %t", step.name, got, step.lost)
-		}
+		expect.Equalf(t, s.membershipFacts().MajorityLost, step.lost, "%s", step.name)
 		if waits := len(step.connect) < 2 && !step.lost; s.deadline.at.IsZero() == waits {
 			t.Errorf("%s: got deadline %v, want one exactly while the grace lasts", step.name, s.deadline.at)
 		}
@@ -74,9 +74,7 @@ func TestStandbyDoesNotCountTimeWithoutMajority(t *testing.T) {
 	s := newMajoritySnapshot()
 	r := &Reconciler{}
 	for range 2 {
-		if err := r.reconcileStandby(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.reconcileStandby(t.Context(), s))
 		s.now = s.now.Add(time.Hour)
 	}
 	if s.majorityLost() {

@@ -19,6 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
@@ -101,12 +103,8 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		r.agents = agents.New(agents.Options{Credentials: slow})
 		expectMissing := func(when string, want bool) {
 			s, err := r.gather(t.Context(), group)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := s.membershipFacts().Missing["a"]; got != want {
-				t.Errorf("%s: got missing=%t", when, got)
-			}
+			must.Succeed(t, err)
+			expect.Equalf(t, s.membershipFacts().Missing["a"], want, "%s: missing", when)
 		}
 		expectMissing("at once", false)
 		slow.delay = 0

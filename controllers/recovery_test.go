@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -85,9 +86,7 @@ func TestTermNeverGoesBack(t *testing.T) {
 	e.createSettledGroup(o)
 	e.elect("ledger", "ledger-0", 5)
 	e.eventually("a coordinator of an old term isn't accepted", func() bool { return e.group("ledger").Status.Coordinator == nil })
-	if term := e.group("ledger").Status.Term; term != 7 {
-		t.Errorf("got term %d, want 7", term)
-	}
+	expect.Equalf(t, e.group("ledger").Status.Term, 7, "term")
 	o.stop()
 	e.startOperator()
 	e.elect("ledger", "ledger-0", 8)
@@ -193,9 +192,7 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 	e.createSettledGroup(o)
 	replace.Store(true)
 	e.elect("ledger", "ledger-1", 8)
-	if code := <-status; code != http.StatusUnprocessableEntity {
-		t.Errorf("got status %d for the label of the replaced pod, want %d", code, http.StatusUnprocessableEntity)
-	}
+	expect.Equalf(t, <-status, http.StatusUnprocessableEntity, "status for the label of the replaced pod")
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -94,9 +95,7 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 		return inWest
 	}
 	e.eventually("two groups prefer a pod in each zone", func() bool { return moves() == 2 && spread() == 2 })
-	if got := first(e.group("alone").Status.Protocol.MemberList); got != "alone-a" {
-		t.Errorf("group without spread: got %s, want alone-a", got)
-	}
+	expect.Equalf(t, first(e.group("alone").Status.Protocol.MemberList), "alone-a", "group without spread")
 
 	// The evacuation of a zone moves no group of the other, and changes no list.
 	versions := func() (all []int64) {
@@ -114,9 +113,7 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 	for _, g := range groups {
 		e.awaitExcluded(agents[g], g, false)
 	}
-	if got := fmt.Sprint(versions()); got != before {
-		t.Errorf("got lists %s, want %s: an evacuation moves no preference", got, before)
-	}
+	expect.Equalf(t, fmt.Sprint(versions()), before, "lists (an evacuation moves no preference)")
 }
 
 // The operator ends an evacuation at its time without any other event.

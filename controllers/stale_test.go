@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -69,9 +70,7 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
 	e.awaitQuiet(o)
 	before := o.countReads("/pods/p-2")
-	if before > 1 {
-		t.Errorf("got %d reads of p-2 from the API server while the list is settled, want at most one, for the status", before)
-	}
+	expect.AtMostf(t, before, 1, "reads of p-2 from the API server while the list is settled (for the status)")
 
 	resume := o.pauseWatch("pods")
 	e.pod("p-2", "ledger")
@@ -88,9 +87,7 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	resume()
 	e.awaitAdopted("ledger", 2, "p-2")
 	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
-	if departed := e.group("ledger").Status.Protocol.MemberList.Departed; len(departed) > 0 {
-		t.Errorf("got departed members %v, want none", departed)
-	}
+	expect.Lenf(t, e.group("ledger").Status.Protocol.MemberList.Departed, 0, "departed members")
 }
 
 // Another operator has reconciled a group that was deleted and created again. An operator that
@@ -121,9 +118,7 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 	}
 	resume()
 	e.awaitQuiet(first)
-	if got := e.document("ledger").UID; got != uid {
-		t.Errorf("got the document of the group with UID %s, want %s", got, uid)
-	}
+	expect.Equalf(t, e.document("ledger").UID, uid, "document of the group with UID")
 }
 
 // A group was deleted, and its objects after it. An operator that doesn't know yet doesn't

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -198,9 +199,7 @@ func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 	if available == nil || available.Reason != string(v1.ReasonNoMajority) {
 		t.Errorf("got condition %+v, want reason NoMajority", available)
 	}
-	if term := e.group("ledger").Status.Term; term != 7 {
-		t.Errorf("got term %d, want 7", term)
-	}
+	expect.Equalf(t, e.group("ledger").Status.Term, 7, "term")
 
 	// The next election is another matter.
 	must.Succeed(t, e.agents["ledger-2"].Run(t.Context()))
@@ -296,9 +295,8 @@ func TestStandbyFinishesOnlyTraffic(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
 	e.eventually("the standby has tried twice more", func() bool { return len(standby.written()) > written+2 })
 	for _, write := range kinds(standby.written()[written:]) {
-		if write != "PATCH endpointslices" {
-			t.Errorf("got write %s after the status was written, want only the one that fails", write)
-		}
+		expect.Equalf(t, write, "PATCH endpointslices",
+			"write after the status was written (only the one that fails)")
 	}
 	reject.Store(false)
 	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-3") })

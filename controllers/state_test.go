@@ -38,14 +38,10 @@ func TestRevisionIsRetainedAfterItsGroupIsDeleted(t *testing.T) {
 		s := &snapshot{now: time.Now(), state: states.get(ledger, "first"), group: &v1.ElectionGroup{}}
 		s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: ahead}
 		s.published()
-		if next := states.get(ledger, "second"); next.revision != ahead {
-			t.Errorf("the group was replaced: got revision %d, want %d", next.revision, ahead)
-		}
+		expect.Equalf(t, states.get(ledger, "second").revision, ahead, "group was replaced: revision")
 		states.forget(ledger)
 		states.forget(ledger) // Each agent that leaves triggers another reconcile.
-		if next := states.get(ledger, "third"); next.revision != ahead {
-			t.Errorf("the group was deleted: got revision %d, want %d", next.revision, ahead)
-		}
+		expect.Equalf(t, states.get(ledger, "third").revision, ahead, "group was deleted: revision")
 		states.forget(ledger)
 		time.Sleep(21 * time.Second)
 		states.forget(types.NamespacedName{Namespace: "bank", Name: "audit"})

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -130,9 +131,7 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
 	e.awaitNoPod("p-2")
 	list := e.group("ledger").Status.Protocol.MemberList
-	if !slices.Equal(list.Departed, []string{"p-2"}) {
-		t.Errorf("got departed %v, want p-2", list.Departed)
-	}
+	expect.EqualSlicesf(t, list.Departed, []string{"p-2"}, "departed")
 
 	e.reportStopped("p-3")
 	e.awaitNoPod("p-3")
@@ -221,9 +220,7 @@ func TestListWaitsForItsMembers(t *testing.T) {
 	const want = "3 of 6 wanted members are connected, and a coordinator needs 4, so the present list remains: " +
 		"make sure that ledger-3, ledger-4 and ledger-5 run, or correct spec.members"
 	for _, of := range []v1.ConditionType{v1.ConditionReady, v1.ConditionProgressing, v1.ConditionDegraded} {
-		if c := e.awaitCondition("ledger", of, v1.ReasonWaitingForMembers); c.Message != want {
-			t.Errorf("%s: got message %q, want %q", of, c.Message, want)
-		}
+		expect.Equalf(t, e.awaitCondition("ledger", of, v1.ReasonWaitingForMembers).Message, want, "%s: message", of)
 	}
 	e.awaitQuiet(first)
 	e.expectPresentList()

@@ -71,9 +71,7 @@ func TestExamples(t *testing.T) {
 			case <-time.After(testwait.Limit):
 				t.Fatalf("the example hasn't stopped within %s after SIGTERM", testwait.Limit)
 			}
-			if code := workers[third].command.ProcessState.ExitCode(); code != 0 {
-				t.Fatalf("got exit code %d, want 0", code)
-			}
+			must.Equalf(t, workers[third].command.ProcessState.ExitCode(), 0, "exit code")
 			awaitWorker(t, workers, token)
 		})
 	}
@@ -189,9 +187,7 @@ func checkStopped(t *testing.T, w *worker, session string) {
 	}))
 	before := strings.Count(strings.Join(w.output(), "\n"), "works")
 	time.Sleep(time.Second) // A worker that hasn't stopped executes five steps in this time.
-	if after := strings.Count(strings.Join(w.output(), "\n"), "works"); after != before {
-		t.Fatalf("the worker continued: got %d steps, want %d", after, before)
-	}
+	must.Equalf(t, strings.Count(strings.Join(w.output(), "\n"), "works"), before, "worker continued: steps")
 }
 
 func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {

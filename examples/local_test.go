@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -54,9 +55,7 @@ func TestLocal(t *testing.T) {
 			t.Errorf("process %d still runs", pid)
 		}
 	}
-	if len(left) > 0 {
-		t.Errorf("got files %v after the end, want none", left)
-	}
+	expect.Lenf(t, left, 0, "files after the end")
 }
 
 func testUsageErrors(t *testing.T, folder string) {
@@ -133,9 +132,7 @@ func TestGuardWorksWithinThePromise(t *testing.T) {
 			if c.works {
 				line, err := lines.ReadString('\n') // It waits for a response in time.
 				must.Succeed(t, err)
-				if line != "works with token 7340042\n" {
-					t.Errorf("got %q, want that the script works", line)
-				}
+				expect.Equalf(t, line, "works with token 7340042\n", "the script works")
 			} else {
 				for range 10 {
 					<-requests

@@ -24,6 +24,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -57,9 +58,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 		t.Error("got \"forbidden\" in the log, want sufficient permissions")
 	}
 	e.expectRefusedWriteCounted(t)
-	if status := stop(); status != command.ExitOK {
-		t.Errorf("got exit status %d, want %d", status, command.ExitOK)
-	}
+	expect.Equalf(t, stop(), command.ExitOK, "exit status")
 	var lease coordinationv1.Lease
 	if err := e.get(&lease, namespace, "conclave-manager"); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
 		t.Errorf("got lease %+v, want it released: %v", lease.Spec, err)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A manager that starts after the Secret of the CA was deleted creates no other CA, which
@@ -23,9 +24,7 @@ func TestManagerDoesNotReplaceTheCAOfGroups(t *testing.T) {
 	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
 	e.create(group)
 	group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
-	if err := e.Status().Update(t.Context(), group); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), group))
 	e.start()
 	e.eventually("the status reports the missing CA", func() error {
 		if err := e.get(group, "default", "ledger"); err != nil {

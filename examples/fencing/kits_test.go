@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -59,15 +60,11 @@ func TestFormerCoordinatorsAreRejected(t *testing.T) {
 					t.Fatalf("round %d: got the write of the coordinator rejected", i)
 				}
 				<-done
-				if got := k.load(); got != wanted {
-					t.Fatalf("round %d: got value %q after writes at the same time, want %q", i, got, wanted)
-				}
+				must.Equalf(t, k.load(), wanted, "round %d: value after writes at the same time", i)
 				if former.write(2*i+1, old) {
 					late++
 				}
-				if got := k.load(); got != wanted {
-					t.Fatalf("round %d: got value %q after a late write, want %q", i, got, wanted)
-				}
+				must.Equalf(t, k.load(), wanted, "round %d: value after a late write", i)
 				if next.write(2*i+2, wanted) {
 					t.Fatalf("round %d: got the next write of the coordinator rejected", i)
 				}
@@ -268,9 +265,7 @@ func (s *session) ask(command string) string {
 
 func (s *session) want(answer, command string) {
 	s.t.Helper()
-	if got := s.ask(command); got != answer {
-		s.t.Errorf("%s: got %q, want %q", command, got, answer)
-	}
+	expect.Equalf(s.t, s.ask(command), answer, "%s", command)
 }
 
 func put(handler http.Handler, token, value string) int {

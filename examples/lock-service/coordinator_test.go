@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // A process that was paused reports a lock that has expired meanwhile, before or after the
@@ -27,7 +29,5 @@ func TestExpiredLockHidesNoOther(t *testing.T) {
 
 // The clocks of two processes may differ in rate, also after the coordinator has changed.
 func TestRemainingTimeHasTheMarginOfTheClocks(t *testing.T) {
-	if got := atCoordinator(useMax); got != leaseMax {
-		t.Errorf("got %s, want the time for which a lock is granted, %s", got, leaseMax)
-	}
+	expect.Equalf(t, atCoordinator(useMax), leaseMax, "the time for which a lock is granted")
 }

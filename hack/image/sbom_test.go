@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A replaced module has the name of its replacement. The modules ./api and ./client of this repository have the program's version.
@@ -20,9 +22,7 @@ func TestModulesOfSBOM(t *testing.T) {
 	r := recipe{}
 	r.Package, r.Version = "./cmd/program", "v2"
 	packages := r.sbom(info, "0", "sha256:1")["packages"].([]object)
-	if len(packages) != 4 {
-		t.Fatalf("got %d packages, want the program, the standard library and two modules", len(packages))
-	}
+	must.Equalf(t, len(packages), 4, "packages (the program, the standard library and two modules)")
 	got := packages[2]
 	if got["name"] != "example.com/a_New" || got["sourceInfo"] != "go.sum h1:x" ||
 		got["SPDXID"] != "SPDXRef-Module-example.com-a-New-v1.0.1-incompatible" {

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestHealth(t *testing.T) {
@@ -37,18 +38,14 @@ func TestHealth(t *testing.T) {
 				g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{Type: string(of), Status: status})
 			}
 		}
-		if got := dashboard.NewSummary(g, time.Now()).Health; got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
+		expect.Equalf(t, dashboard.NewSummary(g, time.Now()).Health, c.want, "%s", name)
 	}
 	gone := &v1.ElectionGroup{}
 	gone.Status.ReadyMembers = new(int32(0))
 	gone.Status.Conditions = []metav1.Condition{
 		{Type: string(v1.ConditionAvailable), Status: unknown}, {Type: string(v1.ConditionAgentsConnected), Status: no, Reason: string(v1.ReasonPodsMissing)},
 	}
-	if got := dashboard.NewSummary(gone, time.Now()).Health; got != dashboard.Unavailable {
-		t.Errorf("all pods are gone: got %s, want Unavailable", got)
-	}
+	expect.Equalf(t, dashboard.NewSummary(gone, time.Now()).Health, dashboard.Unavailable, "all pods are gone")
 }
 
 // TestEndedTenures: the overview counts the failures of the last hour, and knows whether the status
@@ -125,9 +122,7 @@ func TestDetail(t *testing.T) {
 	if len(d.Nodes) != 3 || d.Nodes[0].Pod != "b" || d.Nodes[2].Pod != "a" || d.Processes[0].Pod != "c" || !d.Ring || !d.Adopting || d.Ordinal != "3rd" {
 		t.Errorf("got %+v, want a ring b, c, a in the 3rd election", d)
 	}
-	if got, want := d.Processes[0].Reason, "PodMissing: There is no pod"; got != want {
-		t.Errorf("got reason %q, want %q", got, want)
-	}
+	expect.Equalf(t, d.Processes[0].Reason, "PodMissing: There is no pod", "reason")
 	if row := d.Processes[1]; row.NodeName != "node-2" || row.Zone != "east" || row.Pod != "b" {
 		t.Errorf("got %+v, want node-2 in east", row)
 	}
@@ -148,9 +143,7 @@ func TestDetail(t *testing.T) {
 	}
 	g.Status.History[2].EndReason = v1.EndPreempted
 	const want = "2 failovers: median 20.0 s, longest 20.0 s; 1 after a failure: 4.8 ms"
-	if got := dashboard.NewDetail(g, at.Time).Failovers.Text; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect.Equal(t, dashboard.NewDetail(g, at.Time).Failovers.Text, want)
 	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)
 	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)

@@ -8,6 +8,8 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // placed returns a group whose members are words as in "c/30@n1", with "*" after the coordinator,
@@ -24,9 +26,7 @@ func placed(t *testing.T, mode v1.SafetyMode, members string) *v1.ElectionGroup 
 		name, at, _ := strings.Cut(text, "@")
 		pod, number, _ := strings.Cut(name, "/")
 		priority, err := strconv.ParseInt(number, 10, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		node, zone, _ := strings.Cut(at, "/")
 		row := v1.Process{Pod: pod, Priority: int32(priority), Status: v1.ProcessNormal, Node: node, Zone: zone}
 		switch word[len(text):] {
@@ -89,28 +89,21 @@ func TestLossOfANode(t *testing.T) {
 		"no member list":                        {v1.Majority, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := formatPlaces(describe.Nodes(placed(t, c.mode, c.members))); got != c.want {
-				t.Errorf("%s %s:\n got %s\nwant %s", c.mode, c.members, got, c.want)
-			}
+			expect.Equalf(t, formatPlaces(describe.Nodes(placed(t, c.mode, c.members))), c.want,
+				"%s %s", c.mode, c.members)
 		})
 	}
 }
 
 func TestLossOfAZone(t *testing.T) {
 	g := placed(t, v1.Majority, "c/3@n1/east* b/2@n2/west a/1@n3/west")
-	if got, want := formatPlaces(describe.Zones(g)), "east Elects, west Stops (no majority)"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got, want := formatPlaces(describe.Nodes(g)), "n1 Elects, n2 Keeps, n3 Keeps"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, formatPlaces(describe.Zones(g)), "east Elects, west Stops (no majority)")
+	expect.Equal(t, formatPlaces(describe.Nodes(g)), "n1 Elects, n2 Keeps, n3 Keeps")
 }
 
 func TestIntactGroupHasAllMembers(t *testing.T) {
 	g := placed(t, v1.Majority, "c/3@n1- b/2@n2! a/1@n3- | c x")
-	if got, want := formatPlaces(describe.Nodes(describe.Intact(g))), "n1 Elects, n2 Elects, n3 Elects"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, formatPlaces(describe.Nodes(describe.Intact(g))), "n1 Elects, n2 Elects, n3 Elects")
 	if g.Status.Processes[0].Status != v1.ProcessCrashed {
 		t.Error("the group itself has changed")
 	}
@@ -131,9 +124,7 @@ func TestDownTogether(t *testing.T) {
 		"d/4@n1/x* c/3@n2/x- b/2@n3/x- a/1@n4/x-":       "", // All members are in this zone.
 		"e/5@n1/x* d/4@n2/x c/3@n3/y b/2@n4/y- a/1@n4-": "Both members that are down are on n4.",
 	} {
-		if got := describe.DownTogether(placed(t, v1.Majority, members)); got != want {
-			t.Errorf("%s: got %q, want %q", members, got, want)
-		}
+		expect.Equalf(t, describe.DownTogether(placed(t, v1.Majority, members)), want, "%s", members)
 	}
 }
 
@@ -149,15 +140,11 @@ func TestNodeTable(t *testing.T) {
 		lines = append(lines, fmt.Sprint(row))
 	}
 	want := "{n2 y [bank/audit] 4 [bank/ledger bank/audit]}\n{n1 x [bank/ledger] 2 []}\n{n3  [bank/mail] 1 []}\n{n4  [] 2 []}"
-	if got := strings.Join(lines, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	expect.Equal(t, strings.Join(lines, "\n"), want)
 }
 
 func TestJoinNames(t *testing.T) {
 	for names, want := range map[string]string{"": "", "a": "a", "a b": "a and b", "a b c d e": "a, b, c, d and e", "a b c d e f g": "a, b, c, d, e and 2 more"} {
-		if got := describe.JoinNames(strings.Fields(names), "and"); got != want {
-			t.Errorf("%s: got %q, want %q", names, got, want)
-		}
+		expect.Equalf(t, describe.JoinNames(strings.Fields(names), "and"), want, "%s", names)
 	}
 }

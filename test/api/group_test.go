@@ -26,6 +26,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -47,9 +48,7 @@ func createGroup(t *testing.T, c client.Client, name string, n int) *v1.Election
 	g.Spec.Members[0].Priority = int32(n)
 	must.Succeed(t, c.Create(t.Context(), g))
 	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(t.Context()), g); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, c.Delete(context.WithoutCancel(t.Context()), g))
 	})
 	return g
 }
@@ -92,9 +91,7 @@ func TestColumns(t *testing.T) {
 	g.Status.ReadyMembers = new(int32(2))
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	narrow, wide := columns(t, "columns")
-	if want := "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*"; narrow != want {
-		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
-	}
+	expect.Equalf(t, narrow, "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*", "kubectl get")
 	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
 		t.Errorf("kubectl get -o wide: got in addition\n%s\nwant\n%s", wide, want)
 	}
@@ -214,9 +211,7 @@ func TestSamples(t *testing.T) {
 				must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &g))
 				shown[g.Spec.Algorithm] = true
 			}
-			if err := c.Delete(t.Context(), object); err != nil {
-				t.Error(err)
-			}
+			expect.Succeed(t, c.Delete(t.Context(), object))
 		}
 	}
 	if len(shown) != len(catalog.Names()) {

@@ -17,6 +17,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestPlansAreAccepted tests that the API server accepts and stores each status that the
@@ -57,13 +59,9 @@ func (h *harness) createGroup(name string) {
 	h.group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	h.group.Spec.Safety.Mode = []v1.SafetyMode{v1.Available, v1.Majority, v1.Strict}[h.rng.IntN(3)]
 	h.declareMembers()
-	if err := h.c.Create(h.t.Context(), h.group); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Succeed(h.t, h.c.Create(h.t.Context(), h.group))
 	h.t.Cleanup(func() {
-		if err := h.c.Delete(context.WithoutCancel(h.t.Context()), h.group); err != nil {
-			h.t.Error(err)
-		}
+		expect.Succeed(h.t, h.c.Delete(context.WithoutCancel(h.t.Context()), h.group))
 	})
 	h.pods, h.agents = map[string]*corev1.Pod{}, map[string]groupstatus.AgentState{}
 	h.term = uint64(control.TermAt(h.now))

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // The namespaces of the samples and of the operator, the folder of the samples, and the image of their application.
@@ -338,9 +339,7 @@ func (e env) killAgent(pod string) {
 	if at < 0 {
 		e.t.Fatalf("no agent in %s", pod)
 	}
-	if err := syscall.Kill(agents[at].PID, syscall.SIGKILL); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Succeed(e.t, syscall.Kill(agents[at].PID, syscall.SIGKILL))
 }
 
 func testOperatorPodDeleted(e env) {

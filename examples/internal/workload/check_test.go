@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/examples/internal/ledger"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // A ledger without new writes keeps its invariant. With --progress, check fails nevertheless.
 func TestCheckFindsMissingProgress(t *testing.T) {
 	server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer server.Close()
 	served := httptest.NewServer(server)
 	defer served.Close()
@@ -25,9 +25,7 @@ func TestCheckFindsMissingProgress(t *testing.T) {
 		t.Errorf("got %v, want no error without --progress", err)
 	}
 	err = check(t.Context(), []string{"--progress=1ms", served.URL})
-	if err == nil || !strings.Contains(err.Error(), "no progress: the ledger still has 0 writes after 1ms") {
-		t.Errorf("got %v, want an error", err)
-	}
+	expect.ErrorContainsf(t, err, "no progress: the ledger still has 0 writes after 1ms", "an error")
 	client := ledger.Client{URL: served.URL}
 	go func() {
 		right := ledger.Entry{Resource: "device", Token: 7, By: "a"}

@@ -185,9 +185,7 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 		next, err := listener.Accept()
 		must.Succeed(t, err)
 		lingering := next.(interface{ SetLinger(seconds int) error }) //nolint:errcheck,forcetypeassert // It has one.
-		if err := lingering.SetLinger(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lingering.SetLinger(0))
 		next.Close()
 	}
 	a.wantNoneEnded()

@@ -117,9 +117,7 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 	for name, pod := range map[string]*corev1.Pod{"too much": hostile(), "nearly too much": nearly} {
 		size := retained(t, stripPod, pod)
 		t.Logf("%s: %d bytes", name, size)
-		if size > most {
-			t.Errorf("%s: got %d bytes of a pod, want at most %d", name, size, most)
-		}
+		expect.AtMostf(t, size, most, "%s: bytes of a pod", name)
 	}
 	stripped, _ := stripPod(hostile())
 	pod, _ := stripped.(*corev1.Pod)
@@ -188,9 +186,7 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 		"EndpointSlice with a large endpoint": retained(t, stripEndpointSlice, largeEndpoint()),
 	} {
 		t.Logf("%s: %d bytes", name, size)
-		if size > most {
-			t.Errorf("%s: got %d bytes, want at most %d", name, size, most)
-		}
+		expect.AtMostf(t, size, most, "%s: bytes", name)
 	}
 }
 

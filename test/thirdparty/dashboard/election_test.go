@@ -19,6 +19,7 @@ import (
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
@@ -59,9 +60,7 @@ func lastElection(b *browser) {
 	b.await(`location.hash === "" && document.querySelector(".row-link")`)
 	b.click(".row-link")
 	b.await(`document.querySelector('` + card + ` button')?.innerText.includes("Read")`)
-	if n := reads.Load(); n != 0 {
-		b.t.Errorf("got %d reads of the journals before the user asked, want none", n)
-	}
+	expect.Equalf(b.t, reads.Load(), 0, "reads of the journals before the user asked")
 	b.run("press Enter", chromedp.Focus(card+" button"), chromedp.KeyEvent(kb.Enter))
 	b.await(fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("%s was elected in term %d after %s")`, card, coordinator, leader.Term, former))
 	b.await(`document.querySelectorAll('` + card + ` .lifeline').length === 3 && document.querySelectorAll('` + card + ` .message.note').length > 0`)
@@ -111,18 +110,14 @@ func lastElection(b *browser) {
 	g.Status.Coordinator.Term++
 	b.store.Set(g)
 	b.await(`!` + notice + `.hidden && document.querySelectorAll('` + card + ` .lifeline').length === 3`)
-	if n := reads.Load(); n != 1 {
-		b.t.Errorf("got %d reads of the journals, want 1", n)
-	}
+	expect.Equalf(b.t, reads.Load(), 1, "reads of the journals")
 	electionsInFile(b, vacant, journals(b.t.Context(), b, cluster, survivors))
 }
 
 func journals(ctx context.Context, b *browser, cluster *agentcluster.Cluster, names []string) (all []journal.Journal) {
 	for _, name := range names {
 		j, err := cluster.Journal(ctx, name)
-		if err != nil {
-			b.t.Error(err)
-		}
+		expect.Succeed(b.t, err)
 		all = append(all, j)
 	}
 	return all

@@ -23,6 +23,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -105,9 +106,7 @@ func TestHeadlampHealth(t *testing.T) {
 			t.Fatalf("got %q of %d groups, want %s for the conditions %v, ready %v", got[i:min(i+1, len(got))], len(got), want, groups[i].Status.Conditions, groups[i].Status.ReadyMembers)
 		}
 	}
-	if len(counts) != 5 {
-		t.Errorf("got groups with the states %v, want all states", counts)
-	}
+	expect.Lenf(t, counts, 5, "groups with the states (all states)")
 }
 
 // rows returns the rows of a table on the page, whose cells are separated by |.

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -80,9 +81,7 @@ func overview(b *browser) {
 	b.store.Set(named("search", "indexer-of-all-documents-in-every-language", ledger("RingChampion", 4)))
 	b.await(`document.querySelectorAll("tbody tr").length === 5`)
 	b.await(`document.querySelector("tbody tr").innerText.includes("checkout")`) // the worst comes first
-	if got := b.text(`[data-key="bank/ledger"] .failovers`); got != "2" {
-		b.t.Errorf("got %q failures in the last hour, want 2", got)
-	}
+	expect.Equalf(b.t, b.text(`[data-key="bank/ledger"] .failovers`), "2", "failures in the last hour")
 	b.accessible()
 	b.screenshot("dashboard-overview.png")
 	b.click(`th.name button`)
@@ -206,9 +205,7 @@ func stoppedDashboard(b *browser) {
 	b.serve()
 	b.await(`document.querySelector("#banner").hidden && document.querySelector("#coordinator").innerText === "ledger-2"`)
 	for _, text := range b.takeErrors() {
-		if !strings.Contains(text, "net::ERR_") {
-			b.t.Errorf("got error %s on the console, want only those of the stopped server", text)
-		}
+		expect.Containsf(b.t, text, "net::ERR_", "error on the console (only those of the stopped server)")
 	}
 }
 
@@ -247,9 +244,7 @@ func wrongClock(b *browser) {
 	}
 	b.open("")
 	b.await(`document.querySelector('[data-key="bank/ledger"]')`)
-	if got := b.text(`[data-key="bank/ledger"] .failovers`); got != "2" {
-		b.t.Errorf("got %q failures in the last hour, want 2", got)
-	}
+	expect.Equalf(b.t, b.text(`[data-key="bank/ledger"] .failovers`), "2", "failures in the last hour")
 	b.run("correct the clock", page.RemoveScriptToEvaluateOnNewDocument(script))
 }
 

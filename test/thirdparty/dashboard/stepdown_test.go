@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -17,6 +16,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -33,9 +33,7 @@ func startAgents(b *browser) (cluster *agentcluster.Cluster, coordinator string)
 	cluster, err := agentcluster.New(b.t.Context(), agentcluster.Options{Binary: binary, Folder: folder, Agents: 3})
 	must.Succeed(b.t, err)
 	b.t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			b.t.Error(err)
-		}
+		expect.Succeed(b.t, cluster.Close())
 	})
 	must.Succeed(b.t, cluster.Start())
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -104,9 +102,7 @@ func stepDown(b *browser) {
 	b.await(`document.querySelector("dialog[open]") && document.activeElement.id === "to"`)
 	b.run("press Escape", chromedp.KeyEvent(kb.Escape))
 	b.await(`!document.querySelector("dialog")`)
-	if requests != 0 {
-		b.t.Errorf("got %d requests after Escape, want none", requests)
-	}
+	expect.Equalf(b.t, requests, 0, "requests after Escape")
 
 	to := cluster.Names()[0]
 	b.click(button)
@@ -131,13 +127,9 @@ func stepDown(b *browser) {
 	b.store.Set(stale)
 	b.click("dialog .danger")
 	b.await(`document.querySelector("dialog .outcome.bad")?.innerText.includes("the coordinator has changed since")`)
-	if requests != 1 {
-		b.t.Errorf("got %d requests, want 1", requests)
-	}
+	expect.Equalf(b.t, requests, 1, "requests")
 	for _, text := range b.takeErrors() {
-		if !strings.Contains(text, "409") {
-			b.t.Errorf("got error %s on the console, want only the status 409", text)
-		}
+		expect.Containsf(b.t, text, "409", "error on the console (only the status 409)")
 	}
 	may = false
 	b.open("#/bank/real")

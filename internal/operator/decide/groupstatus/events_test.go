@@ -79,9 +79,7 @@ func TestSuspicionTimeoutOfGroup(t *testing.T) {
 	s.Group.Spec.Timing.HeartbeatMillis = 1000
 	s.evaluate()
 	s.reportCoordinator("", s.names...)
-	if got := s.evaluate().RequeueAt.Sub(noon); got != 5*time.Second {
-		t.Errorf("by default: got requeue after %v, want 5s", got)
-	}
+	expect.Equalf(t, s.evaluate().RequeueAt.Sub(noon), 5*time.Second, "by default: requeue after (want 5s)")
 	s.Group.Spec.Timing.SuspicionTimeoutMillis = new(int32(1500))
 	if got := s.evaluate().RequeueAt.Sub(noon); got != 2500*time.Millisecond {
 		t.Errorf("with suspicionTimeoutMillis: got requeue after %v, want 2.5s", got)

@@ -56,9 +56,7 @@ func TestGapsAreCounted(t *testing.T) {
 		{90 * day, 4 * time.Millisecond, v1.EndCrash, "08-30 1 in 4.0 ms; 4.0 ms a Crash"},
 	} {
 		lead("a", step.at, step.gap, step.reason)
-		if got := formatGaps(gaps); got != step.want {
-			t.Errorf("after %s: got %s, want %s", step.at, got, step.want)
-		}
+		expect.Equalf(t, formatGaps(gaps), step.want, "after %s", step.at)
 		if others := min(gaps.Others, 1); gaps.Failures+gaps.Others != int64(len(history)-1) || gaps.Others != others || gaps.OtherMicros != 1000*others {
 			t.Errorf("after %s: got %+v, want the sums of all gaps, one of 1 ms after a hand-over", step.at, gaps)
 		}
@@ -88,9 +86,7 @@ func TestGapInStatus(t *testing.T) {
 	}
 	s.crash("a") // The status changes, the coordinator doesn't.
 	s.evaluate()
-	if got := formatGaps(s.Group.Status.Gaps); got != want {
-		t.Errorf("after another change: got %s, want %s", got, want)
-	}
+	expect.Equalf(t, formatGaps(s.Group.Status.Gaps), want, "after another change")
 }
 
 // TestGapsThatNoAgentMeasured: the history and the gaps have the same ones, and none if the end is not known.

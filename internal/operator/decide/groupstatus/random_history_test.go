@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 var (
@@ -174,13 +175,9 @@ func (h *randomHistory) evaluateAndCheck() {
 	}
 	// The API server stores times with a lower resolution.
 	data, err := json.Marshal(first.Status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.Group.Status = v1.ElectionGroupStatus{}
-	if err := json.Unmarshal(data, &h.Group.Status); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &h.Group.Status))
 	again := Evaluate(h.Facts)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
 		t.Errorf("the status is not stable; got events %s, status\n%+v\nand then\n%+v", formatEvents(again.Events), h.Group.Status, again.Status)

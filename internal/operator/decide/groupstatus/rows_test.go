@@ -224,9 +224,7 @@ func TestSinceRemainsWithTheStatus(t *testing.T) {
 	s.disconnect("b")
 	rows := s.evaluate().Status.Processes
 	for i, want := range []time.Duration{0, 10 * time.Second, 0} {
-		if got := rows[i].Since.Sub(noon); got != want {
-			t.Errorf("%s is %s: got since %v, want %v", rows[i].Pod, rows[i].Status, got, want)
-		}
+		expect.Equalf(t, rows[i].Since.Sub(noon), want, "%s is %s: since", rows[i].Pod, rows[i].Status)
 	}
 }
 

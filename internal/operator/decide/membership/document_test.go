@@ -6,7 +6,6 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -204,9 +203,7 @@ func TestAddresses(t *testing.T) {
 func TestRevision(t *testing.T) {
 	f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
 	first := f.step().Document.Revision
-	if first != noon.UnixMilli() {
-		t.Errorf("got first revision %d, want %d, as of the clock", first, noon.UnixMilli())
-	}
+	expect.Equalf(t, first, noon.UnixMilli(), "first revision (as of the clock)")
 	f.Now = noon.Add(time.Hour)
 	if p := f.step(); p.Document.Revision != first {
 		t.Errorf("got revision %d and then %d for the same document", first, p.Document.Revision)
@@ -245,13 +242,11 @@ func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
 		Departed: []string{"b"},
 	}
 	group := newDeclaredFacts("a 1").Group
-	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"b"}) {
-		t.Errorf("state Adopting: got departed members %q, want b", got)
-	}
+	expect.EqualSlicesf(t, Document(group, &list, nil).Group.Departed, []string{"b"},
+		"state Adopting: departed members (b)")
 	list.State = v1.ListSettled
-	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("state Settled: got departed members %q, want a and b", got)
-	}
+	expect.EqualSlicesf(t, Document(group, &list, nil).Group.Departed, []string{"a", "b"},
+		"state Settled: departed members (a and b)")
 }
 
 func BenchmarkMake(b *testing.B) {

@@ -133,16 +133,13 @@ func TestLeaseChangesWithList(t *testing.T) {
 			if got, want := p.Document.Group.Safety.LongestLeaseMillis, before.LeaseMillis; got != want || p.List.Version != 2 {
 				t.Errorf("while version 2 is being adopted: got a lease of %d, want %d", got, want)
 			}
-			if got := p.Document.Group.Timing.HeartbeatMillis; got != c.pendingHeartbeat {
-				t.Errorf("while version 2 is being adopted: got a heartbeat of %d, want %d", got, c.pendingHeartbeat)
-			}
+			expect.Equalf(t, p.Document.Group.Timing.HeartbeatMillis, c.pendingHeartbeat,
+				"while version 2 is being adopted: heartbeat")
 			f.settle()
 			if got := f.Group.Status.Protocol.MemberList; got.Version != 3 || got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
 				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, control.LongestLeaseMillis(c.to), before.LeaseMillis)
 			}
-			if got := AdoptionWait(f.Group); got != c.wantWait {
-				t.Errorf("got a wait of %s, want %s", got, c.wantWait)
-			}
+			expect.Equalf(t, AdoptionWait(f.Group), c.wantWait, "wait")
 			d := MakePlan(*f).Document
 			if d.Group.Safety.LeaseMillis != c.to || d.Group.Timing.HeartbeatMillis != c.heartbeat {
 				t.Errorf("got %+v, want the lease and the heartbeat of the spec", d.Group)
@@ -160,13 +157,9 @@ func TestAdoptionWait(t *testing.T) {
 		t.Errorf("by default: got %v, want 2.25s", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
-	if got := AdoptionWait(f.Group); got != 9*time.Second {
-		t.Errorf("with a lease of 8 s: got %v, want 9s", got)
-	}
+	expect.Equalf(t, AdoptionWait(f.Group), 9*time.Second, "with a lease of 8 s (want 9s)")
 	f.Group.Spec.Safety.Mode = v1.Available
-	if got := AdoptionWait(f.Group); got != 0 {
-		t.Errorf("in Available mode: got %v, want 0", got)
-	}
+	expect.Equalf(t, AdoptionWait(f.Group), 0, "in Available mode")
 }
 
 func TestMissingPodGrace(t *testing.T) {
@@ -186,9 +179,7 @@ func TestMissingPodGrace(t *testing.T) {
 		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
 		f.Group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: c.state, LeaseMillis: c.lease}
-		if got := MissingPodGrace(f.Group); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		expect.Equalf(t, MissingPodGrace(f.Group), c.want, "%s", c.name)
 	}
 }
 

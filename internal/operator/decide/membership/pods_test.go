@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestHasAgent(t *testing.T) {
@@ -27,9 +29,7 @@ func TestHasAgent(t *testing.T) {
 		"another init container":  {corev1.PodSpec{InitContainers: []corev1.Container{other}}, false},
 		"an ordinary container":   {corev1.PodSpec{Containers: []corev1.Container{agent}}, false},
 	} {
-		if got := HasAgent(&corev1.Pod{Spec: tc.spec}); got != tc.want {
-			t.Errorf("%s: got %t, want %t", name, got, tc.want)
-		}
+		expect.Equalf(t, HasAgent(&corev1.Pod{Spec: tc.spec}), tc.want, "%s", name)
 	}
 }
 
@@ -41,9 +41,7 @@ func TestGroupsOf(t *testing.T) {
 		" ledger ,, mail": {"ledger", "mail"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.AnnotationGroups: annotation}}}
-		if got := GroupsOf(pod); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", annotation, got, want)
-		}
+		expect.EqualSlicesf(t, GroupsOf(pod), want, "%q", annotation)
 		for _, group := range []string{"ledger", "mail"} {
 			if got := NamesGroup(pod, group); got != slices.Contains(want, group) {
 				t.Errorf("%q names %s: got %t, want %t", annotation, group, got, !got)
@@ -51,16 +49,12 @@ func TestGroupsOf(t *testing.T) {
 		}
 	}
 	selected := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.AnnotationSelectedBy: "ledger,mail"}}}
-	if got := GroupsOf(selected); !slices.Equal(got, []string{"ledger", "mail"}) {
-		t.Errorf("a selected pod: got %q, want ledger and mail", got)
-	}
+	expect.EqualSlicesf(t, GroupsOf(selected), []string{"ledger", "mail"}, "selected pod (ledger and mail)")
 	selected.Annotations[v1.AnnotationGroups] = "audit"
 	if got := GroupsOf(selected); !slices.Equal(got, []string{"audit"}) || BySelection(selected) {
 		t.Errorf("a selected pod that names its groups: got %q, want audit", got)
 	}
-	if groups := GroupsOf(&corev1.Pod{}); len(groups) > 0 {
-		t.Errorf("a pod without annotations: got %q, want none", groups)
-	}
+	expect.Lenf(t, GroupsOf(&corev1.Pod{}), 0, "pod without annotations")
 }
 
 func TestSelectingGroups(t *testing.T) {
@@ -94,21 +88,15 @@ func TestSelectingGroups(t *testing.T) {
 		"ledger-0": {"declared", "selector"}, "ledger-1": {"listed", "selector"}, "ledger-2": {"previous", "selector"}, "": {"selector"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "ledger"}}}
-		if got := SelectingGroups(groups, pod); !slices.Equal(got, want) {
-			t.Errorf("pod %q: got %q, want %q", name, got, want)
-		}
+		expect.EqualSlicesf(t, SelectingGroups(groups, pod), want, "pod %q", name)
 	}
-	if got := SelectingGroups(groups, &corev1.Pod{}); len(got) > 0 {
-		t.Errorf("a pod without name and labels: got %q, want none", got)
-	}
+	expect.Lenf(t, SelectingGroups(groups, &corev1.Pod{}), 0, "pod without name and labels")
 }
 
 func marshalYAML(t *testing.T, object any) string {
 	t.Helper()
 	data, err := yaml.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return "\n" + string(data)
 }
 
@@ -151,9 +139,7 @@ func TestOwnedByOther(t *testing.T) {
 		"from a backup":                                 {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
 		"of an older version of the kind":               {metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
 	} {
-		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.want {
-			t.Errorf("an object %s: got %t", name, got)
-		}
+		expect.Equalf(t, OwnedByOther(&c.ObjectMeta, f.Group), c.want, "object %s", name)
 	}
 }
 
@@ -181,9 +167,7 @@ func TestPreferredMember(t *testing.T) {
 	f.settle()
 	expectList := func(what, want string) {
 		t.Helper()
-		if got := formatMembers(f.settle().List.Members); got != want {
-			t.Errorf("%s: got %q, want %q", what, got, want)
-		}
+		expect.Equalf(t, formatMembers(f.settle().List.Members), want, "%s", what)
 	}
 	expectList("at first", "d 4, c 5, b 6, a 7")
 	f.Preferred = "c"
@@ -224,9 +208,7 @@ func TestEquallyPreferred(t *testing.T) {
 			c.change(f)
 			first, others := f.EquallyPreferred()
 			slices.Sort(others)
-			if got := first + " of " + strings.Join(others, " "); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			expect.Equal(t, first+" of "+strings.Join(others, " "), c.want)
 		})
 	}
 }
@@ -248,9 +230,7 @@ func TestLocation(t *testing.T) {
 		{nil, node, v1.SpreadZone, ""},
 		{&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, node, v1.SpreadZone, ""},
 	} {
-		if got := Location(c.pod, c.node, c.spread); got != c.want {
-			t.Errorf("spread over %s: got %q, want %q", c.spread, got, c.want)
-		}
+		expect.Equalf(t, Location(c.pod, c.node, c.spread), c.want, "spread over %s", c.spread)
 	}
 }
 
@@ -259,9 +239,7 @@ func TestLosesCoordinators(t *testing.T) {
 	node := f.Nodes["node-a"]
 	expect := func(what string, want bool) {
 		t.Helper()
-		if got := LosesCoordinators(node, noon); got != want {
-			t.Errorf("%s: got %v, want %v", what, got, want)
-		}
+		expect.Equalf(t, LosesCoordinators(node, noon), want, "%s", what)
 	}
 	expect("an ordinary node", false)
 	node.Annotations = map[string]string{v1.AnnotationEvacuateUntil: noon.Add(time.Second).Format(time.RFC3339)}

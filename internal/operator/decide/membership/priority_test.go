@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestAssignPriorities tests with random ranks and priorities that the new priorities are
@@ -174,9 +175,7 @@ func TestFloor(t *testing.T) {
 	} {
 		step.change()
 		floor := *f.step().List.Floor
-		if got := floor>>4 - start; got != step.floor {
-			t.Errorf("%s: got the floor %d epochs above the first one, want %d", step.name, got, step.floor)
-		}
+		expect.Equalf(t, floor>>4-start, step.floor, "%s: floor epochs above the first one", step.name)
 		if counter := floor & 15; counter != 15 && counter != 5 {
 			t.Errorf("%s: got floor %d, want the last term of an epoch, or the reported one", step.name, floor)
 		}
@@ -199,9 +198,8 @@ func TestFloorBoundsTermsThatTheOperatorHasNotSeen(t *testing.T) {
 		}
 		used := int64(fastest.Ceiling(0))
 		f.Missing[departed] = true
-		if floor := *f.step().List.Floor; floor < used {
-			t.Errorf("after the departure of %s: got floor %d, want at least %d, which members may have used", departed, floor, used)
-		}
+		expect.AtLeastf(t, *f.step().List.Floor, used,
+			"after the departure of %s: floor (which members may have used)", departed)
 	}
 }
 

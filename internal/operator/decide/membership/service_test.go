@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -208,10 +207,6 @@ func TestTargetPortWithName(t *testing.T) {
   port: 9000
   protocol: TCP
 `, "ports")
-	if missing := MissingPorts(f.Group, pod); !slices.Equal(missing, []string{"http"}) {
-		t.Errorf("got missing ports %q, want that of UDP", missing)
-	}
-	if ports := EndpointSlice(f.Group, nil, nil).Ports; len(ports) != 0 {
-		t.Errorf("got ports %v without a pod, want none", ports)
-	}
+	expect.EqualSlicesf(t, MissingPorts(f.Group, pod), []string{"http"}, "missing ports (of UDP)")
+	expect.Lenf(t, EndpointSlice(f.Group, nil, nil).Ports, 0, "ports without a pod")
 }

@@ -128,9 +128,7 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 		f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: c.confirm}
 		for mode, want := range map[v1.SafetyMode]bool{v1.Strict: c.inStrict, v1.Majority: c.inMajority, v1.Available: c.inMajority} {
 			f.Group.Spec.Safety.Mode = mode
-			if got := Gone(f.Group, pod, f.Nodes[pod.Spec.NodeName]); got != want {
-				t.Errorf("%s, %s: got gone %t, want %t", name, mode, got, want)
-			}
+			expect.Equalf(t, Gone(f.Group, pod, f.Nodes[pod.Spec.NodeName]), want, "%s, %s: gone", name, mode)
 		}
 	}
 }

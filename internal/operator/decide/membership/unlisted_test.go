@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestUnlistedPods: a StatefulSet was scaled up, and spec.members wasn't changed.
@@ -49,9 +50,7 @@ func TestUnlistedPods(t *testing.T) {
 			}
 			return p
 		})
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		expect.EqualSlicesf(t, got, c.want, "%s", name)
 		for _, pod := range got {
 			if !slices.ContainsFunc(membership.Before(pod), func(before string) bool { return slices.Contains(c.members, before) }) {
 				t.Errorf("%s: a change of pod %s doesn't concern the group", name, pod)

@@ -120,9 +120,7 @@ func TestSelectedPodGetsCertificateForGroupsThatSelectIt(t *testing.T) {
 		MemberList: &v1.MemberList{Version: 1, LeaseMillis: 9, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}},
 		Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 	}
-	if err := e.Status().Update(t.Context(), mail); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Status().Update(t.Context(), mail))
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		groups string

@@ -60,9 +60,7 @@ func TestPoliciesOfDisconnectedAgents(t *testing.T) {
 			f.Groups[0].Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse}}
 			f.Groups[0].Status.Processes = []v1.Process{{Status: v1.ProcessUnknown, Reason: v1.ProcessUnreachable}}
 			c.change(f)
-			if got := format(checkPolicies(f)); got != c.want {
-				t.Errorf("got\n%s\nwant\n%s", got, c.want)
-			}
+			expect.Equal(t, format(checkPolicies(f)), c.want)
 		})
 	}
 }
