@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/plugin/simulate"
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 func TestSimulateOutput(t *testing.T) {
@@ -250,7 +250,7 @@ func TestDurationEndsWithoutAnError(t *testing.T) {
 
 func TestTranscriptOfOneSchedule(t *testing.T) {
 	watched := func(_ context.Context, s sim.Sampling) (sim.Report, error) {
-		s.Watch(diagram.Step{
+		s.Watch(transcript.Step{
 			At: 1500, Process: 3, Input: election.Input{Kind: election.Suspect, Peer: 5},
 			Output: &election.Output{Events: []election.Event{{Kind: election.MarkedCrashed, Peer: 5, Term: 2}}},
 		})

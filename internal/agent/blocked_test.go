@@ -18,8 +18,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -114,10 +114,10 @@ func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	delete(agents, "c")
 	awaitCoordinator(t, agents, "b")
 	ledger, _ := agents["b"].Find("ledger")
-	journal, err := ledger.Journal(t.Context())
+	recorded, err := ledger.Journal(t.Context())
 	must.Succeed(t, err)
-	if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(control.EndStopped) }) {
-		t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, control.EndStopped)
+	if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == string(control.EndStopped) }) {
+		t.Errorf("got journal %+v, want a step with the cause %s", recorded.Steps, control.EndStopped)
 	}
 }
 

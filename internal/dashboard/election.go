@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -20,7 +19,7 @@ type shownElection struct {
 	Milestones  []transcript.Milestone `json:"milestones"`
 	Cost        string                 `json:"cost"`
 	Missing     []transcript.Missing   `json:"missing"`
-	diagram.Sequence
+	transcript.Sequence
 }
 
 func newShownElection(e *transcript.Election) *shownElection {
@@ -40,9 +39,9 @@ func (a *Actions) lastElection(w http.ResponseWriter, r *http.Request, g *v1.Ele
 	case g == nil:
 		respond(w, http.StatusNotFound, result{Error: "there is no such group"})
 		return
-	case len(g.Status.Processes) > diagram.MaxLifelines:
+	case len(g.Status.Processes) > transcript.MaxLifelines:
 		respond(w, http.StatusBadRequest, result{Error: fmt.Sprintf("the group has %d members; the elections of up to %d are shown here, and others by kubectl conclave explain",
-			len(g.Status.Processes), diagram.MaxLifelines)})
+			len(g.Status.Processes), transcript.MaxLifelines)})
 		return
 	}
 	a.reading.Lock()

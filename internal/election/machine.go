@@ -87,17 +87,17 @@ func (k InputKind) String() string {
 
 // Input is one event that a process has to handle.
 type Input struct {
-	Kind InputKind
+	Kind InputKind `json:"kind"`
 	// Ineligible: the peer of a Suspect or Restore is alive but ineligible. No
 	// process should wait for its answer. On a ring it forwards messages.
-	Ineligible bool
-	Peer       ID
-	Life       uint32
-	Now        Tick
-	Term       Term
-	Roster     *Roster
-	Timing     *Timing
-	Message    Message
+	Ineligible bool    `json:"ineligible,omitempty"`
+	Peer       ID      `json:"peer,omitempty"`
+	Life       uint32  `json:"life,omitempty"`
+	Now        Tick    `json:"now"`
+	Term       Term    `json:"term,omitempty"`
+	Roster     *Roster `json:"-"` // Its members aren't exported.
+	Timing     *Timing `json:"timing,omitempty"`
+	Message    Message `json:"message,omitzero"`
 }
 
 // Output collects the results of steps. The caller owns and resets it.
@@ -170,21 +170,21 @@ func (k EventKind) String() string {
 
 // Event is a fact that a Machine reports.
 type Event struct {
-	Kind  EventKind
-	Peer  ID
-	Term  Term
-	Token Token
+	Kind  EventKind `json:"kind"`
+	Peer  ID        `json:"peer,omitempty"`
+	Term  Term      `json:"term,omitempty"`
+	Token Token     `json:"token,omitempty"`
 }
 
 // Status is what a process knows.
 type Status struct {
 	// Coordinator is the coordinator in Term, as far as the process knows.
-	Coordinator ID
-	Term        Term
+	Coordinator ID   `json:"coordinator,omitempty"`
+	Term        Term `json:"term,omitempty"`
 	// Electing: an election is under way.
-	Electing bool
+	Electing bool `json:"electing,omitempty"`
 	// Token and Until are set while the process itself holds the office. It may
 	// act as coordinator until the moment Until on its own clock.
-	Token Token
-	Until Tick
+	Token Token `json:"token,omitempty"`
+	Until Tick  `json:"until,omitempty"`
 }

@@ -66,29 +66,30 @@ func Kinds() []Kind {
 // Message is a message from one process to another. It is a value: the process
 // that has the message owns the slice in it.
 type Message struct {
-	Kind     Kind
-	From, To ID
-	Term     Term
+	Kind Kind `json:"kind"`
+	From ID   `json:"from"`
+	To   ID   `json:"to"`
+	Term Term `json:"term,omitempty"`
 	// Lamport is the sender's logical clock ([ImprovedBully], assumption 6).
-	Lamport uint64
+	Lamport uint64 `json:"lamport,omitempty"`
 	// Subject is the process that the message is about: the coordinator that is
 	// believed dead (ELECTION), the candidate (ELECT_ME, ELECT), the process
 	// that inquires (INQUIRY), the coordinator (TABLE, REPLY, NEW_COORDINATOR,
 	// BEAT), or the named successor (RESIGNED).
-	Subject ID
+	Subject ID `json:"subject,omitempty"`
 	// Origin is the process that put a message on the ring, and removes it
 	// again.
-	Origin ID
+	Origin ID `json:"origin,omitempty"`
 	// Hops counts the places on the ring that the message has passed. It limits
 	// a message to one round, even if its origin has failed.
-	Hops uint32
+	Hops uint32 `json:"hops,omitempty"`
 	// List holds the identifiers on RingSkip's lists; in TABLE, the rows that
 	// differ from what the coordinator's rank implies; and in BEAT, the
 	// processes that the coordinator suspects and, after a None, those that are
 	// alive but ineligible.
-	List []ID
+	List []ID `json:"list,omitempty"`
 
-	Hold Hold
+	Hold Hold `json:"hold,omitzero"`
 }
 
 // Hold is the part of a message that concerns the office: see package office.

@@ -59,7 +59,7 @@ internal/chaos/live             : any api/v1 client internal/chaos internal/chao
 internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
 internal/chaos/...              : std # runs the programs of nodes
 internal/describe               : std -net/... -os k8s.io/apimachinery/... api/v1 internal/protocol/control # formats objects; the plugin has the connections and the terminal
-internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/...
+internal/clusteraccess/...      : any api/v1 internal/command internal/journal internal/protocol/...
 internal/command                : any
 
 controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... : -internal/sim/... -internal/agent/...
@@ -73,14 +73,15 @@ internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... 
 internal/operator/decide/spread : any -cluster api/v1 : -cluster # as groupstatus
 internal/operator/decide/inject : objects -net/http/... internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
-internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/diagram # merges journals; its callers have connections and files
-internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram internal/testing/expect internal/testing/must # its network is virtual
-internal/diagram                : std -net/... -os internal/election
+internal/sim                    : any -kubernetes -net/... internal/election/... -algorithms internal/transcript : -all any -kubernetes -net/... internal/election/... -algorithms internal/transcript internal/testing/expect internal/testing/must # its network is virtual
+internal/transcript             : any -net/... -os internal/election/... -algorithms internal/journal internal/protocol/... # merges journals; its callers have connections and files
 
 internal/agent/supervise        : any -kubernetes client internal/agent/alarm internal/agent/clock internal/election : -apart # a process of its own, which uses the API as applications do
-internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
+internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/journal internal/net/... internal/protocol/... : -apart # as cmd/agent
 internal/agent/config           : any -kubernetes sigs.k8s.io/json sigs.k8s.io/yaml internal/election/... -algorithms internal/protocol/... : -apart # as cmd/agent; reads YAML as Kubernetes does
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
+internal/journal                : std -net/... internal/election/... -algorithms # records, without a connection: agents import it, and what reads journals
+
 controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
 client/clienttest               : std client # as client
 client                          : std # an application that imports the client gets no other module

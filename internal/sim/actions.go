@@ -3,8 +3,8 @@ package sim
 import (
 	"fmt"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // target returns the process that an action affects.
@@ -25,7 +25,7 @@ func (s *simulation) target(a action) election.ID {
 func (s *simulation) reportFault(kind outageKind, id election.ID, format string, args ...any) {
 	s.outages.fault(kind, s.queue.now)
 	if s.watch != nil {
-		s.watch(diagram.Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
+		s.watch(transcript.Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
 	}
 }
 

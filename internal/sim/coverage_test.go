@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // minOccurrences is the least number of schedules, out of 4000, in which each of
@@ -72,7 +72,7 @@ func (c *faultCoverage) record(what string, when bool) {
 }
 
 // watch records the occurrences in a step.
-func (c *faultCoverage) watch(step diagram.Step) {
+func (c *faultCoverage) watch(step transcript.Step) {
 	s := c.simulation
 	adopting := !s.operator.decided.Settled
 	for words, what := range occurrenceOfFault {

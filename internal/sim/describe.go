@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Describe describes a scenario in one line:
@@ -97,7 +97,7 @@ func (s *Scenario) Unreachable(id election.ID) bool {
 }
 
 // NoteLost is the Note of a scenario: messages to processes that are down are lost.
-func (s *Scenario) NoteLost(step diagram.Step, m *election.Message) string {
+func (s *Scenario) NoteLost(step transcript.Step, m *election.Message) string {
 	if m.From == step.Process && s.Unreachable(m.To) {
 		return fmt.Sprintf("lost: %d is down", m.To)
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // longestOutages has, for some faults, how long there may be no coordinator, in leases. Requests that are lost or late
@@ -156,7 +156,7 @@ func TestOfficeElectsWithinCounts(t *testing.T) {
 // counts the messages of the election that follows.
 func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 	t.Helper()
-	s.watch = func(step diagram.Step) {
+	s.watch = func(step transcript.Step) {
 		if step.Output == nil {
 			return
 		}

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // sortedList is the reference model of a queue: a list in the order of time and, for
@@ -140,7 +140,7 @@ func TestSchedulesWithRecovery(t *testing.T) {
 				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5, faults: allFaults | Recovery})
 				must.Succeed(t, err)
 				began, learned := 0, 0
-				s.watch = func(step diagram.Step) {
+				s.watch = func(step transcript.Step) {
 					if step.Output == nil {
 						return
 					}

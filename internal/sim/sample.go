@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Sampling is a number of random schedules. Schedule i has the seed Seed+i, so each
@@ -34,7 +34,7 @@ type Sampling struct {
 	// each processor.
 	Workers int
 	// Watch, if set, is called after every step. It limits Workers to 1.
-	Watch func(diagram.Step)
+	Watch func(transcript.Step)
 }
 
 // Report is the result of a Sampling.

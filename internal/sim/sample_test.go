@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 var modes = []string{"Available", "Majority", "Strict"}
@@ -118,7 +118,7 @@ func TestSeedReplays(t *testing.T) {
 		var b strings.Builder
 		sample(t, sim.Sampling{
 			Algorithm: "RingSkip", Processes: 5, Safety: "Majority", Faults: []string{"all"}, Schedules: 20, Seed: 7,
-			Watch: func(s diagram.Step) {
+			Watch: func(s transcript.Step) {
 				fmt.Fprintln(&b, s.At, s.Process, s.Fault, s.Input.Describe())
 				if s.Fault != "" {
 					return

@@ -1,14 +1,14 @@
 package sim
 
 import (
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Microsecond is one tick of the simulator's clock.
 const (
-	Microsecond = diagram.Microsecond
+	Microsecond = transcript.Microsecond
 	Millisecond = 1000 * Microsecond
 )
 
@@ -47,7 +47,7 @@ type Scenario struct {
 	// without offices.
 	Safety string
 	// Watch, if set, is called after every step.
-	Watch func(diagram.Step)
+	Watch func(transcript.Step)
 }
 
 // Outcome is the result of a scenario.

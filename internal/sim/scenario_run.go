@@ -3,8 +3,8 @@ package sim
 import (
 	"slices"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // maxVacantHeartbeats is the time, in heartbeats, after which a run with offices
@@ -116,7 +116,7 @@ func (r *scenarioRun) step(in election.Input, id election.ID) {
 	before := r.machines[id].Status()
 	r.machines[id].Step(in, &r.out)
 	if r.scenario.Watch != nil {
-		r.scenario.Watch(diagram.Step{At: in.Now, Process: id, Input: in, Output: &r.out})
+		r.scenario.Watch(transcript.Step{At: in.Now, Process: id, Input: in, Output: &r.out})
 	}
 	for i := range r.out.Send {
 		m := &r.out.Send[i]

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Groups whose settings change have grants for another lease than the requested one.
@@ -14,7 +14,7 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 	requested, shorter, equal := map[election.ID]election.Tick{}, 0, 0
 	sample(t, sim.Sampling{
 		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: []string{"settings"}, Schedules: 200, Seed: 1,
-		Watch: func(s diagram.Step) {
+		Watch: func(s transcript.Step) {
 			if s.Fault != "" {
 				return
 			}
@@ -72,7 +72,7 @@ func TestGrowingSchedulesChangeLeases(t *testing.T) {
 	seen := map[election.Tick]bool{}
 	sample(t, sim.Sampling{
 		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,grow", ","), Schedules: 400, Seed: 1,
-		Watch: func(s diagram.Step) {
+		Watch: func(s transcript.Step) {
 			if s.Fault != "" {
 				return
 			}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // The time settings of most schedules, in ticks. They leave little margin: one
@@ -76,7 +76,7 @@ type simulation struct {
 	endsWithFaults bool
 	// continued counts the schedules that were continued after their last fault.
 	continued int
-	watch     func(diagram.Step)
+	watch     func(transcript.Step)
 }
 
 func newSimulation(s settings) (*simulation, error) {
@@ -314,7 +314,7 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	p.machine.Step(in, &s.out)
 	s.steps++
 	if s.watch != nil {
-		s.watch(diagram.Step{At: s.queue.now, Process: id, Input: in, Output: &s.out})
+		s.watch(transcript.Step{At: s.queue.now, Process: id, Input: in, Output: &s.out})
 	}
 	for i := range s.out.Send {
 		s.send(&s.out.Send[i])

@@ -1,3 +1,28 @@
+// Package transcript merges the journals of a group's agents into the transcript of an
+// election. It is pure: the caller fetches the journals. It also writes the steps of an election as text, and
+// draws them as sequence diagrams, whether they are those of a transcript or of a simulation.
+//
+//	journals  ->  parts: what each agent has of one election
+//	          ->  clocks: by how much the agents' clocks differ
+//	          ->  merge: one order, in which causes come before effects
+//
+// # Order
+//
+// The steps of an agent keep their order, and a step that received a message comes after the
+// step that sent it. A message is recognized by its sender, the sender's life, and its Lamport
+// timestamp. Steps that don't depend on each other are in the order of time.
+//
+// # Time
+//
+// The clocks of agents differ. If a message arrived before it was sent according to the clocks
+// of two agents, the difference is estimated as NTP does: as if the fastest message had taken
+// equally long in both directions. So a time between two agents is wrong by at most their
+// fastest round trip in this election. Times between the steps of one agent are exact.
+//
+// # What is not guaranteed
+//
+// A transcript is complete only if all journals are. Agents that aren't reachable, have
+// restarted since, or have replaced the entries by newer ones are missing in it.
 package transcript
 
 import (
@@ -7,8 +32,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // Election is the transcript of an election.
@@ -33,15 +58,15 @@ type Election struct {
 	// Members are in the order of the ring.
 	Members []string `json:"members"`
 	// Missing are the members whose part is missing or incomplete.
-	Missing []Missing `json:"missing"`
-	Steps   []Step    `json:"steps"`
+	Missing []Missing   `json:"missing"`
+	Steps   []AgentStep `json:"steps"`
 
 	// complete has the agents whose parts are complete.
 	complete map[string]bool
 }
 
-// Step is a step of an agent.
-type Step struct {
+// AgentStep is a step of an agent.
+type AgentStep struct {
 	// Micros is the time since the election began, in microseconds.
 	Micros int64  `json:"micros"`
 	Agent  string `json:"agent"`
@@ -195,7 +220,7 @@ func (e *Election) addMembers(parts []*part) {
 
 func (e *Election) addSteps(steps []*placed) {
 	for _, s := range steps {
-		step := Step{Micros: s.at.Sub(e.Began).Microseconds(), Agent: s.part.journal.Agent, Step: *s.Step}
+		step := AgentStep{Micros: s.at.Sub(e.Began).Microseconds(), Agent: s.part.journal.Agent, Step: *s.Step}
 		if s.cause != nil {
 			step.TransitMicros = new(s.at.Sub(s.cause.at).Microseconds())
 		}

@@ -1,4 +1,4 @@
-package transcript
+package transcript_test
 
 import (
 	"bytes"
@@ -14,11 +14,12 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Whatever the clocks say, the transcript has each step once, causes before effects, the
@@ -27,7 +28,7 @@ func TestWrongClocksDontMatter(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for processes := 3; processes <= 7; processes++ {
 			s := simulate(t, algorithm, processes)
-			right := Merge(s.journals(func(election.ID) time.Duration { return 0 }), 0)
+			right := transcript.Merge(s.journals(func(election.ID) time.Duration { return 0 }), 0)
 			checkOrder(t, right)
 			for kind, count := range s.outcome.Messages {
 				if got := right.Messages[kind.String()]; got != count {
@@ -38,7 +39,7 @@ func TestWrongClocksDontMatter(t *testing.T) {
 				t.Errorf("%s of %d: got coordinator %s after %s, want %s", algorithm, processes, right.Coordinator, right.Former, want)
 			}
 			for seed := range uint64(5) {
-				wrong := Merge(s.journals(wrongClocks(seed)), 0)
+				wrong := transcript.Merge(s.journals(wrongClocks(seed)), 0)
 				checkOrder(t, wrong)
 				if got, want := times(wrong), times(right); !slices.Equal(got, want) {
 					t.Errorf("%s of %d, seed %d: got times\n%v, want\n%v", algorithm, processes, seed, got, want)
@@ -50,13 +51,13 @@ func TestWrongClocksDontMatter(t *testing.T) {
 
 // checkOrder checks that the Lamport timestamps and the times of a transcript rise along each
 // agent and each message.
-func checkOrder(t *testing.T, e *Election) {
+func checkOrder(t *testing.T, e *transcript.Election) {
 	t.Helper()
-	clocks, sent := map[string]uint64{}, map[letter]bool{}
+	clocks, sent := map[string]uint64{}, map[transcript.Letter]bool{}
 	last := int64(0)
 	for i, s := range e.Steps {
-		if m := received(&s.Step); m != nil {
-			if slices.Contains(e.Members, m.From) && m.From != e.Former && !sent[letterOf(m)] {
+		if m := transcript.Received(&s.Step); m != nil {
+			if slices.Contains(e.Members, m.From) && m.From != e.Former && !sent[transcript.LetterOf(m)] {
 				t.Errorf("%s: step %d of %s receives %+v before it was sent", e.Describe(), i, s.Agent, *m)
 			}
 			clocks[s.Agent] = max(clocks[s.Agent], m.Lamport)
@@ -66,7 +67,7 @@ func checkOrder(t *testing.T, e *Election) {
 			if m.Lamport <= clocks[s.Agent] {
 				t.Errorf("%s: step %d of %s sends %+v after %d", e.Describe(), i, s.Agent, *m, clocks[s.Agent])
 			}
-			clocks[s.Agent], sent[letterOf(m)] = m.Lamport, true
+			clocks[s.Agent], sent[transcript.LetterOf(m)] = m.Lamport, true
 		}
 		if s.Micros < last {
 			t.Errorf("%s: step %d of %s is at %d µs, after %d µs", e.Describe(), i, s.Agent, s.Micros, last)
@@ -77,7 +78,7 @@ func checkOrder(t *testing.T, e *Election) {
 
 // times returns the steps with their times, in an order that doesn't depend on that of steps
 // at the same time.
-func times(e *Election) []string {
+func times(e *transcript.Election) []string {
 	var texts []string
 	for _, s := range e.Steps {
 		texts = append(texts, fmt.Sprintf("%8d %s %s %v", s.Micros, s.Agent, s.Input, s.Message))
@@ -88,7 +89,7 @@ func times(e *Election) []string {
 
 func TestOutputs(t *testing.T) {
 	s := simulate(t, "Bully", 4)
-	e := Merge(s.journals(wrongClocks(1)), 0, Missing{"ledger-3", `pods "ledger-3" not found`})
+	e := transcript.Merge(s.journals(wrongClocks(1)), 0, transcript.Missing{"ledger-3", `pods "ledger-3" not found`})
 	if e.Cause != control.EndSilence || e.Began.Sub(epoch).Abs() > 11*time.Second {
 		t.Errorf("got cause %q and beginning %s, want silence at about %s", e.Cause, e.Began, epoch)
 	}
@@ -114,8 +115,8 @@ func keep(journals []journal.Journal, keep func(agent string, s *journal.Step) b
 
 func TestElectionUnderWay(t *testing.T) {
 	s := simulate(t, "StatusTable", 3)
-	e := Merge(keep(s.journals(wrongClocks(1)), func(_ string, s *journal.Step) bool {
-		found := recognition(s)
+	e := transcript.Merge(keep(s.journals(wrongClocks(1)), func(_ string, s *journal.Step) bool {
+		found := transcript.Recognition(s)
 		return found == nil || found.Term == 1
 	}), 0)
 	if e == nil || e.Coordinator != "" || e.Term != 0 || e.Former != "ledger-2" || e.Messages["COORDINATOR"] == 0 {
@@ -133,13 +134,13 @@ func TestCauseOfResignationIsDescribed(t *testing.T) {
 	} {
 		journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
 		for i := range journals {
-			for _, p := range cut(&journals[i]) {
-				if p.lost != nil {
-					p.lost.Cause = cause
+			for _, p := range transcript.Cut(&journals[i]) {
+				if transcript.Loss(p) != nil {
+					transcript.Loss(p).Cause = cause
 				}
 			}
 		}
-		if got := Merge(journals, 0).Describe(); !strings.HasSuffix(got, want) {
+		if got := transcript.Merge(journals, 0).Describe(); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: got %q, want the end %q", cause, got, want)
 		}
 	}
@@ -147,16 +148,16 @@ func TestCauseOfResignationIsDescribed(t *testing.T) {
 
 func TestTermsSelectElections(t *testing.T) {
 	journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
-	if got := Terms(journals); !slices.Equal(got, []uint64{1, 2}) {
+	if got := transcript.Terms(journals); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("got terms %v, want 1 and 2", got)
 	}
-	if e := Merge(journals, 1); e.Term != 1 || e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
+	if e := transcript.Merge(journals, 1); e.Term != 1 || e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
 		t.Errorf("got %+v, want the election in term 1", e)
 	}
-	if e := Merge(journals, 3); e != nil {
+	if e := transcript.Merge(journals, 3); e != nil {
 		t.Errorf("got %+v, want no election in term 3", e)
 	}
-	if e := Merge(nil, 0); e != nil {
+	if e := transcript.Merge(nil, 0); e != nil {
 		t.Errorf("got %+v without journals, want nil", e)
 	}
 }
@@ -171,11 +172,11 @@ func TestMissingPartsAreNamed(t *testing.T) {
 		{At: epoch.Add(time.Hour), Input: "recover"},
 		{At: epoch.Add(time.Hour), Input: "tick", Events: []journal.Event{{Kind: "recognised", Peer: "ledger-3", Term: 2}}},
 	}}
-	e := Merge(append(slices.Delete(journals, 1, 2), restarted), 0, Missing{"ledger-1", "no answer"})
-	want := []Missing{
+	e := transcript.Merge(append(slices.Delete(journals, 1, 2), restarted), 0, transcript.Missing{"ledger-1", "no answer"})
+	want := []transcript.Missing{
 		{"ledger-1", "no answer"}, {"ledger-0", "incomplete: newer entries have replaced the first ones"}, {"ledger-4", "its agent has started since then"},
 	}
-	if !slices.Equal(e.Missing, want) || slices.ContainsFunc(e.Steps, func(s Step) bool { return s.Agent == "ledger-4" }) {
+	if !slices.Equal(e.Missing, want) || slices.ContainsFunc(e.Steps, func(s transcript.AgentStep) bool { return s.Agent == "ledger-4" }) {
 		t.Errorf("got missing parts %v, want %v", e.Missing, want)
 	}
 }
@@ -191,7 +192,7 @@ func TestLostMessagesAreMarked(t *testing.T) {
 			journals[0].Steps = journals[0].Steps[1:]
 		}
 		var text bytes.Buffer
-		Merge(journals, 0).WriteText(&text)
+		transcript.Merge(journals, 0).WriteText(&text)
 		if got := strings.Count(text.String(), "COORDINATOR term 2 (not received)"); got != want {
 			t.Errorf("%d entries are omitted: got %d lost messages, want %d:\n%s", omitted, got, want, &text)
 		}
@@ -204,12 +205,12 @@ func TestJournalsOfNewerAgentsAreRefused(t *testing.T) {
 		{Input: "tick", Events: []journal.Event{{Kind: "surprise"}}},
 		{Input: "tick", Sent: []journal.Message{{Kind: "surprise"}}},
 	} {
-		err := Check(&journal.Journal{Steps: []journal.Step{s}})
+		err := transcript.Check(&journal.Journal{Steps: []journal.Step{s}})
 		expect.ErrorContainsf(t, err, `doesn't know "surprise": update the plugin`,
 			"%+v: error (the agent is newer)", s)
 	}
 	for _, j := range simulate(t, "Bully", 3).journals(wrongClocks(1)) {
-		expect.Succeedf(t, Check(&j), "%s", j.Agent)
+		expect.Succeedf(t, transcript.Check(&j), "%s", j.Agent)
 	}
 }
 
@@ -217,7 +218,7 @@ func TestJournalsOfNewerAgentsAreRefused(t *testing.T) {
 func TestContradictingJournalsAreMerged(t *testing.T) {
 	message := func(from, to string) journal.Message { return journal.Message{Kind: "OK", From: from, To: to, Term: 1} }
 	there, back := message("a", "b"), message("b", "a")
-	e := Merge([]journal.Journal{
+	e := transcript.Merge([]journal.Journal{
 		{Agent: "a", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &back, Sent: []journal.Message{there}}}},
 		{Agent: "b", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &there, Sent: []journal.Message{back}}}},
 	}, 0)
@@ -235,7 +236,7 @@ func TestCausesComeFirstWhateverTheEstimate(t *testing.T) {
 	toB, toC := message("a", "b", 1), message("a", "c", 2)
 	direct, fromB, fromC := message("b", "c", 3), message("b", "a", 4), message("c", "a", 5)
 	members := []journal.Member{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	e := Merge([]journal.Journal{
+	e := transcript.Merge([]journal.Journal{
 		{Agent: "a", Members: members, Steps: []journal.Step{
 			{At: at(0, 0), Input: "campaign", Sent: []journal.Message{toB, toC}},
 			{At: at(10, 0), Input: "receive", Message: &fromB},
@@ -263,9 +264,9 @@ func TestMalformedJournals(t *testing.T) {
 		for range 1 + rng.IntN(6) {
 			spoil(rng, &journals[rng.IntN(len(journals))])
 		}
-		journals = slices.DeleteFunc(journals, func(j journal.Journal) bool { return Check(&j) != nil })
-		for _, term := range append(Terms(journals), 0) {
-			e := Merge(journals, term)
+		journals = slices.DeleteFunc(journals, func(j journal.Journal) bool { return transcript.Check(&j) != nil })
+		for _, term := range append(transcript.Terms(journals), 0) {
+			e := transcript.Merge(journals, term)
 			if e == nil {
 				continue
 			}

@@ -5,10 +5,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // causeTexts describe the causes, with %s for the former coordinator.
@@ -39,7 +38,7 @@ func (e *Election) describeCause() string { return fmt.Sprintf(causeTexts[e.Caus
 func (e *Election) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "%s (%s, %s), at %s.\n\n", e.Describe(), e.Algorithm, e.Safety, e.Began.UTC().Format("2006-01-02 15:04:05.000 MST"))
 	for _, m := range e.Milestones {
-		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", millis(m.Micros), millis(m.TookMicros), m.Text)
+		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", Millis(m.Micros), Millis(m.TookMicros), m.Text)
 	}
 	fmt.Fprintf(w, "\nMessages: %s.\n", e.CountMessages())
 	for _, m := range e.Missing {
@@ -47,14 +46,14 @@ func (e *Election) WriteText(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	n := e.number()
-	t := diagram.Transcript{To: w, Names: n.name, Width: n.width(), Note: n.note}
+	t := Text{To: w, Names: n.name, Width: n.width(), Note: n.note}
 	n.replay(t.Watch)
 }
 
 // WriteMermaid writes a sequence diagram in Mermaid's language.
 func (e *Election) WriteMermaid(w io.Writer) error {
 	n := e.number()
-	d := diagram.Mermaid{
+	d := Mermaid{
 		Title: e.Group + ": " + e.Describe(), Names: n.name, Ring: n.ring(),
 		Down: n.down,
 		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
@@ -64,10 +63,10 @@ func (e *Election) WriteMermaid(w io.Writer) error {
 	return err
 }
 
-// Sequence returns the messages, and what the agents found out, as a sequence diagram.
-func (e *Election) Sequence() diagram.Sequence {
+// Sequence returns the messages, and what the agents found out, as a sequence
+func (e *Election) Sequence() Sequence {
 	n := e.number()
-	r := diagram.SequenceRecorder{
+	r := SequenceRecorder{
 		Order: n.ring(), Names: n.name, Down: n.down,
 		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
 		Note: n.noteArrival,
@@ -75,8 +74,6 @@ func (e *Election) Sequence() diagram.Sequence {
 	n.replay(r.Watch)
 	return r.Sequence()
 }
-
-func millis(micros int64) float64 { return float64(micros) / 1000 }
 
 // CountMessages lists the messages of the algorithm, and those of the office.
 func (e *Election) CountMessages() string {
@@ -164,11 +161,11 @@ func (n *numbered) ring() []election.ID {
 }
 
 // replay passes the steps on as those of a simulation.
-func (n *numbered) replay(watch func(diagram.Step)) {
+func (n *numbered) replay(watch func(Step)) {
 	for i := range n.Steps {
 		s := &n.Steps[i]
-		step := diagram.Step{
-			At: election.Tick(s.Micros) * diagram.Microsecond, Process: n.id(s.Agent),
+		step := Step{
+			At: election.Tick(s.Micros) * Microsecond, Process: n.id(s.Agent),
 			Input: election.Input{Kind: inputKinds[s.Input], Peer: n.id(s.Peer)}, Output: &election.Output{},
 		}
 		if s.Message != nil {
@@ -199,11 +196,11 @@ func (n *numbered) message(m *journal.Message) election.Message {
 }
 
 // note returns how long a received message took, or whether one that was sent is lost.
-func (n *numbered) note(s diagram.Step, m *election.Message) string {
+func (n *numbered) note(s Step, m *election.Message) string {
 	l := n.letter(m)
 	if m.To == s.Process {
 		if sent, known := n.sent[l]; known && m.From != m.To {
-			return fmt.Sprintf("after %.3f ms", millis(n.received[l]-sent))
+			return fmt.Sprintf("after %.3f ms", Millis(n.received[l]-sent))
 		}
 		return ""
 	}
@@ -217,7 +214,7 @@ func (n *numbered) note(s diagram.Step, m *election.Message) string {
 func (n *numbered) noteArrival(m *election.Message) string {
 	l := n.letter(m)
 	if arrived, known := n.received[l]; known && m.From != m.To {
-		return fmt.Sprintf("received after %.3f ms", millis(arrived-n.sent[l]))
+		return fmt.Sprintf("received after %.3f ms", Millis(arrived-n.sent[l]))
 	}
 	if n.lost(l) {
 		return "not received"

@@ -1,4 +1,4 @@
-package transcript
+package transcript_test
 
 import (
 	"fmt"
@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/journal"
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
-	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // epoch is the time of day when a simulation begins.
@@ -48,7 +47,7 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 		before := []election.Event{{Kind: election.Recognized, Peer: highest, Term: 1}}
 		r.Record(&election.Input{Kind: election.TimePassed}, nil, before, highest, 0)
 	}
-	s.scenario.Watch = func(step diagram.Step) {
+	s.scenario.Watch = func(step transcript.Step) {
 		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None, 0)
 	}
 	outcome, err := sim.Run(s.scenario)
@@ -58,14 +57,14 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 }
 
 // journals returns the journals of the survivors. ahead returns by how much a clock is wrong.
-func (s *simulated) journals(ahead func(election.ID) time.Duration) []protocol.Journal {
-	var journals []protocol.Journal
+func (s *simulated) journals(ahead func(election.ID) time.Duration) []journal.Journal {
+	var journals []journal.Journal
 	for id, r := range s.rings {
 		self := election.ID(id)
 		if self == election.None || id == s.scenario.Processes {
 			continue
 		}
-		journals = append(journals, protocol.Journal{
+		journals = append(journals, journal.Journal{
 			Group: "ledger", Agent: podName(self), Algorithm: s.scenario.Algorithm, Safety: "Majority", Members: s.members(),
 			Steps: r.Steps(podName, func(uint8) string { return "" }, func(at election.Tick) time.Time {
 				return epoch.Add(time.Duration(at/sim.Microsecond)*time.Microsecond + ahead(self))
@@ -75,11 +74,11 @@ func (s *simulated) journals(ahead func(election.ID) time.Duration) []protocol.J
 	return journals
 }
 
-func (s *simulated) members() []protocol.Member {
-	var members []protocol.Member
+func (s *simulated) members() []journal.Member {
+	var members []journal.Member
 	for id := range s.scenario.Processes {
 		priority := uint32(10 * (id + 1)) //nolint:gosec // small
-		members = append(members, protocol.Member{Name: podName(election.ID(id + 1)), Priority: priority})
+		members = append(members, journal.Member{Name: podName(election.ID(id + 1)), Priority: priority})
 	}
 	return members
 }
@@ -96,7 +95,7 @@ func wrongClocks(seed uint64) func(election.ID) time.Duration {
 // they arrived, and which were lost.
 func TestSequenceHasEachMessage(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
-		e := Merge(simulate(t, algorithm, 5).journals(func(election.ID) time.Duration { return 0 }), 0)
+		e := transcript.Merge(simulate(t, algorithm, 5).journals(func(election.ID) time.Duration { return 0 }), 0)
 		total := 0
 		for _, n := range e.Messages {
 			total += n
@@ -130,8 +129,8 @@ func TestSequenceHasEachMessage(t *testing.T) {
 
 // TestSequenceIsBounded: a large election has those lifelines and steps that come first.
 func TestSequenceIsBounded(t *testing.T) {
-	got := Merge(simulate(t, "Bully", diagram.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
-	if len(got.Members) != diagram.MaxLifelines || len(got.Steps) != diagram.MaxArrows || got.Omitted == 0 {
+	got := transcript.Merge(simulate(t, "Bully", transcript.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
+	if len(got.Members) != transcript.MaxLifelines || len(got.Steps) != transcript.MaxArrows || got.Omitted == 0 {
 		t.Errorf("got %d lifelines, %d steps and %d omitted, want the bounds", len(got.Members), len(got.Steps), got.Omitted)
 	}
 	for _, s := range got.Steps {

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // Groups provides the groups in which the agent takes part.

@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -212,10 +212,10 @@ func TestAllMembersLearnWhy(t *testing.T) {
 					return r.Ended != nil && r.Ended.Coordinator == cmp.Or(c.coordinator, "c") && r.Ended.Cause == c.want
 				})
 			}
-			journal, err := cluster.group("a").Journal(testwait.Context(t))
+			recorded, err := cluster.group("a").Journal(testwait.Context(t))
 			check(t, err)
-			if !slices.ContainsFunc(journal.Steps, func(s protocol.Step) bool { return s.Cause == string(c.want) }) {
-				t.Errorf("got journal %+v, want a step with the cause %s", journal.Steps, c.want)
+			if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == string(c.want) }) {
+				t.Errorf("got journal %+v, want a step with the cause %s", recorded.Steps, c.want)
 			}
 		})
 	}

@@ -48,14 +48,13 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/journal"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
-	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -97,7 +96,7 @@ type Config struct {
 	// Excluded is the initial state: see Exclude.
 	Excluded bool
 	// TraceFolder, if it isn't empty, is the folder for a trace of the machine: see package
-	// trace.
+	// journal.
 	TraceFolder string
 	// LongestLease is the longest lease for which an earlier incarnation of this agent
 	// may have given a grant.
@@ -145,7 +144,7 @@ type Group struct {
 
 	machine      *office.Machine
 	stored       grants.Memory   // in cfg.Memory
-	recorder     *trace.Recorder // nil if nothing is recorded
+	recorder     *journal.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
 	self         election.ID
@@ -292,7 +291,7 @@ func (g *Group) run() {
 			g.step(election.Input{Kind: election.TimePassed})
 		case <-g.quit:
 			g.timer.Stop()
-			g.closeRecorder()
+			g.recorder.Close()
 			g.feed.close()
 			g.app.close()
 			g.cfg.Memory.Close()
@@ -348,7 +347,7 @@ func (g *Group) step(in election.Input) {
 	g.machine.Step(in, &g.out)
 	g.storeMemory()
 	if g.recorder != nil {
-		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
+		g.record(&in, nil, &election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
 	}
 	status := g.machine.Status()
 	resignation := g.observer.observe(&in, g.self, status, g.out.Events[before:])

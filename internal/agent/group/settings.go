@@ -43,7 +43,7 @@ func (g *Group) reconfigure(next config.Group) error {
 	if err := g.machine.Reconfigure(settings, now); err != nil {
 		return err
 	}
-	g.recordSettings(settings, now)
+	g.record(&election.Input{Now: now}, &settings, &election.Output{})
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
 	lease := next.Safety.Usual()

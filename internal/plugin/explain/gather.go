@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // countsJSON encodes the number of messages of each kind in the order of the kinds;
@@ -34,7 +34,7 @@ func writeOutcomeJSON(w io.Writer, o *sim.Outcome) error {
 		ElapsedMillis float64         `json:"elapsedMillis"`
 		Messages      json.RawMessage `json:"messages"`
 	}{
-		o.Algorithm, o.Processes, o.Coordinator, o.Agreed, o.Total, o.Skipped, diagram.Millis(o.Elapsed), countsJSON(o),
+		o.Algorithm, o.Processes, o.Coordinator, o.Agreed, o.Total, o.Skipped, transcript.Millis(o.Elapsed), countsJSON(o),
 	})
 }
 
@@ -66,7 +66,7 @@ func writeOutcomeTable(w io.Writer, s *sim.Scenario, o *sim.Outcome, isDefault b
 	facts := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(facts, "OUTCOME\t%s\n", o.Describe())
 	fmt.Fprintf(facts, "COST\t%s\n", countsLine(o))
-	fmt.Fprintf(facts, "TIME\t%.3f ms\n", diagram.Millis(o.Elapsed))
+	fmt.Fprintf(facts, "TIME\t%.3f ms\n", transcript.Millis(o.Elapsed))
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
 	if s.Processes <= maxRows {
 		fmt.Fprintln(w)

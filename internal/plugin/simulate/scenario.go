@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // runScenario simulates one election.
@@ -63,7 +63,7 @@ func writeScenario(w io.Writer, s sim.Scenario, o *options) error {
 }
 
 func writeMermaid(w io.Writer, s sim.Scenario) error {
-	drawn := diagram.Mermaid{
+	drawn := transcript.Mermaid{
 		Title: s.Describe(), Ring: s.Order(),
 		Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
 		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) },
@@ -78,7 +78,7 @@ func writeMermaid(w io.Writer, s sim.Scenario) error {
 
 func writeTranscript(w io.Writer, s sim.Scenario) error {
 	fmt.Fprintf(w, "# %s\n", s.Describe())
-	transcript := diagram.Transcript{To: w, Note: s.NoteLost}
+	transcript := transcript.Text{To: w, Note: s.NoteLost}
 	s.Watch = transcript.Watch
 	outcome, err := sim.Run(s)
 	if err != nil {

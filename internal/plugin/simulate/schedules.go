@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // violationError reports that schedules violated an invariant.
@@ -50,7 +50,7 @@ func runSchedules(cmd *cobra.Command, o *options, sample Sampler) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if o.output == output.Transcript {
 		fmt.Fprintf(out, "# %s, seed %d\n", describeSampling(&s), s.Seed)
-		transcript := diagram.Transcript{To: out}
+		transcript := transcript.Text{To: out}
 		s.Watch = transcript.Watch
 	}
 	user, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

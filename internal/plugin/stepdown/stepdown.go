@@ -22,8 +22,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/describe"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // New returns the command.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/journal"
 )
 
 // apiClient sends requests to the agents' local APIs.

@@ -101,7 +101,7 @@ func (c *checker) step(i int) error {
 		return err
 	}
 	c.recordEnds(r)
-	before, status := c.statuses[i], election.Status(r.next.Status)
+	before, status := c.statuses[i], r.next.Status
 	c.statuses[i] = status
 	if status.Term < before.Term && (r.Office.Mode != office.Available || status.Coordinator == before.Coordinator) {
 		return r.errorf("the term went from %d to %d", before.Term, status.Term)

@@ -13,15 +13,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/journal"
 )
 
 // Replay repeats the steps of a trace with a new machine.
 type Replay struct {
-	trace.Header
+	journal.TraceHeader
 
 	path    string
 	lines   *bufio.Reader
@@ -30,7 +30,7 @@ type Replay struct {
 	machine *office.Machine
 	// recorded is the next line, and next is what it contains.
 	recorded []byte
-	next     trace.Step
+	next     journal.TraceStep
 }
 
 // Open opens a trace.
@@ -55,7 +55,7 @@ func (r *Replay) start() error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(first, &r.Header); err != nil {
+	if err := json.Unmarshal(first, &r.TraceHeader); err != nil {
 		return err
 	}
 	algorithm, err := catalog.Find(r.Algorithm)
@@ -91,7 +91,7 @@ func (r *Replay) peek() error {
 	if err != nil {
 		return err
 	}
-	r.next = trace.Step{}
+	r.next = journal.TraceStep{}
 	if err := json.Unmarshal(line, &r.next); err != nil {
 		return r.errorf("%w", err)
 	}
@@ -103,7 +103,7 @@ func (r *Replay) peek() error {
 }
 
 // at returns the moment of the next step, which was read.
-func (r *Replay) at() time.Duration { return time.Duration(r.Origin) + time.Duration(r.next.Now) }
+func (r *Replay) at() time.Duration { return r.Origin + time.Duration(r.next.Now) }
 
 // Step repeats the next step, and compares its output. At the end it returns io.EOF.
 func (r *Replay) Step() error {
@@ -140,7 +140,7 @@ func (r *Replay) errorf(format string, arguments ...any) error {
 	return fmt.Errorf("%s:%d: %w", r.path, r.line, fmt.Errorf(format, arguments...))
 }
 
-func toRoster(r *trace.Roster) (*election.Roster, error) {
+func toRoster(r *journal.TraceRoster) (*election.Roster, error) {
 	if r == nil {
 		return nil, nil //nolint:nilnil // Most inputs have no roster.
 	}
@@ -156,12 +156,9 @@ func toRoster(r *trace.Roster) (*election.Roster, error) {
 }
 
 // toInput returns the input of a step.
-func toInput(s *trace.Step) (election.Input, error) {
-	in := election.Input(s.Input)
-	if s.Message != nil {
-		in.Message = election.Message(*s.Message)
-		in.Message.List = slices.Clone(in.Message.List) // The machine owns it.
-	}
+func toInput(s *journal.TraceStep) (election.Input, error) {
+	in := s.Input
+	in.Message.List = slices.Clone(in.Message.List) // The machine owns it.
 	list, err := toRoster(s.Roster)
 	in.Roster = list
 	return in, err

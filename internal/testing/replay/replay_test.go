@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/trace"
-	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 var traces = flag.String("traces", "", "pattern of the traces of a group, for TestGivenTraces")
@@ -45,14 +45,11 @@ func printTranscript(to io.Writer, paths ...string) error {
 	c.watch = func(r *Replay) error {
 		began = cmp.Or(began, r.at())
 		in, err := toInput(&r.next)
-		step := diagram.Step{At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in, Output: &election.Output{}}
-		for _, m := range r.next.Send {
-			step.Output.Send = append(step.Output.Send, election.Message(m))
+		step := transcript.Step{
+			At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in,
+			Output: &election.Output{Send: r.next.Send, Events: r.next.Events},
 		}
-		for _, e := range r.next.Events {
-			step.Output.Events = append(step.Output.Events, election.Event(e))
-		}
-		transcript := diagram.Transcript{To: to, Names: r.name}
+		transcript := transcript.Text{To: to, Names: r.name}
 		transcript.Watch(step)
 		return err
 	}
@@ -96,7 +93,9 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 	t.Helper()
 	folder := t.TempDir()
 	names := []string{"", agent}
-	recorder, err := trace.Create(folder, &trace.Start{Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Config: config}, names)
+	recorder, err := journal.CreateTrace(folder, journal.TraceHeader{
+		Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Names: names,
+	}, config)
 	must.Succeed(t, err)
 	defer recorder.Close()
 	machine, err := office.New(config)
@@ -104,7 +103,7 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 	step := func(in election.Input) {
 		var out election.Output
 		machine.Step(in, &out)
-		must.Succeed(t, recorder.Step(&in, &out, machine, names))
+		must.Succeed(t, recorder.Step(&in, nil, &out, machine, names))
 	}
 	for machine.Deadline() < until {
 		now := machine.Deadline()
@@ -235,8 +234,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		in.Roster = list.Succeed(previous, 17, 3)
 		machine, err := office.New(single(t, 1, 100))
 		must.Succeed(t, err)
-		recorded := trace.NewStep(&in, &out, machine)
-		var read trace.Step
+		recorded := journal.NewTraceStep(&in, &out, machine)
+		var read journal.TraceStep
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&recorded)), &read))
 		got, err := toInput(&read)
 		if err != nil || !reflect.DeepEqual(got, in) {
@@ -247,8 +246,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		}
 		var c office.Config
 		fill(r, reflect.ValueOf(&c).Elem())
-		first := trace.Header{Office: trace.Settings{Config: c}}
-		var again trace.Header
+		first := journal.TraceHeader{Office: journal.TraceSettings{Config: c}}
+		var again journal.TraceHeader
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&first)), &again))
 		if configured := again.Office.Config; !reflect.DeepEqual(configured, c) {
 			t.Fatalf("got configuration\n%+v\nwant\n%+v", configured, c)

@@ -17,7 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"

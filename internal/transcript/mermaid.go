@@ -1,4 +1,4 @@
-package diagram
+package transcript
 
 import (
 	"fmt"

@@ -1,33 +1,3 @@
-// Package journal remembers an agent's part of recent elections, in memory.
-//
-// A Ring has a fixed size. To record a step allocates nothing, makes no
-// system call and takes no lock, so that it doesn't delay a failover. Heartbeats that only
-// repeat the last one aren't recorded: an idle agent compares a few numbers.
-//
-// What is recorded, and what isn't:
-//
-//   - every message of an election, in both directions
-//   - the messages of the office: BEAT, GRANT, DENY and PROBE only if they differ from the
-//     last one of their kind to or from that process since the last tenure ended
-//   - every event of the machine, except that a message was outdated or refused
-//   - inputs other than messages, and the passage of time if something resulted from it
-//
-// The ring overwrites the oldest entries. A restart of the agent, or joining the group
-// again with other settings, loses them all.
-//
-// These words have one meaning each, except for record:
-//
-//	word        package                        what it is for
-//	journal     agent/journal,                 the agent's memory of recent elections; operators read it from
-//	            protocol/journal               running agents
-//	transcript  transcript                     the journals of all agents of a group, merged: what
-//	                                           kubectl conclave explain prints
-//	trace       agent/trace                    a trace file has all inputs and outputs of an agent's Machine;
-//	                                           tests replay it to prove that nothing else has influenced the Machine
-//	script      election/electiontest/script   commands that run the processes of a test by hand, with the
-//	                                           expected outputs beside them
-//	record      agent/state                    what an agent stores of a group on its disk, to start again
-//	            chaos                          one fault, and what was observed of the failover after it
 package journal
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -163,4 +133,73 @@ func (r *Ring) newMessage(m *election.Message) message {
 		r.nextList++
 	}
 	return recorded
+}
+
+// direction tells received messages from those that were sent.
+type direction uint8
+
+const (
+	receivedMessages direction = iota
+	sentMessages
+	directions
+)
+
+// officeKinds is the number of kinds of messages that are repeated: Beat, Grant, Deny and
+// Probe. Resigned, which isn't, is between them.
+const officeKinds = election.Probe - election.Beat + 1
+
+// content is what makes a message of the office differ from the one before.
+type content struct {
+	// epoch is the number of tenures that have ended, as this process saw it.
+	epoch   uint32
+	subject election.ID
+	term    election.Term
+}
+
+type memory [directions][officeKinds][2]content
+
+// repeats recognizes messages of the office that only repeat the one before, such as
+// heartbeats.
+type repeats struct {
+	coordinator election.ID
+	epoch       uint32
+	// last is the last message by process, direction, kind, and whether it is marked as held:
+	// a probe and the answer to it differ only by that.
+	last []memory
+}
+
+// follow begins a new epoch when the tenure of the known coordinator has ended. The beginning
+// of a tenure doesn't begin one: the sender and the receiver of its first heartbeat must
+// agree that it is new, and the second one isn't.
+func (r *repeats) follow(coordinator election.ID) {
+	if r.coordinator != election.None && r.coordinator != coordinator {
+		r.epoch++
+	}
+	r.coordinator = coordinator
+}
+
+// isNew reports whether a message from or to a process differs from the last one.
+func (r *repeats) isNew(m *election.Message, peer election.ID, way direction) bool {
+	switch m.Kind {
+	case election.Beat, election.Grant, election.Deny, election.Probe:
+	default:
+		return true
+	}
+	if peer > election.MaxID {
+		return true
+	}
+	for election.ID(len(r.last)) <= peer { // only after a change of the member list
+		r.last = append(r.last, memory{})
+	}
+	held := 0
+	if m.Hold.Held {
+		held = 1
+	}
+	last := &r.last[peer][way][m.Kind-election.Beat][held]
+	now := content{epoch: r.epoch + 1, subject: m.Subject, term: m.Term}
+	if *last == now {
+		return false
+	}
+	*last = now
+	return true
 }

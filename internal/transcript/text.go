@@ -1,4 +1,4 @@
-package diagram
+package transcript
 
 import (
 	"fmt"
@@ -7,9 +7,27 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Transcript writes one line for each input, event and message: the time in
+// Microsecond is one tick of the time of a step.
+const Microsecond election.Tick = 1
+
+// Millis converts ticks, or microseconds, to milliseconds.
+func Millis[T ~int64](t T) float64 { return float64(t) / float64(1000*Microsecond) }
+
+// Step is the input and the output of one step of a process. In a schedule, it may
+// be a fault instead.
+type Step struct {
+	// Fault describes a fault, or is "". A fault has no input and no output.
+	Fault   string
+	At      election.Tick
+	Process election.ID
+	Input   election.Input
+	// Output is valid only during the call.
+	Output *election.Output
+}
+
+// Text writes one line for each input, event and message: the time in
 // milliseconds, the process, and a description.
-type Transcript struct {
+type Text struct {
 	To io.Writer
 	// Names are those of the processes, by default their numbers.
 	Names election.Names
@@ -21,7 +39,7 @@ type Transcript struct {
 }
 
 // Watch writes one step.
-func (t *Transcript) Watch(step Step) {
+func (t *Text) Watch(step Step) {
 	if step.Fault != "" {
 		t.line(step, "FAULT", step.Fault)
 		return
@@ -44,18 +62,18 @@ func (t *Transcript) Watch(step Step) {
 	}
 }
 
-func (t *Transcript) line(step Step, verb, text string) {
+func (t *Text) line(step Step, verb, text string) {
 	fmt.Fprintf(t.To, "%10.3f ms  %*s  %-5s  %s\n", Millis(step.At), max(4, t.Width), t.name(step.Process), verb, text)
 }
 
-func (t *Transcript) name(id election.ID) string {
+func (t *Text) name(id election.ID) string {
 	if t.Names == nil {
 		return election.Numbers(id)
 	}
 	return t.Names(id)
 }
 
-func (t *Transcript) note(step Step, m *election.Message) string {
+func (t *Text) note(step Step, m *election.Message) string {
 	if t.Note == nil {
 		return ""
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
@@ -28,7 +27,7 @@ func formatCause(cause uint8) string {
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func steps(r *Ring) []journal.Step {
+func steps(r *Ring) []Step {
 	return r.Steps(name, formatCause, func(t election.Tick) time.Time { return epoch.Add(time.Duration(t)) })
 }
 
@@ -86,10 +85,10 @@ func TestStepsHaveWholeMessages(t *testing.T) {
 	}
 	r.Record(&election.Input{Kind: election.Ended, Peer: 2, Now: 100}, []election.Message{sent},
 		[]election.Event{{Kind: election.TenureStarted, Peer: 1, Term: 4, Token: 11}}, election.None, 9)
-	want := []journal.Step{{
+	want := []Step{{
 		At: epoch.Add(100), Input: "gone", Peer: "p2", Cause: "9",
-		Events: []journal.Event{{Kind: "tenure", Peer: "p1", Term: 4, Token: 11}},
-		Sent: []journal.Message{{
+		Events: []Event{{Kind: "tenure", Peer: "p1", Term: 4, Token: 11}},
+		Sent: []Message{{
 			Kind: "ELECTION", From: "p1", To: "p3", Term: 4, Lamport: 9, Life: 5, Subject: "p2", Origin: "p1", Hops: 2,
 			List: []string{"p1", "p3"}, Held: true, Ready: true, Ineligible: true,
 		}},

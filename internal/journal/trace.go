@@ -1,0 +1,136 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// maxTrace is the size in bytes after which a recorder stops.
+const maxTrace = 64 << 20
+
+// TraceHeader is the first line of a trace. A trace is a file of JSON lines, and each further line has one step. Only the
+// version of the program that wrote a trace can replay it: another version may behave differently.
+type TraceHeader struct {
+	Group     string `json:"group"`
+	Agent     string `json:"agent"`
+	Algorithm string `json:"algorithm"`
+	// Origin is the moment of tick 0, on a clock that all processes of the machine share.
+	Origin time.Duration `json:"origin"`
+	// Names are the names of the processes by ID.
+	Names  []string      `json:"names"`
+	Office TraceSettings `json:"office"`
+}
+
+// TraceSettings is office.Config. Its own fields hide those with their names, which JSON can't have.
+type TraceSettings struct {
+	office.Config
+
+	Roster *TraceRoster
+	// NewElection follows from the algorithm, and OnTransition is only for tests.
+	NewElection, OnTransition *struct{} `json:",omitempty"`
+}
+
+// TraceRoster is election.Roster.
+type TraceRoster struct {
+	Version  uint32            `json:"version"`
+	Ring     []election.Member `json:"ring"`
+	Previous *TraceRoster      `json:"previous,omitempty"`
+	Departed []election.ID     `json:"departed,omitempty"`
+	Floor    election.Term     `json:"floor,omitempty"`
+}
+
+func newTraceRoster(r *election.Roster) *TraceRoster {
+	if r == nil {
+		return nil
+	}
+	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: newTraceRoster(r.Previous), Departed: r.Departed, Floor: r.Floor}
+}
+
+// TraceStep is a line of a trace: an input and the output that results from it.
+type TraceStep struct {
+	election.Input
+
+	Roster *TraceRoster `json:"roster,omitempty"`
+	// Settings are new settings. Then there is no input other than the time.
+	Settings *office.Settings `json:"settings,omitempty"`
+	// Names are the names of the processes by ID, if there are new ones.
+	Names  []string           `json:"names,omitempty"`
+	Send   []election.Message `json:"send,omitempty"`
+	Events []election.Event   `json:"events,omitempty"`
+	// Status and Deadline are those after the step.
+	Status   election.Status `json:"status"`
+	Deadline election.Tick   `json:"deadline"`
+}
+
+// NewTraceStep returns the line of an input and its output.
+func NewTraceStep(in *election.Input, out *election.Output, m election.Machine) TraceStep {
+	s := TraceStep{Input: *in, Roster: newTraceRoster(in.Roster)}
+	s.SetOutput(out, m)
+	return s
+}
+
+// SetOutput replaces the output.
+func (s *TraceStep) SetOutput(out *election.Output, m election.Machine) {
+	s.Send, s.Events, s.Status, s.Deadline = out.Send, out.Events, m.Status(), m.Deadline()
+}
+
+// Recorder writes the trace of one machine. It writes each step at once, so that the
+// trace is complete even if the process is killed.
+type Recorder struct {
+	file  *os.File
+	size  int
+	names int // how many were written
+}
+
+// CreateTrace creates a trace GROUP.AGENT.NUMBER.jsonl in a folder, for a machine with this configuration.
+func CreateTrace(folder string, header TraceHeader, c office.Config) (*Recorder, error) {
+	file, err := os.CreateTemp(folder, header.Group+"."+header.Agent+".*.jsonl")
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a trace: %w", err)
+	}
+	header.Office = TraceSettings{Config: c, Roster: newTraceRoster(c.Roster)}
+	r := &Recorder{file: file, names: len(header.Names)}
+	return r, r.write(header)
+}
+
+// Step writes a step that the machine has just done, or that it has just switched to other settings, if they aren't nil.
+// It stops at the first error, and when the trace has reached its maximum size.
+func (r *Recorder) Step(in *election.Input, s *office.Settings, out *election.Output, m election.Machine, names []string) error {
+	if r == nil || r.file == nil {
+		return nil
+	}
+	step := NewTraceStep(in, out, m)
+	step.Settings = s
+	if len(names) > r.names {
+		step.Names, r.names = names, len(names)
+	}
+	return r.write(&step)
+}
+
+func (r *Recorder) write(line any) error {
+	encoded, err := json.Marshal(line)
+	if err == nil {
+		_, err = r.file.Write(append(encoded, '\n'))
+	}
+	r.size += len(encoded) + 1
+	if err != nil || r.size >= maxTrace {
+		r.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write a trace: %w", err)
+	}
+	return nil
+}
+
+// Close ends the trace.
+func (r *Recorder) Close() {
+	if r != nil && r.file != nil {
+		_ = r.file.Close() // Everything is written already.
+		r.file = nil
+	}
+}
