@@ -44,8 +44,14 @@ func coordinator(g *v1.ElectionGroup, now time.Time) string {
 			c.ElectedAt.UTC().Format("2006-01-02 15:04:05.000 MST"), age(c.ElectedAt.Time, now))
 	}
 	text := fmt.Sprintf("%s/%s has no coordinator", g.Namespace, g.Name)
-	if c := condition(g, v1.ConditionAvailable); c != nil && c.Status == metav1.ConditionFalse {
-		text = fmt.Sprintf("%s/%s has had no coordinator for %s", g.Namespace, g.Name, age(c.LastTransitionTime.Time, now))
+	var since time.Time
+	if h := g.Status.History; len(h) > 0 && h[0].Until != nil {
+		since = h[0].Until.Time // Available may be False since then, or for longer.
+	} else if c := condition(g, v1.ConditionAvailable); c != nil && c.Status == metav1.ConditionFalse {
+		since = c.LastTransitionTime.Time
+	}
+	if !since.IsZero() {
+		text = fmt.Sprintf("%s/%s has had no coordinator for %s", g.Namespace, g.Name, age(since, now))
 	}
 	if g.Status.Term > 0 {
 		text += fmt.Sprintf(". The last term was %d", g.Status.Term)
