@@ -2,8 +2,15 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
@@ -32,4 +39,52 @@ func (v groupView) OpenSession(ctx context.Context, renews bool) (api.Session, e
 		return nil, err
 	}
 	return s, nil
+}
+
+// ListenLocalAPI opens the listener of the local API.
+func ListenLocalAPI(ctx context.Context, address string) (net.Listener, error) {
+	path, isSocket := config.SocketPath(address)
+	network := "tcp"
+	if isSocket {
+		network, address = "unix", path
+		if err := removeStaleSocket(ctx, path); err != nil {
+			return nil, fmt.Errorf("cannot open the local API: %w", err)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err == nil && isSocket {
+		// Everyone who reaches the socket may connect. AllowUser decides about the requests.
+		if err = os.Chmod(path, 0o666); err != nil { //nolint:gosec // see above
+			err = errors.Join(err, listener.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the local API: %w", err)
+	}
+	return listener, nil
+}
+
+// removeStaleSocket removes the socket of an agent that was killed. The socket of a running
+// agent, and other files, remain.
+func removeStaleSocket(ctx context.Context, path string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close() // Nothing was sent.
+		return fmt.Errorf("another process listens on %s", path)
+	case errors.Is(err, syscall.ECONNREFUSED):
+	default:
+		return nil // There is no socket, or Listen reports why it can't be used.
+	}
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// AllowUsers returns an AllowUser that accepts these users and that of this process.
+func AllowUsers(uids []uint32) func(uid uint32) bool {
+	own := uint32(os.Geteuid()) //nolint:gosec // A user ID isn't negative on Linux.
+	return func(uid uint32) bool { return uid == own || slices.Contains(uids, uid) }
 }

@@ -84,3 +84,30 @@ func (t *leaseState) change(lease, now election.Tick) {
 	t.longest = max(t.longest, lease)
 	t.longestUntil = now + t.longest
 }
+
+// timing are the settings of time that all processes of a schedule have, besides their leases.
+type timing struct{ heartbeat, suspicion, stagger, stable, drain election.Tick }
+
+var (
+	tightTiming = timing{heartbeat, suspicionTimeout, stagger, 24, 12}
+	// defaultTiming has the proportions of the defaults of a group: heartbeats of 100 ms, a suspicion timeout of 400 ms, a
+	// stagger of 50 ms, and 5 s for the stable period and the drain, with a lease of 500 ms.
+	defaultTiming = timing{lease / 5, lease * 4 / 5, lease / 10, 10 * lease, 10 * lease}
+)
+
+// defaultLongEpoch is the length of an epoch with the default timing: an epoch is 40 ms.
+const defaultLongEpoch = 2 * lease / 25
+
+// usualLeases are the leases that processes request while nothing is late, in quarters of the longest one.
+var usualLeases = [...]election.Tick{1, 2, 2, 4}
+
+// drawGrowth draws the usual lease of an incarnation. So a coordinator and its members may have different ones, as while
+// a group changes its settings. The calm periods are short, so that leases grow and shrink often.
+func (sch *schedule) drawGrowth(s *simulation, c *office.Config) {
+	if sch.faults&Grow == 0 {
+		return
+	}
+	if usual := usualLeases[s.rng3.below(len(usualLeases))] * c.Lease / 4; usual > 2*c.Heartbeat {
+		c.UsualLease, c.CalmPeriod = usual, heartbeat
+	}
+}

@@ -143,7 +143,7 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
-	stored       grants.Memory   // in cfg.Memory
+	stored       grants.Memory     // in cfg.Memory
 	recorder     *journal.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
@@ -409,4 +409,69 @@ func (g *Group) Adopt(ctx context.Context, list control.List, from config.Proven
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 		return nil
 	})
+}
+
+// call runs a function on the goroutine of run, and waits until its consequences
+// are published. If it returns an error, the function may still run later.
+func (g *Group) call(ctx context.Context, act func()) error {
+	acted := make(chan struct{})
+	request := func() {
+		act()
+		g.notices = append(g.notices, func() { close(acted) })
+	}
+	select {
+	case g.inbox <- request:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.quit:
+		return ErrClosed
+	}
+	select {
+	case <-acted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.done:
+		return ErrClosed
+	}
+}
+
+// try is call for a function that can fail.
+func (g *Group) try(ctx context.Context, act func() error) error {
+	var failed error
+	if err := g.call(ctx, func() { failed = act() }); err != nil {
+		return err // The function may still set failed.
+	}
+	return failed
+}
+
+// AwaitRoundTrip returns when the goroutine of run has carried out everything that was
+// enqueued before.
+func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, func() {}) }
+
+// remembered returns what earlier incarnations granted, nil if that is unknown.
+func (g *Group) remembered() *grants.Memory {
+	r := g.cfg.Remembered
+	if r == nil {
+		return nil
+	}
+	m := r.Shifted(-election.Tick(g.cfg.Clock.Origin()))
+	if r.Holder != "" { // It need not be on the list any more.
+		m.Holder.ID = g.names.add(r.Holder)
+	}
+	return &m
+}
+
+// storeMemory stores what the machine has to remember, if that has changed. It is called
+// after each step, before anything happens that relies on the step.
+func (g *Group) storeMemory() {
+	m := g.machine.Memory()
+	if m == g.stored {
+		return
+	}
+	g.stored = m
+	record := memory.Record{Memory: m.Shifted(election.Tick(g.cfg.Clock.Origin())), Holder: g.names.name(m.Holder.ID)}
+	if err := g.cfg.Memory.Save(&record); err != nil {
+		g.cfg.Log.Error("cannot remember grants any more: after a restart, this agent waits for the lease", "error", err)
+	}
 }

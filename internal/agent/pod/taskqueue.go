@@ -86,3 +86,17 @@ func (w *groupWorker) dequeue() *task {
 	w.queue = w.queue[1:]
 	return t
 }
+
+// signal wakes the goroutine that receives from it. Signals that the goroutine hasn't
+// received yet are merged into one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+// send never blocks.
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

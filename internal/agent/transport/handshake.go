@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/net/connlimit"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -192,4 +193,83 @@ func (t *Transport) compareClocks(hello *wire.Hello) error {
 		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
 	}
 	return err
+}
+
+// limits apply to connections whose handshake isn't complete. The peer at their other
+// end isn't authenticated yet.
+//
+// The certificate of a member of 100 groups with the longest names has about 40 KiB, a
+// usual one less than 1 KiB. Therefore a single connection may read much more than its
+// share of the total. When the total is reached, the connection with most bytes is closed.
+var limits = connlimit.Limits{Unpinned: 128, UnpinnedPerHost: 32, Bytes: 48 << 10, TotalBytes: 1 << 20}
+
+func (t *Transport) accept() {
+	for {
+		raw, err := t.accepting.Accept()
+		switch {
+		case err == nil:
+			t.tasks.Go(func() { t.handleIncoming(raw) })
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // Most likely there are too many open files.
+			t.Log.Warn("cannot accept connection; retrying", "error", err)
+			select {
+			case <-time.After(redialDelay):
+			case <-t.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// handleIncoming runs the handshake of an incoming connection, and passes the
+// connection to its peer.
+func (t *Transport) handleIncoming(raw net.Conn) {
+	c, err := t.handshake(t.ctx, raw, "")
+	if pending, ok := raw.(*connlimit.Conn); err == nil && ok && !pending.Pin() {
+		err = errors.New("the connection was closed because there were too many")
+	}
+	if err != nil {
+		_ = raw.Close() // The handshake's error is the one to report.
+		t.Log.Debug("rejected connection", "address", raw.RemoteAddr(), "error", err)
+		return
+	}
+	p := t.peer(c.name)
+	if p == nil || p.dials {
+		t.Log.Debug("rejected connection", "peer", c.name, "known", p != nil)
+		c.close()
+		if p != nil {
+			p.setAnnounced(c.listenAddress, c.life)
+		}
+		return
+	}
+	p.offer(c)
+}
+
+// Certificates implements Security with the certificate files of an agent.
+type Certificates struct {
+	Files  *identity.Files
+	Domain string
+}
+
+// Server implements Security.
+func (c Certificates) Server() *tls.Config { return c.Files.Server() }
+
+// Client implements Security. The handshake compares the name of the peer with
+// Members, so no name is required here.
+func (c Certificates) Client() *tls.Config { return c.Files.Client() }
+
+// Members returns the names of this domain in the peer's certificate.
+func (c Certificates) Members(state tls.ConnectionState) (map[string]string, error) {
+	names, err := identity.PeerNames(state)
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]string{}
+	for _, name := range names {
+		if name.Domain == c.Domain {
+			members[name.Group] = name.Member
+		}
+	}
+	return members, nil
 }

@@ -54,7 +54,7 @@
 //	idle connection               keepalive probes each second, after 5 s
 //	between attempts              100 ms to 300 ms, after incomplete handshakes up to 9.6 s
 //	before an announcement        4 ms for each peer on average (announceDelay), then 1 s to 96 s
-//	turn for a handshake          1 s (turns.go)
+//	turn for a handshake          1 s (turns)
 //	Goodbye                       200 ms
 //
 // None of them decides an election.

@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"bytes"
+	"fmt"
+	"time"
+)
 
 // Agent describes an agent.
 type Agent struct {
@@ -154,3 +158,120 @@ type Left struct {
 	Group string `json:"group"`
 	UID   string `json:"uid"`
 }
+
+// The limits of a report. They bound the memory that it takes, and what of it becomes part of
+// a status.
+const (
+	// maxRows is the number of members that a group can have.
+	maxRows = 100
+	// maxText is the length of the longest name.
+	maxText = 253
+	// maxIneligible is the length of the longest reason. It is part of a message in the status.
+	maxIneligible = 128
+	// minYear and maxYear are those of the times that the API server accepts.
+	minYear = 1
+	maxYear = 9999
+)
+
+// CheckElements returns an error if the JSON of a report has so many elements that it takes far more memory than text: a row takes 3
+// bytes in JSON, and a hundred in memory. It reads the text only, and counts those in strings, too.
+func CheckElements(json []byte) error {
+	const maxObjects, maxElements = maxRows + 16, 16 * maxRows // a row has seven fields
+	if objects, elements := bytes.Count(json, []byte("{")), bytes.Count(json, []byte(",")); objects > maxObjects || elements > maxElements {
+		return fmt.Errorf("report must have at most %d objects and %d elements, got %d and %d", maxObjects, maxElements, objects, elements)
+	}
+	return nil
+}
+
+// Check returns what is wrong with a report. The agent may be hostile.
+func (r *Report) Check() error {
+	if rows := len(r.Processes); rows > maxRows {
+		return fmt.Errorf("report must have at most %d rows, got %d", maxRows, rows)
+	}
+	if length := len(r.Ineligible); length > maxIneligible {
+		return fmt.Errorf("the reason why a member is ineligible must have at most %d bytes, got %d", maxIneligible, length)
+	}
+	texts := []string{r.UID, r.Digest, r.Coordinator}
+	times := []time.Time{r.ElectedAt, r.ChangedAt, r.IneligibleSince}
+	if e := r.Ended; e != nil {
+		texts, times = append(texts, e.Coordinator, string(e.Cause)), append(times, e.At)
+	}
+	for i := range r.Processes {
+		texts = append(texts, r.Processes[i].Name, r.Processes[i].Status)
+	}
+	for _, text := range texts {
+		if len(text) > maxText {
+			return fmt.Errorf("each text of a report must have at most %d bytes, got %d", maxText, len(text))
+		}
+	}
+	for _, at := range times {
+		if year := at.UTC().Year(); year < minYear || year > maxYear {
+			return fmt.Errorf("each time of a report must be in the years %d to %d, got %d", minYear, maxYear, year)
+		}
+	}
+	return nil
+}
+
+// Size returns about how many bytes the table of a report takes.
+func (r *Report) Size() (bytes int) {
+	const row = 56 // without its texts
+	for i := range r.Processes {
+		bytes += row + len(r.Processes[i].Name) + len(r.Processes[i].Status)
+	}
+	return bytes
+}
+
+// TimingInForce is what an agent reports of the timing that is in force in a group.
+type TimingInForce struct {
+	HeartbeatMillis        int64 `json:"heartbeatMillis"`
+	SuspicionTimeoutMillis int64 `json:"suspicionTimeoutMillis"`
+	// LeaseMillis is 0 in Available mode, which has no lease.
+	LeaseMillis int64 `json:"leaseMillis,omitempty"`
+	// LongestSuspicionTimeoutMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too
+	// old for that report neither.
+	LongestSuspicionTimeoutMillis int64 `json:"longestSuspicionTimeoutMillis,omitempty"`
+	LongestLeaseMillis            int64 `json:"longestLeaseMillis,omitempty"`
+}
+
+// Answers is what an agent reports of the answers of a member to its heartbeats as coordinator,
+// in the last five to ten minutes. The times are from when the agent computed the heartbeat
+// until it handled the answer, on its own clock.
+type Answers struct {
+	Count uint64 `json:"count"`
+	// P99Micros is a time in which 99 % of the answers arrived, too high by at most a
+	// quarter.
+	P99Micros     int64 `json:"p99Micros"`
+	LongestMicros int64 `json:"longestMicros"`
+	// SecondMicros is the longest of the others, and LongestAt when the longest one arrived. Agents that
+	// are too old for them report neither.
+	SecondMicros int64     `json:"secondMicros,omitempty"`
+	LongestAt    time.Time `json:"longestAt,omitzero"`
+}
+
+// SessionStatus is what an agent reports of an open session of its application, on request.
+type SessionStatus struct {
+	// Leads: it was asked to lead, and hasn't confirmed that it has stopped.
+	Leads    bool      `json:"leads"`
+	OpenedAt time.Time `json:"openedAt"`
+	// RenewedAt is when it last asked whether it leads, and zero before the first time. RenewedMillisAgo
+	// is how long ago that was, whatever the clock of the reader.
+	RenewedAt        time.Time `json:"renewedAt,omitzero"`
+	RenewedMillisAgo *int64    `json:"renewedMillisAgo,omitempty"`
+}
+
+// String describes the session, as in "leads, opened 2026-11-20 12:37:12 UTC, last renewed 0.2 s ago".
+func (s *SessionStatus) String() string {
+	state, renewed := "waits", "never renewed"
+	if s.Leads {
+		state = "leads"
+	}
+	switch {
+	case s.RenewedMillisAgo != nil:
+		renewed = fmt.Sprintf("last renewed %.1f s ago", float64(*s.RenewedMillisAgo)/1000)
+	case !s.RenewedAt.IsZero(): // The agent is too old to say more.
+		renewed = "last renewed " + formatTime(s.RenewedAt)
+	}
+	return fmt.Sprintf("%s, opened %s, %s", state, formatTime(s.OpenedAt), renewed)
+}
+
+func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
