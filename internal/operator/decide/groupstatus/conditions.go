@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	e.disagrees = disagree.reason
 	// An agent that has not been contacted may still be in its previous state.
 	connected := e.unlessContactPending(v1.ConditionAgentsConnected, e.connectedCondition())
-	noAgreement := firstFinding(constant(vacant), constant(disagree))
+	noAgreement := cmp.Or(vacant, disagree)
 	if disagree.reason == v1.ReasonListsDiffer {
 		noAgreement = disagree // That may be why there is no coordinator.
 	}
@@ -53,7 +54,7 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 		finding
 	}{
 		{v1.ConditionReady, e.readyCondition(blocked)},
-		{v1.ConditionAvailable, e.availableCondition(unavailable)},
+		{v1.ConditionAvailable, cmp.Or(unavailable, isTrue(v1.ReasonElected, "The agents agree on the coordinator"))},
 		{v1.ConditionProgressing, e.progressingCondition(disagree)},
 		{v1.ConditionDegraded, e.degradedCondition()},
 		{v1.ConditionAgentsConnected, connected},
@@ -143,19 +144,3 @@ func (e *evaluation) deadline(moment time.Time, delay time.Duration) (until time
 	until = moment.Add(delay + time.Second)
 	return until, !e.Now.Before(until)
 }
-
-// check returns what is wrong in one respect, or the zero finding.
-type check func() finding
-
-// firstFinding returns the first finding of the checks, or the zero value if none has one.
-func firstFinding(checks ...check) (found finding) {
-	for _, c := range checks {
-		if found = c(); found != (finding{}) {
-			break
-		}
-	}
-	return found
-}
-
-// constant returns a check with a given finding.
-func constant(f finding) check { return func() finding { return f } }

@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,9 +42,9 @@ func (e *evaluation) connectedCondition() finding {
 		}
 		pods[reason] = append(pods[reason], row.Pod)
 	}
-	return firstFinding(constant(noAgent(pods)), constant(e.podsMissing(pods[v1.ProcessPodMissing])),
-		constant(unreachableAgents(pods)), constant(refused), e.notContacted,
-		constant(isTrue(v1.ReasonConnected, "The agent of each member is connected"+e.versions())))
+	return cmp.Or(noAgent(pods), e.podsMissing(pods[v1.ProcessPodMissing]),
+		unreachableAgents(pods), refused, e.notContacted(),
+		isTrue(v1.ReasonConnected, "The agent of each member is connected"+e.versions()))
 }
 
 // versions returns the versions of the agents if they differ, or "".

@@ -61,7 +61,7 @@ func describeSides(all []side, describe func(side) string) string {
 func (e *evaluation) disagreement() (found finding, requeueAt time.Time) {
 	if len(e.reports) > 0 {
 		found, requeueAt = e.coordinatorsDiffer()
-		found = firstFinding(constant(found), e.unknownLists, e.listsDiffer, e.settingsDiffer)
+		found = cmp.Or(found, e.unknownLists(), e.listsDiffer(), e.settingsDiffer())
 	}
 	// An agent that has not been contacted may still be in its previous state.
 	if old := e.oldDisagreement(); e.contactPending && (found.reason == "" || found.reason == old.reason) {

@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,15 +15,13 @@ import (
 // blocked returns the most important problem because of which the agents don't agree on a
 // coordinator and on the spec.
 func (e *evaluation) blocked(noAgreement, connected finding) finding {
-	return firstFinding(e.planProblem, e.publishFailed, constant(e.withoutReports(connected)), constant(noAgreement))
+	return cmp.Or(e.planProblem(), e.publishFailed(), e.withoutReports(connected), noAgreement)
 }
 
 // readyCondition returns the condition Ready, which has the most important problem.
 func (e *evaluation) readyCondition(blocked finding) finding {
-	return firstFinding(
-		constant(blocked), e.adopting, e.serviceProblem, e.routingFailed, e.membersDown, e.noFailover,
-		constant(isTrue(v1.ReasonHealthy, "The group is healthy")),
-	)
+	return cmp.Or(blocked, e.adopting(), e.serviceProblem(), e.routingFailed(), e.membersDown(), e.noFailover(),
+		isTrue(v1.ReasonHealthy, "The group is healthy"))
 }
 
 // unavailable returns the reason why applications cannot rely on the coordinator.
@@ -30,15 +29,11 @@ func (e *evaluation) unavailable(noAgreement, connected finding) finding {
 	if noAgreement.reason == v1.ReasonSettingsDiffer {
 		noAgreement = finding{}
 	}
-	return firstFinding(e.noMembers, constant(e.withoutReports(connected)), constant(noAgreement))
-}
-
-func (e *evaluation) availableCondition(unavailable finding) finding {
-	return firstFinding(constant(unavailable), constant(isTrue(v1.ReasonElected, "The agents agree on the coordinator")))
+	return cmp.Or(e.noMembers(), e.withoutReports(connected), noAgreement)
 }
 
 func (e *evaluation) progressingCondition(disagree finding) finding {
-	if found := firstFinding(e.planProblem, e.publishFailed); found.reason != "" {
+	if found := cmp.Or(e.planProblem(), e.publishFailed()); found.reason != "" {
 		return found // The group doesn't progress until that is resolved.
 	}
 	switch {
@@ -53,7 +48,7 @@ func (e *evaluation) progressingCondition(disagree finding) finding {
 }
 
 func (e *evaluation) degradedCondition() finding {
-	found := firstFinding(e.planProblem, e.publishFailed, e.serviceProblem, e.routingFailed, e.membersDown)
+	found := cmp.Or(e.planProblem(), e.publishFailed(), e.serviceProblem(), e.routingFailed(), e.membersDown())
 	if found.reason != "" {
 		return isTrue(found.reason, found.message)
 	}
@@ -100,7 +95,7 @@ func (e *evaluation) membersDown() finding {
 }
 
 func (e *evaluation) adopting() finding {
-	if e.List.State != v1.ListAdopting {
+	if e.List == nil || e.List.State != v1.ListAdopting {
 		return finding{}
 	}
 	return isFalse(v1.ReasonAdopting, fmt.Sprintf("The agents are adopting version %d of the member list", e.List.Version))

@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -18,7 +19,7 @@ func (e *evaluation) vacancy() (found finding, requeueAt time.Time) {
 		return finding{}, requeueAt
 	}
 	electing := isFalse(v1.ReasonElecting, "An election is in progress")
-	found = firstFinding(e.noMajority, e.noEligibleMember, e.membersTooSlow, constant(electing))
+	found = cmp.Or(e.noMajority(), e.noEligibleMember(), e.membersTooSlow(), electing)
 	found.message = "There is no coordinator. " + found.message
 	last := e.lastCoordinator()
 	if last == "" {
