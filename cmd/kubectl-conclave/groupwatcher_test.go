@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/plugin/watch"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -66,6 +66,37 @@ func newFaultyProxy(t *testing.T) *faultyProxy {
 	return p
 }
 
+// terms is a groupwatch.Handler.
+type terms struct {
+	received     chan<- string
+	disconnected bool
+}
+
+func (h *terms) Replace(groups []v1.ElectionGroup) {
+	h.Connected()
+	for i := range groups {
+		h.Set(&groups[i])
+	}
+}
+
+func (h *terms) Set(g *v1.ElectionGroup)  { h.received <- fmt.Sprint(g.Status.Term) }
+func (h *terms) Delete(*v1.ElectionGroup) { h.received <- "deleted" }
+
+func (h *terms) Connected() {
+	if h.disconnected {
+		h.disconnected = false
+		h.received <- "connected"
+	}
+}
+
+func (h *terms) Failed(error) error {
+	if !h.disconnected {
+		h.disconnected = true
+		h.received <- "disconnected"
+	}
+	return nil
+}
+
 // watchTerms watches the group ledger through the proxy. The events are the terms of
 // the group, or deleted, disconnected and connected.
 func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
@@ -73,22 +104,8 @@ func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 	c, err := client.NewWithWatch(&rest.Config{Host: p.URL}, client.Options{Scheme: e.Scheme()})
 	must.Succeed(t, err)
 	received := make(chan string, 100)
-	w := watch.GroupWatcher{
-		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
-		OnChange: func(g *v1.ElectionGroup) {
-			if g == nil {
-				received <- "deleted"
-				return
-			}
-			received <- fmt.Sprint(g.Status.Term)
-		},
-		OnConnection: func(err error) {
-			if err == nil {
-				received <- "connected"
-				return
-			}
-			received <- "disconnected"
-		},
+	w := groupwatch.Watcher{
+		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond, Handler: &terms{received: received},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -146,20 +163,4 @@ func TestExpiredWatchListsAgain(t *testing.T) {
 		got = await(t, events, "101")
 	}
 	expect.Equalf(t, proxy.lists.Load(), 2, "list requests")
-}
-
-func TestForbiddenWatchEndsWithAnError(t *testing.T) {
-	e := newEnv(t)
-	as := &rest.Config{Host: apiServer.Environment.Config.Host, TLSClientConfig: apiServer.Environment.Config.TLSClientConfig}
-	as.Impersonate.UserName = "nobody@example.org"
-	c, err := client.NewWithWatch(as, client.Options{Scheme: e.Scheme(), Mapper: e.RESTMapper()})
-	must.Succeed(t, err)
-	w := watch.GroupWatcher{
-		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
-		OnConnection: func(err error) { t.Errorf("got disconnected: %v", err) },
-	}
-	err = w.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "is forbidden") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got error %v, want one line with: is forbidden", err)
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/describe"
-	"github.com/conclave-dev/conclave/internal/plugin/watch"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -27,23 +25,6 @@ func TestExplainPrintsValues(t *testing.T) {
 			got.Members != 3 || got.Up != 3 || got.Needed != 2 || len(got.Problems) != 0 {
 			t.Errorf("-o %s: got %+v", output, got)
 		}
-	}
-}
-
-func TestWatchPrintsValues(t *testing.T) {
-	e := newEnv(t)
-	g := e.CreateGroup(t, "ledger")
-	lines := e.startCommand(t, "watch", "ledger", "-o", "json")
-	for _, want := range []struct{ change, coordinator string }{
-		{"ledger-2 is the coordinator in term 100", "ledger-2"},
-		{"ledger-1 became coordinator in term 101", "ledger-1"},
-	} {
-		var got watch.Change
-		must.Succeed(t, json.Unmarshal([]byte(await(t, lines, "a change")), &got))
-		if !strings.HasPrefix(got.Changes[0], want.change) || got.Coordinator.Pod != want.coordinator || got.Ready != 3 || got.Time.IsZero() {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-		e.SetCoordinator(t, g, 1, 101)
 	}
 }
 
@@ -113,7 +94,7 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 	defer full.Close()
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
-	for _, command := range []string{"status ledger", "status ledger -o json", "explain ledger", "watch ledger", "watch ledger -o json", "simulate", "version"} {
+	for _, command := range []string{"status ledger", "status ledger -o json", "explain ledger", "watch ledger", "simulate", "version"} {
 		root := newRoot()
 		var notes strings.Builder
 		root.SetArgs(append(strings.Fields(command), "--kubeconfig", e.Kubeconfig, "-n", e.Namespace))

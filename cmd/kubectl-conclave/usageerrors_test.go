@@ -98,7 +98,6 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --seed 3":                            `--seed applies to random schedules only: add --schedules`,
 		"simulate --convergence-every 0":               `--convergence-every applies to random schedules only: add --schedules`,
 		"simulate --faults loss":                       `--faults applies to random schedules only: add --schedules`,
-		"watch ledger -o table":                        `unknown output "table": choose one of json, yaml`,
 		"explain ledger -o table":                      `unknown output "table": choose one of text, mermaid, json, yaml`,
 		"explain ledger --html a -o json":              `--html and --output exclude each other: omit one of them`,
 		"explain ledger --term last":                   `--term must be a whole number, 0 or above, got "last"`,

@@ -2,11 +2,8 @@ package output
 
 import (
 	"io"
-	"os"
 	"strings"
 	"unicode"
-
-	"golang.org/x/term"
 )
 
 // Error reports that the output of a command is incomplete.
@@ -55,12 +52,3 @@ func WithoutControls(text string) string {
 }
 
 func isForbidden(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
-
-// TerminalOf returns the terminal to which a command prints, if it does.
-func TerminalOf(w io.Writer) (*os.File, bool) {
-	if p, ok := w.(*Printer); ok {
-		w = p.To
-	}
-	file, ok := w.(*os.File)
-	return file, ok && term.IsTerminal(int(file.Fd()))
-}
