@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -31,7 +30,7 @@ const (
 )
 
 func newStatus() *cobra.Command {
-	var path, output string
+	var path string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the process status tables of the running agent",
@@ -44,21 +43,14 @@ without curl.`,
   kubectl exec ledger-0 --container conclave-agent -- /agent status`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" {
-				var err error
-				if output, err = command.Choose("output", output, []string{"json", "yaml"}); err != nil {
-					return err
-				}
-			}
 			agent, err := findAgent(path)
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.Context(), cmd.OutOrStdout(), agent, output)
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), agent)
 		},
 	}
 	addConfig(cmd, &path)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: a document for each group, as /v1/groups/GROUP/status returns it")
 	return cmd
 }
 
@@ -80,7 +72,7 @@ func findAgent(path string) (agentAddress, error) {
 
 // printStatus prints the tables of all groups. It returns an error if the agent isn't
 // ready or a group has no coordinator.
-func printStatus(ctx context.Context, w io.Writer, agent agentAddress, output string) error {
+func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	code, answer, err := agent.get(ctx, "/readyz")
@@ -100,7 +92,7 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress, output st
 		if err := agent.getJSON(ctx, "/v1/groups/"+name+"/status", &s); err != nil {
 			return err
 		}
-		if err := printGroup(w, &s, output); err != nil {
+		if err := printTable(w, &s); err != nil {
 			return err
 		}
 		if s.Coordinator == "" {
@@ -111,22 +103,6 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress, output st
 		return fmt.Errorf("not ready: %s", strings.Join(problems, "; "))
 	}
 	return nil
-}
-
-// printGroup prints a group: its table, a line of JSON or a YAML document.
-func printGroup(w io.Writer, s *group.Status, output string) error {
-	switch output {
-	case "json":
-		return json.NewEncoder(w).Encode(s)
-	case "yaml":
-		text, err := yaml.Marshal(s)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "---\n%s", text)
-		return err
-	}
-	return printTable(w, s)
 }
 
 // printTable prints the process status table of a group, and the sessions of the application.

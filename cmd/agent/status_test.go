@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,23 +114,6 @@ func TestStatusTableHasSessions(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got\n%swant %q", &out, want)
 		}
-	}
-}
-
-// The documents are those of the local API, and the exit status is that of the table.
-func TestStatusPrintsDocuments(t *testing.T) {
-	t.Setenv(configVariable, serveLocalAPI(t, singleMember))
-	for output, want := range map[string]*regexp.Regexp{
-		"json": regexp.MustCompile(`^\{"group":"ledger",.*"term":\d+.*\}\n$`),
-		"YAML": regexp.MustCompile(`(?s)^---\n.*\ngroup: ledger\n.*\nterm: \d+\n`),
-	} {
-		got := execute(t, "status", "-o", output)
-		if !want.MatchString(got.out) {
-			t.Errorf("-o %s: got %+v, want %s", output, got, want)
-		}
-	}
-	if got := execute(t, "status", "-o", "jsn"); got.status != 2 || got.err != "error: unknown output \"jsn\" (did you mean json?): choose one of json, yaml\n" {
-		t.Errorf("got %+v, want a usage error", got)
 	}
 }
 

@@ -104,10 +104,6 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 	if want := "\n\nLast election\n  Not shown: " + reason + ".\n"; got.status != 0 || !strings.HasPrefix(got.stdout, "Coordinator\n  ledger-2 has been") || !strings.HasSuffix(got.stdout, want) {
 		t.Errorf("got %+v, want the explanation and at its end %s", got, want)
 	}
-	got = e.runCommand(t, "explain", "ledger", "-o", "json", "--as", user)
-	if want := "the transcript of the last election is missing: " + reason + "\n"; got.status != 0 || got.stderr != want || !strings.Contains(got.stdout, `"coordinator":{`) {
-		t.Errorf("got %+v, want the facts and on stderr %s", got, want)
-	}
 	file := filepath.Join(t.TempDir(), "ledger.html")
 	for _, want := range []result{{file + ": the last elections: 0\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
 		expect.Equal(t, e.runCommand(t, "explain", "ledger", "--html", file, "--as", user), want)

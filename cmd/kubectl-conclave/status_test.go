@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -41,24 +40,6 @@ func TestStatusShowsGroups(t *testing.T) {
 var date = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`)
 
 func withoutDates(text string) string { return date.ReplaceAllString(text, "DATE") }
-
-func TestStatusPrintsObjects(t *testing.T) {
-	e := newEnv(t)
-	e.CreateGroup(t, "ledger")
-	e.CreateGroup(t, "mail")
-	for _, output := range []string{"json", "yaml"} {
-		var one v1.ElectionGroup
-		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "ledger", "-o", output).stdout), &one))
-		if one.Kind != "ElectionGroup" || one.APIVersion != "conclave.dev/v1" || one.Status.Coordinator.Pod != "ledger-2" {
-			t.Errorf("-o %s of one group: got %+v", output, one)
-		}
-		var all v1.ElectionGroupList
-		must.Succeed(t, yaml.UnmarshalStrict([]byte(e.runCommand(t, "status", "-o", output).stdout), &all))
-		if all.Kind != "List" || len(all.Items) != 2 || all.Items[1].Name != "mail" || all.Items[1].Kind != "ElectionGroup" {
-			t.Errorf("-o %s of all groups: got %+v", output, all)
-		}
-	}
-}
 
 func TestTermsAreCompleted(t *testing.T) {
 	e := newEnv(t)

@@ -70,8 +70,6 @@ type AgentStep struct {
 	// Micros is the time since the election began, in microseconds.
 	Micros int64  `json:"micros"`
 	Agent  string `json:"agent"`
-	// TransitMicros is how long the received message took, if that is known.
-	TransitMicros *int64 `json:"transitMicros,omitempty"`
 	journal.Step
 }
 
@@ -221,9 +219,6 @@ func (e *Election) addMembers(parts []*part) {
 func (e *Election) addSteps(steps []*placed) {
 	for _, s := range steps {
 		step := AgentStep{Micros: s.at.Sub(e.Began).Microseconds(), Agent: s.part.journal.Agent, Step: *s.Step}
-		if s.cause != nil {
-			step.TransitMicros = new(s.at.Sub(s.cause.at).Microseconds())
-		}
 		e.Steps = append(e.Steps, step)
 		for _, m := range s.Sent {
 			e.Messages[m.Kind]++

@@ -22,7 +22,7 @@ import (
 )
 
 // explainOutputs are the outputs of explain.
-var explainOutputs = []string{output.Text, output.Mermaid, output.JSON, output.YAML}
+var explainOutputs = []string{output.Text, output.Mermaid}
 
 type options struct {
 	cluster clusteraccess.Flags
@@ -30,13 +30,6 @@ type options struct {
 	term    uint64
 	// file is that of --html, and plugin the version that make build has set.
 	file, plugin string
-}
-
-// explanation is the output for programs.
-type explanation struct {
-	describe.Explanation
-	// Election is the transcript of an election, if the agents could be reached.
-	Election *transcript.Election `json:"election,omitempty"`
 }
 
 // New returns the command of the plugin in a version.
@@ -71,7 +64,7 @@ pods/portforward. Without the latter, a line says so in their place.`,
 	}
 	o.cluster.AddTo(cmd)
 	cmd.Flags().Uint64Var(&o.term, "term", 0, "print only the transcript of the election in this term")
-	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text, "text, json or yaml; or mermaid, a sequence diagram of the election")
+	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text, "text, or mermaid: only a sequence diagram of the election")
 	cmd.Flags().StringVar(&o.file, "html", "", "write the explanation and the last elections to this file, which any browser replays")
 	command.CompleteFrom(cmd, "output", explainOutputs)
 	command.CompleteWith(cmd, "term", o.cluster.CompleteTerm)
@@ -111,12 +104,13 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprint(out, <-application)
 		writeElection(out, "Last election", e, err)
 		return nil
-	case err != nil && (o.term != 0 || o.format == output.Mermaid):
-		return err
 	case err != nil:
-		fmt.Fprintf(cmd.ErrOrStderr(), "the transcript of the last election is missing: %v\n", err)
+		return err
+	case o.format == output.Mermaid:
+		return e.WriteMermaid(out)
 	}
-	return o.write(out, group, e)
+	e.WriteText(out)
+	return nil
 }
 
 // writeFile writes the page of a group.
@@ -222,17 +216,6 @@ func noJournalError(missing []transcript.Missing) error {
 		return errors.New("the group has no members yet")
 	}
 	return fmt.Errorf("no agent could be reached (%s)", strings.Join(reasons, "; "))
-}
-
-func (o *options) write(out io.Writer, g *v1.ElectionGroup, e *transcript.Election) error {
-	switch o.format {
-	case output.Text:
-		e.WriteText(out)
-		return nil
-	case output.Mermaid:
-		return e.WriteMermaid(out)
-	}
-	return output.Write(out, explanation{describe.ExplanationOf(g, o.cluster.Now()), e}, o.format)
 }
 
 // writeElection writes a section of the explanation, or why it is missing.

@@ -3,21 +3,14 @@ package status
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/describe"
-	"github.com/conclave-dev/conclave/internal/plugin/output"
 )
 
 // ProblemError reports that groups have problems, which the output describes.
@@ -31,7 +24,6 @@ func (e *ProblemError) Error() string {
 type options struct {
 	cluster       clusteraccess.Flags
 	allNamespaces bool
-	output        string
 	exitCode      bool
 }
 
@@ -64,29 +56,25 @@ Permissions: get electiongroups, and list them if no name is given.`,
 	}
 	o.cluster.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the groups of all namespaces")
-	output.AddFlag(cmd, &o.output, "print the objects as json or yaml")
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 3 if a group has a problem")
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command, args []string) error {
-	if err := output.ChooseOptional(&o.output); err != nil {
-		return err
-	}
 	if len(args) == 0 {
 		groups, err := o.cluster.Groups(cmd.Context(), o.allNamespaces)
 		if err != nil {
 			return err
 		}
-		if len(groups) > 0 {
-			o.cluster.WarnOfSilentOperator(cmd)
-		}
-		if err := showGroups(cmd.OutOrStdout(), groups, o.output, o.cluster.Now()); err != nil {
-			return err
-		}
-		if len(groups) == 0 && o.output == "" {
+		switch len(groups) {
+		case 0:
 			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.cluster.Where(o.allNamespaces))
+			return nil
+		case 1:
+			return o.show(cmd, &groups[0])
 		}
+		o.cluster.WarnOfSilentOperator(cmd)
+		describe.Statuses(cmd.OutOrStdout(), groups, o.cluster.Now())
 		return o.findProblems(groups)
 	}
 	if o.allNamespaces {
@@ -96,12 +84,12 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	return o.show(cmd, group)
+}
+
+func (o *options) show(cmd *cobra.Command, group *v1.ElectionGroup) error {
 	o.cluster.WarnOfSilentOperator(cmd)
-	if o.output == "" {
-		describe.Status(cmd.OutOrStdout(), group, o.cluster.Now())
-	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
-		return err
-	}
+	describe.Status(cmd.OutOrStdout(), group, o.cluster.Now())
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 
@@ -121,29 +109,4 @@ func (o *options) findProblems(groups []v1.ElectionGroup) error {
 		return &ProblemError{names}
 	}
 	return nil
-}
-
-// showGroups describes groups, or prints them as a List if there is an output format.
-func showGroups(out io.Writer, groups []v1.ElectionGroup, format string, now time.Time) error {
-	if format != "" {
-		list := &corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
-		for i := range groups {
-			list.Items = append(list.Items, runtime.RawExtension{Object: &groups[i]})
-		}
-		return printObject(out, list, format)
-	}
-	if len(groups) == 1 {
-		describe.Status(out, &groups[0], now)
-		return nil
-	}
-	describe.Statuses(out, groups, now)
-	return nil
-}
-
-func printObject(out io.Writer, object runtime.Object, format string) error {
-	var printer printers.ResourcePrinter = &printers.JSONPrinter{}
-	if format == output.YAML {
-		printer = &printers.YAMLPrinter{}
-	}
-	return printer.PrintObj(object, out)
 }
