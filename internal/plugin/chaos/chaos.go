@@ -74,8 +74,7 @@ The exit status is 1 if an invariant was violated, a budget of --fail-if was
 exceeded, or all faults were refused.
 
 Faults interrupt the service of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + `
-on the group, and for faults that concern more than the group, the command asks
-for a confirmation.
+on the group, and for faults that concern more than the group, --yes is required.
 
 Kinds of faults:
 ` + describeKinds(),
@@ -123,7 +122,7 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "confirm that faults interrupt services")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
 	flags.StringVar(&o.machines, "machines", "", "the program that controls the nodes of a kind cluster on this computer: docker, podman or nerdctl")
@@ -238,7 +237,7 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	if err != nil {
 		return err
 	}
-	if err := o.confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
+	if err := o.confirm(ctx, run); err != nil {
 		return err
 	}
 	unlock, err := run.Lock(ctx)
