@@ -17,35 +17,58 @@ func said(from string, sent, received int, leading bool) Claim {
 	return Claim{From: Agent{from, "uid-" + from}, Sent: at(sent), Received: at(received), Leading: leading}
 }
 
-func TestOverlapsAreReportedOnlyIfTheyAreCertain(t *testing.T) {
-	for name, c := range map[string]struct {
-		claims []Claim
-		want   string
-	}{
-		"nobody":              {nil, ""},
-		"one after the other": {[]Claim{said("a", 0, 1, true), said("a", 100, 101, true), said("b", 102, 103, true), said("b", 200, 201, true)}, ""},
-		"two answers at the same time, at unknown instants": {[]Claim{said("a", 0, 100, true), said("b", 0, 100, true)}, ""},
-		"both before and after":                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "49 in 51 to 101"},
-		"an answer in between":                              {[]Claim{said("a", 0, 1, true), said("b", 50, 60, true), said("a", 100, 101, true)}, "0 in 60 to 60"},
-		"an answer that may be earlier":                     {[]Claim{said("a", 10, 11, true), said("b", 5, 60, true), said("a", 100, 101, true)}, ""},
-		"it denies in between":                              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true)}, ""},
-		"it denies, and leads again too early":              {[]Claim{said("a", 0, 1, true), said("a", 20, 21, false), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true)}, "0 in 101 to 101"},
-		"late answers":                                      {[]Claim{said("a", 0, 600, true), said("b", 605, 606, true), said("a", 610, 1200, true)}, ""},
-		"it was silent in between":                          {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("b", 550, 551, true), said("a", 1000, 1001, true)}, ""},
-		"twice":                                             {[]Claim{said("a", 0, 1, true), said("b", 50, 51, true), said("a", 100, 101, true), said("b", 150, 151, true), said("b", 700, 701, true), said("a", 800, 801, true), said("b", 900, 901, true), said("a", 1000, 1001, true)}, "148 in 51 to 901"},
-		"one list": {[]Claim{
-			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1},
-		}, "0 in 9 to 9"},
-		"two lists": {[]Claim{
-			{From: Agent{"a", "1"}, Sent: at(0), Received: at(9), Leading: true, Instant: 1}, {From: Agent{"b", "2"}, Sent: at(10), Received: at(19), Leading: true, Instant: 2},
-		}, ""},
-	} {
-		var got []string
-		for _, o := range Overlaps(c.claims) {
-			got = append(got, fmt.Sprintf("%d in %d to %d", o.Total.Milliseconds(), o.From.Sub(start).Milliseconds(), o.Until.Sub(start).Milliseconds()))
+// parseClaims reads claims, as in "a 0-1, b 50-60 follows": b doesn't claim to lead.
+func parseClaims(t *testing.T, text string) (claims []Claim) {
+	t.Helper()
+	for part := range strings.SplitSeq(text, ", ") {
+		var from, follows string
+		var sent, received int
+		if n, err := fmt.Sscanf(part, "%s %d-%d %s", &from, &sent, &received, &follows); n >= 3 {
+			claims = append(claims, said(from, sent, received, n == 3))
+		} else if part != "" {
+			t.Fatalf("%q: %v", part, err)
 		}
-		expect.Equalf(t, strings.Join(got, ", "), c.want, "%s", name)
 	}
+	return claims
+}
+
+func TestOverlapsAreReportedOnlyIfTheyAreCertain(t *testing.T) {
+	for name, c := range map[string]struct{ claims, want string }{
+		"nobody":                               {"", ""},
+		"one after the other":                  {"a 0-1, a 100-101, b 102-103, b 200-201", ""},
+		"at unknown instants":                  {"a 0-100, b 0-100", ""},
+		"both before and after":                {"a 0-1, b 50-51, a 100-101, b 150-151", "49 in 51 to 101"},
+		"an answer in between":                 {"a 0-1, b 50-60, a 100-101", "0 in 60 to 60"},
+		"an answer that may be earlier":        {"a 10-11, b 5-60, a 100-101", ""},
+		"it denies in between":                 {"a 0-1, a 20-21 follows, b 50-51, a 100-101", ""},
+		"it denies, and leads again too early": {"a 0-1, a 20-21 follows, b 50-51, a 100-101, b 150-151", "0 in 101 to 101"},
+		"late answers":                         {"a 0-600, b 605-606, a 610-1200", ""},
+		"it was silent in between":             {"a 0-1, b 50-51, b 550-551, a 1000-1001", ""},
+		"twice": {
+			"a 0-1, b 50-51, a 100-101, b 150-151, b 700-701, a 800-801, b 900-901, a 1000-1001", "148 in 51 to 901",
+		},
+	} {
+		expect.Equalf(t, formatOverlaps(parseClaims(t, c.claims)), c.want, "%s", name)
+	}
+}
+
+// TestLeadersOfOneListOverlap: a list has a state at one instant, and names two leaders.
+func TestLeadersOfOneListOverlap(t *testing.T) {
+	first, second := said("a", 0, 9, true), said("b", 0, 9, true)
+	first.Instant, second.Instant = 1, 1
+	expect.Equalf(t, formatOverlaps([]Claim{first, second}), "0 in 9 to 9", "one list")
+	second = said("b", 10, 19, true)
+	second.Instant = 2
+	expect.Equalf(t, formatOverlaps([]Claim{first, second}), "", "two lists")
+}
+
+func formatOverlaps(claims []Claim) string {
+	var all []string
+	for _, o := range Overlaps(claims) {
+		from, until := o.From.Sub(start).Milliseconds(), o.Until.Sub(start).Milliseconds()
+		all = append(all, fmt.Sprintf("%d in %d to %d", o.Total.Milliseconds(), from, until))
+	}
+	return strings.Join(all, ", ")
 }
 
 // election is a sound election, or one with two leaders: who leads is known at each millisecond.

@@ -12,49 +12,47 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestOnlyThisMachineIsServed: a web site can make a browser send requests to loopback
 // addresses, but not choose their Host header freely, nor hide that it is another site.
 func TestOnlyThisMachineIsServed(t *testing.T) {
 	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil, "")
-	for name, c := range map[string]struct {
-		method, host, path string
-		header             map[string]string
-		want               int
-	}{
-		"by address":                      {"GET", "127.0.0.1:7377", "/", nil, http.StatusOK},
-		"by name":                         {"GET", "localhost:7377", "/app.js", nil, http.StatusOK},
-		"by address, IPv6":                {"GET", "[::1]:7377", "/style.css", nil, http.StatusOK},
-		"another name for the address":    {"GET", "evil.example:7377", "/", nil, http.StatusMisdirectedRequest},
-		"events by another name":          {"GET", "evil.example:7377", "/events", nil, http.StatusMisdirectedRequest},
-		"another port":                    {"GET", "127.0.0.1:80", "/", nil, http.StatusMisdirectedRequest},
-		"no port":                         {"GET", "localhost", "/", nil, http.StatusMisdirectedRequest},
-		"no host":                         {"GET", "", "/", nil, http.StatusMisdirectedRequest},
-		"a script of another site":        {"GET", "localhost:7377", "/events", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, http.StatusForbidden},
-		"a script of a sibling domain":    {"GET", "localhost:7377", "/events", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, http.StatusForbidden},
-		"a link of another site":          {"GET", "localhost:7377", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, http.StatusOK},
-		"a request that would change":     {"POST", "localhost:7377", "/events", nil, http.StatusMethodNotAllowed},
-		"deleting":                        {"DELETE", "localhost:7377", "/events/bank/ledger", nil, http.StatusMethodNotAllowed},
-		"a file outside the assets":       {"GET", "localhost:7377", "/../server.go", nil, http.StatusTemporaryRedirect},
-		"a path that isn't served":        {"GET", "localhost:7377", "/server.go", nil, http.StatusNotFound},
-		"a group without a namespace":     {"GET", "localhost:7377", "/events/ledger", nil, http.StatusNotFound},
-		"the headers, also of an error":   {"GET", "localhost:7377", "/missing", nil, http.StatusNotFound},
-		"a port that is no port, at all":  {"GET", "localhost:http", "/", nil, http.StatusMisdirectedRequest},
-		"credentials do not hide another": {"GET", "localhost:7377@evil.example", "/", nil, http.StatusMisdirectedRequest},
+	// A request is a method, a host and a path, and for some also the origin and the mode of a browser's request.
+	for request, want := range map[string]int{
+		"GET 127.0.0.1:7377 /":                         http.StatusOK,
+		"GET localhost:7377 /app.js":                   http.StatusOK,
+		"GET [::1]:7377 /style.css":                    http.StatusOK,
+		"GET evil.example:7377 /":                      http.StatusMisdirectedRequest,
+		"GET evil.example:7377 /events":                http.StatusMisdirectedRequest,
+		"GET 127.0.0.1:80 /":                           http.StatusMisdirectedRequest,
+		"GET localhost /":                              http.StatusMisdirectedRequest,
+		"GET - /":                                      http.StatusMisdirectedRequest,
+		"GET localhost:http /":                         http.StatusMisdirectedRequest,
+		"GET localhost:7377@evil.example /":            http.StatusMisdirectedRequest,
+		"GET localhost:7377 /events cross-site cors":   http.StatusForbidden,
+		"GET localhost:7377 /events same-site no-cors": http.StatusForbidden,
+		"GET localhost:7377 / cross-site navigate":     http.StatusOK, // a link
+		"POST localhost:7377 /events":                  http.StatusMethodNotAllowed,
+		"DELETE localhost:7377 /events/bank/ledger":    http.StatusMethodNotAllowed,
+		"GET localhost:7377 /../server.go":             http.StatusTemporaryRedirect,
+		"GET localhost:7377 /server.go":                http.StatusNotFound,
+		"GET localhost:7377 /events/ledger":            http.StatusNotFound,
+		"GET localhost:7377 /missing":                  http.StatusNotFound,
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Events that are served by mistake never end.
-		request := httptest.NewRequestWithContext(ctx, c.method, "/", http.NoBody)
-		request.URL.Path, request.Host = c.path, c.host
-		for key, value := range c.header {
-			request.Header.Set(key, value)
+		words := strings.Fields(request)
+		r := httptest.NewRequestWithContext(ctx, words[0], "/", http.NoBody)
+		r.Host, r.URL.Path = strings.TrimPrefix(words[1], "-"), words[2]
+		if len(words) > 3 {
+			r.Header.Set("Sec-Fetch-Site", words[3])
+			r.Header.Set("Sec-Fetch-Mode", words[4])
 		}
 		response := httptest.NewRecorder()
-		handler.ServeHTTP(response, request)
+		handler.ServeHTTP(response, r)
 		cancel()
-		if response.Code != c.want {
-			t.Errorf("%s: got status %d, %s, want %d", name, response.Code, response.Body, c.want)
-		}
+		expect.Equalf(t, response.Code, want, "%s: status with %s", request, response.Body)
 		for header, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 				"base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
@@ -62,7 +60,7 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 			"Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if got := response.Header().Get(header); got != want {
-				t.Errorf("%s: got %s %q, want %q", name, header, got, want)
+				t.Errorf("%s: got %s %q, want %q", request, header, got, want)
 			}
 		}
 	}

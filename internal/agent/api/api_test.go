@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -63,71 +65,17 @@ func TestResponses(t *testing.T) {
 		}[to]
 	}
 	at := "http://" + startAPI(t, s)
-	long := strings.Repeat(" ", bodyMax)
-	for _, c := range []struct {
-		method, path, body string
-		code               int
-		answer             string
-	}{
-		{"GET", "/v1/groups", "", 200, `{"groups":["ledger"]}`},
-		{"POST", "/v1/groups", "", 405, `{"error":"method POST is not allowed, use GET or HEAD"}`},
-		{"GET", "/v1/groups/other/leader", "", 404, `{"error":"group \"other\" not found: GET /v1/groups lists the groups of this agent"}`},
-		{"GET", "/v1/groups/a%2Fb/leader", "", 503, `"group":"ledger"`},
-		{"GET", "/v1/groups/expected/leader", "", 503, `"reason":"NoDocument"`},
-		{"GET", "/v1/groups/a/b/leader", "", 404, `{"error":"path \"/v1/groups/a/b/leader\" not found"}`},
-		{"GET", "/v1/groups/%2e%2e/leader", "", 404, `not found`},
-		{"GET", "/v1//groups", "", 404, `not found`},
-		{"GET", "/v1/groups/", "", 404, `not found`},
-		{"GET", "/", "", 404, `not found`},
-		{"GET", "/v1/groups/%22%0a/leader", "", 404, `group \"\\\"\\n\" not found`},
-		{"DELETE", "/v1/groups/ledger/leader", "", 405, `{"error":"method DELETE is not allowed, use GET or HEAD"}`},
-		{"GET", "/v1/groups/ledger/step-down", "", 405, `{"error":"method GET is not allowed, use POST"}`},
-		{"HEAD", "/v1/groups/ledger/watch", "", 405, ""},
-		{"GET", "/v1/groups/ledger/journal", "", 200, `"steps":[{"at":"0001-01-01T00:00:00Z","input":"gone","peer":"e"}]`},
-		{"POST", "/v1/groups/ledger/journal", "", 405, `{"error":"method POST is not allowed, use GET or HEAD"}`},
-		{"GET", "/v1/groups/other/journal", "", 404, `group \"other\" not found`},
-		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"the request for a stream must have no body"}`},
-
-		{"GET", "/v1/groups/ledger/leader?session=s1", "", 503, `"coordinator":"e","leading":false`},
-		{"GET", "/v1/groups/ledger/leader?session=s2", "", 404, `{"error":"session not found"}`},
-		{"GET", "/v1/groups/ledger/leader?session=", "", 404, `{"error":"session not found"}`},
-		{"HEAD", "/v1/groups/ledger/leader?session=s2", "", 404, ""},
-		{"GET", "/v1/groups/ledger/leader?promiseMillis=1500", "", 503, `"remainingMillis":1500`},
-		{"GET", "/v1/groups/ledger/leader?promiseMillis=0", "", 400, `{"error":"promiseMillis must be from 1 to 3600000, got \"0\""}`},
-		{"GET", "/v1/groups/ledger/leader?promiseMillis=1s", "", 400, `got \"1s\"`},
-		{"GET", "/v1/groups/ledger/leader?promiseMillis=3600001", "", 400, `from 1 to 3600000`},
-		{"GET", "/v1/groups/ledger/leader?promiseMillis=1&session=s1", "", 400, `use either session or promiseMillis`},
-
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}`, 200, `"coordinator":"d"`},
-		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"no member is ready to take over"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"no member took over in time"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"left"}`, 503, `{"error":"the agent has left the group","reason":"Leaving"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"odd"}`, 500, `{"error":"odd"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"To":"d","priority":9}`, 400, `unknown field`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"`, 400, `must be a JSON object`},
-		{"POST", "/v1/groups/ledger/step-down", `["d"]`, 400, `must be a JSON object`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"} {}`, 400, `must be a single JSON object`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}` + long, 413, `at most 4096 bytes`},
-
-		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":7}`, 204, ""},
-		{"POST", "/v1/groups/ledger/session/s2/stopped", `{"term":7}`, 404, `{"error":"session not found"}`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":6}`, 409, `{"error":"the session was not asked to stop in this term"}`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", "", 400, `term must be that of the stop event`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", "null", 400, `term must be that of the stop event`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":-1}`, 400, `must be a JSON object`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":99999999999999999999}`, 400, `must be a JSON object`},
-
-		{"GET", "/healthz", "", 200, "ok\n"},
-		{"GET", "/readyz", "", 200, "ok\n"},
-		{"GET", "/metrics", "", 404, "404 page not found\n"},
-		{"POST", "/metrics", "", 405, `use GET or HEAD`},
-	} {
-		code, text := request(t, c.method, at+c.path, c.body)
-		if code != c.code || !strings.Contains(text, c.answer) || strings.Count(text, "\n") > 1 {
-			t.Errorf("%s %s %.40s: got %d %s", c.method, c.path, c.body, code, text)
-		}
-	}
+	// In the file, a request is its method, path and body. With -rewrite, the test replaces the answers.
+	datadriven.RunTest(t, "testdata/requests.txt", func(t *testing.T, d *datadriven.TestData) string {
+		method, target, _ := strings.Cut(d.Input, " ")
+		path, body, _ := strings.Cut(target, " ")
+		code, text := request(t, method, at+path, body)
+		expect.AtMostf(t, strings.Count(text, "\n"), 1, "%s: lines", d.Input)
+		return strings.TrimSpace(fmt.Sprint(code, " ", text)) + "\n"
+	})
+	code, text := request(t, http.MethodPost, at+"/v1/groups/ledger/step-down", `{"to":"d"}`+strings.Repeat(" ", bodyMax))
+	expect.Equalf(t, code, http.StatusRequestEntityTooLarge, "status for a long body")
+	expect.Containsf(t, text, "at most 4096 bytes", "answer to a long body")
 }
 
 // TestOnlyExplicitRequestsGetPromise: a promise delays a handover, and load balancers send

@@ -36,8 +36,13 @@ func TestEndings(t *testing.T) {
 	status := func(id election.ID, term election.Term) election.Status {
 		return election.Status{Coordinator: id, Term: term}
 	}
-	beat := func(millis int) election.Input {
-		return election.Input{Kind: election.Receive, Now: at(millis), Message: election.Message{Kind: election.Beat, From: 3}}
+	ended := func(millis int, peer election.ID) election.Input {
+		return election.Input{Kind: election.Ended, Now: at(millis), Peer: peer}
+	}
+	passed := func(millis int) election.Input { return election.Input{Kind: election.TimePassed, Now: at(millis)} }
+	receive := func(millis int, from election.ID, kind election.Kind, term election.Term) election.Input {
+		message := election.Message{From: from, Kind: kind, Term: term}
+		return election.Input{Kind: election.Receive, Now: at(millis), Message: message}
 	}
 	resigned := []election.Event{{Kind: election.OfficeResigned}}
 	type step struct {
@@ -45,71 +50,73 @@ func TestEndings(t *testing.T) {
 		status election.Status
 		events []election.Event
 	}
-	begin := []step{{beat(0), status(3, 7), nil}, {beat(100), status(3, 7), nil}}
+	begin := []step{
+		{receive(0, 3, election.Beat, 0), status(3, 7), nil}, {receive(100, 3, election.Beat, 0), status(3, 7), nil},
+	}
 	for name, c := range map[string]struct {
 		steps []step
 		want  string
 	}{
 		"no tenure has ended": {nil, "none"},
 		"a crash": {[]step{
-			{election.Input{Kind: election.Ended, Now: at(150), Peer: 3}, status(election.None, 7), nil},
-			{election.Input{Kind: election.Receive, Now: at(155), Message: election.Message{From: 1}}, status(2, 8), nil},
+			{ended(150, 3), status(election.None, 7), nil},
+			{receive(155, 1, election.NoKind, 0), status(2, 8), nil},
 		}, "c in term 7: crash, gap 5ms"},
 		"no coordinator yet": {[]step{
-			{election.Input{Kind: election.Ended, Now: at(150), Peer: 3}, status(election.None, 7), nil},
+			{ended(150, 3), status(election.None, 7), nil},
 		}, "c in term 7: crash"},
 		"silence lasts since the last message": {[]step{
-			{election.Input{Kind: election.TimePassed, Now: at(500)}, status(election.None, 7), nil},
-			{election.Input{Kind: election.Receive, Now: at(510), Message: election.Message{From: 1}}, status(1, 8), nil},
+			{passed(500), status(election.None, 7), nil},
+			{receive(510, 1, election.NoKind, 0), status(1, 8), nil},
 		}, "c in term 7: silence, gap 410ms"},
 		"the coordinator resigned": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 3, Kind: election.Resigned}}, status(election.None, 7), nil},
-			{election.Input{Kind: election.TimePassed, Now: at(151)}, status(2, 8), nil},
+			{receive(150, 3, election.Resigned, 0), status(election.None, 7), nil},
+			{passed(151), status(2, 8), nil},
 		}, "c in term 7: hand-over, gap 1ms"},
 		"the next coordinator is the first sign": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
+			{receive(150, 1, election.Beat, 0), status(1, 8), nil},
 		}, "c in term 7: unknown"},
 		"the coordinator resigned, and the next one is known already": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 3, Kind: election.Resigned}}, status(1, 8), nil},
+			{receive(150, 3, election.Resigned, 0), status(1, 8), nil},
 		}, "c in term 7: hand-over, gap 0s"},
 		"the message of its coordinator arrives after that": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
-			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(1, 8), nil},
+			{receive(150, 1, election.Beat, 0), status(1, 8), nil},
+			{receive(151, 3, election.Resigned, 7), status(1, 8), nil},
 		}, "c in term 7: hand-over"},
 		"a vote for the next coordinator is the first sign, and the message arrives late": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Elect}}, status(election.None, 7), nil},
-			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(election.None, 7), nil},
+			{receive(150, 1, election.Elect, 0), status(election.None, 7), nil},
+			{receive(151, 3, election.Resigned, 7), status(election.None, 7), nil},
 		}, "c in term 7: hand-over"},
 		"another member notices the silence first": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Elect}}, status(election.None, 7), nil},
-			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
+			{receive(150, 1, election.Elect, 0), status(election.None, 7), nil},
+			{receive(151, 1, election.Beat, 0), status(1, 8), nil},
 		}, "c in term 7: silence, gap 51ms"},
 		"the coordinator was silent, and resigns much later": {[]step{
-			{election.Input{Kind: election.TimePassed, Now: at(500)}, status(election.None, 7), nil},
-			{election.Input{Kind: election.Receive, Now: at(60000), Message: election.Message{From: 3, Term: 7, Kind: election.Resigned}}, status(1, 8), nil},
+			{passed(500), status(election.None, 7), nil},
+			{receive(60000, 3, election.Resigned, 7), status(1, 8), nil},
 		}, "c in term 7: silence, gap 59.9s"},
 		"a message of an earlier tenure arrives late": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 1, Kind: election.Beat}}, status(1, 8), nil},
-			{election.Input{Kind: election.Receive, Now: at(151), Message: election.Message{From: 3, Term: 6, Kind: election.Resigned}}, status(1, 8), nil},
+			{receive(150, 1, election.Beat, 0), status(1, 8), nil},
+			{receive(151, 3, election.Resigned, 6), status(1, 8), nil},
 		}, "c in term 7: unknown"},
 		"another term of the same coordinator": {[]step{
-			{election.Input{Kind: election.Receive, Now: at(150), Message: election.Message{From: 3, Kind: election.Beat}}, status(3, 8), nil},
+			{receive(150, 3, election.Beat, 0), status(3, 8), nil},
 		}, "c in term 7: unknown"},
 		"the member list changed": {[]step{
 			{election.Input{Kind: election.Adopt, Now: at(150)}, status(election.None, 7), nil},
 		}, "c in term 7: membership"},
 		"this process hands over when its application has not stopped in time": {[]step{
-			{election.Input{Kind: election.TimePassed, Now: at(150)}, status(2, 8), nil},
-			{election.Input{Kind: election.TimePassed, Now: at(200)}, status(election.None, 8), resigned},
+			{passed(150), status(2, 8), nil},
+			{passed(200), status(election.None, 8), resigned},
 		}, "b in term 8: hand-over"},
 		"this process loses its lease": {[]step{
-			{election.Input{Kind: election.TimePassed, Now: at(150)}, status(2, 8), nil},
-			{election.Input{Kind: election.TimePassed, Now: at(200)}, status(election.None, 8), nil},
+			{passed(150), status(2, 8), nil},
+			{passed(200), status(election.None, 8), nil},
 		}, "b in term 8: lapse"},
 		"only the last tenure counts": {[]step{
-			{election.Input{Kind: election.Ended, Now: at(150), Peer: 3}, status(election.None, 7), nil},
-			{election.Input{Kind: election.TimePassed, Now: at(155)}, status(1, 8), nil},
-			{election.Input{Kind: election.Ended, Now: at(250), Peer: 1}, status(election.None, 8), nil},
+			{ended(150, 3), status(election.None, 7), nil},
+			{passed(155), status(1, 8), nil},
+			{ended(250, 1), status(election.None, 8), nil},
 		}, "a in term 8: crash"},
 	} {
 		names := newNames()

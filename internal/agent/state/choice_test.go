@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -71,109 +73,39 @@ func listText(l control.List) string {
 	return b.String()
 }
 
+// TestChooseList: a case has the safety mode, the list that is stored, if there is one, and the list of the configuration.
+// With -rewrite, the test replaces the results in its file.
 func TestChooseList(t *testing.T) {
-	for _, tc := range []struct{ name, stored, configured, mode, want string }{
-		{"a new group", "", "1 a1 b2", "Majority", "save 1 a1 b2"},
-		{"a new member with previous", "", "3 a1 b2 after 2 a1", "Majority", "save 3 a1 b2 after 2 a1 floor 99"},
-		{"previous is the first list", "", "2 a1 b2 after 1 a1", "Strict", "save 2 a1 b2 after 1 a1"},
-		{"the floor is specified", "", "3 a1 b2 after 2 a1 floor 7", "Majority", "save 3 a1 b2 after 2 a1 floor 7"},
-		{
-			"a new member without previous", "", "3 a1 b2", "Majority",
-			"previous must be the list of version 2, because version 3 is the first one of this agent",
-		},
-		{
-			"a new member without previous in Strict", "", "3 a1 b2", "Strict",
-			"previous must be the list of version 2, because version 3 is the first one of this agent",
-		},
-		{"a new member without previous in Available", "", "3 a1 b2", "Available", "save 3 a1 b2"},
-
-		{"a restart", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2", "Majority", "3 a1 b2 after 2 a1 floor 7"},
-		{"a restart with the first list", "1 a1 b2", "1 a1 b2", "Majority", "1 a1 b2"},
-		{"a new address", "3 a1 b2 after 2 a1 b3 floor 7", "3 a1@x b2", "Majority", "save 3 a1@x b2 after 2 a1@x b3 floor 7"},
-		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 129023", "3 a1 b2 gone c floor 129839", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 129839"},
-		{"a member has departed in Available", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Available", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
-		{
-			"a member has departed, and the floor is what members may have reached above the one before", "3 a1 b2 after 2 a1 c3 floor 129023",
-			"3 a1 b2 gone c floor 129838", "Majority",
-			"floor must be at least 129839, because c has departed, got 129838: stop the departed members, and then use the number that conclave-agent floor prints",
-		},
-		{
-			"another member has departed, and the floor is the one before", "3 a1 b2 after 2 a1 c3 d4 gone c floor 129023",
-			"3 a1 b2 gone c d floor 129023", "Strict",
-			"floor must be at least 129839, because d has departed, got 129023: stop the departed members, and then use the number that conclave-agent floor prints",
-		},
-		{
-			"a member has departed, without a floor", "1 a1 b2 c3", "2 a1 b2 gone c", "Majority",
-			"floor must be at least 12015, because c has departed, got 0: stop the departed members, and then use the number that conclave-agent floor prints",
-		},
-		{"the departed are the same after a restart", "3 a1 b2 after 2 a1 c3 gone c floor 7", "3 a1 b2 gone c floor 5", "Majority", "3 a1 b2 after 2 a1 c3 gone c floor 7"},
-		{"the same previous as stored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 after 2 a1", "Majority", "3 a1 b2 after 2 a1 floor 7"},
-		{"a higher floor replaces a lower one", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 9", "Majority", "save 3 a1 b2 after 2 a1 floor 9"},
-		{"a lower floor is ignored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 5", "Majority", "3 a1 b2 after 2 a1 floor 7"},
-		{
-			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x floor 102463", "Majority",
-			"departed must name members of version 2, got x",
-		},
-		{"departed without previous", "3 a1 b2", "3 a1 b2 gone a", "Available", "departed must be empty, because the list before version 3 is unknown, got a"},
-		{
-			"another list of the same version", "3 a1 b2 after 2 a1", "3 a1 b3", "Majority",
-			"names, priorities or their order changed, but version is still 3: increase version to 4",
-		},
-		{
-			"another previous of the same version", "3 a1 b2 after 2 a1", "3 a1 b2 after 2 a1 c3", "Majority",
-			"previous must be the list that version 3 succeeded on this agent: restore previous, or remove it",
-		},
-
-		{"the next list", "3 a1 b2 after 2 a1 gone a floor 7", "4 a1 c3", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 99"},
-		{"the second list", "1 a1 b2", "2 a1 c3", "Majority", "save 2 a1 c3 after 1 a1 b2"},
-		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b floor 102463", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b floor 102463"},
-		{"the next list has the stored one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b2 floor 8", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 8"},
-		{
-			"the next list has another one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b3", "Majority",
-			"previous must be the list of version 3 that is in force: correct previous, or remove it",
-		},
-		{
-			"a jump", "3 a1 b2", "5 a1 c3", "Majority",
-			"version must be 4, or previous must be the list of version 4, got version 5 after 3",
-		},
-		{"a jump with previous", "3 a1 b2", "5 a1 c3 after 4 a1 b9", "Majority", "save 5 a1 c3 after 4 a1 b9 floor 99"},
-
-		{
-			"an older version", "5 a1 b2 after 4 a1 floor 7", "3 a1 c3", "Majority",
-			"5 a1 b2 after 4 a1 floor 7 (configured version 3 is older than version 5, which this agent has adopted: " +
-				"using version 5; update the configuration to version 5, or 6 if the members change)",
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			mode, err := office.ParseMode(tc.mode)
-			must.Succeed(t, err)
-			stored := list(tc.stored)
-			choice, err := state.ChooseList(state.Known{Stored: stored, Clock: 99}, *list(tc.configured), mode)
-			got := ""
-			if err != nil {
-				got = err.Error()
-			} else {
-				if choice.Save {
-					got = "save "
-				}
-				got += listText(choice.List)
-				if choice.Warning != "" {
-					got += " (" + choice.Warning + ")"
-				}
-			}
-			expect.Equal(t, got, tc.want)
-			if stored != nil && listText(*stored) != tc.stored {
-				t.Errorf("the stored list changed to %s", listText(*stored))
-			}
-			if err == nil && choice.Warning == "" {
-				// After a restart, the same file leads to the same list.
-				again, err := state.ChooseList(state.Known{Stored: &choice.List, Clock: 100}, *list(tc.configured), mode)
-				if err != nil || again.Save || listText(again.List) != listText(choice.List) {
-					t.Errorf("after a restart: %+v, %v", again, err)
-				}
-			}
-		})
-	}
+	datadriven.RunTest(t, "testdata/choices.txt", func(t *testing.T, d *datadriven.TestData) string {
+		mode, err := office.ParseMode(d.CmdArgs[0].Key)
+		must.Succeed(t, err)
+		texts := map[string]string{}
+		for line := range strings.SplitSeq(d.Input, "\n") {
+			name, text, _ := strings.Cut(line, " ")
+			texts[name] = text
+		}
+		stored, configured := list(texts["stored"]), list(texts["configured"])
+		choice, err := state.ChooseList(state.Known{Stored: stored, Clock: 99}, *configured, mode)
+		if stored != nil {
+			expect.Equalf(t, listText(*stored), texts["stored"], "stored list after the choice")
+		}
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		got := listText(choice.List)
+		if choice.Save {
+			got = "save " + got
+		}
+		if choice.Warning != "" {
+			return got + " (" + choice.Warning + ")\n"
+		}
+		// After a restart, the same file leads to the same list.
+		again, err := state.ChooseList(state.Known{Stored: &choice.List, Clock: 100}, *configured, mode)
+		if err != nil || again.Save || listText(again.List) != listText(choice.List) {
+			t.Errorf("after a restart: %+v, %v", again, err)
+		}
+		return got + "\n"
+	})
 }
 
 // TestFloorMustFitRunningGroup: a group that runs knows a term, which the departed members may
