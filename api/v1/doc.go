@@ -7,6 +7,9 @@
 // missing pods, are reported in conditions. The rules need Kubernetes 1.33 or later,
 // for CEL comprehensions with two variables.
 //
+// Settings are in milliseconds, as their names say. What was measured is in microseconds:
+// a hand-over takes less than a millisecond.
+//
 // +kubebuilder:object:generate=true
 // +groupName=conclave.dev
 package v1
