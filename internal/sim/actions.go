@@ -32,74 +32,47 @@ func (s *simulation) reportFault(kind outageKind, id election.ID, format string,
 // execute carries out an action.
 func (s *simulation) execute(a action) {
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
-	s.coverAction(a)
-	switch a.kind {
-	case actCrash:
-		s.crash(s.target(a), a)
-	case actCrashAll:
-		for id := election.ID(1); id <= s.maxID; id++ {
-			s.crash(id, a)
-		}
-	case actRestart:
-		s.restart(a.target)
-	case actKillApp:
-		s.killApp(s.target(a), a)
-	case actReviveApp:
-		s.reviveApp(a.target)
-	case actPause:
-		s.pause(s.target(a), a)
-	case actStepDown:
-		s.stepDown(s.target(a))
-	case actChangeLease:
-		s.changeLease(a.target, a)
-	case actSlowDown:
-		s.slowDown(s.target(a), a)
-	case actReportGone:
-		s.reportGone(s.target(a))
-	case actChangeSettings:
-		s.changeSettings(s.target(a), a)
-	case actRecover:
-		s.recover(a.target)
-	case actCorrectClock:
-		s.correctClock(s.target(a))
-	case actMix:
-		s.changeMix(s.target(a))
-	case actRejoin:
-		s.rejoin(a.target)
-	case actThrottle:
-		s.throttle(a)
-	case actPartition, actCutLink, actHealLinks, actRedial, actChangeMembers, actReplaceMember, actReconcile, actPublish, actHealAll:
-		s.executeOutside(a)
+	if s.onAction != nil {
+		s.onAction(a)
 	}
+	executions[a.kind](s, s.target(a), a)
 }
 
-// executeOutside carries out an action outside of the processes: one of the network or of
-// the operator, or the end of all faults.
-func (s *simulation) executeOutside(a action) {
-	switch a.kind { //nolint:exhaustive // execute has the others
-	case actPartition:
-		s.partition()
-	case actCutLink:
-		s.cutLink(s.target(a))
-	case actHealLinks:
-		s.healLinks()
-	case actRedial:
-		s.network.restore(a.target, a.peer)
-	case actChangeMembers:
-		s.changeMembers()
-	case actReplaceMember:
-		s.replaceMember()
-	case actReconcile:
-		s.reconcile()
-	case actPublish:
-		s.publish()
-	case actHealAll:
-		s.checker.done = s.endsWithFaults
-		if !s.endsWithFaults {
-			s.healAll()
-			s.continued++
-		}
-	}
+// executions has what each kind of action does, to the network, the operator or the process that it affects.
+var executions = [...]func(s *simulation, id election.ID, a action){
+	actCrash:          (*simulation).crash,
+	actCrashAll:       (*simulation).crashAll,
+	actRestart:        ofProcess((*simulation).restart),
+	actKillApp:        (*simulation).killApp,
+	actReviveApp:      ofProcess((*simulation).reviveApp),
+	actPause:          (*simulation).pause,
+	actPartition:      outside((*simulation).partition),
+	actCutLink:        ofProcess((*simulation).cutLink),
+	actHealLinks:      outside((*simulation).healLinks),
+	actRedial:         func(s *simulation, id election.ID, a action) { s.network.restore(id, a.peer) },
+	actChangeMembers:  outside((*simulation).changeMembers),
+	actReconcile:      outside((*simulation).reconcile),
+	actPublish:        outside((*simulation).publish),
+	actStepDown:       ofProcess((*simulation).stepDown),
+	actChangeLease:    (*simulation).changeLease,
+	actSlowDown:       (*simulation).slowDown,
+	actReportGone:     ofProcess((*simulation).reportGone),
+	actChangeSettings: (*simulation).changeSettings,
+	actHealAll:        outside((*simulation).endFaults),
+	actRecover:        ofProcess((*simulation).recover),
+	actCorrectClock:   ofProcess((*simulation).correctClock),
+	actThrottle:       (*simulation).throttle,
+	actReplaceMember:  outside((*simulation).replaceMember),
+	actMix:            ofProcess((*simulation).changeMix),
+	actRejoin:         ofProcess((*simulation).rejoin),
+}
+
+func ofProcess(act func(*simulation, election.ID)) func(*simulation, election.ID, action) {
+	return func(s *simulation, id election.ID, _ action) { act(s, id) }
+}
+
+func outside(act func(*simulation)) func(*simulation, election.ID, action) {
+	return func(s *simulation, _ election.ID, _ action) { act(s) }
 }
 
 // cutLink makes a link from a process to a random one fail.
@@ -131,6 +104,12 @@ func (s *simulation) crash(id election.ID, a action) {
 	s.markMissing(id, p)
 	if !p.removed && s.queue.now < s.schedule.healAt && s.rng.percent(70) {
 		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
+	}
+}
+
+func (s *simulation) crashAll(_ election.ID, a action) {
+	for id := election.ID(1); id <= s.maxID; id++ {
+		s.crash(id, a)
 	}
 }
 
@@ -238,6 +217,14 @@ func (s *simulation) lowestEligible() election.ID {
 		}
 	}
 	return lowest
+}
+
+// endFaults ends all faults, or the schedule.
+func (s *simulation) endFaults() {
+	if s.checker.done = s.endsWithFaults; !s.checker.done {
+		s.healAll()
+		s.continued++
+	}
 }
 
 // healAll ends all faults. Processes that are down restart, except for some that

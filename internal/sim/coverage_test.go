@@ -200,6 +200,12 @@ func reachable(f Fault, phase listPhase) bool {
 	}
 }
 
+// faultOfAction has the actions that are faults. Others end one.
+var faultOfAction = map[actionKind]Fault{
+	actCrash: Crash, actCrashAll: Crash, actKillApp: AppDead, actPause: Pause, actPartition: Partition, actCutLink: Partition,
+	actStepDown: StepDown, actChangeLease: Leases, actSlowDown: Slow, actReportGone: Gone,
+}
+
 // Random schedules visit each combination of a fault, a role and a phase of a change of
 // the member list.
 func TestEveryCombinationIsVisited(t *testing.T) {
@@ -208,7 +214,27 @@ func TestEveryCombinationIsVisited(t *testing.T) {
 	visited := map[affected]int{}
 	s, err := newSimulation(settings{algorithm: algorithm, mode: office.Strict, size: 5, faults: allFaults | Gone})
 	must.Succeed(t, err)
-	s.onFault = func(f Fault, id election.ID) { visited[affected{f, s.processes[id].machine.Role(), s.listPhase(id)}]++ }
+	visit := func(f Fault, id election.ID) {
+		if p := &s.processes[id]; p.up && p.machine != nil {
+			visited[affected{f, p.machine.Role(), s.listPhase(id)}]++
+		}
+	}
+	s.onFault = func(f Fault, id election.ID) {
+		if id != election.None {
+			visit(f, id)
+			return
+		}
+		for id := election.ID(1); id <= s.maxID; id++ {
+			visit(f, id)
+		}
+	}
+	s.onAction = func(a action) {
+		if f, all := faultOfAction[a.kind], a.kind == actCrashAll || a.kind == actPartition; all {
+			s.onFault(f, election.None)
+		} else if f != 0 {
+			s.onFault(f, s.target(a))
+		}
+	}
 	n := 40_000
 	if testing.Short() {
 		n /= 10

@@ -93,8 +93,8 @@ func (t tail) draw(s *simulation) election.Tick {
 }
 
 // throttle pauses a process, and does so again later.
-func (s *simulation) throttle(a action) {
-	s.pause(a.target, a)
+func (s *simulation) throttle(id election.ID, a action) {
+	s.pause(id, a)
 	a.at += s.schedule.slow.each
 	s.schedule.push(s, a)
 }

@@ -98,7 +98,7 @@ func (s *simulation) reconcile() {
 		return
 	}
 	if next.Version > o.decided.Version {
-		s.coverAll(Members)
+		s.cover(Members, election.None)
 	}
 	o.decided = next
 	s.schedule.push(s, action{at: s.queue.now + s.operatorDelay(), kind: actPublish})

@@ -260,26 +260,6 @@ func (sch *schedule) drawClock(s *simulation) clock {
 	return c
 }
 
-// loses draws whether a message is lost.
-func (sch *schedule) loses(s *simulation) bool {
-	return sch.lossPercent > 0 && s.rng.percent(sch.lossPercent)
-}
-
-// delays draws whether a message is delayed.
-func (sch *schedule) delays(s *simulation) bool {
-	return sch.delayPercent > 0 && s.rng.percent(sch.delayPercent)
-}
-
-// reorders draws whether a message may overtake earlier ones of its link.
-func (sch *schedule) reorders(s *simulation) bool {
-	return sch.reorderPercent > 0 && s.rng.percent(sch.reorderPercent)
-}
-
-// duplicates draws whether a message is delivered twice.
-func (sch *schedule) duplicates(s *simulation) bool {
-	return sch.duplicatePercent > 0 && s.rng.percent(sch.duplicatePercent)
-}
-
 // rng is a random number generator, splitmix64. It is small and fast, and draws the
 // same numbers on every platform and in every version, so a seed always replays the
 // same schedule.
@@ -301,3 +281,6 @@ func (r *rng) between(lo, hi int) int { return lo + r.below(hi-lo+1) }
 
 // percent returns true with a probability of p percent.
 func (r *rng) percent(p int) bool { return r.below(100) < p }
+
+// affects is percent for a fault that messages of few schedules have. For the others, it draws nothing.
+func (r *rng) affects(p int) bool { return p > 0 && r.percent(p) }

@@ -41,8 +41,10 @@ type settings struct {
 	convergenceEvery uint64
 	// onTransition, if set, is called with each change of a role.
 	onTransition func(office.Transition)
-	// onFault, if set, is called for each process that a fault affects.
-	onFault func(Fault, election.ID)
+	// onAction, if set, is called with each action before it is carried out, and onFault with other faults, and the
+	// process that is affected, or None if all are.
+	onAction func(action)
+	onFault  func(Fault, election.ID)
 }
 
 // simulation runs one schedule after another, reusing its memory.
@@ -342,19 +344,19 @@ func (s *simulation) send(m *election.Message) {
 	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency + s.schedule.tail.draw(s)
 	fifo := true
 	if now < s.schedule.healAt {
-		if s.schedule.loses(s) {
+		if s.rng.affects(s.schedule.lossPercent) {
 			s.cover(Loss, m.From)
 			return
 		}
-		if s.schedule.delays(s) {
+		if s.rng.affects(s.schedule.delayPercent) {
 			s.cover(Delay, m.From)
 			delay += election.Tick(s.rng.below(int(2 * suspicionTimeout)))
 		}
-		if s.schedule.reorders(s) {
+		if s.rng.affects(s.schedule.reorderPercent) {
 			s.cover(Reorder, m.From)
 			fifo = false
 		}
-		if s.schedule.duplicates(s) {
+		if s.rng.affects(s.schedule.duplicatePercent) {
 			s.cover(Duplicate, m.From)
 			late := election.Tick(s.rng.below(int(lease)))
 			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, slot: s.putCopy(m)})
@@ -365,6 +367,13 @@ func (s *simulation) send(m *election.Message) {
 		at = s.network.fifoArrival(m.From, m.To, at)
 	}
 	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, slot: s.slab.put(m)})
+}
+
+// cover reports a fault to onFault.
+func (s *simulation) cover(f Fault, id election.ID) {
+	if s.onFault != nil {
+		s.onFault(f, id)
+	}
 }
 
 // putCopy stores a copy of a message that shares no memory with it.
