@@ -23,7 +23,6 @@ const (
 	maxDays = 3650
 )
 
-// certificateRequest has the flags of the command.
 type certificateRequest struct {
 	groups, members []string
 	domain, out     string

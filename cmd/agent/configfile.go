@@ -76,7 +76,6 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 	})
 }
 
-// checksum identifies the content of a file.
 func checksum(path string) ([sha256.Size]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

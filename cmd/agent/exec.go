@@ -21,7 +21,6 @@ func (s programStatus) Error() string {
 	return fmt.Sprintf("the program has ended with status %d", int(s))
 }
 
-// execError is why exec couldn't run a program, with the exit status for that.
 type execError struct {
 	status int
 	error

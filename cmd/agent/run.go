@@ -45,7 +45,6 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// runAgent runs the agent of a configuration file until a signal arrives.
 func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, droppedLogLines func() uint64) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()

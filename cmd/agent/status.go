@@ -105,7 +105,6 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 	return nil
 }
 
-// printTable prints the process status table of a group, and the sessions of the application.
 func printTable(w io.Writer, s *group.Status) error {
 	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm, s.Safety, s.Version, s.Term)
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -49,7 +49,6 @@ func reopenPipe() *os.File {
 	return os.NewFile(uintptr(reopened), os.Stderr.Name())
 }
 
-// logger returns a logger that writes lines to w.
 func logger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: microseconds}))
 }

@@ -78,20 +78,17 @@ type Agent struct {
 	problems []string
 	// claims has the highest terms in which the agent has claimed the office of groups that it
 	// left, by name. If it joins again, it has the same incarnation.
-	claims map[string]claim
-	// lastLeft is when the agent last left a group, or 0.
+	claims   map[string]claim
 	lastLeft election.Tick
 
 	notStored []error // see NotStored
 }
 
-// claim is a claim of the office of the group with this UID.
 type claim struct {
 	uid  string
 	term election.Term
 }
 
-// joinedGroup is a group that the agent takes part in.
 type joinedGroup struct {
 	*group.Group
 
@@ -225,7 +222,6 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 	return g.Group, true
 }
 
-// joined returns a group that the agent takes part in, or nil.
 func (a *Agent) joined(name string) *joinedGroup {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -212,7 +212,6 @@ func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error
 	return file, remembered, err
 }
 
-// reconfigure switches a running group to new settings, if there are any.
 func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) error {
 	changed := next.ChangedSettings(before)
 	if len(changed) == 0 {
@@ -246,7 +245,6 @@ func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	return a.join(ctx, next, excluded)
 }
 
-// adoptList switches a running group to a stored list.
 func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error {
 	g, _ := a.Find(next.Name)
 	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
@@ -280,7 +278,6 @@ func (a *Agent) end(ctx context.Context, joined *joinedGroup, cause group.Cause)
 	a.claims[joined.Name()] = claim{joined.uid, joined.Claimed()}
 }
 
-// claimed returns the highest term in which this process has claimed the office of a group.
 func (a *Agent) claimed(g *config.Group) election.Term {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -307,7 +304,6 @@ func (g *joinedGroup) leave(ctx context.Context, cause group.Cause) {
 	g.Leave(ctx, cause)
 }
 
-// groupConfig returns the settings of a group in force.
 func (a *Agent) groupConfig(name string) (config.Group, bool) {
 	for _, g := range a.Config().Groups {
 		if g.Name == name {

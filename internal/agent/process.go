@@ -63,7 +63,6 @@ func (p *Process) Run(ctx context.Context) error {
 	return errors.Join(err, <-served)
 }
 
-// runAgent runs the agent and its tasks until ctx ends or the API for the operator fails.
 func (p *Process) runAgent(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
@@ -114,7 +113,6 @@ func (p *Process) awaitTasks(tasks *sync.WaitGroup) {
 	}
 }
 
-// serveOperator serves the API for the operator, if there is one, until ctx ends.
 func (s *Started) serveOperator(ctx context.Context) error {
 	if s.ServeOperator == nil {
 		<-ctx.Done()

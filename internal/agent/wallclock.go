@@ -11,7 +11,6 @@ import (
 // differ from the expected time, the clock is corrected.
 const wallClockInterval = 5 * time.Second
 
-// followWallClock corrects the clock of the agent when the wall clock is set.
 func (a *Agent) followWallClock() (stop func()) {
 	done := make(chan struct{})
 	wall := a.options.Wall

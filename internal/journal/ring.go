@@ -10,7 +10,6 @@ const (
 	listSize = 2048
 )
 
-// entryKind tells what an entry is.
 type entryKind uint8
 
 const (
@@ -26,19 +25,14 @@ type entry struct {
 	// kind is an InputKind, an EventKind or, of a message that was sent, a Kind.
 	kind uint8
 	// cause is why the coordinator gives up the office in the step of this input, 0 if it doesn't. It is a group.Cause.
-	cause uint8
-	// at is when the step happened.
-	at election.Tick
-	// peer is that of an input or an event.
-	peer election.ID
-	// term and token are those of an event.
-	term  election.Term
-	token election.Token
-	// message is the one that was sent or received.
+	cause   uint8
+	at      election.Tick
+	peer    election.ID
+	term    election.Term
+	token   election.Token
 	message message
 }
 
-// message is the part of an election.Message that is recorded.
 type message struct {
 	kind                      election.Kind
 	held, ready, ineligible   bool
@@ -58,8 +52,7 @@ type Ring struct {
 	repeats repeats
 
 	entries [size]entry
-	// next is the number of entries that were recorded.
-	next uint64
+	next    uint64
 
 	lists [listSize]election.ID
 	// nextList is the number of processes in lists that were recorded.

@@ -7,7 +7,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// target returns the process that an action affects.
 func (s *simulation) target(a action) election.ID {
 	if a.target != 0 {
 		return a.target
@@ -29,7 +28,6 @@ func (s *simulation) reportFault(kind outageKind, id election.ID, format string,
 	}
 }
 
-// execute carries out an action.
 func (s *simulation) execute(a action) {
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
 	if s.onAction != nil {
@@ -75,14 +73,12 @@ func outside(act func(*simulation)) func(*simulation, election.ID, action) {
 	return func(s *simulation, _ election.ID, _ action) { act(s) }
 }
 
-// cutLink makes a link from a process to a random one fail.
 func (s *simulation) cutLink(from election.ID) {
 	to := election.ID(s.rng.between(1, int(s.maxID)))
 	s.network.cut(from, to)
 	s.reportFault(outagePartition, from, "the link to %d fails", to)
 }
 
-// crash ends a process, and may schedule its restart.
 func (s *simulation) crash(id election.ID, a action) {
 	p := &s.processes[id]
 	if !p.up {
@@ -129,7 +125,6 @@ func (s *simulation) notifyPeers(id election.ID, incarnation uint32) {
 	}
 }
 
-// restart starts a new incarnation of a process that is down.
 func (s *simulation) restart(id election.ID) {
 	p := &s.processes[id]
 	if !p.exists || p.up || p.removed {
@@ -155,7 +150,6 @@ func (s *simulation) restart(id election.ID) {
 	}
 }
 
-// recover makes a restarted process run the recovery of its algorithm.
 func (s *simulation) recover(id election.ID) {
 	if p := &s.processes[id]; p.up && s.queue.now >= p.pausedUntil {
 		s.step(id, election.Input{Kind: election.Recover})
@@ -173,7 +167,6 @@ func (s *simulation) pause(id election.ID, a action) {
 	s.beginOutage(outagePause)
 }
 
-// killApp ends the application of a process, and schedules its restart.
 func (s *simulation) killApp(id election.ID, a action) {
 	p := &s.processes[id]
 	if !p.up || s.queue.now < p.pausedUntil || p.appDead {
@@ -185,7 +178,6 @@ func (s *simulation) killApp(id election.ID, a action) {
 	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actReviveApp, target: id})
 }
 
-// reviveApp restarts the application of a process.
 func (s *simulation) reviveApp(id election.ID) {
 	p := &s.processes[id]
 	if !p.up || !p.appDead {
@@ -200,7 +192,6 @@ func (s *simulation) reviveApp(id election.ID) {
 	s.step(id, election.Input{Kind: election.BecomeEligible})
 }
 
-// stepDown asks a process to step down.
 func (s *simulation) stepDown(id election.ID) {
 	if p := &s.processes[id]; p.up && s.queue.now >= p.pausedUntil {
 		p.stepsDownIn = p.tenures
@@ -219,7 +210,6 @@ func (s *simulation) lowestEligible() election.ID {
 	return lowest
 }
 
-// endFaults ends all faults, or the schedule.
 func (s *simulation) endFaults() {
 	if s.checker.done = s.endsWithFaults; !s.checker.done {
 		s.healAll()

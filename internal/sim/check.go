@@ -16,25 +16,20 @@ type Violation struct {
 
 // checker is the state that the invariants need between steps.
 type checker struct {
-	// violation is the first one, or nil.
 	violation *Violation
 	// done is set when the processes have agreed for long enough.
-	done bool
-	// tokens are those of all tenures so far.
-	tokens []election.Token
-	// coordinators has the coordinator of each term that has one.
+	done         bool
+	tokens       []election.Token
 	coordinators []termCoordinator
 	// electionCause is set if an event so far may have made an election necessary.
 	electionCause bool
 	// agreedSince is the time since which all processes agree, 0 if they don't.
 	agreedSince election.Tick
 	// agreed is set when all processes have agreed for a lease after all faults have ended.
-	agreed bool
-	// tenures is the number of tenures that countTenure has counted.
+	agreed  bool
 	tenures int
 	// stalls is the number of messages meanwhile that took half of the shortest lease or more.
-	stalls int
-	// tenureChangedAt is the time at which the last tenure began or ended.
+	stalls          int
 	tenureChangedAt election.Tick
 }
 
@@ -51,7 +46,6 @@ func (c *checker) fail(invariant, detail string) {
 	}
 }
 
-// usesGrants reports whether a tenure requires the grants of a majority.
 func (s *simulation) usesGrants() bool { return s.mode != office.Available }
 
 // handleEvent checks an event of a process and simulates the reaction of its
@@ -135,7 +129,6 @@ func (s *simulation) checkLapse(id election.ID) {
 	}
 }
 
-// checkStatus checks the status of a process after a step.
 func (s *simulation) checkStatus(id election.ID) {
 	p := &s.processes[id]
 	status := p.machine.Status()

@@ -40,7 +40,6 @@ func (s *simulation) drawFault(f Fault, perMille int) bool {
 	return true
 }
 
-// drawConfigurationFaults draws which of these faults the schedule has.
 func (sch *schedule) drawConfigurationFaults(s *simulation) {
 	r := &s.rng3
 	if s.drawFault(Burst, 3) {
@@ -153,7 +152,6 @@ func (s *simulation) mix(p *process) {
 	}
 }
 
-// changeMix gives a running process another mode and policy.
 func (s *simulation) changeMix(id election.ID) {
 	p := &s.processes[id]
 	if !p.up || p.pausedUntil > s.queue.now {

@@ -123,7 +123,6 @@ func OptionalFaultNames() []string { return slices.Clone(optionalFaultNames) }
 
 func allFaultNames() []string { return slices.Concat(faultNames, optionalFaultNames) }
 
-// names returns the names of a set of faults.
 func (f Fault) names() []string {
 	var names []string
 	for i, name := range allFaultNames() {

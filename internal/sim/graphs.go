@@ -13,7 +13,6 @@ import (
 // it. In Available mode each process settles on a coordinator with which it exchanges
 // messages.
 
-// graphStays is how long a tenure must last.
 const graphStays = 3 * (lease + suspicionTimeout)
 
 // drawGraph draws a set of links that never work. The processes that join later have
@@ -51,7 +50,6 @@ func (s *simulation) exchanges(a, b election.ID) bool {
 	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a) && s.knows(a, b) && s.knows(b, a))
 }
 
-// knows reports whether a process is on the list of another one, or on the one before.
 func (s *simulation) knows(a, b election.ID) bool {
 	roster := s.processes[a].roster
 	return roster.Has(b) || roster.Previous != nil && roster.Previous.Has(b)

@@ -16,8 +16,7 @@ const (
 	lastingFaults = Latency | Lossy | Throttle | Failing | Tail
 	minute        = 120 * lease
 	maxPerMinute  = 3
-	// maxVacant is the longest time of a minute without a coordinator.
-	maxVacant = minute / 10
+	maxVacant     = minute / 10
 )
 
 // tail is the distribution of the additional time that messages take: a number of doublings of the shortest time. With
@@ -31,7 +30,6 @@ type tail struct {
 // maxTail is about the longest time that a message takes in addition. Those behind it on the same link wait for it.
 const maxTail = 2 * lease
 
-// throttle is a process that is paused again and again.
 type throttle struct {
 	id          election.ID
 	lasts, each election.Tick
@@ -43,7 +41,6 @@ type failing struct {
 	after, lasts election.Tick
 }
 
-// lasting reports whether the schedule has faults that don't end.
 func (sch *schedule) lasting() bool { return sch.faults&lastingFaults != 0 }
 
 // drawLasting draws which of these faults the schedule has. The timing is the default one: with a lease of
@@ -92,7 +89,6 @@ func (t tail) draw(s *simulation) election.Tick {
 	return delay
 }
 
-// throttle pauses a process, and does so again later.
 func (s *simulation) throttle(id election.ID, a action) {
 	s.pause(id, a)
 	a.at += s.schedule.slow.each
@@ -106,7 +102,6 @@ func (s *simulation) failSoon(id election.ID) {
 	}
 }
 
-// countTenure counts a tenure that has begun.
 func (s *simulation) countTenure() {
 	c := &s.checker
 	if s.schedule.lasting() && !s.schedule.extended || !s.schedule.lasting() && !c.agreed {
@@ -161,7 +156,6 @@ func (s *simulation) extraTenuresInAvailable() int {
 	return more
 }
 
-// needsAll reports whether a majority needs each member.
 func (s *simulation) needsAll() bool {
 	return s.operator.current.Majority() == s.operator.current.Len()
 }
@@ -212,7 +206,6 @@ func (s *simulation) restartedRecently() bool {
 	})
 }
 
-// canLeadWithout reports whether another process may lead.
 func (s *simulation) canLeadWithout(id election.ID) bool {
 	return slices.ContainsFunc(s.operator.current.Ring(), func(m election.Member) bool {
 		return m.ID != id && m.Priority > 0 && s.processes[m.ID].up

@@ -89,7 +89,6 @@ func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.T
 	return max(at, next)
 }
 
-// changeLease crashes a process, if it is up, and restarts it with the new lease.
 func (s *simulation) changeLease(id election.ID, a action) {
 	s.processes[id].lease.next, s.processes[id].factor = s.schedule.leaseAfter, 1
 	s.reportFault(outageRestart, id, "is restarted with a lease of %d", s.schedule.leaseAfter)

@@ -38,7 +38,6 @@ func membersOf(roster *election.Roster) []memberlist.Member[election.ID] {
 	return members
 }
 
-// reset begins with the first list.
 func (o *operator) reset(roster *election.Roster, decided *memberlist.List[election.ID]) {
 	*o = operator{wanted: decided.Members, decided: decided, latestPublished: decided, published: append(o.published[:0], roster), current: roster}
 }
@@ -51,7 +50,6 @@ func (s *simulation) adoptionWait() election.Tick {
 	return s.schedule.maxLease()
 }
 
-// changeMembers makes a user want other members.
 func (s *simulation) changeMembers() {
 	if s.queue.now >= s.schedule.healAt {
 		return
@@ -78,7 +76,6 @@ func (s *simulation) operatorDelay() election.Tick {
 	return election.Tick(s.rng2.below(int(suspicionTimeout)))
 }
 
-// reconcile makes the operator decide about the next step.
 func (s *simulation) reconcile() {
 	o := &s.operator
 	if s.rng2.percent(50) {
@@ -115,7 +112,6 @@ func (s *simulation) drainingCoordinator() bool {
 	return false
 }
 
-// highestTerm returns the highest term of the processes that are up.
 func (s *simulation) highestTerm() election.Term {
 	var highest election.Term
 	for id := election.ID(1); id <= s.maxID; id++ {
@@ -151,7 +147,6 @@ func (s *simulation) markMissing(id election.ID, p *process) {
 	}
 }
 
-// publish publishes what the operator has decided.
 func (s *simulation) publish() {
 	o := &s.operator
 	before := o.current
@@ -187,7 +182,6 @@ func (s *simulation) publish() {
 	}
 }
 
-// successor returns the list that the operator has decided on, after another one.
 func (s *simulation) successor(before *election.Roster) *election.Roster {
 	decided := s.operator.decided
 	ring := make([]election.Member, len(decided.Members))
@@ -202,7 +196,6 @@ func (s *simulation) successor(before *election.Roster) *election.Roster {
 	return next.Succeed(before, election.Term(decided.Floor))
 }
 
-// startMembers starts the members of a published list that don't exist yet.
 func (s *simulation) startMembers(slot uint32) {
 	for _, m := range s.operator.current.Ring() {
 		p := &s.processes[m.ID]
@@ -258,7 +251,6 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 	return wanted
 }
 
-// hasPriority reports whether a member has a priority above 0.
 func hasPriority(members []memberlist.Member[election.ID], priority int64) bool {
 	return priority > 0 && slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
 }
@@ -272,7 +264,6 @@ func (s *simulation) drawPriority(id election.ID) election.Priority {
 	return priority(id, s.rng.below(maxLevel))
 }
 
-// latest returns the slot of the latest published list.
 func (o *operator) latest() uint32 { return uint32(len(o.published) - 1) }
 
 // setRoster sets the list of a process, and the time of the adoption if the version

@@ -17,7 +17,6 @@ type network struct {
 	maxID       election.ID
 }
 
-// reset restores all links and forgets all messages.
 func (n *network) reset() {
 	for i := range n.cuts[:n.maxID+1] {
 		n.cuts[i], n.broken[i] = 0, 0
@@ -33,7 +32,6 @@ func (n *network) cut(from, to election.ID) {
 	n.cuts[from] |= 1 << to
 }
 
-// heal restores all links that aren't broken permanently.
 func (n *network) heal() { n.cuts = n.broken }
 
 // restore restores a link in both directions, unless it is broken permanently.
@@ -51,7 +49,6 @@ func (n *network) fifoArrival(from, to election.ID, at election.Tick) election.T
 	return at
 }
 
-// partition cuts all links between two random sets of processes.
 func (s *simulation) partition() {
 	sides := s.rng.next()
 	s.outages.fault(outagePartition, s.queue.now)
@@ -92,7 +89,6 @@ func (s *simulation) sides(mask uint64) string {
 	return fmt.Sprintf("%s | %s", FormatRanges(two[0]), FormatRanges(two[1]))
 }
 
-// reportGraph reports the links that never work.
 func (s *simulation) reportGraph() {
 	for a := election.ID(1); a <= s.maxID; a++ {
 		var unreached []election.ID

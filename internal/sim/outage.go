@@ -12,7 +12,6 @@ import (
 // coordinator again, the outage begins again, as one of that kind: so each outage is what the processes need
 // after one fault. Some faults only show when a tenure expires. Such an outage is one of the last fault before.
 
-// outageKind is the kind of fault that an outage follows.
 type outageKind uint8
 
 const (
@@ -42,7 +41,6 @@ var outageNames = [outageKinds]string{
 	"pause", "slow process", "links", "step-down", "hand-over", "removal", "member list", "settings", "clock", "end of all faults",
 }
 
-// outages measures the outages of schedules.
 type outages struct {
 	// open is set while there is no coordinator, since began. The last fault happened at since.
 	open         bool
@@ -56,13 +54,11 @@ type outages struct {
 
 func (o *outages) reset() { o.open, o.began, o.since, o.last = true, 0, 0, outageStart }
 
-// fault records a fault.
 func (o *outages) fault(kind outageKind, now election.Tick) { o.last, o.since = kind, now }
 
 // vacantSince begins to count the time without a coordinator.
 func (o *outages) vacantSince(now election.Tick) { o.vacant, o.countFrom = 0, now }
 
-// vacantFor returns that time.
 func (o *outages) vacantFor(now election.Tick) election.Tick {
 	if o.open {
 		return o.vacant + now - o.countFrom

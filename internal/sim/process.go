@@ -5,12 +5,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// process is a simulated process: its Machine, its clock and its application.
 type process struct {
-	machine *office.Machine
-	exists  bool
-	up      bool
-	// incarnation is the number of the current run of the process.
+	machine     *office.Machine
+	exists      bool
+	up          bool
 	incarnation uint32
 	// podGone is set while the process is down and its pod was deleted. If it restarts, then
 	// in a new pod, without what the old one stored.
@@ -58,8 +56,7 @@ type process struct {
 	tenureSince election.Tick
 	// stepsDownIn is the last tenure in which it was asked to step down.
 	stepsDownIn uint32
-	// status is the Machine's status after the last step.
-	status election.Status
+	status      election.Status
 	// lostTenureUntil is the end, on the process's clock, of the tenure that a
 	// crash cut short.
 	lostTenureUntil election.Tick
@@ -90,7 +87,6 @@ func (c clock) global(local election.Tick) election.Tick {
 	return ((local-c.offset)*trueRate + election.Tick(c.rate) - 1) / election.Tick(c.rate)
 }
 
-// wall returns the reading of the process's wall clock, in epochs.
 func (c clock) wall(at election.Tick) election.Epoch {
 	return initialWallClock + c.skew + election.Epoch((c.local(at)-c.offset)/c.epochTicks)
 }
@@ -101,7 +97,6 @@ func priority(id election.ID, level int) election.Priority {
 	return election.Priority(64*level) + election.Priority(id)
 }
 
-// addCorrections adds corrections of wall clocks, before the time at.
 func (sch *schedule) addCorrections(s *simulation, at election.Tick) {
 	if sch.faults&Correct == 0 {
 		return
@@ -111,7 +106,6 @@ func (sch *schedule) addCorrections(s *simulation, at election.Tick) {
 	}
 }
 
-// correctClock sets the wall clock of a running process forward or back.
 func (s *simulation) correctClock(id election.ID) {
 	p, now := &s.processes[id], s.queue.now
 	if !p.up || now < p.pausedUntil {

@@ -74,7 +74,6 @@ func (sch *schedule) pace(s *simulation) (count int, gap election.Tick) {
 	return count, suspicionTimeout
 }
 
-// extraDuration returns how much longer the faults of a schedule last.
 func (sch *schedule) extraDuration(s *simulation) election.Tick {
 	if sch.faults&(Slow|Gone|Graph) == 0 {
 		return 0
@@ -82,7 +81,6 @@ func (sch *schedule) extraDuration(s *simulation) election.Tick {
 	return election.Tick(s.rng2.below(int(4 * lease)))
 }
 
-// addProcessFaults adds the actions of these faults, before the time at.
 func (sch *schedule) addProcessFaults(s *simulation, at election.Tick) {
 	r := &s.rng2
 	if sch.faults&Slow != 0 {
@@ -130,7 +128,6 @@ func (s *simulation) setForward(p *process, limit int) {
 	s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 }
 
-// slowDown makes a process slow for a while.
 func (s *simulation) slowDown(id election.ID, a action) {
 	p := &s.processes[id]
 	most := int(lease / 4)
@@ -148,7 +145,6 @@ func (s *simulation) stall(p *process) {
 	}
 }
 
-// reportGone notifies some processes that a process has ended, although it runs.
 func (s *simulation) reportGone(id election.ID) {
 	if p := &s.processes[id]; p.up {
 		s.reportFault(outageFalseProof, id, "is reported as ended")

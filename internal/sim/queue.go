@@ -32,7 +32,6 @@ const chunkLen = 256
 
 type chunk [chunkLen]event
 
-// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
@@ -83,7 +82,6 @@ func (q *queue) put(e *event) {
 	b.len++
 }
 
-// newChunk returns an unused chunk.
 func (q *queue) newChunk() *chunk {
 	last := len(q.spare) - 1
 	if last < 0 {
@@ -138,7 +136,6 @@ func (q *queue) refill() {
 	q.clear(b)
 }
 
-// clear removes all events of a bucket.
 func (q *queue) clear(b *bucket) {
 	for _, c := range b.chunks {
 		if c != nil {
@@ -178,7 +175,6 @@ func (s *slab) at(slot uint32) *election.Message {
 	return &s.pages[page][n-1<<(firstPage+page)]
 }
 
-// put stores a message and returns its slot.
 func (s *slab) put(m *election.Message) uint32 {
 	if last := len(s.free) - 1; last >= 0 {
 		slot := s.free[last]

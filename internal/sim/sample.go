@@ -70,7 +70,6 @@ type Report struct {
 // less than maxMembers, so that others can join.
 const maxSampledProcesses = 20
 
-// maxReportedViolations is the most violations in a Report.
 const maxReportedViolations = 10
 
 // batchSize is the number of schedules that a worker runs before it reports.
@@ -129,7 +128,6 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 	return c.report, nil
 }
 
-// collector collects the results of the workers.
 type collector struct {
 	sampling *Sampling
 	next     atomic.Int64
@@ -138,7 +136,6 @@ type collector struct {
 	outages  outages
 }
 
-// work runs batches of schedules until none is left.
 func (c *collector) work(ctx context.Context, s *simulation) {
 	for ctx.Err() == nil {
 		from := int(c.next.Add(batchSize)) - batchSize
@@ -166,7 +163,6 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 	}
 }
 
-// add adds the results of a batch to the report.
 func (c *collector) add(schedules, violated int, found []Violation, s *simulation) {
 	c.lock.Lock()
 	defer c.lock.Unlock()

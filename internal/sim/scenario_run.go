@@ -43,7 +43,6 @@ func (r *scenarioRun) finished() bool {
 	return agreed && coordinator == r.highestAlive()
 }
 
-// highestAlive returns the highest live process.
 func (r *scenarioRun) highestAlive() election.ID {
 	id := election.ID(r.scenario.Processes)
 	for r.crashed[id] {
@@ -90,7 +89,6 @@ func (r *scenarioRun) handleArrival(e event) {
 	r.step(election.Input{Kind: election.Receive, Message: m}, m.To)
 }
 
-// initiate makes a process start an election, or recover.
 func (r *scenarioRun) initiate(id election.ID) {
 	in := election.Input{Kind: election.Campaign}
 	switch {
@@ -109,7 +107,6 @@ func (r *scenarioRun) initiate(id election.ID) {
 	r.step(in, id)
 }
 
-// step passes an input to a process and schedules the delivery of its messages.
 func (r *scenarioRun) step(in election.Input, id election.ID) {
 	in.Now = r.queue.now
 	r.out.Reset()

@@ -9,7 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// scenarioRun runs one Scenario.
 type scenarioRun struct {
 	scenario     Scenario
 	algorithm    catalog.Algorithm
@@ -28,14 +27,12 @@ type scenarioRun struct {
 	firstCoordinator   election.ID
 	coordinatorCrashed bool
 	// start is the time at which the cause of the election occurs.
-	start election.Tick
-	// maxPending is the most events that may be pending.
+	start      election.Tick
 	maxPending int
 	// electionMessages is the number of messages of elections in flight.
 	electionMessages int
 }
 
-// hasOffice reports whether the election runs inside an office.
 func (r *scenarioRun) hasOffice() bool { return r.scenario.Safety != "" }
 
 func (r *scenarioRun) setUp() error {
@@ -118,7 +115,6 @@ func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
 	return office.New(oc)
 }
 
-// heartbeat returns the heartbeat interval of the holder of the office.
 func (r *scenarioRun) heartbeat() election.Tick {
 	s := &r.scenario
 	often := max(100*Millisecond, 4*s.Latency)

@@ -15,7 +15,6 @@ const convergeWithin = 24 * (lease + suspicionTimeout)
 // schedule is the fault plan of one run: the faults and their times, all drawn
 // from the seed.
 type schedule struct {
-	// faults are the kinds of faults that this schedule may have.
 	faults  Fault
 	actions []action
 	healAt  election.Tick
@@ -56,7 +55,6 @@ type schedule struct {
 	lateBy election.Tick
 }
 
-// actionKind is the kind of an action.
 type actionKind uint8
 
 const (
@@ -179,12 +177,10 @@ func (s *simulation) convergeWithin() election.Tick {
 	return within
 }
 
-// disturbsMessages reports whether messages may be lost, late or repeated now.
 func (sch *schedule) disturbsMessages(now election.Tick) bool {
 	return sch.lasting() || now < sch.healAt && sch.faults&(Loss|Delay|Reorder|Duplicate|Slow) != 0
 }
 
-// drawPercent draws how many percent of the messages a fault affects.
 func (sch *schedule) drawPercent(r *rng, f Fault) int {
 	if sch.faults&f == 0 {
 		return 0
@@ -196,7 +192,6 @@ func (sch *schedule) drawPercent(r *rng, f Fault) int {
 // that affect messages or clocks throughout.
 var actionFaults = []Fault{Crash, AppDead, Pause, Partition, Members, StepDown}
 
-// enabledActions returns the actionFaults that this schedule may have.
 func (sch *schedule) enabledActions() []Fault {
 	var kinds []Fault
 	for _, f := range actionFaults {
@@ -207,7 +202,6 @@ func (sch *schedule) enabledActions() []Fault {
 	return kinds
 }
 
-// add draws an action for a fault and adds it to the schedule.
 func (sch *schedule) add(s *simulation, at election.Tick, f Fault) {
 	r := &s.rng
 	a := action{at: at, lasts: election.Tick(r.below(int(2 * lease))), silent: r.percent(30)}
@@ -247,7 +241,6 @@ func (sch *schedule) push(s *simulation, a action) {
 	sch.actions = append(sch.actions, a)
 }
 
-// drawClock draws the clock of a process.
 func (sch *schedule) drawClock(s *simulation) clock {
 	c := clock{rate: trueRate, epochTicks: sch.epochTicks, skew: sch.drawSkew(s)}
 	if sch.faults&Clocks != 0 {
@@ -273,10 +266,8 @@ func (r *rng) next() uint64 {
 	return z ^ z>>31
 }
 
-// below draws a number in [0, n).
 func (r *rng) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
 
-// between draws a number in [lo, hi].
 func (r *rng) between(lo, hi int) int { return lo + r.below(hi-lo+1) }
 
 // percent returns true with a probability of p percent.

@@ -9,7 +9,6 @@ import (
 // factors for their heartbeats and suspicion timeouts.
 var timings = [...]struct{ lease, factor election.Tick }{{lease, 1}, {longLease, 1}, {longLease, 3}}
 
-// officeSettings returns the settings of a process.
 func (s *simulation) officeSettings(p *process) office.Settings {
 	factor, timing := max(p.factor, 1), &s.schedule.timing
 	// Most schedules are too short for penalties of minutes.

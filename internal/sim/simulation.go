@@ -31,7 +31,6 @@ const maxStepsPerProcess = 40_000
 // join. The type network stores the cut links of a process in 32 bits.
 const maxMembers = 30
 
-// settings are the parameters that all schedules of a Sampling share.
 type settings struct {
 	algorithm catalog.Algorithm
 	mode      office.Mode
@@ -97,7 +96,6 @@ func newSimulation(s settings) (*simulation, error) {
 	return w, nil
 }
 
-// run runs the schedule of a seed and returns the first violation, or nil.
 func (s *simulation) run(seed uint64) (v *Violation) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -369,14 +367,12 @@ func (s *simulation) send(m *election.Message) {
 	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, slot: s.slab.put(m)})
 }
 
-// cover reports a fault to onFault.
 func (s *simulation) cover(f Fault, id election.ID) {
 	if s.onFault != nil {
 		s.onFault(f, id)
 	}
 }
 
-// putCopy stores a copy of a message that shares no memory with it.
 func (s *simulation) putCopy(m *election.Message) uint32 {
 	c := *m
 	c.List = append([]election.ID(nil), m.List...)

@@ -125,7 +125,6 @@ func Merge(journals []journal.Journal, term uint64, missing ...Missing) *Electio
 	return e
 }
 
-// choose returns the parts of the election of a term, and sets term if it is 0.
 func choose(journals []journal.Journal, term *uint64) []*part {
 	var settled, open []*part
 	last := uint64(0)

@@ -7,7 +7,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/journal"
 )
 
-// placed is a step in the merged order.
 type placed struct {
 	*journal.Step
 
@@ -103,7 +102,6 @@ func (m *merger) place(i int) *placed {
 	return s
 }
 
-// letter identifies a message.
 type letter struct {
 	from, to, kind string
 	life           uint32
@@ -114,7 +112,6 @@ func letterOf(m *journal.Message) letter {
 	return letter{m.From, m.To, m.Kind, m.Life, m.Term, m.Lamport}
 }
 
-// received returns the message that a step received, or nil.
 func received(s *journal.Step) *journal.Message {
 	if inputKinds[s.Input] == election.Receive {
 		return s.Message

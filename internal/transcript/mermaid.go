@@ -141,7 +141,6 @@ func (d *Mermaid) content(m *election.Message) string {
 	return ""
 }
 
-// label names a process in a note, and as a participant.
 func (d *Mermaid) label(id election.ID) string {
 	if d.Names == nil {
 		return fmt.Sprintf("P%d", id)

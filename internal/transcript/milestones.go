@@ -18,7 +18,6 @@ type Milestone struct {
 	Text       string `json:"text"`
 }
 
-// milestones finds the milestones of an election, in the order of the transcript.
 func milestones(steps []*placed, e *Election) []Milestone {
 	found := []Milestone{}
 	add := func(i int, format string, arguments ...any) {
@@ -57,7 +56,6 @@ var external = []control.EndCause{
 	control.EndExcluded, control.EndStopped, control.EndSessionClosed, control.EndNotRenewed, control.EndProbeFailed,
 }
 
-// loss describes how an agent loses the former coordinator.
 func loss(s *placed, e *Election) string {
 	agent := s.part.journal.Agent
 	switch {
@@ -77,7 +75,6 @@ func loss(s *placed, e *Election) string {
 	return fmt.Sprintf("%s has not heard from %s for the suspicion timeout", agent, e.Former)
 }
 
-// addResignation reports a step in which the former coordinator resigns.
 func addResignation(s *placed, add func(string)) {
 	if i := slices.IndexFunc(s.Events, isKind(election.OfficeResigned)); i >= 0 {
 		text := s.part.journal.Agent + " resigns"
@@ -88,7 +85,6 @@ func addResignation(s *placed, add func(string)) {
 	}
 }
 
-// addSuccess reports what the next coordinator achieves in a step.
 func addSuccess(s *placed, e *Election, add func(string)) {
 	elected := slices.ContainsFunc(s.Events, func(event journal.Event) bool { return isKind(election.Elected)(event) && event.Term == e.Term })
 	switch begins := slices.ContainsFunc(s.Events, isKind(election.TenureStarted)); {

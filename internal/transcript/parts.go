@@ -10,7 +10,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/journal"
 )
 
-// part is what one agent has of one election.
 type part struct {
 	journal *journal.Journal
 	// steps are those of the election, as far as this agent knew, and before and after them
@@ -18,7 +17,6 @@ type part struct {
 	// coordinator earlier, or received a message late. Others have nothing to do with the
 	// election: see trim.
 	steps []*journal.Step
-	// begin is the index of the first step of the election.
 	begin int
 	// former and formerTerm are the coordinator that the agent knew before, "" if it knew
 	// none.
@@ -30,12 +28,10 @@ type part struct {
 	// settled is the step in which the agent recognized the coordinator, or nil.
 	settled *journal.Step
 	// lost is the step in which the agent lost the former coordinator, or nil.
-	lost *journal.Step
-	// first: the part begins with the first step of the journal.
+	lost  *journal.Step
 	first bool
 }
 
-// started reports whether the part begins with the start of the agent.
 func (p *part) started() bool { return p.first && p.journal.Omitted == 0 }
 
 // truncated reports whether older steps of the part may have been replaced.
@@ -73,7 +69,6 @@ func (p *part) ends(s *journal.Step) bool {
 	return loses(s, p.coordinator) || e != nil && (e.Term != p.term || e.Peer != p.coordinator)
 }
 
-// during returns the steps of the election, and those shortly after it.
 func (p *part) during() []*journal.Step {
 	const shortly = 10 * time.Second
 	steps := p.steps[p.begin:]

@@ -100,7 +100,6 @@ func (e *Election) CountMessages() string {
 	return text
 }
 
-// numbered has a number for each agent, as the core requires.
 type numbered struct {
 	*Election
 
@@ -151,7 +150,6 @@ func (n *numbered) width() int {
 	return width
 }
 
-// ring returns the processes in the order of the ring.
 func (n *numbered) ring() []election.ID {
 	var ring []election.ID
 	for _, name := range n.Members {
@@ -227,7 +225,6 @@ func (n *numbered) down(id election.ID) bool {
 	return n.name(id) == n.Former && n.Cause == control.EndCrash
 }
 
-// lost reports whether a message was certainly not received.
 func (n *numbered) lost(l letter) bool {
 	if _, arrived := n.received[l]; arrived {
 		return false

@@ -58,13 +58,11 @@ type SequenceRecorder struct {
 	// Note returns what else there is to say about a message that is sent, or "".
 	Note func(*election.Message) string
 
-	shown []election.ID
-	steps []recordedStep
-	// omitted is the number of steps that are not recorded.
+	shown   []election.ID
+	steps   []recordedStep
 	omitted int
 }
 
-// recordedStep is a step whose lifelines have no numbers yet.
 type recordedStep struct {
 	SequenceStep
 

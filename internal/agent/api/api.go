@@ -141,7 +141,6 @@ func routes(groups Groups, metrics http.Handler, l *lanes) map[string]methods {
 	return all
 }
 
-// setHeaders sets the headers of every response.
 func setHeaders(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -188,7 +187,6 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeError(w, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed, use %s", r.Method, strings.Join(allowed, " or ")))
 }
 
-// withGroup passes the group that a path names to a handler.
 func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		g, missing := a.find(r.PathValue("group"))
@@ -200,7 +198,6 @@ func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) 
 	}
 }
 
-// find returns a group, or why there is none.
 func (a *api) find(name string) (Group, *failure) {
 	g, ok := a.groups.Find(name)
 	switch {

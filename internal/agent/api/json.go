@@ -26,7 +26,6 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_, _ = w.Write(append(line, '\n'))
 }
 
-// failure is the response to a request that failed.
 type failure struct {
 	status int
 	Error  string `json:"error,omitempty"`
@@ -54,7 +53,6 @@ func writeText(w http.ResponseWriter, code int, lines ...string) {
 	_, _ = io.WriteString(w, strings.Join(lines, "\n")+"\n")
 }
 
-// groupFailure returns the response for an error that a Group has returned.
 func groupFailure(err error) failure {
 	code, reason := http.StatusInternalServerError, ""
 	switch {
@@ -70,7 +68,6 @@ func groupFailure(err error) failure {
 	return failure{code, err.Error(), reason}
 }
 
-// writeGroupError writes an error that a Group has returned.
 func writeGroupError(w http.ResponseWriter, err error) {
 	failed := groupFailure(err)
 	writeJSON(w, failed.status, failed)

@@ -53,7 +53,6 @@ func leaderFor(g Group, r *http.Request, promise time.Duration) (group.Leader, e
 	return l, nil
 }
 
-// parseRenews returns whether the application of a session says that it renews.
 func parseRenews(query url.Values) (bool, error) {
 	switch value := query.Get("renews"); value {
 	case "", "false":

@@ -100,10 +100,8 @@ func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 // knownClients may keep their connections.
 var knownClients = identity.Names{control.Operator, control.MetricsReader}
 
-// operatorOnly requires the operator's certificate.
 func operatorOnly(handler http.Handler) http.Handler { return restricted(handler, control.Operator) }
 
-// restricted requires a certificate with one of these names.
 func restricted(handler http.Handler, names ...identity.Name) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := checkCertificate(r, names); err != nil {
@@ -170,7 +168,6 @@ func endConnection(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamReports streams the reports of all groups.
 func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
 	s, release := openStream(w, r, o.streams, "", 1)
 	if s == nil {
@@ -220,7 +217,6 @@ func (o *operatorAPI) setEligible(w http.ResponseWriter, r *http.Request) {
 	o.writeResult(w, o.agent.SetEligible(r.Context(), r.PathValue("group"), *request.Eligible))
 }
 
-// writeResult writes the result of an operation without a response body.
 func (o *operatorAPI) writeResult(w http.ResponseWriter, err error) {
 	extendWriteDeadline(w)
 	var outdated OutdatedError

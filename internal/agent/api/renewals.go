@@ -24,7 +24,6 @@ const (
 	renewalTimeout = 100 * time.Millisecond
 )
 
-// renewal identifies a session.
 type renewal struct {
 	Group   string `json:"group"`
 	Session string `json:"session"`
@@ -66,7 +65,6 @@ func (a *api) renew(limits *lane) http.HandlerFunc {
 	}
 }
 
-// renewAll renews all sessions at the same time.
 func (a *api) renewAll(ctx context.Context, sessions []renewal) []renewed {
 	results, groups := make([]renewed, len(sessions)), make([]Group, len(sessions))
 	timeout := renewalTimeout

@@ -61,14 +61,12 @@ func openStream(w http.ResponseWriter, r *http.Request, free *slots, group strin
 	}
 }
 
-// begin sends the header.
 func (s *stream) begin() error {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.WriteHeader(http.StatusOK)
 	return s.send("")
 }
 
-// send writes and flushes a text.
 func (s *stream) send(text string) error {
 	extendWriteDeadline(s.w)
 	if _, err := s.w.Write([]byte(text)); err != nil {
@@ -93,7 +91,6 @@ func (s *stream) event(kind, id string, data any) error {
 	return s.send(text)
 }
 
-// comment sends a comment, which clients ignore.
 func (s *stream) comment(text string) error {
 	return s.send(":" + text + "\n\n")
 }

@@ -86,7 +86,6 @@ func (w *Writer) Close(limit time.Duration) {
 	}
 }
 
-// run writes the queue until Close.
 func (w *Writer) run() {
 	defer close(w.done)
 	var batch []byte
@@ -118,7 +117,6 @@ func (w *Writer) take(previous []byte) []byte {
 	return batch
 }
 
-// countFailed counts the lines of a batch that couldn't be written.
 func (w *Writer) countFailed(batch []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,6 @@ type reading struct {
 }
 
 const (
-	// validity is how long a reading is used.
 	validity = 100 * time.Microsecond
 	// maxDelay bounds the time for which reading both clocks may take. A process that was
 	// paused in between would lag behind by the duration of the pause.

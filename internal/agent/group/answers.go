@@ -57,7 +57,6 @@ func (a *answers) use(roster *election.Roster) {
 	}
 }
 
-// of returns the answers of a member, or nil if there are none.
 func (a *answers) of(id election.ID, now election.Tick) *control.Answers {
 	if t := a.members[id]; t != nil && t.windows != nil {
 		return t.summary(now)
@@ -65,7 +64,6 @@ func (a *answers) of(id election.ID, now election.Tick) *control.Answers {
 	return nil
 }
 
-// answerTimes has the answers of one member.
 type answerTimes struct {
 	// term and life are those of the last grant.
 	term election.Term
@@ -158,7 +156,6 @@ const (
 	answerBuckets = 8 + 4*14 + 1
 )
 
-// answerBucket returns the bucket of a time.
 func answerBucket(took election.Tick) int {
 	units := uint64(took / answerUnit)
 	if units < 8 {
@@ -168,7 +165,6 @@ func answerBucket(took election.Tick) int {
 	return min(8+4*(power-3)+int(units>>(power-2)&3), answerBuckets-1)
 }
 
-// answerBound returns the upper bound of a bucket other than the last.
 func answerBound(bucket int) election.Tick {
 	if bucket < 8 {
 		return election.Tick(bucket+1) * answerUnit

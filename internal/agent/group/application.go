@@ -16,10 +16,8 @@ type application struct {
 	// first session on that counts: one that has asked whether it leads, or confirmed that
 	// it has stopped. A stream alone may be a stray request.
 	requiresSession bool
-	// healthy is the result of the last probe.
-	healthy bool
-	// sessions are the open sessions, oldest first.
-	sessions []*Session
+	healthy         bool
+	sessions        []*Session
 	// acting is the session that was asked to lead and hasn't confirmed that it stopped.
 	// There is at most one in a tenure: two runs of an application must not use the
 	// same token.
@@ -109,7 +107,6 @@ func (g *Group) becomeIneligible() {
 	}
 }
 
-// updateEligibility reports a change of the application's state to the machine.
 func (g *Group) updateEligibility() {
 	eligible := g.app.mayBeEligible()
 	switch {
@@ -132,7 +129,6 @@ func (g *Group) ReportProbe(ctx context.Context, healthy bool) error {
 	})
 }
 
-// handleEvent handles an event of the machine.
 func (g *Group) handleEvent(e election.Event) {
 	g.cfg.Metrics.Event(e)
 	g.logEvent(e)
@@ -209,7 +205,6 @@ func (i Ineligibility) String() string {
 // Ineligible returns why this process may not be elected. It never blocks.
 func (g *Group) Ineligible() Ineligibility { return g.published.Load().ineligible }
 
-// ineligible returns why this process may not be elected.
 func (g *Group) ineligible() Ineligibility {
 	a := &g.app
 	switch {

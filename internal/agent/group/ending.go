@@ -9,7 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// endings observes when and why tenures end, and the time until the next one begins.
 type endings struct {
 	// coordinator and term are those of the present tenure, and None if there is none.
 	coordinator election.ID
@@ -21,7 +20,6 @@ type endings struct {
 	last ending
 }
 
-// ending is what this process observed of the end of a tenure.
 type ending struct {
 	coordinator election.ID
 	term        election.Term
@@ -79,7 +77,6 @@ func (e *endings) correct(m *election.Message, announced Cause) Cause {
 	return last.cause
 }
 
-// report returns the end of the last tenure for a report, or nil.
 func (e *ending) report(names *names) *control.Ending {
 	if e.cause == CauseStart {
 		return nil

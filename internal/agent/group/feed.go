@@ -18,15 +18,13 @@ type feed struct {
 	mu   sync.Mutex
 	last uint64
 	// states grows up to feedSize; then the oldest state is replaced.
-	states []Leader
-	// changed is closed when a state is added.
+	states  []Leader
 	changed chan struct{}
 	closed  bool
 }
 
 func newFeed(life uint32) *feed { return &feed{life: life, changed: make(chan struct{})} }
 
-// append adds a state, unless it equals the last one.
 func (f *feed) append(state Leader) {
 	state.RemainingMillis = nil
 	f.mu.Lock()

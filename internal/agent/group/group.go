@@ -115,11 +115,10 @@ type Config struct {
 
 // Group is an agent's participation in one election.
 type Group struct {
-	cfg   Config
-	inbox chan func()
-	quit  chan struct{} // closed when the group is left
-	done  chan struct{} // closed when run has returned
-	// timeout receives a value when the timer expires.
+	cfg     Config
+	inbox   chan func()
+	quit    chan struct{} // closed when the group is left
+	done    chan struct{} // closed when run has returned
 	timeout chan struct{}
 
 	leaving sync.Once
@@ -127,8 +126,7 @@ type Group struct {
 	// published is the state after the last step.
 	published atomic.Pointer[snapshot]
 	// peers has the other members of the current list.
-	peers atomic.Pointer[[]string]
-	// problems is what Problems returns.
+	peers    atomic.Pointer[[]string]
 	problems atomic.Pointer[map[string]string]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
@@ -160,8 +158,7 @@ type Group struct {
 	out        election.Output
 	timer      Timer
 	timerDue   election.Tick
-	// lastStep is when the machine made its last step.
-	lastStep election.Tick
+	lastStep   election.Tick
 	// measureDue is when round trips are measured again, for the reply timeout in force.
 	measureDue   election.Tick
 	replyInForce time.Duration
@@ -216,7 +213,6 @@ func New(cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// newMachine creates the machine and, if a trace is requested, starts to record it.
 func (g *Group) newMachine() (*office.Machine, error) {
 	group := g.cfg.Group
 	algorithm, err := catalog.Find(group.Algorithm)

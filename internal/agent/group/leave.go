@@ -38,12 +38,10 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 // errHandingOver means that a hand-over has begun already.
 var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", ErrNotLeading)
 
-// requestStepDown begins a hand-over.
 func (g *Group) requestStepDown(ctx context.Context, to string) error {
 	return g.try(ctx, func() error { return g.stepDown(to, CauseStepDown) })
 }
 
-// stepDown begins a hand-over for this reason.
 func (g *Group) stepDown(to string, cause Cause) error {
 	id, known := g.names.ids[to]
 	switch {
@@ -106,7 +104,6 @@ func (g *Group) beginLeave(ctx context.Context, cause Cause) error {
 	})
 }
 
-// waitUntil waits until the published state meets a condition, or ctx ends.
 func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader) bool) {
 	for !met(g.Leader()) {
 		if _, err := watcher.Next(ctx); err != nil {

@@ -161,7 +161,6 @@ func (o *observer) resignation(in *election.Input, events []election.Event) Caus
 	return CauseStart
 }
 
-// cause returns why a step ended the tenure, if it did.
 func (o *observer) cause(in *election.Input, self election.ID, resignation Cause) Cause {
 	switch {
 	case in.Kind == election.Ended:

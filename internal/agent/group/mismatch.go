@@ -20,7 +20,6 @@ import (
 // fill the log, so changes are limited in number. At the limit, the last mismatch remains
 // a problem until the period is over, although matching messages are accepted.
 type mismatch struct {
-	// reason is empty if the configuration matches again.
 	reason string
 	// changes is the number of changes since periodStart.
 	changes     int
@@ -89,7 +88,6 @@ func (g *Group) updateMismatch(peer, reason string) {
 	g.updateProblems()
 }
 
-// dropDepartedMismatches removes the mismatches of peers that have left the group.
 func (g *Group) dropDepartedMismatches() {
 	before := len(g.mismatches)
 	maps.DeleteFunc(g.mismatches, func(peer string, _ *mismatch) bool { return !g.isListed(peer) })
@@ -98,7 +96,6 @@ func (g *Group) dropDepartedMismatches() {
 	}
 }
 
-// isListed reports whether a peer is a member by the current or the previous list.
 func (g *Group) isListed(peer string) bool {
 	return g.list.Has(peer) || g.list.Previous != nil && g.list.Previous.Has(peer)
 }

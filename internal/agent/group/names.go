@@ -34,7 +34,6 @@ func (n *names) name(id election.ID) string {
 	return n.byID[id]
 }
 
-// roster converts a member list for the machine.
 func (n *names) roster(list control.List) (*election.Roster, error) {
 	roster, err := election.NewRoster(list.Version, n.members(list.Members))
 	if err != nil || list.Previous == nil {
@@ -92,7 +91,6 @@ func (n *names) decode(from string, message *wire.Message, self election.ID) (el
 	return m, known
 }
 
-// encode converts a message for sending.
 func (n *names) encode(m *election.Message) *wire.Message {
 	message := &wire.Message{
 		Kind: m.Kind, Term: m.Term, Lamport: m.Lamport, Hops: m.Hops, Hold: m.Hold,

@@ -38,7 +38,6 @@ func (g *Group) Journal(ctx context.Context) (journal.Journal, error) {
 	return result, nil
 }
 
-// startRecorder starts to record the machine with this configuration.
 func (g *Group) startRecorder(c office.Config) (err error) {
 	g.recorder, err = journal.CreateTrace(g.cfg.TraceFolder, journal.TraceHeader{
 		Group: g.cfg.Group.Name, Agent: g.cfg.Self, Algorithm: g.cfg.Group.Algorithm, Origin: g.cfg.Clock.Origin(),

@@ -18,7 +18,6 @@ const (
 	answerMax = 2 * time.Second
 )
 
-// renewals are those of a session in its current tenure.
 type renewals struct {
 	term election.Term
 	// answered is set with the first answer, which confirms the tenure. last is the time of the last answer, or of Lead.

@@ -10,13 +10,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// reporter detects changes for OnReport.
 type reporter struct {
 	last control.Report
 	// dirty: something that summary doesn't include may have changed.
-	dirty   bool
-	summary summary
-	// suspects are those of the last report.
+	dirty    bool
+	summary  summary
 	suspects election.IDs
 	// electedAt is when this agent first recognized the coordinator in this term.
 	electedAt time.Time
@@ -36,7 +34,6 @@ type summary struct {
 	pause            election.Tick // see Machine.Pause
 }
 
-// report calls OnReport if the report has changed.
 func (g *Group) report() {
 	r := &g.reporter
 	if g.cfg.OnReport == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// officeSettings returns the settings for the machine.
 func officeSettings(group *config.Group) office.Settings {
 	ticks := func(d time.Duration) election.Tick { return election.Tick(d) }
 	timing := &group.Timing
@@ -63,7 +62,6 @@ func (g *Group) reconfigure(next config.Group) error {
 	return nil
 }
 
-// reconfigureAgain applies the present settings once more.
 func (g *Group) reconfigureAgain() {
 	if err := g.reconfigure(g.cfg.Group); err != nil { // They were valid before.
 		g.cfg.Log.Error("cannot shorten the drain timeout", "error", err)

@@ -9,22 +9,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// snapshot is the published state of a group.
 type snapshot struct {
-	leader Leader
-	// until is the end of the lease, if this process is coordinator.
-	until election.Tick
-	// suspicionTimeout is the suspicion timeout.
+	leader           Leader
+	until            election.Tick
 	suspicionTimeout election.Tick
-	// heldBack is the number of members that this process holds back.
-	heldBack int
+	heldBack         int
 	// joined: this process votes, and the coordinator counts on it.
-	joined bool
-	// ineligible is why this process may not be elected.
+	joined     bool
 	ineligible Ineligibility
 }
 
-// publish publishes the state of the machine.
 func (g *Group) publish() {
 	status := g.machine.Status()
 	s := snapshot{

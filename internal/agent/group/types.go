@@ -114,7 +114,6 @@ var (
 	ErrHandOverTimeout = errors.New("no member took over in time")
 )
 
-// notReadyError is the ErrNoSuccessor of a named member.
 type notReadyError string
 
 func (e notReadyError) Error() string { return string(e) + " " + control.NotReady }

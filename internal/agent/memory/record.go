@@ -47,7 +47,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 type slot [slotSize]byte
 
-// encode fills in a slot, and returns its size.
 func (s *slot) encode(r *Record, of *owner, sequence uint64) int {
 	order := binary.LittleEndian
 	order.PutUint64(s[atSequence:], sequence)
@@ -101,7 +100,6 @@ func (s *slot) decode(of *owner) (r Record, sequence uint64) {
 	return r, order.Uint64(s[atSequence:])
 }
 
-// newest returns the newest record in a file. It returns false if there is none.
 func newest(data *[slots]slot, of *owner) (r Record, sequence uint64, ok bool) {
 	for i := range data {
 		if found, n := data[i].decode(of); n > sequence {

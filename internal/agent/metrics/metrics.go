@@ -234,7 +234,6 @@ func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
 	}
 }
 
-// page is one response.
 type page struct {
 	w      io.Writer
 	groups map[string]*Group
@@ -288,7 +287,6 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 	}
 }
 
-// gauges writes the current state of the groups.
 func (p *page) gauges(groups Groups) {
 	type state struct {
 		group.Leader

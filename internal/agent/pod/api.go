@@ -61,7 +61,6 @@ func (l localAPI) Problems() (own, others []string) {
 	return own, others
 }
 
-// operatorAPI implements api.OperatorAgent.
 type operatorAPI struct{ localAPI }
 
 // Reports implements api.OperatorAgent.

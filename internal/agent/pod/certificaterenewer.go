@@ -15,9 +15,8 @@ import (
 
 const (
 	// minRetryDelay and maxRetryDelay bound the delay after a failed enrollment.
-	minRetryDelay = 100 * time.Millisecond
-	maxRetryDelay = 30 * time.Second
-	// minRenewalDelay is the minimum delay before the next renewal.
+	minRetryDelay   = 100 * time.Millisecond
+	maxRetryDelay   = 30 * time.Second
 	minRenewalDelay = 100 * time.Millisecond
 	// clockInterval is the time between two readings of the wall clock while something is
 	// due by it. A timer counts neither the time for which the machine was suspended, nor
@@ -25,13 +24,11 @@ const (
 	clockInterval = 10 * time.Second
 )
 
-// certificateRenewer obtains the agent's certificate and renews it.
 type certificateRenewer struct {
 	settings    *Settings
 	credentials *credentials
-	// onNames receives the names in each new certificate.
-	onNames func(identity.Names)
-	log     *slog.Logger
+	onNames     func(identity.Names)
+	log         *slog.Logger
 	// retryNow is sent when an enrollment that failed may succeed now.
 	retryNow signal
 	// renewNow is sent when a new certificate would name more groups.
@@ -41,8 +38,7 @@ type certificateRenewer struct {
 	// files is nil before there is a certificate.
 	files *identity.Files
 	// wanted are the groups that the certificate should name.
-	wanted []string
-	// problem is the error of the last enrollment, nil if it succeeded.
+	wanted  []string
 	problem error
 	// problemsChanged is called when Problems returns something else.
 	problemsChanged func()
@@ -91,7 +87,6 @@ func (r *certificateRenewer) Problems() (own, others []string) {
 	return nil, nil
 }
 
-// notAfter returns when the certificate expires, zero if there is none.
 func (r *certificateRenewer) notAfter() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +96,6 @@ func (r *certificateRenewer) notAfter() time.Time {
 	return r.files.NotAfter()
 }
 
-// reload loads a renewed certificate.
 func (r *certificateRenewer) reload() {
 	r.mu.Lock()
 	files := r.files
@@ -137,7 +131,6 @@ func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error
 	return r.load()
 }
 
-// load reads the stored certificate.
 func (r *certificateRenewer) load() (*identity.Files, error) {
 	files, err := identity.Open(r.credentials.paths(), func(err error) {
 		r.log.Error("cannot reload certificate; continuing with the previous one", "error", err)

@@ -30,7 +30,6 @@ type credentials struct {
 	enrolledCAs []byte
 }
 
-// openCredentials reads the stored CAs.
 func openCredentials(s *Settings) (*credentials, error) {
 	c := &credentials{dir: s.StateDir, configuredCAs: s.CABundle}
 	var err error
@@ -47,7 +46,6 @@ func (c *credentials) paths() identity.Paths {
 	return identity.Paths{Cert: c.path("identity.pem"), Key: c.path("identity.pem"), CA: c.path("trusted.pem")}
 }
 
-// receivedAt returns when the certificate was received.
 func (c *credentials) receivedAt() time.Time {
 	info, err := os.Stat(c.path("identity.pem"))
 	if err != nil {

@@ -92,7 +92,6 @@ func (s *Settings) readToken() (string, error) {
 	return token, nil
 }
 
-// newKey creates a key and a certificate request for it.
 func newKey() (secret, request []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -163,7 +162,6 @@ func refusedError(status string, text []byte) error {
 	return enrollmentErrorf("refused "+status+response.Error, "the identity service refused the request (%s): %s", status, response.Error)
 }
 
-// errorKind returns the kind of an enrollment's error.
 func errorKind(err error) string {
 	if f, ok := errors.AsType[*enrollmentError](err); ok {
 		return f.kind

@@ -46,7 +46,6 @@ func newGroupManager(s *Settings, store *state.Store, reports *reportHub, log *s
 	return m
 }
 
-// expect sets the groups whose documents the agent waits for.
 func (m *groupManager) expect(groups []string) {
 	m.add(groups)
 	m.mu.Lock()
@@ -54,7 +53,6 @@ func (m *groupManager) expect(groups []string) {
 	m.expected = slices.Clone(groups)
 }
 
-// add adds workers for groups that have none.
 func (m *groupManager) add(groups []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +126,6 @@ func checkRevision(revision int64) error {
 	return aheadOfClock(revision)
 }
 
-// worker returns the worker of a group that the pod is in.
 func (m *groupManager) worker(group string) (*groupWorker, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +171,6 @@ func (m *groupManager) clearProblems(group string) {
 	}
 }
 
-// publishProblems passes the problems to the agent.
 func (m *groupManager) publishProblems() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +179,6 @@ func (m *groupManager) publishProblems() {
 	}
 }
 
-// groupsWithoutDocument returns the groups for which the agent has no document.
 func (m *groupManager) groupsWithoutDocument() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-// diskRetryDelay is the delay before a document is applied again after a disk error.
 const diskRetryDelay = time.Second
 
 // groupWorker applies the documents of one group, one after the other, and leaves the
@@ -34,8 +33,7 @@ type groupWorker struct {
 	// The goroutine of run owns the following fields.
 
 	// applied has the settings that were applied last, nil if they are unknown.
-	applied *config.Group
-	// participating is true while the agent takes part in the group.
+	applied       *config.Group
 	participating bool
 	// participatedUntil is when the agent last left the group, or when the process started.
 	// The agent's grants expire a lease after that.
@@ -49,7 +47,6 @@ type groupWorker struct {
 	retryFailed <-chan time.Time
 }
 
-// storedDocument identifies the document that is stored for a group.
 type storedDocument struct {
 	uid      string
 	revision int64
@@ -119,7 +116,6 @@ func (w *groupWorker) loadStoredAgain() {
 	w.stored.revision = max(w.stored.revision, stored.Revision) // The agent had left the group.
 }
 
-// isEmpty reports whether the worker has no document, neither stored nor queued.
 func (w *groupWorker) isEmpty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,7 +216,6 @@ func (w *groupWorker) updateParticipating(a *agent.Agent) {
 	w.participating = participating
 }
 
-// recordResult records whether a document was applied.
 func (w *groupWorker) recordResult(t *task, err error) {
 	w.mu.Lock()
 	w.failedRevision = 0
@@ -279,7 +274,6 @@ func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid stri
 	return nil
 }
 
-// stopParticipating leaves the group if the agent takes part in it.
 func (w *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
 	if !w.participating {
 		return

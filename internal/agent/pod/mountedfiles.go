@@ -63,7 +63,6 @@ func (m *mountedFiles) readGroups() {
 	}
 }
 
-// readSmallFile returns the content of a file.
 func readSmallFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 type reportHub struct {
 	agent control.Agent
 
-	mu sync.Mutex
-	// latest has the latest report of each group.
+	mu      sync.Mutex
 	latest  map[string]control.Report
 	readers map[*reportReader]bool
 	// readersChanged is closed and replaced when the first reader arrives and when the
@@ -36,8 +35,7 @@ type reportReader struct {
 	// group, and the groups that were left. The hub's lock guards it.
 	pending   []groupEvent
 	available signal
-	// ended means that the stream ends.
-	ended bool
+	ended     bool
 }
 
 // setGroups sets the groups that the agent can join. If they have changed, all streams end:
@@ -70,7 +68,6 @@ func (h *reportHub) publish(report control.Report) {
 	h.send(groupEvent{api.Event{Kind: control.EventGroup, Data: report}, report.Group})
 }
 
-// groupLeft removes the report of a group that the agent has left.
 func (h *reportHub) groupLeft(group string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +136,6 @@ func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 	}
 }
 
-// errGroupsChanged ends a stream.
 var errGroupsChanged = errors.New("the groups of the agent have changed")
 
 func (r *reportReader) pop() (api.Event, bool, error) {

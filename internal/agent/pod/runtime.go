@@ -27,7 +27,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// runtime has the parts of one run of an agent.
 type runtime struct {
 	settings *Settings
 	life     uint32
@@ -79,7 +78,6 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	return process.Run(ctx)
 }
 
-// onGroups is called with the groups that select the pod.
 func (r *runtime) onGroups(groups []string) {
 	r.groups.expect(groups)
 	r.renewer.want(groups)
@@ -99,7 +97,6 @@ func (r *runtime) onNames(names identity.Names) {
 	r.reports.setGroups(groups)
 }
 
-// start obtains a certificate and starts the agent.
 func (r *runtime) start(ctx context.Context) (*agent.Started, error) {
 	r.log.Info("starting agent", "pod", r.settings.Pod, "namespace", r.settings.Namespace, "api", r.settings.API)
 	files, err := r.renewer.obtain(ctx)
@@ -169,7 +166,6 @@ func (r *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agen
 	}
 }
 
-// readmitAll ends the exclusion from all groups.
 func (r *runtime) readmitAll(ctx context.Context, a *agent.Agent) {
 	for _, name := range a.Names() {
 		g, ok := a.Find(name)

@@ -27,7 +27,6 @@ const (
 // LocalAPI is the default address of the local API.
 var LocalAPI = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
 
-// maxGroups is how many groups a pod can be in.
 const maxGroups = 100
 
 // defaultOperatorAbsence is longer than the time in which one operator replaces another.
@@ -117,7 +116,6 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	return s, config.EnvironmentErrors(reasons...)
 }
 
-// parseAPI checks the address of the local API, and parses the users who may use it.
 func (s *Settings) parseAPI(uids string, errorf func(string, ...any)) {
 	if err := config.CheckAPI(s.API); err != nil {
 		errorf("CONCLAVE_API %s", err)
@@ -156,7 +154,6 @@ func parseGroups(text string) ([]string, error) {
 	return groups, nil
 }
 
-// name returns the name of this pod in a group.
 func (s *Settings) name(group string) identity.Name {
 	return identity.Name{Domain: s.Namespace, Group: group, Member: s.Pod}
 }

@@ -14,7 +14,6 @@ const maxQueued = 16
 
 var errBusy = errors.New("too many tasks are queued for this group")
 
-// task is a document to apply or a group to leave.
 type task struct {
 	source   string
 	group    *config.Group
@@ -75,7 +74,6 @@ func (w *groupWorker) enqueue(t *task) (<-chan error, error) {
 	return done, nil
 }
 
-// dequeue returns the next task, nil if there is none.
 func (w *groupWorker) dequeue() *task {
 	w.mu.Lock()
 	defer w.mu.Unlock()

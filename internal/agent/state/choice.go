@@ -94,7 +94,6 @@ func (k Known) checkFloor(configured control.List, mode office.Mode) error {
 		"and then use the number that conclave-agent floor prints", least, configured.Departed[i], configured.Floor)
 }
 
-// chooseFirst chooses the list of an agent that has not adopted any list.
 func chooseFirst(configured control.List, mode office.Mode, now election.Term) (Choice, error) {
 	if configured.Version > 1 && configured.Previous == nil && mode != office.Available {
 		return Choice{}, fmt.Errorf("previous must be the list of version %d, because version %d is the first one of this agent",

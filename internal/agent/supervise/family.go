@@ -53,7 +53,6 @@ func newFamily() (*family, error) {
 	return f, nil
 }
 
-// start starts the main child.
 func (f *family) start(path string, argv []string, attr *syscall.ProcAttr) error {
 	f.mu.Lock() // So reap doesn't meet a child that it doesn't know.
 	defer f.mu.Unlock()
@@ -149,7 +148,6 @@ func (f *family) killWithGroup(pid int) {
 	_ = unix.Kill(pid, unix.SIGKILL)
 }
 
-// children returns the children of all threads of a process.
 func children(process string) (pids []int) {
 	lists, _ := filepath.Glob("/proc/" + process + "/task/*/children") // The pattern is valid.
 	for _, list := range lists {
@@ -163,7 +161,6 @@ func children(process string) (pids []int) {
 	return pids
 }
 
-// parentOf returns the parent of a process, or 0.
 func parentOf(pid int) int {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // as above
 	// The name of the program, in parentheses, may contain any character. The state follows.

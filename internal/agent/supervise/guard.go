@@ -31,7 +31,6 @@ const (
 	killInterval = 5 * time.Millisecond
 )
 
-// order is a message from the wrapper to the guard.
 type order struct {
 	// KillAt is the time of CLOCK_BOOTTIME at which the guard kills the program, and End when the program must have ended.
 	KillAt time.Duration `json:"killAt,omitempty"`
@@ -97,7 +96,6 @@ func ignoreSignals() {
 	}
 }
 
-// readOrders reads orders until the wrapper has ended.
 func readOrders(r io.Reader, orders chan<- order) {
 	defer close(orders)
 	for decoder := json.NewDecoder(r); ; {

@@ -15,7 +15,6 @@ const (
 	stoppedStatus = 128 + int(syscall.SIGSTOP)
 )
 
-// kind is what has happened.
 type kind int
 
 const (
@@ -44,7 +43,6 @@ type input struct {
 	status  int
 }
 
-// output is what the wrapper must do.
 type output struct {
 	// signal, if it isn't 0, is for the program and its process group.
 	signal syscall.Signal
@@ -68,7 +66,6 @@ type machine struct {
 	status int
 }
 
-// ending is why a program has ended.
 type ending int
 
 const (
@@ -87,7 +84,6 @@ func newMachine(first client.Renewal) *machine {
 	return m
 }
 
-// step handles an input.
 func (m *machine) step(in input) (out output) {
 	switch in.kind {
 	case renewed:
@@ -157,5 +153,4 @@ func (m *machine) termAt() time.Duration {
 	return m.At() - m.Margin()
 }
 
-// next returns when timePassed is due.
 func (m *machine) next() time.Duration { return min(m.At(), m.termAt()) }

@@ -25,7 +25,6 @@ const (
 	reportAfter = time.Second
 )
 
-// tenure is one run of the program.
 type tenure struct {
 	*wrapper
 
@@ -69,7 +68,6 @@ func (w *wrapper) lead(ctx context.Context, token uint64) {
 	w.Log.Info("program has ended", "group", w.Group, "term", first.Term, "token", token, "status", w.status)
 }
 
-// start starts the guard, which starts the program.
 func (t *tenure) start(first client.Renewal) error {
 	guardSide, ownSide, err := os.Pipe()
 	if err != nil {
@@ -146,7 +144,6 @@ func (t *tenure) run(ctx context.Context) {
 	}
 }
 
-// apply carries out an output.
 func (t *tenure) apply(out output) {
 	if at := t.machine.At(); at != t.killAt || out.signal != 0 {
 		t.killAt = at
@@ -220,7 +217,6 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// duplicates returns duplicates of the file descriptors of all connections.
 func (c *connections) duplicates() (fds []uintptr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

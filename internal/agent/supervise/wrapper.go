@@ -54,8 +54,7 @@ type wrapper struct {
 	signals chan syscall.Signal
 	renewed chan struct{}
 
-	mu sync.Mutex
-	// latest is the last renewal.
+	mu     sync.Mutex
 	latest client.Renewal
 
 	// The fields below belong to the function that the client calls, or to Run after the client has returned.
@@ -175,7 +174,6 @@ func (w *wrapper) takePart(ctx context.Context, received <-chan os.Signal) (term
 	}
 }
 
-// onRenewal stores a renewal for the function that the client calls.
 func (w *wrapper) onRenewal(r client.Renewal) {
 	w.mu.Lock()
 	w.latest = r

@@ -13,7 +13,6 @@ import (
 // that of its list reports this to all others. What others report is only a hint: see
 // peer.nextTarget. A member passes on only addresses that it uses itself.
 
-// hintsMax bounds the hints about one peer.
 const hintsMax = 4
 
 // hint is an address of a peer that another member has reported. Each reporter's last one is
@@ -39,7 +38,6 @@ func (t *Transport) mayDial(address string) bool {
 	return !target.Addr().IsLoopback() || ok && own.IP.IsLoopback()
 }
 
-// reportAddresses reports the addresses of all others to a peer.
 func (t *Transport) reportAddresses(to *conn) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -50,7 +48,6 @@ func (t *Transport) reportAddresses(to *conn) {
 	}
 }
 
-// spreadAddress reports the address of a peer to all others.
 func (t *Transport) spreadAddress(of *peer) {
 	moved := of.moved()
 	if moved == nil {

@@ -16,8 +16,7 @@ import (
 
 const (
 	readBuffer = 4 << 10
-	// queueMax bounds the frames that wait for a slow peer.
-	queueMax = 1024
+	queueMax   = 1024
 	// rateMax is the number of frames that are read from a peer in a second. A
 	// flood stays in the buffers of the kernel and of the sender.
 	rateMax = 10000
@@ -35,10 +34,8 @@ type conn struct {
 	// revision is the one of the protocol that the peer understands.
 	revision uint32
 	// members holds the peer's member name in each group; nil allows any.
-	members map[string]string
-	// uid is the UID of the peer's pod, from its certificate.
-	uid string
-	// notAfter is the expiry of the peer's certificate; zero without TLS.
+	members   map[string]string
+	uid       string
 	notAfter  time.Time
 	createdAt time.Time
 	// listenAddress is where the peer's process listens. It is only an assumption
@@ -91,7 +88,6 @@ func (c *conn) provesEnd(earlier *conn) bool {
 	return c.life != earlier.life && c.listenAddress == earlier.listenAddress
 }
 
-// run reads and writes until the connection is closed.
 func (c *conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
@@ -223,7 +219,6 @@ func (c *conn) write() {
 	}
 }
 
-// failQueued reports the frames of a batch and of the queue as not sent.
 func (c *conn) failQueued(batch []Outgoing) {
 	c.mu.Lock()
 	batch = append(batch, c.queue...)

@@ -45,7 +45,6 @@ const (
 // errUnresponsive is the error of a handshake that took too long.
 var errUnresponsive = errors.New("the peer hasn't completed the handshake")
 
-// connect establishes a connection with a peer.
 func (t *Transport) connect(ctx context.Context, address, name string) (*conn, error) {
 	c, err := t.dialAndHandshake(ctx, address, name)
 	if err != nil && ctx.Err() == nil {
@@ -143,7 +142,6 @@ func resultOf(err error, listened string) dialResult {
 // at once, no handshake would be complete when its time is over, and the next attempts wouldn't be either. So an agent begins
 // few handshakes at a time.
 const (
-	// handshakesAtOnce is the number of turns.
 	handshakesAtOnce = 8
 	// turnMax bounds a turn: peers that accept connections but don't answer, such as frozen ones, mustn't keep the others away.
 	turnMax = time.Second
@@ -162,7 +160,6 @@ func (t turns) tryTake() (end func()) {
 	}
 }
 
-// take waits for a turn.
 func (t turns) take(ctx context.Context) (end func(), err error) {
 	select {
 	case t <- struct{}{}:

@@ -61,8 +61,7 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 type credentials struct {
 	// members holds the peer's member name in each group. Without TLS it is nil,
 	// and every name is allowed.
-	members map[string]string
-	// notAfter is the expiry of the certificate. Without TLS it is zero.
+	members  map[string]string
 	notAfter time.Time
 	// uid is the UID of the peer's pod. It is empty if it isn't known.
 	uid string
@@ -95,7 +94,6 @@ func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (n
 	return secured, credentials{members, state.PeerCertificates[0].NotAfter, identity.PeerUID(state)}, nil
 }
 
-// exchangeHellos sends this agent's Hello and reads the peer's.
 func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, dialed string) (*wire.Hello, error) {
 	_, port, err := net.SplitHostPort(t.Listener.Addr().String())
 	if err != nil {

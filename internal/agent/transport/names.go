@@ -17,8 +17,7 @@ const (
 	// lookup goes on meanwhile, for the next attempt.
 	lookupWait      = dialTimeout
 	lookupWaitKnown = 100 * time.Millisecond
-	// lookupInterval is the minimum time between two lookups of a name.
-	lookupInterval = time.Second
+	lookupInterval  = time.Second
 )
 
 // errNoAddressYet is the error of an attempt while the lookup of its name goes on.
@@ -32,7 +31,6 @@ type names struct {
 	byHost map[string]*lookup
 }
 
-// lookup is the last lookup of a name.
 type lookup struct {
 	done  chan struct{}
 	ended time.Time // zero while it is running
@@ -40,7 +38,6 @@ type lookup struct {
 	err   error
 }
 
-// resolve returns the addresses of a host.
 func (t *Transport) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
@@ -85,7 +82,6 @@ func (t *Transport) lookUp(host string) (*lookup, <-chan struct{}, time.Duration
 	return l, l.done, lookupWait
 }
 
-// ask asks the name servers.
 func (t *Transport) ask(host string, l *lookup) {
 	ctx, cancel := context.WithTimeout(t.ctx, lookupTimeout)
 	defer cancel()

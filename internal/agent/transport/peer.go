@@ -19,10 +19,9 @@ const unsentMax = 256
 type peer struct {
 	transport *Transport
 	name      string
-	// dials is set if this side establishes the connection.
-	dials bool
-	ctx   context.Context
-	stop  context.CancelFunc
+	dials     bool
+	ctx       context.Context
+	stop      context.CancelFunc
 	// accepted passes on connections that the peer has established.
 	accepted chan *conn
 	// retryNow ends the wait before the next attempt.
@@ -100,7 +99,6 @@ func (p *peer) target() string {
 
 func (p *peer) ownTarget() string { return cmp.Or(p.announced, p.address) }
 
-// hasTarget reports whether there is any address to dial.
 func (p *peer) hasTarget() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +203,6 @@ func (p *peer) serve(c *conn) (next *conn) {
 	return next
 }
 
-// failUnsent reports the frames that wait for a connection as not sent.
 func (p *peer) failUnsent() {
 	p.mu.Lock()
 	p.connecting = false

@@ -12,7 +12,6 @@ import (
 // absentMax is how long a peer may be absent before the agent says so.
 const absentMax = 5 * time.Second
 
-// problems holds the current problem of each peer that has one.
 type problems struct {
 	mu     sync.Mutex
 	byPeer map[string]problem
@@ -34,7 +33,6 @@ func (p *problems) add(peer string, what problem) bool {
 	return !known
 }
 
-// clear removes the problem of a peer. It reports whether there was one.
 func (p *problems) clear(peer string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +143,6 @@ func (r *renewals) isDue(peer string, age time.Duration) bool {
 	return true
 }
 
-// forget removes a peer that has left.
 func (r *renewals) forget(peer string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

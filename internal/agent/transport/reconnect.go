@@ -51,10 +51,8 @@ func (p *peer) serveAll(next *conn, brief int) int {
 	return brief
 }
 
-// stopped reports whether no more connections should be established.
 func (p *peer) stopped() bool { return p.ctx.Err() != nil || p.transport.closing.Load() }
 
-// jitteredRedialDelay is the time to wait after an attempt that failed.
 func jitteredRedialDelay() time.Duration { return redialDelay/2 + rand.N(redialDelay) }
 
 // nextConn returns the next connection, or nil when the peer is removed. It reports
@@ -92,7 +90,6 @@ func (p *peer) nextConn() *conn {
 	}
 }
 
-// retryDelay returns the time to wait after an attempt.
 func (p *peer) retryDelay(result dialResult, attempt, slow int) time.Duration {
 	if result == connClosed && p.lastConn != nil && attempt < closedRetries {
 		return min(time.Duration(attempt)*closedRetryStep, closedRetryMax)
@@ -148,7 +145,6 @@ func (p *peer) waitForConn(again <-chan time.Time) *conn {
 	return nil
 }
 
-// dialOutcome is the outcome of an attempt to reach a peer.
 type dialOutcome struct {
 	conn   *conn
 	result dialResult

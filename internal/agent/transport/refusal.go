@@ -142,7 +142,6 @@ func socketAddress(ip netip.Addr, port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: ip.As16(), Port: int(port)}
 }
 
-// addressesMax limits the addresses of a name that an attempt tries.
 const addressesMax = 4
 
 // dialIP dials from the address on which this agent listens, so that peers and

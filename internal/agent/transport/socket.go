@@ -54,7 +54,6 @@ func closeListenerFirst(listener net.Listener) net.Listener {
 	return &highListener{TCPListener: tcp, descriptor: high}
 }
 
-// highListener is a listener with a second descriptor.
 type highListener struct {
 	*net.TCPListener
 

@@ -89,16 +89,14 @@ const (
 	defaultFrameTimeout      = 2 * time.Second
 	defaultUnauthorizedGrace = time.Minute
 	dialTimeout              = 500 * time.Millisecond
-	// redialDelay is the average time between attempts that fail.
-	redialDelay = 200 * time.Millisecond
+	redialDelay              = 200 * time.Millisecond
 	// tcpUserTimeout bounds how long sent bytes may remain unacknowledged.
 	tcpUserTimeout = time.Second
 	// actFirst is how long an election may take before what follows the end of a process: log, close, and dial again. All members do
 	// that at the same time, maybe on few processors.
 	actFirst = 10 * time.Millisecond
 	// goodbyeTimeout bounds how long Close waits for each peer's queue.
-	goodbyeTimeout = 200 * time.Millisecond
-	// callBackInterval is the time between attempts to verify a peer's address.
+	goodbyeTimeout   = 200 * time.Millisecond
 	callBackInterval = 5 * time.Second
 )
 
@@ -245,7 +243,6 @@ func (t *Transport) Send(to string, out Outgoing) bool {
 	return p != nil && p.send(out)
 }
 
-// reportEnded reports that the process at the other end of a connection has ended.
 func (t *Transport) reportEnded(last *conn) {
 	t.Events.PeerEnded(last.name, last.life)
 	select { // The groups act before this goroutine goes on.

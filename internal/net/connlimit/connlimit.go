@@ -178,7 +178,6 @@ func (l *Listener) remove(c *Conn) {
 // errTooMuch is the error of a client that sends much before it is authenticated.
 var errTooMuch = errors.New("the client sent too many bytes before it was authenticated")
 
-// count counts the bytes that were read from an unpinned connection.
 func (l *Listener) count(c *Conn, n int) error {
 	if l.limits.Bytes == 0 {
 		return nil
@@ -293,7 +292,6 @@ func (c *Conn) Use() {
 	}
 }
 
-// expire closes the connection if it is still unpinned.
 func (c *Conn) expire() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()

@@ -48,7 +48,6 @@ var (
 	errNoMemory = errors.New("too many requests are in progress; retry later")
 )
 
-// limitBodies reads the body of each request before it calls a handler.
 func limitBodies(handler http.Handler, limits Limits) http.Handler {
 	m := &memory{limit: limits.Bodies, hosts: map[netip.Prefix]int64{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -134,10 +134,8 @@ type Row struct {
 	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 }
 
-// unusual reports whether a row says more than that its process is up and connected.
 func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected || r.ShortTenures > 0 }
 
-// rowCrashed is the status of a process that has crashed.
 const rowCrashed = "Crashed"
 
 // WithoutUsualRows returns the report as agents send it to the operator. The tables of all agents grow with the square of their number, and nearly

@@ -27,7 +27,6 @@ func EpochAt(t time.Time) int64 {
 // TermAt returns the highest term of the epoch at a time of day.
 func TermAt(t time.Time) int64 { return lastOf(EpochAt(t)) }
 
-// lastOf returns the highest term of an epoch.
 func lastOf(epoch int64) int64 { return min((epoch+1)<<counterBits-1, MaxTerm) }
 
 // NextFloor returns the floor of the next list, or of a list from which more members have

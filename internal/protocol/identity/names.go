@@ -64,7 +64,6 @@ func (n Name) check() error {
 	return nil
 }
 
-// nameOf returns the name that a URI denotes.
 func nameOf(u *url.URL) (Name, error) {
 	parts := strings.Split(u.Path, "/")
 	if u.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
