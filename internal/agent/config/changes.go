@@ -83,7 +83,8 @@ func (g Group) ChangedSettings(before Group) []string {
 // must have the same one, and nobody tells when they do.
 func (g Group) FixedSettings(before Group) []string {
 	return slices.DeleteFunc(g.ChangedSettings(before), func(key string) bool {
-		return key == "preemption" || key == "timing" || key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.canChangeMode(before))
+		return key == "preemption" || key == "timing" ||
+			key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.canChangeMode(before))
 	})
 }
 
@@ -98,7 +99,8 @@ func (g Group) canChangeMode(before Group) bool {
 func (g Group) CheckSafetyChange(before Group) error {
 	was, is := before.Safety.Mode, g.Safety.Mode
 	if is != was && (is == office.Available || was == office.Available) {
-		return fmt.Errorf("mode cannot change from %s to %s while the group exists: delete the group and create it again", was, is)
+		return fmt.Errorf("mode cannot change from %s to %s while the group exists: delete the group and create it again",
+			was, is)
 	}
 	return nil
 }
@@ -114,8 +116,10 @@ func CheckFollows(next, before control.List) error {
 	case next.Version == before.Version && !sameMembers(next.Members, before.Members):
 		return fmt.Errorf("names, priorities or their order changed, but version is still %d: increase version to %d",
 			next.Version, next.Version+1)
-	case next.Version == before.Version && named && before.Previous != nil && !sameMembers(next.Previous.Members, before.Previous.Members):
-		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it", next.Version)
+	case next.Version == before.Version && named && before.Previous != nil &&
+		!sameMembers(next.Previous.Members, before.Previous.Members):
+		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it",
+			next.Version)
 	case next.Version-before.Version > 1 && !named:
 		return fmt.Errorf("version must be %d, or previous must be the list of version %d, got version %d after %d",
 			before.Version+1, next.Version-1, next.Version, before.Version)
@@ -158,8 +162,9 @@ func (c *Config) Warnings() []string {
 			found.errorf(at+".members", "one member has a priority above 0: if it fails, no other process takes over")
 		}
 		if drain := g.Timing.DrainTimeout; g.Safety.Mode != office.Available && drain < g.Safety.Usual() {
-			found.errorf(at+".timing.drainMillis", "%d is shorter than leaseMillis (%d): a handover waits for an application for no longer "+
-				"than that, so the agent promises it no more; increase drainMillis", drain.Milliseconds(), g.Safety.Usual().Milliseconds())
+			found.errorf(at+".timing.drainMillis", "%d is shorter than leaseMillis (%d): a handover waits for an application "+
+				"for no longer than that, so the agent promises it no more; increase drainMillis",
+				drain.Milliseconds(), g.Safety.Usual().Milliseconds())
 		}
 	}
 	return found.errors

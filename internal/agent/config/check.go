@@ -23,8 +23,8 @@ type Errors []string
 
 func (e Errors) Error() string { return strings.Join(e, "\n") }
 
-// checker checks a file or a document. It collects errors instead of stopping at the first one, so that users can correct
-// all of them at once.
+// checker checks a file or a document. It collects errors instead of stopping at the first one, so that users can
+// correct all of them at once.
 type checker struct {
 	source string
 	// inFile is true for a file, which has an address for each member, and nothing that only an operator knows.

@@ -1,6 +1,6 @@
-// Package config has the settings of an agent. A file of a user and a document of an operator contain groups in the same
-// form, control.Group, and this package checks both in the same way. It accepts a source as a whole or not at all, and
-// reports every error with its field and with what would be right.
+// Package config has the settings of an agent. A file of a user and a document of an operator contain groups in the
+// same form, control.Group, and this package checks both in the same way. It accepts a source as a whole or not at all,
+// and reports every error with its field and with what would be right.
 //
 //	a file:     YAML --sigs.k8s.io/yaml--> JSON --strict--> File{Config, []control.Group} --checker--> Config{[]Group}
 //	a document:                            JSON ----------> control.Document ---------------checker--> Group
@@ -73,7 +73,8 @@ func (g *Group) LeaseSuitsTiming() bool {
 	return g.Safety.Mode == office.Available || g.Safety.Usual() > 2*g.Timing.Heartbeat
 }
 
-// LongestSuspicionTimeout returns the suspicion timeout while leases are the longest ones. In Available mode there are none.
+// LongestSuspicionTimeout returns the suspicion timeout while leases are the longest ones. In Available mode there are
+// none.
 func (g *Group) LongestSuspicionTimeout() time.Duration {
 	if g.Safety.Mode == office.Available {
 		return g.Timing.SuspicionTimeout
@@ -94,8 +95,8 @@ type Provenance struct {
 // Safety has the conditions for holding the office.
 type Safety struct {
 	Mode office.Mode
-	// Lease is the longest one, for which this process may grant. UsualLease is what the coordinator requests while no renewal
-	// is late; if it is 0, leases don't grow.
+	// Lease is the longest one, for which this process may grant. UsualLease is what the coordinator requests while no
+	// renewal is late; if it is 0, leases don't grow.
 	Lease, UsualLease time.Duration
 }
 

@@ -13,8 +13,8 @@ import (
 // file names.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 
-// ParseDocument parses a document that the operator publishes, a control.Document in JSON, or returns Errors. source names
-// where the document comes from.
+// ParseDocument parses a document that the operator publishes, a control.Document in JSON, or returns Errors. source
+// names where the document comes from.
 //
 // ParseDocument ignores unknown fields: the operator may be newer than the agent (ADR 9).
 //

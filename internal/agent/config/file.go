@@ -192,7 +192,8 @@ func (c *checker) localAPI(conf *Config) {
 		return
 	}
 	if len(conf.APIUIDs) > 0 {
-		c.errorf("apiUIDs", "requires api to be a Unix socket, as in unix:///run/conclave/agent.sock, got %q", truncate(conf.API, maxShown))
+		c.errorf("apiUIDs", "requires api to be a Unix socket, as in unix:///run/conclave/agent.sock, got %q",
+			truncate(conf.API, maxShown))
 	}
 	api, err := parseEndpoint(conf.API)
 	if err != nil {
@@ -237,50 +238,73 @@ func CheckAPI(api string) error {
 	return nil
 }
 
-// addresses checks that names and addresses correspond one to one in all groups, and that peers reach this agent. A member
-// of a previous list may have had an address that another one has by now.
+// entry is an address of a member.
+type entry struct {
+	field, name, address string
+	to                   endpoint
+	// previous: the member is in a previous list. Another one may have its address by now.
+	previous bool
+}
+
+// addresses checks that names and addresses correspond one to one in all groups, and that peers reach this agent.
 func (c *checker) addresses(conf *Config) {
-	type entry struct{ field, address string }
-	byName, byAddress := map[string]entry{}, map[string]string{}
-	listen, listenErr := parseEndpoint(conf.Listen)
-	check := func(at string, list []control.Member, previous bool) {
+	var entries []entry
+	add := func(at string, list []control.Member, previous bool) {
 		for i, m := range list {
-			e := entry{fmt.Sprintf("%s[%d].address", at, i), strings.ToLower(m.Address)}
-			to, err := parseEndpoint(m.Address)
-			if err != nil || m.Name == "" {
-				continue // The error is recorded.
-			}
-			if conf.TLS.Insecure && !to.loopback() {
-				c.errorf(e.field, notLoopback, m.Address)
-			}
-			if m.Name == conf.Self && !previous && listenErr == nil && to.port != listen.port {
-				c.errorf(e.field, "must have the port of listen, %d, because it is that of self, got %d", listen.port, to.port)
-			}
-			if first, ok := byName[m.Name]; !ok {
-				byName[m.Name] = e
-			} else if first.address != e.address {
-				c.errorf(e.field, "must be %s as in %s, got %s: a name denotes one agent at one address", first.address, first.field, m.Address)
-				continue
-			}
-			if other, ok := byAddress[e.address]; ok && other != m.Name && !previous {
-				c.errorf(e.field, "%s is already the address of %s: each agent needs its own address", m.Address, other)
-			} else if !previous {
-				byAddress[e.address] = m.Name
+			if to, err := parseEndpoint(m.Address); err == nil && m.Name != "" { // Otherwise, the error is recorded.
+				field := fmt.Sprintf("%s[%d].address", at, i)
+				entries = append(entries, entry{field, m.Name, strings.ToLower(m.Address), to, previous})
 			}
 		}
 	}
-	if conf.TLS.Insecure && listenErr == nil && !listen.loopback() {
-		c.errorf("listen", notLoopback, conf.Listen)
-	}
 	for i, g := range conf.Groups {
-		check(fmt.Sprintf("groups[%d].members", i), g.List.Members, false)
+		add(fmt.Sprintf("groups[%d].members", i), g.List.Members, false)
 		if g.List.Previous != nil {
-			check(fmt.Sprintf("groups[%d].previous.members", i), g.List.Previous.Members, true)
+			add(fmt.Sprintf("groups[%d].previous.members", i), g.List.Previous.Members, true)
+		}
+	}
+	c.reachable(conf, entries)
+	byName, byAddress := map[string]entry{}, map[string]string{}
+	for _, e := range entries {
+		first, known := byName[e.name]
+		other, taken := byAddress[e.address]
+		switch {
+		case known && first.address != e.address:
+			c.errorf(e.field, "must be %s as in %s, got %s: a name denotes one agent at one address",
+				first.address, first.field, e.address)
+		case taken && other != e.name && !e.previous:
+			c.errorf(e.field, "%s is already the address of %s: each agent needs its own address", e.address, other)
+		case !e.previous:
+			byAddress[e.address] = e.name
+		}
+		if !known {
+			byName[e.name] = e
 		}
 	}
 }
 
-const notLoopback = "must be a loopback address such as 127.0.0.1:7401 with insecure: true, got %q: or specify certificate files"
+// reachable checks addresses together with listen. It compares ports only: an agent may listen on all addresses, and be
+// reached by a host name.
+func (c *checker) reachable(conf *Config, entries []entry) {
+	listen, err := parseEndpoint(conf.Listen)
+	if err != nil {
+		return
+	}
+	if conf.TLS.Insecure && !listen.loopback() {
+		c.errorf("listen", notLoopback, conf.Listen)
+	}
+	for _, e := range entries {
+		if conf.TLS.Insecure && !e.to.loopback() {
+			c.errorf(e.field, notLoopback, e.address)
+		}
+		if e.name == conf.Self && !e.previous && e.to.port != listen.port {
+			c.errorf(e.field, "must have the port of listen, %d, because it is that of self, got %d", listen.port, e.to.port)
+		}
+	}
+}
+
+const notLoopback = "must be a loopback address such as 127.0.0.1:7401 with insecure: true, got %q: " +
+	"or specify certificate files"
 
 // CheckFiles checks the files that the configuration refers to. It returns Errors
 // if an agent could not start with them.

@@ -86,30 +86,53 @@ var broken = []struct{ text, want string }{
 	{"apiUIDs: -1\n" + prelude + group, "f.yaml: apiUIDs: must be a list, got -1"},
 	{"? [a, b]\n: c\n" + prelude + group, "f.yaml: yaml: invalid map key: []interface {}{\"a\", \"b\"}"},
 	{"x: .nan\n" + prelude + group, "f.yaml: json: unsupported value: NaN"},
-	{prelude + "- {name: g, members: [{name: b, priority: 1}, {name: n, priority: 2}]}", "f.yaml: groups[0].members[1].name: must be a string, got false: put it in quotes"},
+	{
+		prelude + "- {name: g, members: [{name: b, priority: 1}, {name: n, priority: 2}]}",
+		"f.yaml: groups[0].members[1].name: must be a string, got false: put it in quotes",
+	},
 	{prelude + "- {name: g, safety: [x]}", "f.yaml: groups[0].safety: must be a mapping, got a list"},
 	{prelude + "- {name: {x: y}}", "f.yaml: groups[0].name: must be a string, got a mapping"},
 	{prelude + "- ledger", `f.yaml: groups[0]: must be a mapping, got "ledger"`},
-	{prelude + "- {members: [{priority: 1.5}]}", "f.yaml: groups[0].members[0].priority: must be an integer of type uint32, got 1.5"},
-	{prelude + "- {members: [{priority: -1}]}", "f.yaml: groups[0].members[0].priority: must be an integer of type uint32, got -1"},
-	{prelude + "- {timing: {drainMillis: 18446744073709551616}}", "f.yaml: groups[0].timing.drainMillis: must be an integer of type int32, got 18446744073709552000"},
 	{
-		prelude + "- {name: g, version: 2, departed: [b], previous: {version: 1, members: [{name: a, address: '127.0.0.1:7401'}]}, " +
-			"safety: {mode: Available}, members: [{name: a, priority: 1, address: '127.0.0.1:7401'}, {name: b, address: '127.0.0.1:7402'}]}",
+		prelude + "- {members: [{priority: 1.5}]}",
+		"f.yaml: groups[0].members[0].priority: must be an integer of type uint32, got 1.5",
+	},
+	{
+		prelude + "- {members: [{priority: -1}]}",
+		"f.yaml: groups[0].members[0].priority: must be an integer of type uint32, got -1",
+	},
+	{
+		prelude + "- {timing: {drainMillis: 18446744073709551616}}",
+		"f.yaml: groups[0].timing.drainMillis: must be an integer of type int32, got 18446744073709552000",
+	},
+	{
+		prelude + "- {name: g, version: 2, departed: [b], safety: {mode: Available}, " +
+			"previous: {version: 1, members: [{name: a, address: '127.0.0.1:7401'}]}, " +
+			"members: [{name: a, priority: 1, address: '127.0.0.1:7401'}, {name: b, address: '127.0.0.1:7402'}]}",
 		`f.yaml: groups[0].members[1].priority: is missing
 f.yaml: groups[0].previous.members[0].priority: is missing
-f.yaml: groups[0].previous.members: at least one member must have a priority above 0: members with priority 0 are never elected
+f.yaml: groups[0].previous.members: at least one member must have a priority above 0: ` +
+			`members with priority 0 are never elected
 f.yaml: groups[0].departed[0]: must be a member of previous, got "b"`,
 	},
-	{prelude + strings.ReplaceAll(group, "name: g", "name: g, SAFETY: {}"), "f.yaml: groups[0].SAFETY: is not the name of a field"},
+	{
+		prelude + strings.ReplaceAll(group, "name: g", "name: g, SAFETY: {}"),
+		"f.yaml: groups[0].SAFETY: is not the name of a field",
+	},
 	{"api: unix:///\n" + prelude + group, "f.yaml: api: must have an absolute path after unix://"},
 	{strings.TrimSpace(prelude) + " []", "f.yaml: groups: must have from 1 to 100 entries, got 0"},
 	{prelude + groups(101), "f.yaml: groups: must have from 1 to 100 entries, got 101"},
 	{prelude + list(101), "f.yaml: groups[0].members: must have from 1 to 100 members, got 101"},
 	{strings.Repeat("#", 1<<20+1), "f.yaml: must have at most 1048576 bytes"},
 	{strings.Repeat("[", 20_000), "f.yaml: yaml: exceeded max depth of 10000"},
-	{"domain: " + strings.Repeat("a", 64) + "\n" + prelude + group, "f.yaml: domain: must have at most 63 characters, got 64"},
-	{"state: " + strings.Repeat("a", 2049) + "\n" + prelude + group, "f.yaml: state: must have at most 2048 bytes, got 2049"},
+	{
+		"domain: " + strings.Repeat("a", 64) + "\n" + prelude + group,
+		"f.yaml: domain: must have at most 63 characters, got 64",
+	},
+	{
+		"state: " + strings.Repeat("a", 2049) + "\n" + prelude + group,
+		"f.yaml: state: must have at most 2048 bytes, got 2049",
+	},
 }
 
 func groups(n int) string {
@@ -188,7 +211,8 @@ func TestAddressOfLocalAPI(t *testing.T) {
 func TestCheckFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "agent.yaml")
-	c, err := config.Parse(path, []byte(strings.Replace(prelude, "insecure: true", "certFile: a.pem, keyFile: a-key.pem, caFile: ca.pem", 1)+
+	tls := "certFile: a.pem, keyFile: a-key.pem, caFile: ca.pem"
+	c, err := config.Parse(path, []byte(strings.Replace(prelude, "insecure: true", tls, 1)+
 		group+strings.Replace(group, "name: g", "name: audit", 1)))
 	must.Succeed(t, err)
 	expect := func(want string) {
@@ -199,7 +223,7 @@ func TestCheckFiles(t *testing.T) {
 	}
 	missing := []string{}
 	for _, file := range [][]string{{"certFile", "a.pem"}, {"keyFile", "a-key.pem"}, {"caFile", "ca.pem"}} {
-		missing = append(missing, fmt.Sprintf("%s: tls.%s: stat %s: no such file or directory", path, file[0], filepath.Join(dir, file[1])))
+		missing = append(missing, path+": tls."+file[0]+": stat "+filepath.Join(dir, file[1])+": no such file or directory")
 	}
 	expect(strings.Join(missing, "\n"))
 

@@ -62,7 +62,8 @@ func (c *checker) safety(at string, from *control.Safety, s *Safety) {
 	names := []string{office.Available.String(), office.Majority.String(), office.Strict.String()}
 	s.Mode = choose(c, at+".mode", from.Mode, office.Majority, names, modes)
 	s.UsualLease = c.millis(at+".leaseMillis", given(from.LeaseMillis), control.DefaultLease, 1, maxWaitMillis)
-	s.Lease = c.millis(at+".longestLeaseMillis", given(from.LongestLeaseMillis), control.LongestLease(s.UsualLease), 1, maxWaitMillis)
+	longest := control.LongestLease(s.UsualLease)
+	s.Lease = c.millis(at+".longestLeaseMillis", given(from.LongestLeaseMillis), longest, 1, maxWaitMillis)
 	if c.inFile && from.LongestLeaseMillis != 0 {
 		c.errorf(at+".longestLeaseMillis", onlyOperator)
 	} else if s.Lease < s.UsualLease {
@@ -73,24 +74,25 @@ func (c *checker) safety(at string, from *control.Safety, s *Safety) {
 
 const onlyOperator = "is known to an operator only: remove it"
 
-// timing derives missing values from the heartbeat interval and checks that the values are consistent. The rules are those
-// of office.Config, with the names of the fields.
+// timing derives missing values from the heartbeat interval and checks that the values are consistent. The rules are
+// those of office.Config, with the names of the fields.
 func (c *checker) timing(at string, from *control.Timing, t *Timing) {
 	beat := c.millis(at+".heartbeatMillis", given(from.HeartbeatMillis), 100*time.Millisecond, 1, maxHeartbeatMillis)
+	stagger, reply := (beat / 2).Truncate(time.Millisecond), max(time.Millisecond, (beat/4).Truncate(time.Millisecond))
 	*t = Timing{
 		Heartbeat:        beat,
 		SuspicionTimeout: c.millis(at+".suspicionTimeoutMillis", from.SuspicionTimeoutMillis, 4*beat, 1, maxWaitMillis),
-		Stagger:          c.millis(at+".staggerMillis", from.StaggerMillis, (beat / 2).Truncate(time.Millisecond), 0, maxHeartbeatMillis),
-		ReplyTimeout: c.millis(at+".replyMillis", from.ReplyMillis, max(time.Millisecond, (beat/4).Truncate(time.Millisecond)),
-			1, maxHeartbeatMillis),
-		Measured:     from.ReplyMillis == nil,
-		DrainTimeout: c.millis(at+".drainMillis", from.DrainMillis, 5*time.Second, 0, maxDrainMillis),
+		Stagger:          c.millis(at+".staggerMillis", from.StaggerMillis, stagger, 0, maxHeartbeatMillis),
+		ReplyTimeout:     c.millis(at+".replyMillis", from.ReplyMillis, reply, 1, maxHeartbeatMillis),
+		Measured:         from.ReplyMillis == nil,
+		DrainTimeout:     c.millis(at+".drainMillis", from.DrainMillis, 5*time.Second, 0, maxDrainMillis),
 	}
 	if timeout := t.SuspicionTimeout.Milliseconds(); t.SuspicionTimeout <= beat {
 		c.errorf(at+".suspicionTimeoutMillis", "must be greater than heartbeatMillis (%d), got %d: use %d, for example",
 			beat.Milliseconds(), timeout, 4*beat.Milliseconds())
 	} else if t.ReplyTimeout >= t.SuspicionTimeout {
-		c.errorf(at+".replyMillis", "must be less than suspicionTimeoutMillis (%d), got %d", timeout, t.ReplyTimeout.Milliseconds())
+		c.errorf(at+".replyMillis", "must be less than suspicionTimeoutMillis (%d), got %d",
+			timeout, t.ReplyTimeout.Milliseconds())
 	}
 }
 
@@ -131,7 +133,8 @@ func checkURL(text string) error {
 	}
 	host := endpoint{host: u.Hostname()}
 	if u.Scheme != "http" || !host.loopback() || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("must be an http URL on a loopback address such as http://127.0.0.1:8080/healthz, got %q", truncate(text, maxShown))
+		return fmt.Errorf("must be an http URL on a loopback address such as http://127.0.0.1:8080/healthz, got %q",
+			truncate(text, maxShown))
 	}
 	if u.Port() != "" {
 		return checkAddress(u.Host)
@@ -150,7 +153,8 @@ func (c *checker) list(at string, g *Group) {
 		list.Previous, previous.LeaseMillis = &previous, 0
 		if from.LeaseMillis != 0 {
 			g.PreviousLease = control.LongestLease(
-				c.millis(at+".previous.leaseMillis", &from.LeaseMillis, control.DefaultLease, 1, maxWaitMillis))
+				c.millis(at+".previous.leaseMillis", &from.LeaseMillis, control.DefaultLease, 1, maxWaitMillis),
+			)
 		}
 		c.members(at+".previous.members", previous.Members)
 		c.number(at+".previous.version", uint64(previous.Version), 1, math.MaxUint32)
@@ -169,7 +173,8 @@ func (c *checker) list(at string, g *Group) {
 		return
 	}
 	if len(list.Departed) > 0 && list.Floor == 0 && g.Safety.Mode != office.Available {
-		c.errorf(at+".departed", "requires floor: stop the departed members, and then use the number that conclave-agent floor prints")
+		c.errorf(at+".departed", "requires floor: stop the departed members, "+
+			"and then use the number that conclave-agent floor prints")
 	}
 	c.departed(at+".departed", list)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// The parts of an agent's configuration file. It is written as JSON, which is valid YAML. Fields that aren't set get the
-// agent's defaults.
+// The parts of an agent's configuration file. It is written as JSON, which is valid YAML. Fields that aren't set get
+// the agent's defaults.
 type (
 	File        = config.File
 	TLS         = config.TLS
