@@ -55,7 +55,9 @@ type scenario struct {
 	short bool
 	// overlap: another process may lead before the function has returned, since what would have ended it is killed or stopped.
 	overlap, exitLate bool
-	run               func(s *scene)
+	// A scenario has one of these: steps of each lane, the same after leadThenWait, or anything.
+	steps, after func(l *lane) error
+	run          func(s *scene)
 }
 
 var (
@@ -94,7 +96,15 @@ func TestClientsBehaveAlike(t *testing.T) {
 				l.overlap, l.exitLate = c.overlap, c.exitLate
 				s.lanes = append(s.lanes, l)
 			}
-			c.run(s)
+			switch {
+			case c.steps != nil:
+				s.each(c.steps)
+			case c.after != nil:
+				s.each(leadThenWait)
+				s.each(c.after)
+			default:
+				c.run(s)
+			}
 			s.each(func(l *lane) error { // nothing that came after the last wait
 				l.mu.Lock()
 				defer l.mu.Unlock()

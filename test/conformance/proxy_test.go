@@ -82,123 +82,107 @@ var remainingMillis = regexp.MustCompile(`"remainingMillis":\d+`)
 const slow = 300 * time.Millisecond
 
 var proxyScenarios = []scenario{
-	{name: "Unix socket", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			listener, err := net.Listen("unix", filepath.Join(l.folder, "s"))
-			if err != nil {
-				return err
-			}
-			p := &proxy{}
-			p.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p}}
-			p.Start()
-			return errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead"))
-		})
-	}},
-	{name: "agent takes no part yet: 503", run: func(s *scene) {
-		s.each(func(l *lane) error {
-			var refused atomic.Int32
-			p := &proxy{}
-			p.handle(func(w http.ResponseWriter, r *http.Request) bool {
-				if !isSession(r) || refused.Add(1) > 3 {
-					return false
-				}
-				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = io.WriteString(w, `{"error":"the agent has no document of the group","reason":"NoDocument"}`)
-				return true
-			})
-			return errors.Join(l.behindProxy("c", p), l.awaitLog("the agent has no document of the group"), l.awaitAll("c", "lead"))
-		})
-	}},
-	{name: "slow responses shorten the time", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			p := &proxy{}
-			p.handle(func(w http.ResponseWriter, r *http.Request) bool {
-				if isRenewal(r) {
-					recorder := httptest.NewRecorder()
-					p.agent.ServeHTTP(recorder, r)
-					time.Sleep(slow) // It is what the test is about.
-					w.WriteHeader(recorder.Code)
-					_, _ = w.Write(recorder.Body.Bytes())
-				}
-				return isRenewal(r)
-			})
-			if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
-				return err
-			}
-			if _, left, err := l.acts("c"); err != nil || left > int((lease-slow).Milliseconds()) {
-				return fmt.Errorf("%d ms are left, %w, want at most %s", left, err, lease-slow)
-			}
-			return nil
-		})
-	}},
-	{name: "leases become shorter: the function goes on", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			var renewals atomic.Int32
-			p := &proxy{}
-			p.handle(func(w http.ResponseWriter, r *http.Request) bool {
-				if isRenewal(r) {
-					recorder := httptest.NewRecorder()
-					p.agent.ServeHTTP(recorder, r)
-					body := recorder.Body.Bytes()
-					if renewals.Add(1)%15 > 2 { // again and again
-						body = remainingMillis.ReplaceAllFunc(body, func(key []byte) []byte {
-							millis, _ := strconv.Atoi(string(key[len(`"remainingMillis":`):]))
-							return fmt.Appendf(nil, `"remainingMillis":%d`, millis*2/5)
-						})
-					}
-					w.WriteHeader(recorder.Code)
-					_, _ = w.Write(body)
-				}
-				return isRenewal(r)
-			})
-			if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
-				return err
-			}
-			first, _, err := l.acts("c")
-			for err == nil && renewals.Load() < 60 {
-				time.Sleep(lease / 100)
-				var token uint64
-				if token, _, err = l.acts("c"); err == nil && token != first {
-					err = fmt.Errorf("acts with token %d after %d renewals, want %d still", token, renewals.Load(), first)
-				}
-			}
+	{name: "Unix socket", only: libraries, steps: func(l *lane) error {
+		listener, err := net.Listen("unix", filepath.Join(l.folder, "s"))
+		if err != nil {
 			return err
-		})
+		}
+		p := &proxy{}
+		p.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: p}}
+		p.Start()
+		return errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead"))
 	}},
-	{name: "agent doesn't know the session any more", only: libraries, overlap: true, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			p := &proxy{}
-			if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
-				return err
+	{name: "agent takes no part yet: 503", steps: func(l *lane) error {
+		var refused atomic.Int32
+		p := &proxy{}
+		p.handle(func(w http.ResponseWriter, r *http.Request) bool {
+			if !isSession(r) || refused.Add(1) > 3 {
+				return false
 			}
-			p.handle(func(w http.ResponseWriter, r *http.Request) bool {
-				if isRenewal(r) {
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = io.WriteString(w, `{"error":"no such session"}`)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":"the agent has no document of the group","reason":"NoDocument"}`)
+			return true
+		})
+		return errors.Join(l.behindProxy("c", p), l.awaitLog("the agent has no document of the group"), l.awaitAll("c", "lead"))
+	}},
+	{name: "slow responses shorten the time", only: libraries, steps: func(l *lane) error {
+		p := &proxy{}
+		p.handle(func(w http.ResponseWriter, r *http.Request) bool {
+			if isRenewal(r) {
+				recorder := httptest.NewRecorder()
+				p.agent.ServeHTTP(recorder, r)
+				time.Sleep(slow) // It is what the test is about.
+				w.WriteHeader(recorder.Code)
+				_, _ = w.Write(recorder.Body.Bytes())
+			}
+			return isRenewal(r)
+		})
+		if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
+			return err
+		}
+		if _, left, err := l.acts("c"); err != nil || left > int((lease-slow).Milliseconds()) {
+			return fmt.Errorf("%d ms are left, %w, want at most %s", left, err, lease-slow)
+		}
+		return nil
+	}},
+	{name: "leases become shorter: the function goes on", only: libraries, steps: func(l *lane) error {
+		var renewals atomic.Int32
+		p := &proxy{}
+		p.handle(func(w http.ResponseWriter, r *http.Request) bool {
+			if isRenewal(r) {
+				recorder := httptest.NewRecorder()
+				p.agent.ServeHTTP(recorder, r)
+				body := recorder.Body.Bytes()
+				if renewals.Add(1)%15 > 2 { // again and again
+					body = remainingMillis.ReplaceAllFunc(body, func(key []byte) []byte {
+						millis, _ := strconv.Atoi(string(key[len(`"remainingMillis":`):]))
+						return fmt.Appendf(nil, `"remainingMillis":%d`, millis*2/5)
+					})
 				}
-				return isRenewal(r)
-			})
-			return l.awaitAll("c", "told lost", "done")
-		})
-	}},
-	{name: "stream breaks, and the next one leads", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			p := &proxy{}
-			if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
-				return err
+				w.WriteHeader(recorder.Code)
+				_, _ = w.Write(body)
 			}
-			p.CloseClientConnections()
-			return l.awaitAll("c", "told agent-gone", "done", "lead")
+			return isRenewal(r)
 		})
+		if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
+			return err
+		}
+		first, _, err := l.acts("c")
+		for err == nil && renewals.Load() < 60 {
+			time.Sleep(lease / 100)
+			var token uint64
+			if token, _, err = l.acts("c"); err == nil && token != first {
+				err = fmt.Errorf("acts with token %d after %d renewals, want %d still", token, renewals.Load(), first)
+			}
+		}
+		return err
 	}},
-	{name: "agent is newer: unknown events are ignored", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			return errors.Join(l.behindProxy("c", &proxy{first: "event: future\nretry: 1\ndata: {\"term\":1,\ndata: \"new\":[]}\n\n"}), l.awaitAll("c", "lead"))
+	{name: "agent doesn't know the session any more", only: libraries, overlap: true, steps: func(l *lane) error {
+		p := &proxy{}
+		if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
+			return err
+		}
+		p.handle(func(w http.ResponseWriter, r *http.Request) bool {
+			if isRenewal(r) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, `{"error":"no such session"}`)
+			}
+			return isRenewal(r)
 		})
+		return l.awaitAll("c", "told lost", "done")
 	}},
-	{name: "event isn't JSON: another session", only: libraries, run: func(s *scene) {
-		s.each(func(l *lane) error {
-			return errors.Join(l.behindProxy("c", &proxy{first: "event: lead\ndata: {\n\n"}), l.awaitLog("invalid event"))
-		})
+	{name: "stream breaks, and the next one leads", only: libraries, steps: func(l *lane) error {
+		p := &proxy{}
+		if err := errors.Join(l.behindProxy("c", p), l.awaitAll("c", "lead")); err != nil {
+			return err
+		}
+		p.CloseClientConnections()
+		return l.awaitAll("c", "told agent-gone", "done", "lead")
+	}},
+	{name: "agent is newer: unknown events are ignored", only: libraries, steps: func(l *lane) error {
+		return errors.Join(l.behindProxy("c", &proxy{first: "event: future\nretry: 1\ndata: {\"term\":1,\ndata: \"new\":[]}\n\n"}), l.awaitAll("c", "lead"))
+	}},
+	{name: "event isn't JSON: another session", only: libraries, steps: func(l *lane) error {
+		return errors.Join(l.behindProxy("c", &proxy{first: "event: lead\ndata: {\n\n"}), l.awaitLog("invalid event"))
 	}},
 }
