@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // denyAll returns a policy that restricts both directions of the pods with these labels.
@@ -25,42 +25,36 @@ func denyAll(namespace, name string, selects map[string]string) networkingv1.Net
 }
 
 func TestPoliciesOfDisconnectedAgents(t *testing.T) {
-	const (
-		ofGroup    = "warning group bank/ledger: Agents aren't connected, and NetworkPolicies select its pods: a (ingress, egress)."
-		ofOperator = "warning operator in namespace conclave-system: Agents aren't connected, and NetworkPolicies select its pods: deny (ingress, egress)."
-	)
-	for name, c := range map[string]struct {
-		change func(*Facts)
-		want   string
-	}{
-		"a policy of the pods":     {func(*Facts) {}, ofGroup},
-		"the agents are connected": {func(f *Facts) { f.Groups[0].Status.Conditions = nil }, ""},
-		"nobody is coordinator": {func(f *Facts) {
+	cases := golden.Open(t, "testdata/policies.txt")
+	for name, change := range map[string]func(*Facts){
+		"a policy of the pods":     func(*Facts) {},
+		"the agents are connected": func(f *Facts) { f.Groups[0].Status.Conditions = nil },
+		"nobody is coordinator": func(f *Facts) {
 			f.Groups[0].Status.Conditions[0].Type = string(v1.ConditionAvailable)
-		}, ofGroup},
-		"another group is checked":   {func(f *Facts) { f.Group = "other" }, ""},
-		"a policy of other pods":     {func(f *Facts) { f.Policies[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "mail"} }, ""},
-		"of another namespace":       {func(f *Facts) { f.Policies[0].Namespace = "shop" }, ""},
-		"pods on the node's network": {hostNetwork, ""},
-		"pods that aren't members":   {func(f *Facts) { f.Groups[0].Status.Protocol.MemberList.Members = []v1.Member{{Pod: "x"}} }, ""},
-		"a policy of the operator":   {func(f *Facts) { f.Policies[0] = denyAll("conclave-system", "deny", nil) }, ofOperator},
-		"the policy of the manifests": {func(f *Facts) {
+		},
+		"another group is checked":   func(f *Facts) { f.Group = "other" },
+		"a policy of other pods":     func(f *Facts) { f.Policies[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "mail"} },
+		"of another namespace":       func(f *Facts) { f.Policies[0].Namespace = "shop" },
+		"pods on the node's network": hostNetwork,
+		"pods that aren't members":   func(f *Facts) { f.Groups[0].Status.Protocol.MemberList.Members = []v1.Member{{Pod: "x"}} },
+		"a policy of the operator":   func(f *Facts) { f.Policies[0] = denyAll("conclave-system", "deny", nil) },
+		"the policy of the manifests": func(f *Facts) {
 			f.Policies[0] = denyAll("conclave-system", "conclave-manager", nil)
 			f.Policies[0].Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
-		}, ""},
-		"the agents disagree":          {func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessDisputed }, ofGroup},
-		"only the operator reaches it": {func(f *Facts) { f.Groups[0].Status.Processes[0] = v1.Process{Status: v1.ProcessCrashed} }, ofGroup},
-		"nobody reaches it":            {func(f *Facts) { f.Groups[0].Status.Processes[0].Status = v1.ProcessCrashed }, ""},
-		"there is no pod":              {func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessPodMissing }, ""},
-		"no operator is known":         {func(f *Facts) { f.Unknown[Operators], f.Operators = "forbidden", nil }, ofGroup},
+		},
+		"the agents disagree":          func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessDisputed },
+		"only the operator reaches it": func(f *Facts) { f.Groups[0].Status.Processes[0] = v1.Process{Status: v1.ProcessCrashed} },
+		"nobody reaches it":            func(f *Facts) { f.Groups[0].Status.Processes[0].Status = v1.ProcessCrashed },
+		"there is no pod":              func(f *Facts) { f.Groups[0].Status.Processes[0].Reason = v1.ProcessPodMissing },
+		"no operator is known":         func(f *Facts) { f.Unknown[Operators], f.Operators = "forbidden", nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)
 			f.Policies = []networkingv1.NetworkPolicy{denyAll("bank", "a", map[string]string{"app": "ledger"})}
 			f.Groups[0].Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: metav1.ConditionFalse}}
 			f.Groups[0].Status.Processes = []v1.Process{{Status: v1.ProcessUnknown, Reason: v1.ProcessUnreachable}}
-			c.change(f)
-			expect.Equal(t, format(checkPolicies(f)), c.want)
+			change(f)
+			cases.Compare(t, name, format(checkPolicies(f)))
 		})
 	}
 }
@@ -99,34 +93,31 @@ func autoscale(f *Facts, ownerKind, owner, kind, name string, metric autoscaling
 }
 
 func TestAutoscalersThatCountAgents(t *testing.T) {
-	const warning = "warning autoscaler bank/ledger: Its metric for cpu counts the agents: it scales later than without them."
+	cases := golden.Open(t, "testdata/autoscalers.txt")
 	resource := autoscalingv2.ResourceMetricSourceType
-	for name, c := range map[string]struct {
-		change func(*Facts)
-		want   string
-	}{
-		"a StatefulSet":      {func(f *Facts) { autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource) }, warning},
-		"a Deployment":       {func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-7c9f", "Deployment", "ledger", resource) }, warning},
-		"another Deployment": {func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-web-7c9f", "Deployment", "ledger", resource) }, ""},
-		"it looks at one container": {func(f *Facts) {
+	for name, change := range map[string]func(*Facts){
+		"a StatefulSet":      func(f *Facts) { autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource) },
+		"a Deployment":       func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-7c9f", "Deployment", "ledger", resource) },
+		"another Deployment": func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-web-7c9f", "Deployment", "ledger", resource) },
+		"it looks at one container": func(f *Facts) {
 			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ContainerResourceMetricSourceType)
-		}, ""},
-		"for an amount of CPU": {func(f *Facts) {
+		},
+		"for an amount of CPU": func(f *Facts) {
 			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource)
 			f.Autoscalers[0].Spec.Metrics[0].Resource.Target.Type = autoscalingv2.AverageValueMetricType
-		}, ""},
-		"pods without agents": {func(f *Facts) {
+		},
+		"pods without agents": func(f *Facts) {
 			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource)
 			for i := range f.Pods {
 				f.Pods[i].Spec.InitContainers, f.Pods[i].Labels[v1.LabelAgent] = nil, v1.AgentDisabled
 			}
-		}, ""},
+		},
 	} {
 		f := healthy(t)
-		c.change(f)
+		change(f)
 		findings := Run(f)
-		expect.Equalf(t, format(findings), c.want, "%s", name)
-		if c.want != "" && findings[0].Advice == "" {
+		cases.Compare(t, name, format(findings))
+		if format(findings) != "" && findings[0].Advice == "" {
 			t.Errorf("%s: got no advice", name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // answersIn returns a thousand answers in milliseconds, of which two took the longest.
@@ -28,76 +29,49 @@ func pausedOnce(longest, second float64) control.Answers {
 	return a
 }
 
+// formatTiming formats what is found about the timing of the group, and the advice.
+func formatTiming(f *Facts) string {
+	var text strings.Builder
+	for _, found := range checkTiming(f, &f.Groups[0]) {
+		fmt.Fprintf(&text, "%s %s: %s\n", found.Level, found.Object, found.Message)
+		if found.Advice != "" {
+			fmt.Fprintf(&text, "advice: %s\n", found.Advice)
+		}
+	}
+	return text.String()
+}
+
 // TestOnePause is named, and is no reason for another timing.
 func TestOnePause(t *testing.T) {
-	const (
-		usual     = "99 % of the answers took up to 3.0 ms, the longest "
-		timing    = " Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
-		notLonger = " It was the only delay that the timing doesn't tolerate, so it is no reason for a longer one."
-		network   = ", or the network to it, paused for 4.1 s at 14:03:07 UTC." + notLonger
-	)
+	cases := golden.Open(t, "testdata/pauses.txt")
 	later := pausedOnce(4050, 5)
 	later.LongestAt = later.LongestAt.Add(time.Minute)
 	old := control.Answers{Count: 1000, P99Micros: 3000, LongestMicros: 4_100_000}
 	few := pausedOnce(4100, 5)
 	few.Count = 20
-	for name, c := range map[string]struct {
-		answers []control.Answers
-		want    string
-	}{
-		"a member": {
-			[]control.Answers{answersIn(3, 5), pausedOnce(4100, 300)},
-			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
-		},
-		"a member with few answers": {
-			[]control.Answers{answersIn(3, 5), few},
-			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
-		},
-		"the coordinator": {
-			[]control.Answers{pausedOnce(4050, 5), pausedOnce(4100, 5)},
-			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The coordinator's agent (ledger-2)" + network,
-		},
-		"members at different times": {
-			[]control.Answers{later, pausedOnce(4100, 5)},
-			"ok timing of group bank/ledger: " + usual + "4100 ms (ledger-1)." + timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + network,
-		},
-		"a member, while another is slow": {
-			[]control.Answers{answersIn(90, 95), pausedOnce(4100, 5)},
-			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-0. 99 % of the answers took up to 90 ms, the longest 95 ms (ledger-0)." +
-				timing + "\nwarning timing of group bank/ledger: The agent of ledger-1" + strings.TrimSuffix(network, notLonger),
-		},
-		"two pauses": {
-			[]control.Answers{answersIn(3, 5), pausedOnce(4100, 301)},
-			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-1. " + usual + "4100 ms (ledger-1)." + timing,
-		},
-		"an old agent": {
-			[]control.Answers{answersIn(3, 5), old},
-			"warning timing of group bank/ledger: The suspicion timeout is too short for the answers of ledger-1. " + usual + "4100 ms (ledger-1)." + timing,
-		},
+	for name, answers := range map[string][]control.Answers{
+		"a member":                        []control.Answers{answersIn(3, 5), pausedOnce(4100, 300)},
+		"a member with few answers":       []control.Answers{answersIn(3, 5), few},
+		"the coordinator":                 []control.Answers{pausedOnce(4050, 5), pausedOnce(4100, 5)},
+		"members at different times":      []control.Answers{later, pausedOnce(4100, 5)},
+		"a member, while another is slow": []control.Answers{answersIn(90, 95), pausedOnce(4100, 5)},
+		"two pauses":                      []control.Answers{answersIn(3, 5), pausedOnce(4100, 301)},
+		"an old agent":                    []control.Answers{answersIn(3, 5), old},
 	} {
 		f := healthy(t)
 		m := Measurement{Timing: &control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3}
-		for i, a := range c.answers {
+		for i, a := range answers {
 			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
 		}
 		f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: m}
-		var got []string
-		for _, finding := range checkTiming(f, &f.Groups[0]) {
-			got = append(got, fmt.Sprintf("%s %s: %s", finding.Level, finding.Object, finding.Message))
-		}
-		expect.Equalf(t, strings.Join(got, "\n"), c.want, "%s", name)
+		cases.Compare(t, name, formatTiming(f))
 	}
 }
 
 // TestTimingTooShort compares suspicion timeout and lease with measured delays.
 func TestTimingTooShort(t *testing.T) {
-	const (
-		usual     = "Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
-		longer    = "Heartbeat 100 ms, suspicion timeout 400 to 1600 ms, lease 500 to 2000 ms."
-		available = "Heartbeat 100 ms, suspicion timeout 400 ms."
-		fast      = 3.0
-		findOut   = "Find out what delays agents, such as a CPU limit, the network or a busy node, or "
-	)
+	const fast = 3.0
+	cases := golden.Open(t, "testdata/timing.txt")
 	defaults := control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}
 	timing := func(change func(*control.TimingInForce)) control.TimingInForce {
 		t := defaults
@@ -110,83 +84,47 @@ func TestTimingTooShort(t *testing.T) {
 	few := answersIn(90, 90)
 	few.Count = 20
 	for name, c := range map[string]struct {
-		timing control.TimingInForce
-		mode   v1.SafetyMode
-		// answers are those of ledger-0, ledger-1 and so on; ledger-2 is the coordinator.
+		timing  control.TimingInForce
+		mode    v1.SafetyMode
 		answers []control.Answers
-		want    string
-		advice  string
 	}{
-		"fast": {
-			timing: defaults, answers: []control.Answers{answersIn(fast, 20), answersIn(fast, 12)},
-			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 20 ms (ledger-0). " + usual,
-		},
-		"no answers yet": {timing: defaults, want: "ok: No answers to heartbeats were measured yet. " + usual},
+		"fast":           {timing: defaults, answers: []control.Answers{answersIn(fast, 20), answersIn(fast, 12)}},
+		"no answers yet": {timing: defaults},
 		"as long as the suspicion timeout tolerates": {
 			timing: defaults, answers: []control.Answers{answersIn(fast, 300), answersIn(fast, 5)},
-			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 300 ms (ledger-0). " + usual,
 		},
 		"one member is slower than the suspicion timeout tolerates": {
 			timing: defaults, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
-			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
-				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + usual,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 410.",
 		},
-		"short leases are longer nearly always": {
-			timing: timing(func(t *control.TimingInForce) {
-				*t = control.TimingInForce{HeartbeatMillis: 20, SuspicionTimeoutMillis: 80, LongestSuspicionTimeoutMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
-			}),
-			answers: []control.Answers{answersIn(30, 50), answersIn(30, 50)},
-			want: "ok: 99 % of the answers took up to 30 ms, the longest 50 ms (ledger-0). Heartbeat 20 ms, suspicion timeout 80 to 1600 ms, lease 100 to 2000 ms." +
-				" A majority often answers so late that leases last 120 ms, and a silent node is noticed as late.",
-		},
+		"short leases are longer nearly always": {timing: timing(func(t *control.TimingInForce) {
+			*t = control.TimingInForce{HeartbeatMillis: 20, SuspicionTimeoutMillis: 80, LongestSuspicionTimeoutMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
+		}), answers: []control.Answers{answersIn(30, 50), answersIn(30, 50)}},
 		"a majority is slow, and the timing grows": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 1400), answersIn(fast, 1400)},
-			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 1400 ms (ledger-0). " + longer,
 		},
 		"a majority is slower than the longest lease permits": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 1900), answersIn(fast, 1900)},
-			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
-				"99 % of the answers took up to 3.0 ms, the longest 1900 ms (ledger-0). " + longer,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 2000, and spec.safety.leaseMillis to at least 2200.",
 		},
 		"one member is slow, so the timing doesn't grow": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
-			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
-				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + longer,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 410.",
 		},
 		"one answer in a hundred takes a quarter of what the suspicion timeout tolerates": {
 			timing: defaults, answers: []control.Answers{answersIn(80, 90), answersIn(fast, 5)},
-			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
-				"99 % of the answers took up to 80 ms, the longest 90 ms (ledger-0). " + usual,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 420.",
 		},
-		"few answers": {
-			timing: defaults, answers: []control.Answers{few, answersIn(fast, 5)},
-			want: "ok: 99 % of the answers took up to 90 ms, the longest 90 ms (ledger-0). " + usual,
-		},
+		"few answers": {timing: defaults, answers: []control.Answers{few, answersIn(fast, 5)}},
 		"a majority is slower than the lease tolerates": {
 			timing: shortLease, answers: []control.Answers{answersIn(fast, 190), answersIn(fast, 200)},
-			want: "warning: The lease is too short for the answers of a majority. " +
-				"99 % of the answers took up to 3.0 ms, the longest 200 ms (ledger-1). Heartbeat 100 ms, suspicion timeout 1000 ms, lease 300 ms.",
-			advice: findOut + "set spec.safety.leaseMillis to at least 310.",
 		},
 		"a minority is slower than the lease tolerates": {
 			timing: shortLease, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 200)},
-			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 200 ms (ledger-1). Heartbeat 100 ms, suspicion timeout 1000 ms, lease 300 ms.",
 		},
 		"both are too short": {
 			timing: defaults, answers: []control.Answers{answersIn(200, 700), answersIn(180, 650)},
-			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
-				"99 % of the answers took up to 200 ms, the longest 700 ms (ledger-0). " + usual,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 900, and spec.safety.leaseMillis to at least 880.",
 		},
 		"no lease in Available mode": {
-			timing: noLease, mode: v1.Available, answers: []control.Answers{answersIn(80, 1200), answersIn(70, 900)},
-			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
-				"99 % of the answers took up to 80 ms, the longest 1200 ms (ledger-0). " + available,
-			advice: findOut + "set spec.timing.suspicionTimeoutMillis to at least 1300.",
+			timing:  noLease,
+			mode:    v1.Available,
+			answers: []control.Answers{answersIn(80, 1200), answersIn(70, 900)},
 		},
 	} {
 		f := healthy(t)
@@ -196,14 +134,7 @@ func TestTimingTooShort(t *testing.T) {
 			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
 		}
 		f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: m}
-		got := checkTiming(f, &f.Groups[0])
-		if len(got) != 1 || got[0].Object != "timing of group bank/ledger" {
-			t.Errorf("%s: got %+v, want one finding", name, got)
-			continue
-		}
-		if text := string(got[0].Level) + ": " + got[0].Message; text != c.want || got[0].Advice != c.advice {
-			t.Errorf("%s: got\n%s\n%s\nwant\n%s\n%s", name, text, got[0].Advice, c.want, c.advice)
-		}
+		cases.Compare(t, name, formatTiming(f))
 	}
 }
 
