@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -92,3 +95,34 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
+	datadriven.RunTest(t, "testdata/usageerrors.txt", func(t *testing.T, d *datadriven.TestData) string {
+		got := runCommand(t, nil, strings.Fields(d.Input)...)
+		expect.Equalf(t, got.status, 2, "%s: exit status", d.Input)
+		expect.Equalf(t, got.stdout, "", "%s: stdout", d.Input)
+		expect.Equalf(t, strings.Count(got.stderr, "\n"), 1, "%s: lines", d.Input)
+		return got.stderr
+	})
+}
+
+// Names of algorithms, safety modes, faults and outputs are accepted in any case.
+func TestNamesAreAcceptedInAnyCase(t *testing.T) {
+	for given, canonical := range map[string]string{
+		"simulate --algorithm bully -o JSON":                           "simulate --algorithm Bully -o json",
+		"simulate --algorithm RINGSKIP --safety strict -o json":        "simulate --algorithm RingSkip --safety Strict -o json",
+		"simulate --schedules 1 --faults Loss,CRASH -o Transcript":     "simulate --schedules 1 --faults loss,crash -o transcript",
+		"simulate --schedules 1 --faults NONE -o transcript --seed 12": "simulate --schedules 1 --faults none -o transcript --seed 12",
+	} {
+		got, want := runCommand(t, nil, strings.Fields(given)...), runCommand(t, nil, strings.Fields(canonical)...)
+		for _, r := range []*result{&got, &want} {
+			r.stdout = elapsedMillis.ReplaceAllString(r.stdout, "")
+		}
+		if got != want || got.status != 0 {
+			t.Errorf("%s: got %+v, want %+v", given, got, want)
+		}
+	}
+}
+
+// elapsedMillis is the only part of an outcome that may differ between two runs.
+var elapsedMillis = regexp.MustCompile(`"elapsedMillis":\d+`)
