@@ -90,8 +90,8 @@ func describePicture(d *Detail) string {
 		parts = append(parts, d.Coordinator+" is the coordinator.")
 	}
 	for _, n := range d.Nodes {
-		if n.Status == string(v1.ProcessCrashed) || n.Status == string(v1.ProcessUnknown) {
-			parts = append(parts, fmt.Sprintf("%s is %s.", n.Pod, strings.ToLower(n.Status)))
+		if n.Status == v1.ProcessCrashed || n.Status == v1.ProcessUnknown {
+			parts = append(parts, fmt.Sprintf("%s is %s.", n.Pod, strings.ToLower(string(n.Status))))
 		}
 	}
 	return strings.Join(parts, " ")

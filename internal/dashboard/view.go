@@ -144,32 +144,16 @@ type Detail struct {
 	Problems   []describe.Problem `json:"problems"`
 	Warnings   []describe.Problem `json:"warnings,omitempty"`
 	// DownTogether says which node or zone the members that are down share.
-	DownTogether string     `json:"downTogether,omitempty"`
-	Nodes        []Node     `json:"nodes"`
-	Processes    []Row      `json:"processes"`
-	Tenures      []Tenure   `json:"tenures"`
-	Failovers    *Histogram `json:"failovers,omitempty"`
+	DownTogether string `json:"downTogether,omitempty"`
+	// Nodes are the members in the picture, in the order of the ring, and Processes the rows of the table.
+	Nodes     []v1.Process `json:"nodes"`
+	Processes []v1.Process `json:"processes"`
+	Tenures   []Tenure     `json:"tenures"`
+	Failovers *Histogram   `json:"failovers,omitempty"`
 	// Gaps says for how long the group had no coordinator in the last 30 days, and LongestGaps has the longest.
 	Gaps        string   `json:"gaps,omitempty"`
 	LongestGaps []string `json:"longestGaps,omitempty"`
 	Description string   `json:"description"`
-}
-
-// Node is a member in the picture.
-type Node struct {
-	Pod      string `json:"pod"`
-	Priority int32  `json:"priority"`
-	Status   string `json:"status"`
-}
-
-// Row is a row of the process status table.
-type Row struct {
-	Node
-
-	Since    time.Time `json:"since,omitzero"`
-	Reason   string    `json:"reason,omitempty"`
-	NodeName string    `json:"node,omitempty"`
-	Zone     string    `json:"zone,omitempty"`
 }
 
 // Tenure is an entry of the timeline.
@@ -190,7 +174,8 @@ type Tenure struct {
 func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	d := Detail{
 		Summary: NewSummary(g, now), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
-		Problems: describe.Problems(g), Warnings: describe.Warnings(g, now), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
+		Problems: describe.Problems(g), Warnings: describe.Warnings(g, now), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: append([]v1.Process{}, g.Status.Processes...),
+		Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
 	}
 	if c := g.Status.Coordinator; c != nil {
 		d.ElectedAt, d.Term = c.ElectedAt.Time, c.Term
@@ -200,14 +185,6 @@ func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	}
 	if list := g.Status.Protocol.MemberList; list != nil {
 		d.MemberList, d.Adopting = list.Version, list.State == v1.ListAdopting
-	}
-	for i := range g.Status.Processes {
-		p := &g.Status.Processes[i]
-		row := Row{Node: Node{p.Pod, p.Priority, string(p.Status)}, Reason: describe.Reason(p), NodeName: p.Node, Zone: p.Zone}
-		if p.Since != nil {
-			row.Since = p.Since.Time
-		}
-		d.Processes = append(d.Processes, row)
 	}
 	for i := range g.Status.History {
 		d.Tenures = append(d.Tenures, newTenure(&g.Status.History[i]))
@@ -233,18 +210,14 @@ func isRing(algorithm v1.Algorithm) bool {
 }
 
 // nodes returns the members in the order of the ring, which is that of the member list.
-func nodes(g *v1.ElectionGroup) []Node {
+func nodes(g *v1.ElectionGroup) []v1.Process {
 	position := map[string]int{}
 	if list := g.Status.Protocol.MemberList; list != nil {
 		for i := range list.Members {
 			position[list.Members[i].Pod] = i
 		}
 	}
-	all := []Node{}
-	for i := range g.Status.Processes {
-		p := &g.Status.Processes[i]
-		all = append(all, Node{p.Pod, p.Priority, string(p.Status)})
-	}
-	slices.SortStableFunc(all, func(a, b Node) int { return cmp.Compare(position[a.Pod], position[b.Pod]) })
+	all := append([]v1.Process{}, g.Status.Processes...)
+	slices.SortStableFunc(all, func(a, b v1.Process) int { return cmp.Compare(position[a.Pod], position[b.Pod]) })
 	return all
 }

@@ -63,7 +63,7 @@ export function drawProcesses(rows) {
     el("tbody", {}, rows.flatMap((row) => [el("tr", {}, el("th", { scope: "row", title: `priority ${row.priority}` }, row.pod), el("td", { class: "number" }, String(row.priority)),
       el("td", {}, el("span", { class: `status ${row.status}` }, el("span", { class: "dot" }), row.status)),
       el("td", {}, age(row.since, "")), places.map(([, key]) => el("td", { class: "place" }, row[key] ?? ""))),
-    row.reason ? el("tr", { class: "why" }, el("td", { class: "reason", colspan: titles.length }, row.reason)) : null])))));
+    row.reason || row.message ? el("tr", { class: "why" }, el("td", { class: "reason", colspan: titles.length }, [row.reason, row.message].filter(Boolean).join(": "))) : null])))));
 }
 
 export function drawTenures(tenures) {
