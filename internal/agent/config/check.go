@@ -30,9 +30,15 @@ type checker struct {
 	// inFile is true for a file, which has an address for each member, and nothing that only an operator knows.
 	inFile bool
 	errors Errors
+	// omitted counts the errors beyond maxErrors.
+	omitted int
 }
 
 func (c *checker) errorf(field, format string, args ...any) {
+	if len(c.errors) == maxErrors {
+		c.omitted++
+		return
+	}
 	if field != "" {
 		field += ": "
 	}
@@ -41,12 +47,11 @@ func (c *checker) errorf(field, format string, args ...any) {
 
 // err returns the recorded errors as Errors, or nil if there are none.
 func (c *checker) err() error {
-	more := len(c.errors) - maxErrors
 	switch {
 	case len(c.errors) == 0:
 		return nil
-	case more > 0:
-		return append(c.errors[:maxErrors:maxErrors], fmt.Sprintf("%s: and %d more errors", c.source, more))
+	case c.omitted > 0:
+		return append(c.errors, fmt.Sprintf("%s: and %d more errors", c.source, c.omitted))
 	}
 	return c.errors
 }
