@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -175,31 +176,11 @@ func exists(path string) (bool, error) {
 // write replaces the files of a pair. Until both are replaced, agents continue to use
 // the previous pair.
 func (r *certificateRequest) write(name string, pair identity.Pair) error {
-	if err := replace(r.path(name+"-key.pem"), pair.Key, 0o600); err != nil {
+	if err := state.ReplaceFile(r.path(name+"-key.pem"), pair.Key, 0o600); err != nil {
 		return fmt.Errorf("cannot write key: %w", err)
 	}
-	if err := replace(r.path(name+".pem"), pair.Cert, 0o644); err != nil {
+	if err := state.ReplaceFile(r.path(name+".pem"), pair.Cert, 0o644); err != nil {
 		return fmt.Errorf("cannot write certificate: %w", err)
-	}
-	return nil
-}
-
-// replace replaces a file atomically. At no time is the file incomplete or readable with
-// a wider mode.
-func replace(path string, data []byte, mode fs.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Chmod(mode)
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
 	}
 	return nil
 }

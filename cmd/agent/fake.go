@@ -151,7 +151,7 @@ groups:
 	registry.Version = version
 	a, err := agent.New(ctx, c, agent.Options{
 		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Listener: listener, Store: store, Log: f.log.With("member", self),
-		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) },
+		Metrics: registry.ForGroup,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, local.Close())

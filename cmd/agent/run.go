@@ -15,10 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
-	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -78,11 +76,11 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	registry.Version, registry.DroppedLogLines = version, droppedLogLines
 	options := agent.Options{
 		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store, Memory: remembered,
-		Metrics:     func(name string) group.Metrics { return registry.ForGroup(name) },
-		TraceFolder: traceFolder, Log: log,
+		Metrics: registry.ForGroup, TraceFolder: traceFolder, Log: log,
 	}
 	if files != nil {
-		options.Security, options.Problems = transport.Certificates{Files: files, Domain: c.Domain}, func() (own, others []string) { return certificateProblems(files) }
+		options.Certificates = files
+		options.Problems = func() (own, others []string) { return certificateProblems(files) }
 		registry.CertificateNotAfter = files.NotAfter
 	}
 	a, err := agent.New(ctx, c, options)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -33,7 +32,7 @@ func startAgent(t *testing.T, path string) *agent.Agent {
 	must.Succeed(t, err)
 	a, err := agent.New(t.Context(), c, agent.Options{
 		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
-		Metrics: func(of string) group.Metrics { return metrics.New().ForGroup(of) },
+		Metrics: metrics.New().ForGroup,
 	})
 	must.Succeed(t, err)
 	t.Cleanup(func() { a.Close(context.Background()) })

@@ -26,6 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // Options are the dependencies of an agent, besides its configuration.
@@ -39,9 +40,9 @@ type Options struct {
 	// Listener accepts connections of peers. If it is nil, New listens on the address in
 	// the configuration.
 	Listener net.Listener
-	// Security is nil for plain TCP.
-	Security transport.Security
-	Store    *state.Store
+	// Certificates is nil for plain TCP.
+	Certificates *identity.Files
+	Store        *state.Store
 	// Memory is what survives the end of the process, in addition to Store. It may be nil.
 	Memory  *memory.Dir
 	Metrics func(group string) group.Metrics
@@ -117,7 +118,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		return nil, errors.Join(err, options.Listener.Close())
 	}
 	a.transport = transport.New(transport.Config{
-		Self: c.Self, Domain: c.Domain, Life: options.Life, Listener: options.Listener, Security: options.Security,
+		Self: c.Self, Domain: c.Domain, Life: options.Life, Listener: options.Listener, Certificates: options.Certificates,
 		Authorize: a.authorize, CurrentTerm: options.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: options.Log,
 	})
 	for _, g := range c.Groups {

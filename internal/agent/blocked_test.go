@@ -27,7 +27,7 @@ import (
 
 // blockingMetrics block the group when it receives a message, while block is locked.
 type blockingMetrics struct {
-	*metrics.Group
+	group.Metrics
 
 	block sync.Mutex
 }
@@ -35,7 +35,7 @@ type blockingMetrics struct {
 func (m *blockingMetrics) Received(kind election.Kind) {
 	m.block.Lock()
 	defer m.block.Unlock()
-	m.Group.Received(kind)
+	m.Metrics.Received(kind)
 }
 
 // TestBlockedGroupAffectsNoOtherGroup: a peer sends more messages to a blocked group than
@@ -46,7 +46,7 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	audit := ledger
 	audit.Name = "audit"
 	registry := metrics.New()
-	blocking := &blockingMetrics{Group: registry.ForGroup("ledger")}
+	blocking := &blockingMetrics{Metrics: registry.ForGroup("ledger")}
 	options := testOptions(t, 2, t.TempDir(), listeners["b"])
 	options.OnReport = func(control.Report) {}
 	options.Metrics = func(name string) group.Metrics {

@@ -64,7 +64,7 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 	for i, m := range members[1:] {
 		registry, options := metrics.New(), testOptions(t, uint32(i+100), t.TempDir(), listeners[m.Name])
 		options.Clock, options.Wall = clock.New(wall(m.Name)), func() time.Time { return wall(m.Name) }
-		options.Metrics = func(of string) group.Metrics { return registry.ForGroup(of) }
+		options.Metrics = registry.ForGroup
 		agents[m.Name] = &testAgent{startWith(t, m.Name, options, of), t, m.Address, registry}
 	}
 	return agents

@@ -55,24 +55,11 @@ func (e *Election) WriteMermaid(w io.Writer) error {
 	n := e.number()
 	d := Mermaid{
 		Title: e.Group + ": " + e.Describe(), Names: n.name, Ring: n.ring(),
-		Down: n.down,
-		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
+		Down: n.down, Lost: n.lost,
 	}
 	n.replay(d.Watch)
 	_, err := d.WriteTo(w)
 	return err
-}
-
-// Sequence returns the messages, and what the agents found out, as a sequence
-func (e *Election) Sequence() Sequence {
-	n := e.number()
-	r := SequenceRecorder{
-		Order: n.ring(), Names: n.name, Down: n.down,
-		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
-		Note: n.noteArrival,
-	}
-	n.replay(r.Watch)
-	return r.Sequence()
 }
 
 // CountMessages lists the messages of the algorithm, and those of the office.
@@ -202,7 +189,7 @@ func (n *numbered) note(s Step, m *election.Message) string {
 		}
 		return ""
 	}
-	if n.lost(l) {
+	if n.lost(m) {
 		return "not received"
 	}
 	return ""
@@ -214,7 +201,7 @@ func (n *numbered) noteArrival(m *election.Message) string {
 	if arrived, known := n.received[l]; known && m.From != m.To {
 		return fmt.Sprintf("received after %.3f ms", Millis(arrived-n.sent[l]))
 	}
-	if n.lost(l) {
+	if n.lost(m) {
 		return "not received"
 	}
 	return ""
@@ -225,7 +212,9 @@ func (n *numbered) down(id election.ID) bool {
 	return n.name(id) == n.Former && n.Cause == control.EndCrash
 }
 
-func (n *numbered) lost(l letter) bool {
+// lost reports whether a message was certainly not received.
+func (n *numbered) lost(m *election.Message) bool {
+	l := n.letter(m)
 	if _, arrived := n.received[l]; arrived {
 		return false
 	}

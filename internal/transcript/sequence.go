@@ -47,82 +47,72 @@ var noteLabels = map[election.EventKind]string{
 	election.TenureStarted: "holds office", election.TenureLost: "loses office", election.StopRequested: "stops", election.OfficeResigned: "resigns",
 }
 
-// SequenceRecorder records a Sequence from the steps of an election.
-type SequenceRecorder struct {
-	// Order has the processes from left to right. If there are too many, those that do
-	// something first are shown.
-	Order []election.ID
-	Names election.Names
-	Down  func(election.ID) bool
-	Lost  func(*election.Message) bool
-	// Note returns what else there is to say about a message that is sent, or "".
-	Note func(*election.Message) string
+// sequencer draws the steps of an election as a Sequence.
+type sequencer struct {
+	*numbered
 
-	shown   []election.ID
-	steps   []recordedStep
-	omitted int
+	// order has the agents from left to right. If there are too many, those that do something first are shown.
+	order, shown []election.ID
+	drawn        Sequence
 }
 
-type recordedStep struct {
-	SequenceStep
-
-	from, to election.ID
+// Sequence returns the messages, and what the agents found out, as a sequence diagram.
+func (e *Election) Sequence() Sequence {
+	s := sequencer{numbered: e.number()}
+	if s.order = s.ring(); len(s.order) <= MaxLifelines {
+		s.shown = s.order
+	}
+	s.replay(s.watch)
+	lifelines := map[int]int{} // by ID
+	for _, id := range s.order {
+		if slices.Contains(s.shown, id) {
+			lifelines[int(id)] = len(s.drawn.Members)
+			s.drawn.Members = append(s.drawn.Members, Lifeline{Pod: s.name(id), Down: s.down(id)})
+		}
+	}
+	for i := range s.drawn.Steps {
+		step := &s.drawn.Steps[i]
+		step.From, step.To = lifelines[step.From], lifelines[step.To]
+	}
+	return s.drawn
 }
 
-// Watch records one step.
-func (r *SequenceRecorder) Watch(step Step) {
+func (s *sequencer) watch(step Step) {
 	at := Millis(step.At)
 	for _, e := range step.Output.Events {
-		if text := noteText(r.Names, step.Process, e); text != "" {
-			r.add(step.Process, step.Process, SequenceStep{Kind: noteLabels[e.Kind], Text: text, Millis: at, Note: true})
+		if text := noteText(s.name, step.Process, e); text != "" {
+			s.add(step.Process, step.Process, SequenceStep{Kind: noteLabels[e.Kind], Text: text, Millis: at, Note: true})
 		}
 	}
 	for i := range step.Output.Send {
 		m := &step.Output.Send[i]
-		text := m.DescribeWith(r.Names)
-		if note := r.Note(m); note != "" {
+		text := m.DescribeWith(s.name)
+		if note := s.noteArrival(m); note != "" {
 			text += " (" + note + ")"
 		}
-		r.add(m.From, m.To, SequenceStep{Kind: m.Kind.String(), Text: text, Millis: at, Lost: r.Lost(m), Office: !m.Kind.Counts()})
+		s.add(m.From, m.To, SequenceStep{
+			Kind: m.Kind.String(), Text: text, Millis: at, Lost: s.lost(m), Office: !m.Kind.Counts(),
+		})
 	}
 }
 
-func (r *SequenceRecorder) add(from, to election.ID, s SequenceStep) {
-	if len(r.steps) == MaxArrows || !r.shows(from) || !r.shows(to) {
-		r.omitted++
+func (s *sequencer) add(from, to election.ID, step SequenceStep) {
+	if len(s.drawn.Steps) == MaxArrows || !s.shows(from) || !s.shows(to) {
+		s.drawn.Omitted++
 		return
 	}
-	r.steps = append(r.steps, recordedStep{s, from, to})
+	step.From, step.To = int(from), int(to)
+	s.drawn.Steps = append(s.drawn.Steps, step)
 }
 
-// shows reports whether a process has a lifeline, and adds it if there is room.
-func (r *SequenceRecorder) shows(id election.ID) bool {
-	switch {
-	case len(r.Order) <= MaxLifelines:
-		return slices.Contains(r.Order, id)
-	case slices.Contains(r.shown, id):
+// shows reports whether an agent has a lifeline, and adds it if there is room.
+func (s *sequencer) shows(id election.ID) bool {
+	if slices.Contains(s.shown, id) {
 		return true
-	case len(r.shown) == MaxLifelines || !slices.Contains(r.Order, id):
+	}
+	if len(s.shown) >= MaxLifelines || !slices.Contains(s.order, id) {
 		return false
 	}
-	r.shown = append(r.shown, id)
+	s.shown = append(s.shown, id)
 	return true
-}
-
-// Sequence returns what was recorded.
-func (r *SequenceRecorder) Sequence() Sequence {
-	s := Sequence{Omitted: r.omitted}
-	index := map[election.ID]int{}
-	for _, id := range r.Order {
-		if len(r.Order) <= MaxLifelines || slices.Contains(r.shown, id) {
-			index[id] = len(s.Members)
-			s.Members = append(s.Members, Lifeline{Pod: r.Names(id), Down: r.Down(id)})
-		}
-	}
-	for _, recorded := range r.steps {
-		step := recorded.SequenceStep
-		step.From, step.To = index[recorded.from], index[recorded.to]
-		s.Steps = append(s.Steps, step)
-	}
-	return s
 }

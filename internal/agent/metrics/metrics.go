@@ -44,14 +44,14 @@ type Registry struct {
 	DroppedLogLines func() uint64
 
 	mu     sync.Mutex
-	groups map[string]*Group
+	groups map[string]*counters
 }
 
 // New returns an empty registry.
-func New() *Registry { return &Registry{groups: map[string]*Group{}} }
+func New() *Registry { return &Registry{groups: map[string]*counters{}} }
 
-// Group holds the counters of one group. It implements group.Metrics.
-type Group struct {
+// counters implements group.Metrics.
+type counters struct {
 	sent, received    [election.Probe + 1]atomic.Uint64
 	elections         [group.CauseCount]atomic.Uint64
 	tenures           atomic.Uint64
@@ -70,25 +70,21 @@ type Group struct {
 	tenureSince time.Time
 }
 
-var _ group.Metrics = (*Group)(nil)
-
 // ForGroup returns the counters of a group.
-func (r *Registry) ForGroup(name string) *Group {
+func (r *Registry) ForGroup(name string) group.Metrics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.groups[name]
 	if g == nil {
-		g = &Group{}
+		g = &counters{}
 		r.groups[name] = g
 	}
 	return g
 }
 
-// Sent counts a message that was sent.
-func (g *Group) Sent(kind election.Kind) { count(&g.sent, kind) }
+func (g *counters) Sent(kind election.Kind) { count(&g.sent, kind) }
 
-// Received counts a message that was received.
-func (g *Group) Received(kind election.Kind) { count(&g.received, kind) }
+func (g *counters) Received(kind election.Kind) { count(&g.received, kind) }
 
 func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
 	if int(kind) < len(by) {
@@ -96,8 +92,7 @@ func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
 	}
 }
 
-// Event counts an event of the election.
-func (g *Group) Event(event election.Event) {
+func (g *counters) Event(event election.Event) {
 	switch event.Kind {
 	case election.TenureStarted:
 		g.tenures.Add(1)
@@ -112,36 +107,29 @@ func (g *Group) Event(event election.Event) {
 	}
 }
 
-// Refused counts a message that was ignored.
-func (g *Group) Refused() { g.refused.Add(1) }
+func (g *counters) Refused() { g.refused.Add(1) }
 
-// Dropped counts a message that was dropped.
-func (g *Group) Dropped() { g.dropped.Add(1) }
+func (g *counters) Dropped() { g.dropped.Add(1) }
 
-// Suspected counts a suspicion of a peer.
-func (g *Group) Suspected() { g.suspicions.Add(1) }
+func (g *counters) Suspected() { g.suspicions.Add(1) }
 
-// Cleared counts a suspicion that was wrong.
-func (g *Group) Cleared() { g.falseSuspicions.Add(1) }
+func (g *counters) Cleared() { g.falseSuspicions.Add(1) }
 
-// CoordinatorLost stores the cause, and counts the detection time of a failure.
-func (g *Group) CoordinatorLost(cause group.Cause, silence time.Duration) {
+func (g *counters) CoordinatorLost(cause group.Cause, silence time.Duration) {
 	g.cause = cause
 	if cause == group.CauseCrash || cause == group.CauseSilence {
 		g.detection.observe(silence)
 	}
 }
 
-// CoordinatorFound counts an election, and its duration.
-func (g *Group) CoordinatorFound(after time.Duration) {
+func (g *counters) CoordinatorFound(after time.Duration) {
 	if g.cause < group.CauseCount {
 		g.elections[g.cause].Add(1)
 	}
 	g.election.observe(after)
 }
 
-// Answered counts an answer to a heartbeat, and its delay.
-func (g *Group) Answered(after time.Duration) { g.answer.observe(after) }
+func (g *counters) Answered(after time.Duration) { g.answer.observe(after) }
 
 // bounds are the upper bounds of the buckets of histograms, in seconds. They range from
 // a crash that is detected at once to the longest lease.
@@ -173,38 +161,38 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	all := maps.Clone(r.groups)
 	r.mu.Unlock()
 	p := &page{w: w, groups: all, names: slices.Sorted(maps.Keys(all))}
-	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.", func(g *Group, add addFunc) { byKind(&g.sent, add) })
+	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.", func(g *counters, add addFunc) { byKind(&g.sent, add) })
 	p.counter("conclave_messages_received_total", "Messages received from peers, by kind.",
-		func(g *Group, add addFunc) { byKind(&g.received, add) })
+		func(g *counters, add addFunc) { byKind(&g.received, add) })
 	p.counter("conclave_elections_total", "Recognized coordinators, by the reason for which there was none before.",
-		func(g *Group, add addFunc) {
+		func(g *counters, add addFunc) {
 			for cause := range group.CauseCount {
 				add(g.elections[cause].Load(), "cause", cause.String())
 			}
 		})
-	simple := func(name, help string, of func(*Group) *atomic.Uint64) {
-		p.counter(name, help, func(g *Group, add addFunc) { add(of(g).Load()) })
+	simple := func(name, help string, of func(*counters) *atomic.Uint64) {
+		p.counter(name, help, func(g *counters, add addFunc) { add(of(g).Load()) })
 	}
 	simple("conclave_tenures_total", "Tenures of this process as coordinator.",
-		func(g *Group) *atomic.Uint64 { return &g.tenures })
+		func(g *counters) *atomic.Uint64 { return &g.tenures })
 	simple("conclave_suspicions_total", "Peers suspected because of missing messages.",
-		func(g *Group) *atomic.Uint64 { return &g.suspicions })
+		func(g *counters) *atomic.Uint64 { return &g.suspicions })
 	simple("conclave_false_suspicions_total", "Suspicions of peers that turned out to be alive.",
-		func(g *Group) *atomic.Uint64 { return &g.falseSuspicions })
+		func(g *counters) *atomic.Uint64 { return &g.falseSuspicions })
 	simple("conclave_messages_refused_total", "Messages ignored because they were invalid or the configurations differed.",
-		func(g *Group) *atomic.Uint64 { return &g.refused })
+		func(g *counters) *atomic.Uint64 { return &g.refused })
 	simple("conclave_messages_dropped_total", "Messages dropped because too many others waited.",
-		func(g *Group) *atomic.Uint64 { return &g.dropped })
+		func(g *counters) *atomic.Uint64 { return &g.dropped })
 	simple("conclave_messages_outdated_total", "Messages ignored because their term was outdated.",
-		func(g *Group) *atomic.Uint64 { return &g.outdated })
+		func(g *counters) *atomic.Uint64 { return &g.outdated })
 	p.histogram("conclave_detection_seconds", "Time from the last message of a failed coordinator to the detection of its failure.",
-		func(g *Group) *histogram { return &g.detection })
+		func(g *counters) *histogram { return &g.detection })
 	p.histogram("conclave_election_seconds", "Time without coordinator until a new one was recognized.",
-		func(g *Group) *histogram { return &g.election })
+		func(g *counters) *histogram { return &g.election })
 	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
-		func(g *Group) *histogram { return &g.tenure })
+		func(g *counters) *histogram { return &g.tenure })
 	p.histogram("conclave_answer_seconds", "Time from a heartbeat of this process as coordinator to the answer of a member.",
-		func(g *Group) *histogram { return &g.answer })
+		func(g *counters) *histogram { return &g.answer })
 	p.gauges(groups)
 	r.writeProgram(p)
 	p.process()
@@ -236,7 +224,7 @@ func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
 
 type page struct {
 	w      io.Writer
-	groups map[string]*Group
+	groups map[string]*counters
 	names  []string
 }
 
@@ -261,14 +249,14 @@ func (p *page) sample(name, group string, value float64, labels ...string) {
 
 func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 
-func (p *page) counter(name, help string, samples func(*Group, addFunc)) {
+func (p *page) counter(name, help string, samples func(*counters, addFunc)) {
 	p.header(name, help, "counter")
 	for _, groupName := range p.names {
 		samples(p.groups[groupName], func(value uint64, labels ...string) { p.sample(name, groupName, float64(value), labels...) })
 	}
 }
 
-func (p *page) histogram(name, help string, which func(*Group) *histogram) {
+func (p *page) histogram(name, help string, which func(*counters) *histogram) {
 	p.header(name, help, "histogram")
 	for _, groupName := range p.names {
 		h := which(p.groups[groupName])

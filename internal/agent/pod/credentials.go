@@ -59,11 +59,11 @@ func (c *credentials) receivedAt() time.Time {
 func (c *credentials) store(pair identity.Pair, caBundle []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := state.ReplaceFile(c.paths().CA, caBundle); err != nil {
+	if err := state.ReplaceFile(c.paths().CA, caBundle, 0o600); err != nil {
 		return fmt.Errorf("cannot store the CA bundle: %w", err)
 	}
 	c.enrolledCAs = caBundle
-	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...)); err != nil {
+	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...), 0o600); err != nil {
 		return fmt.Errorf("cannot store the certificate: %w", err)
 	}
 	return nil

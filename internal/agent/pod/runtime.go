@@ -18,7 +18,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
@@ -128,8 +127,8 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
 		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.store, Memory: r.memory,
-		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: r.renewer.Problems,
-		Metrics: func(name string) group.Metrics { return r.metrics.ForGroup(name) }, OnReport: r.reports.publish, Log: r.log,
+		Certificates: files, Problems: r.renewer.Problems,
+		Metrics: r.metrics.ForGroup, OnReport: r.reports.publish, Log: r.log,
 	})
 	if err != nil {
 		return nil, err

@@ -17,10 +17,10 @@ import (
 const TempSuffix = ".new"
 
 // ReplaceFile replaces a file atomically: if the machine stops, either the old content
-// or the new one is there. When ReplaceFile returns nil, the new content is durable.
-func ReplaceFile(path string, data []byte) error {
+// or the new one is there, with this mode. When ReplaceFile returns nil, the new content is durable.
+func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	temp := path + TempSuffix
-	err := write(temp, data)
+	err := write(temp, data, mode)
 	if err == nil {
 		err = os.Rename(temp, path)
 	}
@@ -30,12 +30,14 @@ func ReplaceFile(path string, data []byte) error {
 	return syncDir(path)
 }
 
-func write(path string, data []byte) error {
+func write(path string, data []byte, mode fs.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(data)
+	if err = file.Chmod(mode); err == nil { // Whatever the umask is.
+		_, err = file.Write(data)
+	}
 	if err == nil {
 		err = file.Sync()
 	}

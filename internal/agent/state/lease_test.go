@@ -67,7 +67,7 @@ func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first and long", "second"} {
-		must.Succeed(t, state.ReplaceFile(path, []byte(text)))
+		must.Succeed(t, state.ReplaceFile(path, []byte(text), 0o600))
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
 			t.Errorf("got %q, %v, want %q", got, err, text)
 		}
@@ -84,7 +84,7 @@ func TestReplaceFileFailsCleanly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dir")
 	must.Succeed(t, os.MkdirAll(filepath.Join(path, "in use"), 0o700))
-	if err := state.ReplaceFile(path, []byte("text")); err == nil {
+	if err := state.ReplaceFile(path, []byte("text"), 0o600); err == nil {
 		t.Error("ReplaceFile replaced a directory by a file")
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "dir" {

@@ -206,7 +206,7 @@ func (s *Store) replace(group string, r Record) error {
 	}
 	data, err := encode(group, r)
 	if err == nil {
-		err = ReplaceFile(path, data)
+		err = ReplaceFile(path, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot store the state of group %s: %w", group, err)

@@ -186,7 +186,7 @@ func (h *harness) ofPod(uid string) func(*transport.Config) {
 		}
 		files, err := identity.Open(paths, nil)
 		must.Succeed(h.t, err)
-		c.Security = transport.Certificates{Files: files, Domain: "default"}
+		c.Certificates = files
 	}
 }
 

@@ -67,16 +67,17 @@ type credentials struct {
 	uid string
 }
 
-// startTLS runs the TLS handshake. Without Security it returns the raw connection.
+// startTLS runs the TLS handshake. Without certificates it returns the raw connection. checkHello compares the name of
+// the peer with those in its certificate, so the handshake requires none.
 func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (net.Conn, credentials, error) {
-	if t.Security == nil {
+	if t.Certificates == nil {
 		return raw, credentials{}, nil
 	}
 	var secured *tls.Conn
 	if dialing {
-		secured = tls.Client(raw, t.Security.Client())
+		secured = tls.Client(raw, t.Certificates.Client())
 	} else {
-		secured = tls.Server(raw, t.Security.Server())
+		secured = tls.Server(raw, t.Certificates.Server())
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.HandshakeTimeout)
 	defer cancel()
@@ -84,12 +85,15 @@ func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (n
 		return nil, credentials{}, fmt.Errorf("cannot complete TLS handshake: %w", err)
 	}
 	state := secured.ConnectionState()
-	members, err := t.Security.Members(state)
+	names, err := identity.PeerNames(state)
 	if err != nil {
 		return nil, credentials{}, err
 	}
-	if members == nil {
-		members = map[string]string{}
+	members := map[string]string{}
+	for _, name := range names {
+		if name.Domain == t.Domain {
+			members[name.Group] = name.Member
+		}
 	}
 	return secured, credentials{members, state.PeerCertificates[0].NotAfter, identity.PeerUID(state)}, nil
 }
@@ -242,32 +246,4 @@ func (t *Transport) handleIncoming(raw net.Conn) {
 		return
 	}
 	p.offer(c)
-}
-
-// Certificates implements Security with the certificate files of an agent.
-type Certificates struct {
-	Files  *identity.Files
-	Domain string
-}
-
-// Server implements Security.
-func (c Certificates) Server() *tls.Config { return c.Files.Server() }
-
-// Client implements Security. The handshake compares the name of the peer with
-// Members, so no name is required here.
-func (c Certificates) Client() *tls.Config { return c.Files.Client() }
-
-// Members returns the names of this domain in the peer's certificate.
-func (c Certificates) Members(state tls.ConnectionState) (map[string]string, error) {
-	names, err := identity.PeerNames(state)
-	if err != nil {
-		return nil, err
-	}
-	members := map[string]string{}
-	for _, name := range names {
-		if name.Domain == c.Domain {
-			members[name.Group] = name.Member
-		}
-	}
-	return members, nil
 }

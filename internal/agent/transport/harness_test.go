@@ -167,8 +167,8 @@ func (h *harness) start(self, address string, life uint32, change ...func(*trans
 	m := &member{t: h.t, address: listener.Addr().String(), log: &testwait.Log{}}
 	c := transport.Config{
 		Self: self, Domain: "default", Life: life, Listener: listener, Events: m,
-		Security: transport.Certificates{Files: files, Domain: "default"},
-		Log:      slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Certificates: files,
+		Log:          slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
 		f(&c)

@@ -56,7 +56,7 @@ func runMember(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	m := transport.New(transport.Config{
 		Self: os.Getenv("TRANSPORT_SELF"), Domain: "default", Life: life, Listener: listener, Events: discardEvents{},
-		Security: transport.Certificates{Files: files, Domain: "default"}, Log: slog.New(slog.DiscardHandler),
+		Certificates: files, Log: slog.New(slog.DiscardHandler),
 	})
 	fmt.Fprintln(out, listener.Addr())
 	lines := bufio.NewScanner(in)

@@ -25,7 +25,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 			files, err := identity.Open(paths, nil)
 			must.Succeed(t, err)
 			from := h.start(writer, "127.0.0.1:0", 1, func(c *transport.Config) {
-				c.Security = transport.Certificates{Files: files, Domain: "default"}
+				c.Certificates = files
 			})
 			to := h.start(reader, "127.0.0.1:0", 2, func(c *transport.Config) { c.UnauthorizedGrace = 50 * time.Millisecond })
 			from.SetPeers(map[string]string{reader: to.address})

@@ -70,7 +70,6 @@ package transport
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -82,6 +81,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 const (
@@ -123,15 +123,6 @@ type Events interface {
 	PeerRefused(peer string)
 }
 
-// Security authenticates peers.
-type Security interface {
-	Server() *tls.Config
-	Client() *tls.Config
-	// Members returns the member name of the peer in each group, from its
-	// certificate.
-	Members(state tls.ConnectionState) (map[string]string, error)
-}
-
 // Config configures a Transport.
 type Config struct {
 	// Self is the name of this agent. Agents connect only within one domain.
@@ -139,8 +130,8 @@ type Config struct {
 	// Life is the incarnation of this process. It must not be 0.
 	Life     uint32
 	Listener net.Listener
-	// Security is nil for plain TCP.
-	Security Security
+	// Certificates is nil for plain TCP.
+	Certificates *identity.Files
 	// Authorize returns an error if this agent must not connect with a peer whose
 	// certificate has these member names, by group. If it is nil, every certificate
 	// of the domain is sufficient.
