@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"runtime/debug"
@@ -10,6 +12,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
 // File is the memory of one group. A nil File remembers nothing. It is not safe for
@@ -105,4 +110,105 @@ func (f *File) mapPage() error {
 		return fmt.Errorf("cannot map %s: %w", f.path, err)
 	}
 	return nil
+}
+
+// Record is what an agent remembers of its grants in one group.
+type Record struct {
+	// Memory has moments of CLOCK_BOOTTIME, and no ID of the holder: IDs are those of one
+	// process.
+	grants.Memory
+	// Holder is the name of the holder, or empty.
+	Holder string
+}
+
+// A file has two slots, which are written in turn. So one of them is complete, whenever the
+// process is killed. Both are in the same page: if that is lost, no older record remains.
+const (
+	slotSize = 512
+	slots    = 2
+	fileSize = 4096
+)
+
+// The layout of a slot. Its sequence number is 0 while it is written.
+const (
+	atSequence, atSum, atFormat, atOwner                  = 0, 8, 12, 16
+	atSilentUntil, atUntil, atOlderUntil                  = 32, 40, 48
+	atForgotten, atTerm, atHighest, atPrevious            = 56, 64, 72, 80
+	atVersion, atLife, atFlags, atNameSize, atName        = 88, 92, 96, 97, 98
+	maxName                                               = 255
+	format                                         uint32 = 1
+)
+
+// owner identifies whose memory a slot has: see Owner.
+type owner [16]byte
+
+const (
+	recovered = 1 << iota
+	renewed
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type slot [slotSize]byte
+
+func (s *slot) encode(r *Record, of *owner, sequence uint64) int {
+	order := binary.LittleEndian
+	order.PutUint64(s[atSequence:], sequence)
+	order.PutUint32(s[atFormat:], format)
+	copy(s[atOwner:], of[:])
+	order.PutUint64(s[atSilentUntil:], uint64(r.SilentUntil))
+	order.PutUint64(s[atUntil:], uint64(r.Until))
+	order.PutUint64(s[atOlderUntil:], uint64(r.OlderUntil))
+	order.PutUint64(s[atForgotten:], uint64(r.Forgotten))
+	order.PutUint64(s[atTerm:], uint64(r.Term))
+	order.PutUint64(s[atHighest:], uint64(r.HighestGranted))
+	order.PutUint64(s[atPrevious:], uint64(r.PreviousHighest))
+	order.PutUint32(s[atVersion:], r.Version)
+	order.PutUint32(s[atLife:], r.Memory.Holder.Life)
+	s[atFlags] = flag(r.Recovered, recovered) | flag(r.Renewed, renewed)
+	s[atNameSize] = byte(len(r.Holder))
+	size := atName + copy(s[atName:atName+maxName], r.Holder)
+	order.PutUint32(s[atSum:], s.sum(size))
+	return size
+}
+
+// sum is the checksum of everything else in a slot.
+func (s *slot) sum(size int) uint32 {
+	return crc32.Update(crc32.Checksum(s[:atSum], castagnoli), castagnoli, s[atFormat:size])
+}
+
+func flag(on bool, bit byte) byte {
+	if on {
+		return bit
+	}
+	return 0
+}
+
+// decode returns the record of a slot and its sequence number, which is 0 if the slot is
+// damaged, incomplete, or somebody else's.
+func (s *slot) decode(of *owner) (r Record, sequence uint64) {
+	order := binary.LittleEndian
+	size := atName + int(s[atNameSize])
+	if order.Uint32(s[atSum:]) != s.sum(size) || order.Uint32(s[atFormat:]) != format || owner(s[atOwner:atSilentUntil]) != *of {
+		return Record{}, 0
+	}
+	term := func(at int) election.Term { return election.Term(order.Uint64(s[at:])) }
+	moment := func(at int) election.Tick { return election.Tick(order.Uint64(s[at:])) }
+	r.Memory = grants.Memory{
+		SilentUntil: moment(atSilentUntil), Until: moment(atUntil), OlderUntil: moment(atOlderUntil),
+		Forgotten: term(atForgotten), Term: term(atTerm), HighestGranted: term(atHighest), PreviousHighest: term(atPrevious),
+		Version: order.Uint32(s[atVersion:]), Holder: grants.Holder{Life: order.Uint32(s[atLife:])},
+		Recovered: s[atFlags]&recovered != 0, Renewed: s[atFlags]&renewed != 0,
+	}
+	r.Holder = string(s[atName:size])
+	return r, order.Uint64(s[atSequence:])
+}
+
+func newest(data *[slots]slot, of *owner) (r Record, sequence uint64, ok bool) {
+	for i := range data {
+		if found, n := data[i].decode(of); n > sequence {
+			r, sequence = found, n
+		}
+	}
+	return r, sequence, sequence > 0
 }
