@@ -43,7 +43,11 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	}
 	at := available.LastTransitionTime.Time
 	if next.Protocol.LossReportedAt != nil && old.Protocol.LossReportedAt == nil {
-		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, at})
+		lostAt := at
+		if h := next.History; len(h) > 0 && h[0].Until != nil {
+			lostAt = h[0].Until.Time // Available may have been False before, for another reason.
+		}
+		all = append(all, Event{corev1.EventTypeWarning, eventLost, available.Message, term, lostAt})
 	}
 	before := meta.FindStatusCondition(old.Conditions, available.Type)
 	if isDisagreement(available) && !isDisagreement(before) {
