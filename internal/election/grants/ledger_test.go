@@ -1,7 +1,6 @@
 package grants_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 const lease election.Tick = 100
@@ -348,26 +346,5 @@ func TestLowestBoundOfManyMembers(t *testing.T) {
 				t.Errorf("%d of %d members: got bound %d (%t), want %d", count, size, got, ok, want)
 			}
 		}
-	}
-}
-
-// BenchmarkRenewal is the cost of the grants of one round of heartbeats.
-func BenchmarkRenewal(b *testing.B) {
-	for _, size := range sizes {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			ring := make([]election.Member, size)
-			for i, id := range idsTo(size) {
-				ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
-			}
-			list, err := election.NewRoster(1, ring)
-			must.Succeed(b, err)
-			var s grants.Support
-			s.Reset(list, lease)
-			for now := election.Tick(1); b.Loop(); now++ {
-				for _, m := range slices.Backward(ring) {
-					s.Add(m.ID, now, 0)
-				}
-			}
-		})
 	}
 }

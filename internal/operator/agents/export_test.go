@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -26,12 +24,6 @@ const (
 
 // ShortVersion is the version of an agent in the status and in metrics.
 func ShortVersion(version string) string { return shortVersion(version) }
-
-// PutReport follows a pod, and stores a report on a group as if its agent had sent it.
-func (s *Streams) PutReport(pod types.NamespacedName, group string) {
-	s.Follow(Agent{Pod: pod, UID: "u"}, 0)
-	s.streams[pod].putReport(group, &control.Report{Group: group, Pod: pod.Name})
-}
 
 // SetMaxTablesOfNamespace sets how many bytes the tables of a namespace's agents may take.
 func (s *Streams) SetMaxTablesOfNamespace(bytes int) { s.maxTablesOfNamespace = bytes }

@@ -331,19 +331,6 @@ func TestNewAddressOfPod(t *testing.T) {
 	expect.Equalf(t, len(h.Reports(key("ledger"))), 0, "report of a pod that was forgotten")
 }
 
-// BenchmarkForget measures what a pod without an agent costs, among many groups.
-func BenchmarkForget(b *testing.B) {
-	const groups = 10000
-	certificates := newCertificates(b)
-	all := agents.New(agents.Options{Credentials: certificates, Log: logr.Discard()})
-	for i := range groups {
-		all.PutReport(key(fmt.Sprintf("p-%d", i)), fmt.Sprintf("g-%d", i))
-	}
-	for b.Loop() {
-		all.Forget(key("stranger"))
-	}
-}
-
 // TestVerify checks an agent that can be reached, and one that can't although its connection is open.
 func TestVerify(t *testing.T) {
 	h := newHarness(t)
