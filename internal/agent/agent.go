@@ -223,6 +223,13 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 	return g.Group, true
 }
 
+// running returns the groups in the order of their names.
+func (a *Agent) running() []*joinedGroup {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(a.groups), func(a, b *joinedGroup) int { return cmp.Compare(a.Name(), b.Name()) })
+}
+
 func (a *Agent) joined(name string) *joinedGroup {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -249,19 +256,15 @@ func (a *Agent) ReceiveMessage(from string, message *wire.Message) {
 
 // PeerEnded implements transport.Events.
 func (a *Agent) PeerEnded(peer string, life uint32) {
-	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok {
-			g.PeerEnded(peer, life)
-		}
+	for _, g := range a.running() {
+		g.PeerEnded(peer, life)
 	}
 }
 
 // PeerRefused implements transport.Events.
 func (a *Agent) PeerRefused(peer string) {
-	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok {
-			g.PeerRefused(peer)
-		}
+	for _, g := range a.running() {
+		g.PeerRefused(peer)
 	}
 }
 

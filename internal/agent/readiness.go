@@ -19,10 +19,8 @@ func (a *Agent) SetProblems(problems ...string) {
 
 // Refresh lets all groups handle changed problems and connections.
 func (a *Agent) Refresh() {
-	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok {
-			g.Refresh()
-		}
+	for _, g := range a.running() {
+		g.Refresh()
 	}
 }
 
@@ -32,9 +30,10 @@ func (a *Agent) Refresh() {
 func (a *Agent) Problems() (own, others []string) {
 	own, others = a.lastingProblems()
 	others = append(others, a.transport.Absent()...)
-	for _, name := range a.Names() {
-		if g, ok := a.Find(name); ok && !g.Joined() {
-			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: that takes at most two of the longest leases after a start", name))
+	for _, g := range a.running() {
+		if !g.Joined() {
+			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: "+
+				"that takes at most two of the longest leases after a start", g.Name()))
 		}
 	}
 	return own, others

@@ -41,9 +41,7 @@ func (a *Agent) correctClock(wall time.Time) {
 	}
 	now := a.options.Clock.CurrentTerm()
 	a.options.Log.Warn("corrected clock: the wall clock was set", "before", before, "now", now)
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, g := range a.groups {
+	for _, g := range a.running() {
 		g.CorrectClock()
 	}
 }

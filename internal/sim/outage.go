@@ -205,10 +205,7 @@ func (s *simulation) enoughRemember(coordinator election.ID) bool {
 // endOfTenure returns why the last step ended the tenure of a process.
 func (s *simulation) endOfTenure(id election.ID, in *election.Input) outageKind {
 	p := &s.processes[id]
-	resigned := false
-	for i := range s.out.Events {
-		resigned = resigned || s.out.Events[i].Kind == election.OfficeResigned
-	}
+	resigned := slices.ContainsFunc(s.out.Events, func(e election.Event) bool { return e.Kind == election.OfficeResigned })
 	switch {
 	case in.Kind == election.BecomeIneligible:
 		return outageApplication

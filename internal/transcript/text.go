@@ -28,8 +28,7 @@ type Step struct {
 // Text writes one line for each input, event and message: the time in
 // milliseconds, the process, and a description.
 type Text struct {
-	To io.Writer
-	// Names are those of the processes, by default their numbers.
+	To    io.Writer
 	Names election.Names
 	// Width is the space for a name.
 	Width int
@@ -47,30 +46,22 @@ func (t *Text) Watch(step Step) {
 	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
 		return // a timer that fired early
 	}
-	name := t.name
-	got := step.Input.DescribeWith(name)
+	got := step.Input.DescribeWith(t.Names)
 	if step.Input.Kind == election.Receive {
 		got += t.note(step, &step.Input.Message)
 	}
 	t.line(step, "gets", got)
 	for _, e := range step.Output.Events {
-		t.line(step, "finds", e.DescribeWith(name))
+		t.line(step, "finds", e.DescribeWith(t.Names))
 	}
 	for i := range step.Output.Send {
 		m := &step.Output.Send[i]
-		t.line(step, "sends", m.DescribeWith(name)+t.note(step, m))
+		t.line(step, "sends", m.DescribeWith(t.Names)+t.note(step, m))
 	}
 }
 
 func (t *Text) line(step Step, verb, text string) {
-	fmt.Fprintf(t.To, "%10.3f ms  %*s  %-5s  %s\n", Millis(step.At), max(4, t.Width), t.name(step.Process), verb, text)
-}
-
-func (t *Text) name(id election.ID) string {
-	if t.Names == nil {
-		return election.Numbers(id)
-	}
-	return t.Names(id)
+	fmt.Fprintf(t.To, "%10.3f ms  %*s  %-5s  %s\n", Millis(step.At), max(4, t.Width), t.Names(step.Process), verb, text)
 }
 
 func (t *Text) note(step Step, m *election.Message) string {

@@ -43,10 +43,6 @@ const (
 	reasonTooManyStreams = "TooManyStreams"
 )
 
-func writeUnavailable(w http.ResponseWriter, reason string, err error) {
-	writeJSON(w, http.StatusServiceUnavailable, failure{Error: err.Error(), Reason: reason})
-}
-
 func writeText(w http.ResponseWriter, code int, lines ...string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)

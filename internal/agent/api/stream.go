@@ -51,7 +51,7 @@ func openStream(w http.ResponseWriter, r *http.Request, free *slots, group strin
 		err = errors.New("too many connections with streams")
 	}
 	if err != nil {
-		writeUnavailable(w, reasonTooManyStreams, err)
+		writeJSON(w, http.StatusServiceUnavailable, failure{Error: err.Error(), Reason: reasonTooManyStreams})
 		return nil, nil
 	}
 	s = &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}

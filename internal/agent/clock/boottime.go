@@ -39,7 +39,7 @@ func (r *reading) boottime() time.Duration {
 	if r.boot != 0 && before-r.at < validity {
 		return r.boot + before - r.at
 	}
-	boot := boottime()
+	boot := Boottime()
 	r.boot, r.at = boot, time.Since(r.started)
 	if r.at-before > maxDelay {
 		r.boot = 0
@@ -47,12 +47,9 @@ func (r *reading) boottime() time.Duration {
 	return boot
 }
 
-// Boottime returns the reading of CLOCK_BOOTTIME.
-func Boottime() time.Duration { return boottime() }
-
-// boottime makes the system call without the scheduler of the Go runtime: it never blocks,
-// and the scheduler would wake its monitor thread.
-func boottime() time.Duration {
+// Boottime returns the reading of CLOCK_BOOTTIME. It makes the system call without the scheduler of the Go runtime: it
+// never blocks, and the scheduler would wake its monitor thread.
+func Boottime() time.Duration {
 	var now unix.Timespec
 	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
 		panic("cannot read CLOCK_BOOTTIME: " + errno.Error()) // Linux has it since 2.6.39.

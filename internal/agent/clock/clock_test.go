@@ -72,9 +72,9 @@ func TestReadingLagsBehindByMaxDelay(t *testing.T) {
 	r := reading{started: time.Now()}
 	last := time.Duration(0)
 	for range 10_000 {
-		before := boottime()
+		before := Boottime()
 		got := r.boottime()
-		after := boottime()
+		after := Boottime()
 		if got < before-maxDelay || got > after || got < last {
 			t.Fatalf("got %d, want at least %d, and %d minus %s, and at most %d", got, last, before, maxDelay, after)
 		}
@@ -84,7 +84,7 @@ func TestReadingLagsBehindByMaxDelay(t *testing.T) {
 
 func TestOldReadingIsNotUsed(t *testing.T) {
 	r := reading{started: time.Now().Add(-time.Hour), at: time.Hour - validity, boot: 1}
-	if before, got := boottime(), r.boottime(); got < before {
+	if before, got := Boottime(), r.boottime(); got < before {
 		t.Errorf("got %d, want at least %d", got, before)
 	}
 }

@@ -17,7 +17,7 @@ const handOverMax = time.Second
 // empty. It returns when that member is coordinator.
 func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	watcher := g.Watch("")
-	if err := g.requestStepDown(ctx, to); err != nil {
+	if err := g.try(ctx, func() error { return g.stepDown(to, CauseStepDown) }); err != nil {
 		return g.Leader(), err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
@@ -37,10 +37,6 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 
 // errHandingOver means that a hand-over has begun already.
 var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", ErrNotLeading)
-
-func (g *Group) requestStepDown(ctx context.Context, to string) error {
-	return g.try(ctx, func() error { return g.stepDown(to, CauseStepDown) })
-}
 
 func (g *Group) stepDown(to string, cause Cause) error {
 	id, known := g.names.ids[to]
@@ -117,17 +113,7 @@ func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader
 // ErrNoSuccessor.
 func (g *Group) Exclude(ctx context.Context) error {
 	watcher := g.Watch("")
-	if err := g.exclude(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
-	defer cancel()
-	g.waitUntil(ctx, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
-	return context.Cause(ctx)
-}
-
-func (g *Group) exclude(ctx context.Context) error {
-	return g.try(ctx, func() error {
+	err := g.try(ctx, func() error {
 		if err := g.stepDown("", CauseExcluded); err != nil && !errors.Is(err, ErrNotLeading) {
 			return err
 		}
@@ -135,6 +121,13 @@ func (g *Group) exclude(ctx context.Context) error {
 		g.updateEligibility()
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
+	defer cancel()
+	g.waitUntil(ctx, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+	return context.Cause(ctx)
 }
 
 // Excluded reports whether this process is excluded.

@@ -5,7 +5,6 @@ package metrics
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -203,15 +202,21 @@ func (r *Registry) writeProgram(p *page) {
 	p.header("conclave_build_info", "1, with the version of the agent.", "gauge")
 	fmt.Fprintf(p.w, "conclave_build_info{version=%q} 1\n", r.Version)
 	if r.CertificateNotAfter != nil {
-		p.header("conclave_certificate_expiry_timestamp_seconds", "Expiry of the agent's certificate, as a Unix timestamp.", "gauge")
+		const name = "conclave_certificate_expiry_timestamp_seconds"
+		p.header(name, "Expiry of the agent's certificate, as a Unix timestamp.", "gauge")
 		if at := r.CertificateNotAfter(); !at.IsZero() {
-			fmt.Fprintf(p.w, "conclave_certificate_expiry_timestamp_seconds %d\n", at.Unix())
+			fmt.Fprintf(p.w, "%s %d\n", name, at.Unix())
 		}
 	}
 	if r.DroppedLogLines != nil {
-		p.header("conclave_log_lines_dropped_total", "Log lines dropped because stderr was blocked or broken.", "counter")
-		fmt.Fprintf(p.w, "conclave_log_lines_dropped_total %d\n", r.DroppedLogLines())
+		p.single("conclave_log_lines_dropped_total", "Log lines dropped because stderr was blocked or broken.", "counter", r.DroppedLogLines())
 	}
+}
+
+// single writes a metric that has one value.
+func (p *page) single(name, help, kind string, value any) {
+	p.header(name, help, kind)
+	fmt.Fprintf(p.w, "%s %v\n", name, value)
 }
 
 func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
@@ -325,26 +330,12 @@ func (p *page) process() {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err == nil {
 		seconds := float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
-		p.header("process_cpu_seconds_total", "Total user and system CPU time in seconds.", "counter")
-		fmt.Fprintf(p.w, "process_cpu_seconds_total %s\n", number(seconds))
+		p.single("process_cpu_seconds_total", "Total user and system CPU time in seconds.", "counter", number(seconds))
 	}
-	if resident, ok := resident(); ok {
-		p.header("process_resident_memory_bytes", "Resident memory size in bytes.", "gauge")
-		fmt.Fprintf(p.w, "process_resident_memory_bytes %d\n", resident)
+	statm, _ := os.ReadFile("/proc/self/statm") // Without it, there is nothing to scan.
+	var size, resident int                      // in pages
+	if _, err := fmt.Sscan(string(statm), &size, &resident); err == nil {
+		p.single("process_resident_memory_bytes", "Resident memory size in bytes.", "gauge", resident*os.Getpagesize())
 	}
-	p.header("go_goroutines", "Number of goroutines.", "gauge")
-	fmt.Fprintf(p.w, "go_goroutines %d\n", runtime.NumGoroutine())
-}
-
-func resident() (int, bool) {
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, false
-	}
-	fields := bytes.Fields(statm)
-	if len(fields) < 2 {
-		return 0, false
-	}
-	pages, err := strconv.Atoi(string(fields[1]))
-	return pages * os.Getpagesize(), err == nil
+	p.single("go_goroutines", "Number of goroutines.", "gauge", runtime.NumGoroutine())
 }

@@ -18,7 +18,6 @@ func (r *runtime) Names() []string {
 	return nil
 }
 
-// Find returns a group that the agent takes part in.
 func (r *runtime) Find(name string) (*group.Group, bool) {
 	if a := r.agent.Load(); a != nil {
 		return a.Find(name)
@@ -63,7 +62,6 @@ func (l localAPI) Problems() (own, others []string) {
 
 type operatorAPI struct{ localAPI }
 
-// Reports implements api.OperatorAgent.
 func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }
 
 // ApplyDocument implements api.OperatorAgent. The agent applies the document even if the
@@ -79,7 +77,6 @@ func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document [
 	return await(ctx, done)
 }
 
-// LeaveGroup implements api.OperatorAgent.
 func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision int64) error {
 	w, err := o.groups.worker(group)
 	if err != nil {
@@ -95,7 +92,6 @@ func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision
 	return await(ctx, done)
 }
 
-// SetEligible implements api.OperatorAgent.
 func (o operatorAPI) SetEligible(ctx context.Context, name string, eligible bool) error {
 	g, ok := o.runtime.Find(name)
 	switch {

@@ -121,7 +121,6 @@ func (h *reportHub) notifyReadersChanged() {
 	h.readersChanged = make(chan struct{})
 }
 
-// Next implements api.Reports.
 func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 	for {
 		e, ok, err := r.pop()
@@ -155,7 +154,6 @@ func (r *reportReader) pop() (api.Event, bool, error) {
 	return e, true, nil
 }
 
-// Close implements api.Reports.
 func (r *reportReader) Close() {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()

@@ -102,12 +102,6 @@ func (p *peer) moved() *conn {
 	return p.conn
 }
 
-func (p *peer) current() *conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conn
-}
-
 // setHint stores what a member has reported. It causes no attempt: otherwise a member could
 // make this one dial without a pause. The exception is the first address of all.
 func (p *peer) setHint(reported hint) {
@@ -213,9 +207,6 @@ func (t *Transport) resolve(ctx context.Context, host string) ([]netip.Addr, err
 func (t *Transport) lookUp(host string) (*lookup, <-chan struct{}, time.Duration) {
 	t.names.mu.Lock()
 	defer t.names.mu.Unlock()
-	if t.names.byHost == nil {
-		t.names.byHost = map[string]*lookup{}
-	}
 	l := t.names.byHost[host]
 	if l == nil || !l.ended.IsZero() && time.Since(l.ended) >= lookupInterval {
 		if l == nil {

@@ -114,19 +114,10 @@ func (p *peer) clearAnnounced(address string) {
 	}
 }
 
-func (p *peer) connected() bool {
+func (p *peer) current() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.conn != nil
-}
-
-func (p *peer) roundTrip() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return 0
-	}
-	return roundTrip(p.conn.raw)
+	return p.conn
 }
 
 func (p *peer) send(out Outgoing) bool {
@@ -214,9 +205,7 @@ func (p *peer) failUnsent() {
 
 // sayGoodbye sends a Goodbye, and waits until it is written.
 func (p *peer) sayGoodbye() {
-	p.mu.Lock()
-	c := p.conn
-	p.mu.Unlock()
+	c := p.current()
 	if c == nil || !c.sendLast(Outgoing{Frame: wire.Append(nil, wire.Frame{Goodbye: true})}) {
 		return
 	}

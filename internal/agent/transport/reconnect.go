@@ -237,7 +237,7 @@ func (p *peer) checkUnverified(c *conn) {
 		ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
 		result := resultOf(p.transport.probeListener(ctx, c.listenAddress), c.listenAddress)
 		cancel()
-		if result == refused && !p.connected() && !p.stopped() {
+		if result == refused && p.current() == nil && !p.stopped() {
 			p.transport.Events.PeerRefused(p.name)
 			p.transport.Log.Info("peer process has probably ended: its unverified address refuses connections", "peer", p.name, "address", c.listenAddress)
 		}

@@ -61,7 +61,6 @@ type highListener struct {
 	once       sync.Once
 }
 
-// Accept implements net.Listener.
 func (l *highListener) Accept() (net.Conn, error) {
 	c, err := l.TCPListener.Accept()
 	if err != nil {
@@ -137,7 +136,6 @@ func withRawIO(c net.Conn) net.Conn {
 	return &rawConn{TCPConn: tcp, control: control}
 }
 
-// Read implements net.Conn.
 func (c *rawConn) Read(into []byte) (n int, err error) {
 	if len(into) == 0 {
 		return 0, nil
@@ -158,7 +156,6 @@ func (c *rawConn) Read(into []byte) (n int, err error) {
 	return n, nil
 }
 
-// Write implements net.Conn.
 func (c *rawConn) Write(from []byte) (n int, err error) {
 	var errno syscall.Errno
 	waited := c.control.Write(func(fd uintptr) bool {

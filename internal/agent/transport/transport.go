@@ -179,7 +179,11 @@ type Transport struct {
 
 // New starts to accept connections. Peers are dialed from SetPeers on.
 func New(config Config) *Transport {
-	t := &Transport{Config: config, peers: map[string]*peer{}, turns: make(turns, handshakesAtOnce), accepting: connlimit.New(config.Listener, limits)}
+	t := &Transport{
+		Config: config, peers: map[string]*peer{}, turns: make(turns, handshakesAtOnce),
+		accepting: connlimit.New(config.Listener, limits),
+		names:     names{byHost: map[string]*lookup{}},
+	}
 	t.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, defaultHandshakeTimeout)
 	t.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, defaultUnauthorizedGrace)
 	t.renewals.longest = t.UnauthorizedGrace
@@ -257,17 +261,18 @@ func (t *Transport) reportUnauthorized(peer, group string) {
 // Connected reports whether there is a connection with the peer.
 func (t *Transport) Connected(name string) bool {
 	p := t.peer(name)
-	return p != nil && p.connected()
+	return p != nil && p.current() != nil
 }
 
 // RoundTrip returns an upper estimate of the round-trip time to the peer, as
 // measured by the kernel. It returns 0 without a connection.
 func (t *Transport) RoundTrip(name string) time.Duration {
-	p := t.peer(name)
-	if p == nil {
-		return 0
+	if p := t.peer(name); p != nil {
+		if c := p.current(); c != nil {
+			return roundTrip(c.raw)
+		}
 	}
-	return p.roundTrip()
+	return 0
 }
 
 // Close sends a Goodbye to all peers, and returns when all connections are closed.

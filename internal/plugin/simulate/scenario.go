@@ -78,8 +78,8 @@ func writeMermaid(w io.Writer, s sim.Scenario) error {
 
 func writeTranscript(w io.Writer, s sim.Scenario) error {
 	fmt.Fprintf(w, "# %s\n", s.Describe())
-	transcript := transcript.Text{To: w, Note: s.NoteLost}
-	s.Watch = transcript.Watch
+	text := transcript.Text{To: w, Names: election.Numbers, Note: s.NoteLost}
+	s.Watch = text.Watch
 	outcome, err := sim.Run(s)
 	if err != nil {
 		return err

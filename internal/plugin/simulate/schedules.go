@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
 	"github.com/conclave-dev/conclave/internal/sim"
 	"github.com/conclave-dev/conclave/internal/transcript"
@@ -50,8 +51,8 @@ func runSchedules(cmd *cobra.Command, o *options, sample Sampler) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if o.output == output.Transcript {
 		fmt.Fprintf(out, "# %s, seed %d\n", describeSampling(&s), s.Seed)
-		transcript := transcript.Text{To: out}
-		s.Watch = transcript.Watch
+		text := transcript.Text{To: out, Names: election.Numbers}
+		s.Watch = text.Watch
 	}
 	user, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

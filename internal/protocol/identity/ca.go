@@ -110,11 +110,16 @@ func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 
 // IssueToPod is like Issue, for an agent in the pod with this UID.
 func (ca *CA) IssueToPod(names Names, uid string, valid time.Duration) (Pair, error) {
+	return issue(func(key crypto.PublicKey) ([]byte, error) { return ca.sign(names, uid, key, valid) })
+}
+
+// issue creates a key and a certificate for it.
+func issue(sign func(crypto.PublicKey) ([]byte, error)) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
 	}
-	der, err := ca.sign(names, uid, key.Public(), valid)
+	der, err := sign(key.Public())
 	if err != nil {
 		return Pair{}, err
 	}
@@ -161,18 +166,8 @@ func (ca *CA) sign(names Names, uid string, key crypto.PublicKey, valid time.Dur
 // IssueServer creates a key and a certificate for a server with these host names.
 // The certificate names no member of a group.
 func (ca *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
-	}
-	der, err := ca.certify(&x509.Certificate{
-		DNSNames:    hosts,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, key.Public(), valid)
-	if err != nil {
-		return Pair{}, err
-	}
-	return encode(der, key)
+	template := &x509.Certificate{DNSNames: hosts, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	return issue(func(key crypto.PublicKey) ([]byte, error) { return ca.certify(template, key, valid) })
 }
 
 // certify completes the template with the fields that all certificates share, and

@@ -49,8 +49,8 @@ func printTranscript(to io.Writer, paths ...string) error {
 			At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in,
 			Output: &election.Output{Send: r.next.Send, Events: r.next.Events},
 		}
-		transcript := transcript.Text{To: to, Names: r.name}
-		transcript.Watch(step)
+		text := transcript.Text{To: to, Names: r.name}
+		text.Watch(step)
 		return err
 	}
 	return c.check(paths)
