@@ -39,7 +39,6 @@ type Group struct {
 }
 
 func (g *Group) String() string    { return "group " + g.Object.Name }
-func (g *Group) key() string       { return g.Object.Name }
 func (g *Group) namespace() string { return g.Object.Namespace }
 func (g *Group) hasSides() bool    { return g.Object.Spec.Safety.Mode == v1.Available }
 

@@ -147,18 +147,6 @@ func (l *Leader) linger() time.Duration {
 	return 0
 }
 
-// key has the characters of the source that the name of an object may have.
-func (l *Leader) key() string {
-	name := strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			return c
-		}
-		return '-'
-	}, strings.ToLower(l.Text))
-	const longest = 200
-	return strings.Trim(name[:min(longest, len(name))], "-")
-}
-
 func (l *Leader) selected() []client.ListOption {
 	return []client.ListOption{client.MatchingLabelsSelector{Selector: l.Selector}}
 }

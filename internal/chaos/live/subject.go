@@ -13,9 +13,8 @@ import (
 
 // Subject is what a run tests: a Group, or any other Leader.
 type Subject interface {
-	// String names it in messages. key is its name as a part of the name of an object.
+	// String names it in messages.
 	fmt.Stringer
-	key() string
 	namespace() string
 	// selected lists the pods that can be candidates, and isCandidate chooses among them.
 	selected() []client.ListOption

@@ -240,11 +240,6 @@ func (o *options) run(cmd *cobra.Command, cluster *clusteraccess.Flags, name str
 	if err := o.confirm(ctx, run); err != nil {
 		return err
 	}
-	unlock, err := run.Lock(ctx)
-	if err != nil {
-		return clusteraccess.RequestError(err)
-	}
-	defer unlock()
 	result, err := run.Do(ctx)
 	result.NotPossible = notPossible
 	return o.report(cmd.OutOrStdout(), result, err)
