@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -166,7 +165,6 @@ func (c *Flags) Connect() (client.WithWatch, error) {
 		"Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
 		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion, "DaemonSet": appsv1.SchemeGroupVersion,
 		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion, "Lease": coordinationv1.SchemeGroupVersion,
-		"HorizontalPodAutoscaler": autoscalingv2.SchemeGroupVersion,
 	} {
 		mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
 	}

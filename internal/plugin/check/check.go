@@ -45,10 +45,9 @@ It changes nothing, and doesn't evaluate NetworkPolicies: it names those that
 select the pods. The exit status is 3 if there is a problem; warnings don't
 count. It is 1 if nothing could be checked.
 
-Permissions: list electiongroups, pods, deployments, networkpolicies and
-horizontalpodautoscalers; get the mutatingwebhookconfiguration conclave; create
-subjectaccessreviews and, for the delays, pods/portforward. What you may not
-read is reported as unknown.`,
+Permissions: list electiongroups, pods, deployments and networkpolicies; get the
+mutatingwebhookconfiguration conclave; create subjectaccessreviews and, for the
+delays, pods/portforward. What you may not read is reported as unknown.`,
 		Example: `  kubectl conclave check
   kubectl conclave check -A
   kubectl conclave check ledger -o json`,

@@ -10,7 +10,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +39,6 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
 	var policies networkingv1.NetworkPolicyList
-	var autoscalers autoscalingv2.HorizontalPodAutoscalerList
 	for _, read := range []struct {
 		fact rules.Fact
 		from func() error
@@ -48,7 +46,6 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 		{rules.Groups, func() error { return connected.List(ctx, &groups, client.InNamespace(namespace)) }},
 		{rules.Pods, func() error { return connected.List(ctx, &pods, client.InNamespace(namespace)) }},
 		{rules.Policies, func() error { return connected.List(ctx, &policies, client.InNamespace(namespace)) }},
-		{rules.Autoscalers, func() error { return connected.List(ctx, &autoscalers, client.InNamespace(namespace)) }},
 		{rules.Operators, func() error { return gatherOperators(ctx, connected, f) }},
 		{rules.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
 	} {
@@ -60,7 +57,7 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 			return nil, clusteraccess.RequestError(err)
 		}
 	}
-	f.Groups, f.Pods, f.Policies, f.Autoscalers, f.Now = groups.Items, pods.Items, policies.Items, autoscalers.Items, o.cluster.Now()
+	f.Groups, f.Pods, f.Policies, f.Now = groups.Items, pods.Items, policies.Items, o.cluster.Now()
 	if f.Unknown[rules.Policies] == "" && namespace != "" {
 		gatherOperatorPolicies(ctx, connected, f)
 	}

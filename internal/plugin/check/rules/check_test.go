@@ -254,8 +254,7 @@ func TestFindings(t *testing.T) {
 			p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "80,7373,7375"
 			p.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "7373"
 		}),
-		"ambient mode":                      func(f *Facts) { f.Pods[0].Annotations["ambient.istio.io/redirection"] = "enabled" },
-		"no permission to read autoscalers": func(f *Facts) { f.Unknown[Autoscalers] = "forbidden" },
+		"ambient mode": func(f *Facts) { f.Pods[0].Annotations["ambient.istio.io/redirection"] = "enabled" },
 		"no permissions": func(f *Facts) {
 			f.Operators, f.Webhook, f.Pods[0].Annotations[v1.AnnotationGroups] = nil, nil, "x"
 			f.Unknown = map[Fact]string{Operators: "forbidden", Webhook: "forbidden", Groups: "forbidden"}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,50 +74,5 @@ func TestPolicyAdviceNamesPorts(t *testing.T) {
 	const want = "ingress to TCP port 7373 from the other members and to 7375 from the operator, and egress to 7373 of the other members and 9555 of the operator"
 	if found := checkPolicies(f); len(found) != 1 || !strings.Contains(found[0].Advice, want) {
 		t.Errorf("got %+v, want in it\n%s", found, want)
-	}
-}
-
-// autoscale gives each pod an owner, and adds an autoscaler with a target.
-func autoscale(f *Facts, ownerKind, owner, kind, name string, metric autoscalingv2.MetricSourceType) {
-	for i := range f.Pods {
-		f.Pods[i].OwnerReferences = []metav1.OwnerReference{{Kind: ownerKind, Name: owner, Controller: new(true)}}
-		f.Pods[i].Labels["pod-template-hash"] = "7c9f"
-	}
-	a := autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
-	a.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: kind, Name: name}
-	a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: metric, Resource: &autoscalingv2.ResourceMetricSource{
-		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType},
-	}}}
-	f.Autoscalers = append(f.Autoscalers, a)
-}
-
-func TestAutoscalersThatCountAgents(t *testing.T) {
-	cases := golden.Open(t, "testdata/autoscalers.txt")
-	resource := autoscalingv2.ResourceMetricSourceType
-	for name, change := range map[string]func(*Facts){
-		"a StatefulSet":      func(f *Facts) { autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource) },
-		"a Deployment":       func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-7c9f", "Deployment", "ledger", resource) },
-		"another Deployment": func(f *Facts) { autoscale(f, "ReplicaSet", "ledger-web-7c9f", "Deployment", "ledger", resource) },
-		"it looks at one container": func(f *Facts) {
-			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", autoscalingv2.ContainerResourceMetricSourceType)
-		},
-		"for an amount of CPU": func(f *Facts) {
-			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource)
-			f.Autoscalers[0].Spec.Metrics[0].Resource.Target.Type = autoscalingv2.AverageValueMetricType
-		},
-		"pods without agents": func(f *Facts) {
-			autoscale(f, "StatefulSet", "ledger", "StatefulSet", "ledger", resource)
-			for i := range f.Pods {
-				f.Pods[i].Spec.InitContainers, f.Pods[i].Labels[v1.LabelAgent] = nil, v1.AgentDisabled
-			}
-		},
-	} {
-		f := healthy(t)
-		change(f)
-		findings := Run(f)
-		cases.Compare(t, name, format(findings))
-		if format(findings) != "" && findings[0].Advice == "" {
-			t.Errorf("%s: got no advice", name)
-		}
 	}
 }

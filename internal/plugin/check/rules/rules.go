@@ -9,7 +9,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,8 +36,6 @@ type Facts struct {
 	// Policies are those of the namespaces of the pods, and of the operators as far as the user may
 	// read them.
 	Policies []networkingv1.NetworkPolicy
-	// Autoscalers are those of the namespaces of the pods.
-	Autoscalers []autoscalingv2.HorizontalPodAutoscaler
 	// Measurements has what the agents have measured, for each group that was asked.
 	Measurements map[types.NamespacedName]Measurement
 	Unknown      map[Fact]string
@@ -50,12 +47,11 @@ type Fact string
 
 // The kinds of facts.
 const (
-	Operators   Fact = "the operator"
-	Webhook     Fact = "the webhook configuration"
-	Groups      Fact = "the groups"
-	Pods        Fact = "the pods"
-	Policies    Fact = "the network policies"
-	Autoscalers Fact = "the autoscalers"
+	Operators Fact = "the operator"
+	Webhook   Fact = "the webhook configuration"
+	Groups    Fact = "the groups"
+	Pods      Fact = "the pods"
+	Policies  Fact = "the network policies"
 )
 
 // Operator is an installed operator.
@@ -96,7 +92,7 @@ func Run(f *Facts) []Finding {
 		fact Fact
 		run  func(*Facts) []Finding
 	}{
-		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies}, {Autoscalers, checkAutoscalers},
+		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies},
 	} {
 		if reason := f.Unknown[check.fact]; reason != "" {
 			unknown = append(unknown, Finding{Unknown, string(check.fact), reason, ""})
