@@ -3,15 +3,14 @@ package authority
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -85,7 +84,7 @@ func (p *WebhookPublisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(outdatedWebhooks(&config, bundle)) > 0 {
+	if !trusts(&config, bundle) {
 		if err := p.Store.Refresh(ctx); err != nil {
 			return err
 		}
@@ -93,12 +92,14 @@ func (p *WebhookPublisher) publish(ctx context.Context) error {
 			return err
 		}
 	}
-	if outdated := outdatedWebhooks(&config, bundle); len(outdated) > 0 {
-		patch, err := bundlePatch(&config, outdated, bundle)
-		if err != nil {
-			return err
+	if !trusts(&config, bundle) {
+		before := config.DeepCopy()
+		for i := range config.Webhooks {
+			config.Webhooks[i].ClientConfig.CABundle = bundle
 		}
-		if err := p.Client.Patch(ctx, &config, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		// The API server rejects the patch if the configuration has changed in the meantime.
+		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+		if err := p.Client.Patch(ctx, &config, patch); err != nil {
 			return fmt.Errorf("cannot write webhook configuration: %w", err)
 		}
 		p.Log.Info("wrote CA bundle into webhook configuration", "name", p.Name)
@@ -107,30 +108,9 @@ func (p *WebhookPublisher) publish(ctx context.Context) error {
 	return nil
 }
 
-// outdatedWebhooks returns the indexes of the webhooks that have another CA bundle.
-func outdatedWebhooks(config *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) []int {
-	var outdated []int
-	for i, webhook := range config.Webhooks {
-		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
-			outdated = append(outdated, i)
-		}
-	}
-	return outdated
-}
-
-// patchOperation is an operation of a JSON patch.
-type patchOperation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
-// bundlePatch returns a patch that sets the CA bundle and nothing else. The API
-// server rejects it if the configuration has changed in the meantime.
-func bundlePatch(config *admissionregistrationv1.MutatingWebhookConfiguration, outdated []int, bundle []byte) ([]byte, error) {
-	patch := []patchOperation{{"test", "/metadata/resourceVersion", config.ResourceVersion}}
-	for _, i := range outdated {
-		patch = append(patch, patchOperation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundle})
-	}
-	return json.Marshal(patch)
+// trusts reports whether all webhooks have this CA bundle.
+func trusts(config *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) bool {
+	return !slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+		return !bytes.Equal(w.ClientConfig.CABundle, bundle)
+	})
 }
