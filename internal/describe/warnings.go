@@ -14,7 +14,7 @@ import (
 // Warnings returns what no condition says: settings and placements that will be a problem after a
 // failure, and what went wrong repeatedly although the group is healthy now.
 func Warnings(g *v1.ElectionGroup, now time.Time) (all []Problem) {
-	for _, find := range []func(*v1.ElectionGroup, time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfSize, warnOfDrain, warnOfPlaces} {
+	for _, find := range []func(*v1.ElectionGroup, time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfDrain, warnOfPlaces} {
 		all = append(all, find(g, now)...)
 	}
 	for i := range all {
@@ -115,26 +115,6 @@ func warnOfUnlisted(g *v1.ElectionGroup, _ time.Time) []Problem {
 		return nil
 	}
 	return []Problem{{Reason: c.Reason, Message: sentence(c.Message), Advice: advice(g, v1.Reason(c.Reason))}}
-}
-
-// warnOfSize finds groups that can't fail over, unless a condition says so.
-func warnOfSize(g *v1.ElectionGroup, _ time.Time) []Problem {
-	list, ready := g.Status.Protocol.MemberList, condition(g, v1.ConditionReady)
-	if list == nil || ready != nil && ready.Reason == string(v1.ReasonNoFailover) {
-		return nil
-	}
-	switch {
-	case g.Spec.Safety.Mode != v1.Available && len(list.Members) == 2:
-		return []Problem{{
-			Reason: "TwoMembers", Message: "It has two members. A coordinator needs both, so it can't fail over.",
-			Advice: "Add a third member. With priority 0, it votes and is never elected.",
-		}}
-	case countEligible(list) == 1 && len(list.Members) > 1:
-		return []Problem{{
-			Reason: "OneCandidate", Message: "Only one member has a priority above 0, so no other can become coordinator.", Advice: "Give others a priority above 0.",
-		}}
-	}
-	return nil
 }
 
 // countEligible counts the members that may be elected.
