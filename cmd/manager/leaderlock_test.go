@@ -98,7 +98,8 @@ func TestManagerDoesNotReplaceTheCAOfGroups(t *testing.T) {
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}
 	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
 	e.create(group)
-	group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
+	group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, LeaseMillis: 500, Members: group.Spec.Members}
+	group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	must.Succeed(t, e.Status().Update(t.Context(), group))
 	e.start()
 	e.eventually("the status reports the missing CA", func() error {

@@ -134,7 +134,7 @@ func (e *env) expectRefusedWriteCounted(t *testing.T) {
 			Service: &v1.CoordinatorService{Name: "refused", Ports: []v1.ServicePort{{Port: 80}}},
 		},
 	})
-	refused := regexp.MustCompile(`rest_client_requests_total\{code="4(03|22)",host="[^"]+",method="POST"\} [1-9]`)
+	refused := regexp.MustCompile(`rest_client_requests_total\{code="4(03|22)",host="[^"]+",method="PATCH"\} [1-9]`)
 	var text string
 	e.eventually("the refused Service is counted", func() error {
 		if text = e.awaitMetrics(); !refused.MatchString(text) {
