@@ -173,7 +173,7 @@ func TestReportHasAllResults(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "results", "compare")
 	must.Succeed(t, r.write(output))
 	for extension, wanted := range map[string][]string{
-		".md":   {"| 1.5 s | 1.5 s | 1.5 s; 1 not within 60 s | none |", "| - | - | -; 1 not within 60 s | 1, 1 ms |", "| 10.5 |", "| hashicorp/raft | never | none | the same leader |", "| Lease, 15/10/2 s | 50 s | none | another leader |", "HeartbeatTimeout and ElectionTimeout 1 s"},
+		".md":   {"| hashicorp/raft | 1.5 s / 1.5 s; 1 not within 60 s | - | -; 1 not within 60 s (1: 1 ms) | - |", "| 10.5 |", "| hashicorp/raft | never | none | the same leader |", "| Lease, 15/10/2 s | 50 s | none | another leader |", "HeartbeatTimeout and ElectionTimeout 1 s"},
 		".json": {`"Median": 1500`},
 		".svg":  {"not within 60 s", ">1.5 s<"},
 	} {

@@ -302,7 +302,14 @@ func (r *Reconciling) write(output string) error {
 	}
 	slices.SortStableFunc(r.Gaps, func(a, b Gap) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
 	slices.SortStableFunc(r.Returns, func(a, b Return) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
-	return writeReport(output, operatorsMarkdown, r, template.FuncMap{"title": operatorTitle, "operators": func() []operator { return operators }})
+	return writeReport(output, operatorsMarkdown, r, template.FuncMap{
+		"title": operatorTitle, "operators": func() []operator { return operators },
+		"gap": func(like *Gap, fault string) *Gap {
+			return find(r.Gaps, func(g *Gap) bool {
+				return g.Operator == like.Operator && g.Election == like.Election && g.Fault == fault
+			})
+		},
+	})
 }
 
 func operatorTitle(name string) string {

@@ -221,6 +221,9 @@ var markdown string
 func (r *Report) write(output string) error {
 	base := filepath.Base(output)
 	err := writeReport(output, markdown, r, template.FuncMap{
+		"failover": func(system, fault string) *Failover {
+			return find(r.Failovers, func(f *Failover) bool { return f.System == system && f.Fault == fault })
+		},
 		"systems": r.measured, "beyond": r.beyondFloor, "chart": func() string { return base + ".svg" }, "idlechart": func() string { return base + "-idle.svg" },
 	})
 	return errors.Join(err, publish(output+".svg", failoverChart(r.Failovers, faults)), publish(output+"-idle.svg", idleChart(r.Idle)))
@@ -251,9 +254,22 @@ func draw(folder string) error {
 	)
 }
 
+// find returns the first element that is wanted, or nil.
+func find[T any](all []T, wanted func(*T) bool) *T {
+	for i := range all {
+		if wanted(&all[i]) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// allFaults returns the columns of tables.
+func allFaults() []string { return slices.Concat(faultNames(false), faultNames(true)) }
+
 // writeReport writes a report as Markdown and JSON.
 func writeReport(output, markdown string, report any, functions template.FuncMap) error {
-	parsed, err := template.New("").Funcs(template.FuncMap{"ms": duration, "title": titleOf}).Funcs(functions).Parse(markdown)
+	parsed, err := template.New("").Funcs(template.FuncMap{"ms": duration, "title": titleOf, "faults": allFaults}).Funcs(functions).Parse(markdown)
 	if err != nil {
 		return err
 	}

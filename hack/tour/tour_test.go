@@ -119,7 +119,7 @@ func TestInterruptedTourLeavesNothing(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "tour") // with no agent beside it
 		must.Succeed(t, os.Link(filepath.Join(programs, "tour"), other))
 		tour, temporary := newTour(t, filepath.Dir(other))
-		runAndFail(t, tour, "error: cannot start agent a: ", func() {})
+		runAndFail(t, tour, "error: cannot start agent e: ", func() {})
 		checkNothingRemains(t, temporary)
 	})
 }
