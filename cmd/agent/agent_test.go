@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
@@ -76,31 +78,11 @@ func TestCheckAndRunReportAllErrors(t *testing.T) {
 
 func TestInvalidUsageIsReportedInOneLine(t *testing.T) {
 	dir := t.TempDir()
-	for args, want := range map[string]string{
-		"":                                  "--config must be a configuration, such as --config agent.yaml",
-		"check":                             "--config must be a configuration, such as --config agent.yaml",
-		"status":                            "--config must be a configuration, such as --config agent.yaml",
-		"check --config":                    "--config requires a value",
-		"check agent.yaml":                  `conclave-agent check accepts no arguments, got "agent.yaml"`,
-		"start":                             `unknown command "start" for conclave-agent; available commands: certificates, check, exec, fake, floor, pod, status, version`,
-		"--conf x":                          "unknown flag: --conf (did you mean --config?); for the flags, run: conclave-agent --help",
-		"version 1":                         `conclave-agent version accepts no arguments, got "1"`,
-		"certificates":                      "--group must be the name of a group, such as --group ledger",
-		"certificates --group g":            "--member must be the name of a member, such as --member a --member b",
-		"certificates --group g --member a": "--out must be a directory for the files, such as --out certs",
-		"certificates --group g --member a --out DIR --days 0":       "--days must be from 1 to 3650, got 0",
-		"certificates --group g --member a --out DIR --days ten":     `--days must be a whole number such as 10, got "ten"`,
-		"certificates --group G --member a --out DIR":                `--group must consist of lower-case letters, digits and -, in parts separated by dots, got "G"`,
-		"certificates --group g --member ../a --out DIR":             `--member must consist of lower-case letters, digits and -, in parts separated by dots, got "../a"`,
-		"certificates --group g --member a --out DIR --domain a_b":   `--domain must consist of lower-case letters, digits and -, in parts separated by dots, got "a_b"`,
-		"certificates --group g --group g --member a --out DIR":      "--group g must not be repeated",
-		"certificates --group g --member a --member a --out DIR":     "--member a and member a would both be stored in a.pem: use separate directories",
-		"certificates --group g --member a --member a-key --out DIR": "--member a-key and member a would both be stored in a-key.pem: use separate directories",
-		"certificates --group g --member ca --out DIR":               "--member ca and the CA would both be stored in ca.pem: use separate directories",
-	} {
-		got := execute(t, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
-		expect.Equalf(t, got, result{status: 2, err: "error: " + want + "\n"}, "%q", args)
-	}
+	datadriven.RunTest(t, "testdata/usage.txt", func(t *testing.T, d *datadriven.TestData) string {
+		got := execute(t, strings.Fields(strings.ReplaceAll(d.Input, "DIR", dir))...)
+		expect.Equalf(t, got, result{status: 2, err: got.err}, "%q", d.Input)
+		return got.err
+	})
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("got files %v, %v, want none", files, err)
 	}

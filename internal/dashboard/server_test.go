@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,15 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 			return to + " leads", nil
 		},
 	}
+	// with returns the headers of a request with a key, and others.
+	with := func(key string, others ...string) map[string]string {
+		header := map[string]string{"X-Conclave-Key": key}
+		for pair := range slices.Chunk(others, 2) {
+			header[pair[0]] = pair[1]
+		}
+		return header
+	}
+	key := actions.Key
 	const good = `{"coordinator":"ledger-2","to":"ledger-1"}`
 	handler := dashboard.NewHandler(store, 7377, actions, "")
 	for name, c := range map[string]struct {
@@ -110,21 +120,21 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		want   int
 		text   string
 	}{
-		"the page":               {good, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusOK, "ledger-1 leads"},
+		"the page":               {good, with(key), http.StatusOK, "ledger-1 leads"},
 		"without the key":        {good, nil, http.StatusForbidden, "open the address that kubectl conclave dashboard has printed"},
-		"another key":            {good, map[string]string{"X-Conclave-Key": dashboard.NewKey()}, http.StatusForbidden, "open the address"},
-		"an empty key":           {good, map[string]string{"X-Conclave-Key": ""}, http.StatusForbidden, "open the address"},
-		"another site":           {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "other web sites"},
-		"another port":           {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "same-site"}, http.StatusForbidden, "other web sites"},
-		"a form of another site": {good, map[string]string{"X-Conclave-Key": actions.Key, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, http.StatusForbidden, "cross-origin"},
-		"another origin":         {good, map[string]string{"X-Conclave-Key": actions.Key, "Origin": "http://localhost:80"}, http.StatusForbidden, "cross-origin"},
-		"a name that resolves":   {good, map[string]string{"X-Conclave-Key": actions.Key, "Host": "evil.example:7377"}, http.StatusMisdirectedRequest, "this server is"},
-		"a former coordinator":   {`{"coordinator":"ledger-0"}`, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusConflict, "the coordinator has changed since; nothing was done"},
-		"no coordinator":         {`{}`, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusConflict, "nothing was done"},
-		"what isn't JSON":        {`x`, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusBadRequest, "cannot parse the request"},
-		"a large request":        {`{"to":"` + strings.Repeat("x", 5000) + `"}`, map[string]string{"X-Conclave-Key": actions.Key}, http.StatusBadRequest, "too large"},
-		"a server that may not":  {good, map[string]string{"X-Conclave-Key": ""}, http.StatusForbidden, "open the address"},
-		"a server without a key": {good, map[string]string{"X-Conclave-Key": " "}, http.StatusForbidden, "open the address"},
+		"another key":            {good, with(dashboard.NewKey()), http.StatusForbidden, "open the address"},
+		"an empty key":           {good, with(""), http.StatusForbidden, "open the address"},
+		"another site":           {good, with(key, "Sec-Fetch-Site", "cross-site"), http.StatusForbidden, "other web sites"},
+		"another port":           {good, with(key, "Sec-Fetch-Site", "same-site"), http.StatusForbidden, "other web sites"},
+		"a form of another site": {good, with(key, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"), http.StatusForbidden, "cross-origin"},
+		"another origin":         {good, with(key, "Origin", "http://localhost:80"), http.StatusForbidden, "cross-origin"},
+		"a name that resolves":   {good, with(key, "Host", "evil.example:7377"), http.StatusMisdirectedRequest, "this server is"},
+		"a former coordinator":   {`{"coordinator":"ledger-0"}`, with(key), http.StatusConflict, "the coordinator has changed since; nothing was done"},
+		"no coordinator":         {`{}`, with(key), http.StatusConflict, "nothing was done"},
+		"what isn't JSON":        {`x`, with(key), http.StatusBadRequest, "cannot parse the request"},
+		"a large request":        {`{"to":"` + strings.Repeat("x", 5000) + `"}`, with(key), http.StatusBadRequest, "too large"},
+		"a server that may not":  {good, with(""), http.StatusForbidden, "open the address"},
+		"a server without a key": {good, with(" "), http.StatusForbidden, "open the address"},
 	} {
 		before := done
 		server := handler

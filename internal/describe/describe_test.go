@@ -1,6 +1,7 @@
 package describe_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 //	status, explain        show the output of Status and Explain
 //	changes [at=MILLIS]    shows the lines that ChangeLog.Append returns
 //	deleted [at=MILLIS]    shows them for a group that does not exist
+//	nodes mode=MODE        shows what the loss of each node of a group means, which is given as for placed
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var g v1.ElectionGroup
@@ -50,6 +52,9 @@ func TestTranscripts(t *testing.T) {
 				output.WriteString(strings.Join(log.Append(g.DeepCopy(), now), "\n"))
 			case "deleted":
 				output.WriteString(strings.Join(log.Append(nil, now), "\n"))
+			case "nodes":
+				placed := placed(t, v1.SafetyMode(d.CmdArgs[0].Vals[0]), strings.TrimPrefix(d.Input, "none"))
+				output.WriteString(cmp.Or(formatPlaces(describe.Nodes(placed)), "none"))
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)
 			}

@@ -62,39 +62,6 @@ func formatPlaces(all []describe.Place) string {
 	return strings.Join(words, ", ")
 }
 
-func TestLossOfANode(t *testing.T) {
-	for name, c := range map[string]struct {
-		mode    v1.SafetyMode
-		members string
-		want    string
-	}{
-		"a node for each member":                {v1.Majority, "c/3@n1* b/2@n2 a/1@n3", "n1 Elects, n2 Keeps, n3 Keeps"},
-		"one node for all":                      {v1.Majority, "c/3@n1* b/2@n1 a/1@n1", "n1 Stops (no majority)"},
-		"two followers share a node":            {v1.Majority, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Stops (no majority)"},
-		"two followers share a node, Available": {v1.Available, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Keeps"},
-		"one node for all, Available":           {v1.Available, "c/3@n1* b/2@n1", "n1 Stops (no eligible member)"},
-		"Strict":                                {v1.Strict, "c/3@n1* b/2@n2 a/1@n2", "n1 Elects, n2 Stops (no majority)"},
-		"a member is down":                      {v1.Majority, "c/3@n1* b/2@n2 a/1@n3-", "n1 Stops (no majority), n2 Stops (no majority), n3 Keeps"},
-		"a member of five is down":              {v1.Majority, "e/5@n1* d/4@n1 c/3@n2 b/2@n3 a/1@n4-", "n1 Stops (no majority), n2 Keeps, n3 Keeps, n4 Keeps"},
-		"all eligible members share a node":     {v1.Majority, "c/3@n1* b/0@n2 a/0@n3", "n1 Stops (no eligible member), n2 Keeps, n3 Keeps"},
-		"the only successor is ineligible":      {v1.Majority, "c/3@n1* b/2@n2! a/0@n3", "n1 Stops (no eligible member), n2 Keeps, n3 Keeps"},
-		"two of five, with the coordinator":     {v1.Majority, "e/5@n1* d/4@n1 c/3@n2 b/2@n3 a/1@n4", "n1 Elects, n2 Keeps, n3 Keeps, n4 Keeps"},
-		"an election is in progress":            {v1.Majority, "c/3@n1 b/2@n2 a/1@n3", "n1 Elects, n2 Elects, n3 Elects"},
-		"stopped: no majority":                  {v1.Majority, "c/3@n1 b/2@n2- a/1@n3-", "n1, n2, n3"},
-		"stopped: no eligible member":           {v1.Majority, "c/3@n1! b/2@n2! a/1@n3!", "n1, n2, n3"},
-		"some nodes aren't known":               {v1.Majority, "c/3@n1* b/2 a/1", "n1 Elects"},
-		"the only member":                       {v1.Majority, "a/1@n1*", "n1 Stops (no majority)"},
-		"the previous list is still in force":   {v1.Majority, "e/5@n1* d/4@n2 c/3@n3 b/2@n2 a/1@n4 | b c d", "n1 Elects, n2 Stops (no majority), n3 Keeps, n4 Keeps"},
-		"both lists are in force":               {v1.Majority, "c/3@n1* b/2@n2 a/1@n2 | c", "n1 Stops (no majority), n2 Stops (no majority)"},
-		"no member list":                        {v1.Majority, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Equalf(t, formatPlaces(describe.Nodes(placed(t, c.mode, c.members))), c.want,
-				"%s %s", c.mode, c.members)
-		})
-	}
-}
-
 func TestLossOfAZone(t *testing.T) {
 	g := placed(t, v1.Majority, "c/3@n1/east* b/2@n2/west a/1@n3/west")
 	expect.Equal(t, formatPlaces(describe.Zones(g)), "east Elects, west Stops (no majority)")
