@@ -25,28 +25,39 @@ func TestDueStep(t *testing.T) {
 	in := func(d time.Duration) time.Time { return now.Add(d) }
 	former := ca("former", in(20*day))
 	former.Key = nil
+	signing := func(expires time.Duration) authority.State { return authority.State{Signing: ca("a", in(expires))} }
+	announced := func(expires, next, since time.Duration) authority.State {
+		return authority.State{Signing: ca("a", in(expires)), Next: ca("b", in(next)), Since: in(since)}
+	}
+	promoted := func(expires, since time.Duration) authority.State {
+		return authority.State{Signing: ca("b", in(expires)), Former: former, Since: in(since)}
+	}
+	requested := func(s authority.State) authority.State {
+		s.Requested = true
+		return s
+	}
 	for name, tc := range map[string]struct {
 		state authority.State
 		known time.Duration
 		want  authority.Step
 	}{
 		"no CA":                          {want: authority.Create},
-		"expires in more than a month":   {state: authority.State{Signing: ca("a", in(31*day))}, want: authority.NoStep},
-		"expires in a month":             {state: authority.State{Signing: ca("a", in(30*day))}, want: authority.Announce},
-		"expired":                        {state: authority.State{Signing: ca("a", in(0))}, want: authority.Create},
-		"expired, with a next CA":        {state: authority.State{Signing: ca("a", in(0)), Next: ca("b", in(9*day)), Since: now}, want: authority.Promote},
-		"expired, and so is the next CA": {state: authority.State{Signing: ca("a", in(-day)), Next: ca("b", in(-1))}, want: authority.Create},
-		"announced just now":             {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: now}, known: day, want: authority.NoStep},
-		"announced two days ago":         {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(-2 * day)}, known: day, want: authority.Promote},
-		"announced while this replica was disconnected": {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(-9 * day)}, known: day - 1, want: authority.NoStep},
-		"announced by a replica whose clock is ahead":   {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(time.Hour)}, known: day, want: authority.NoStep},
-		"promoted a day ago":                            {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
-		"promoted two days ago":                         {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-2 * day)}, want: authority.Retire},
-		"requested":                                     {state: authority.State{Signing: ca("a", in(90*day)), Requested: true}, want: authority.Announce},
-		"requested after the next CA was announced":     {state: authority.State{Signing: ca("a", in(90*day)), Next: ca("b", in(91*day)), Since: in(-day), Requested: true}, known: day, want: authority.NoStep},
-		"requested after the next CA was promoted":      {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day), Requested: true}, want: authority.NoStep},
-		"requested without a CA":                        {state: authority.State{Requested: true}, want: authority.Create},
-		"promoted late, and expires soon itself":        {state: authority.State{Signing: ca("b", in(9*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
+		"expires in more than a month":   {state: signing(31 * day), want: authority.NoStep},
+		"expires in a month":             {state: signing(30 * day), want: authority.Announce},
+		"expired":                        {state: signing(0), want: authority.Create},
+		"expired, with a next CA":        {state: announced(0, 9*day, 0), want: authority.Promote},
+		"expired, and so is the next CA": {state: announced(-day, -1, 0), want: authority.Create},
+		"announced just now":             {state: announced(20*day, 90*day, 0), known: day, want: authority.NoStep},
+		"announced two days ago":         {state: announced(20*day, 90*day, -2*day), known: day, want: authority.Promote},
+		"announced while this replica was disconnected": {state: announced(20*day, 90*day, -9*day), known: day - 1, want: authority.NoStep},
+		"announced by a replica whose clock is ahead":   {state: announced(20*day, 90*day, time.Hour), known: day, want: authority.NoStep},
+		"promoted a day ago":                            {state: promoted(90*day, -day), want: authority.NoStep},
+		"promoted two days ago":                         {state: promoted(90*day, -2*day), want: authority.Retire},
+		"requested":                                     {state: requested(signing(90 * day)), want: authority.Announce},
+		"requested after the next CA was announced":     {state: requested(announced(90*day, 91*day, -day)), known: day, want: authority.NoStep},
+		"requested after the next CA was promoted":      {state: requested(promoted(90*day, -day)), want: authority.NoStep},
+		"requested without a CA":                        {state: requested(authority.State{}), want: authority.Create},
+		"promoted late, and expires soon itself":        {state: promoted(9*day, -day), want: authority.NoStep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Equal(t, schedule.Due(tc.state, now, tc.known), tc.want)
