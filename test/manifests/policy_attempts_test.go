@@ -21,6 +21,11 @@ import (
 
 const group = "ledger"
 
+type (
+	hook  = admissionregistrationv1.MutatingWebhook
+	hooks = admissionregistrationv1.MutatingWebhookConfiguration
+)
+
 // fixture has the objects that the attempts are about.
 type fixture struct {
 	namespace string
@@ -292,8 +297,8 @@ func (f *fixture) otherAttempts() []attempt {
 		return &corev1.Event{ObjectMeta: metadata(namespace, "event"), InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: namespace, Name: manager}}
 	}
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "conclave"}}
-	first := func(change func(*admissionregistrationv1.MutatingWebhook)) func(*admissionregistrationv1.MutatingWebhookConfiguration) {
-		return func(c *admissionregistrationv1.MutatingWebhookConfiguration) { change(&c.Webhooks[0]) }
+	first := func(change func(*hook)) func(*hooks) {
+		return func(c *hooks) { change(&c.Webhooks[0]) }
 	}
 	return []attempt{
 		create("an Event about a pod", events, event("Pod")),
@@ -304,20 +309,20 @@ func (f *fixture) otherAttempts() []attempt {
 			Type:       corev1.SecretTypeServiceAccountToken,
 		}),
 		create("another Lease", "may write only the Lease conclave-manager", &coordinationv1.Lease{ObjectMeta: metadata(namespace, "other")}),
-		patch("webhooks for other kinds", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.Rules[0].Resources = []string{"secrets"} })),
-		patch("webhooks for all pods", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ObjectSelector = nil })),
-		patch("webhooks for all namespaces", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.NamespaceSelector = nil })),
-		patch("webhooks for pods without a label in all namespaces", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		patch("webhooks for other kinds", caBundle, webhook, first(func(w *hook) { w.Rules[0].Resources = []string{"secrets"} })),
+		patch("webhooks for all pods", caBundle, webhook, first(func(w *hook) { w.ObjectSelector = nil })),
+		patch("webhooks for all namespaces", caBundle, webhook, first(func(w *hook) { w.NamespaceSelector = nil })),
+		patch("webhooks for pods without a label in all namespaces", caBundle, webhook, func(c *hooks) {
 			c.Webhooks[1].NamespaceSelector.MatchLabels = nil
 		}),
-		patch("another server of webhooks", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.Service.Name = "other" })),
-		patch("an owner that doesn't exist, so that the webhooks are deleted", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		patch("another server of webhooks", caBundle, webhook, first(func(w *hook) { w.ClientConfig.Service.Name = "other" })),
+		patch("an owner that doesn't exist, so that the webhooks are deleted", caBundle, webhook, func(c *hooks) {
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "gone", UID: "gone"}}
 		}),
-		patch("a finalizer, so that the webhooks can't be deleted", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		patch("a finalizer, so that the webhooks can't be deleted", caBundle, webhook, func(c *hooks) {
 			c.Finalizers = []string{"example.org/never"}
 		}),
-		patch("another webhook", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		patch("another webhook", caBundle, webhook, func(c *hooks) {
 			second := c.Webhooks[0].DeepCopy()
 			second.Name = "other.conclave.dev"
 			c.Webhooks = append(c.Webhooks, *second)
@@ -328,6 +333,6 @@ func (f *fixture) otherAttempts() []attempt {
 		create("the Secret of the CA", "", &corev1.Secret{ObjectMeta: metadata(namespace, "conclave-ca")}),
 		create("the Secret with the credentials for metrics", "", &corev1.Secret{ObjectMeta: metadata(namespace, "conclave-metrics")}),
 		create("the Lease", "", &coordinationv1.Lease{ObjectMeta: metadata(namespace, manager)}),
-		patch("the CA bundle", "", webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.CABundle = f.caBundle })),
+		patch("the CA bundle", "", webhook, first(func(w *hook) { w.ClientConfig.CABundle = f.caBundle })),
 	}
 }

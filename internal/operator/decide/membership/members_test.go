@@ -18,8 +18,8 @@ var (
 	highest      = v1.PriorityFrom{Ordinal: v1.HighestFirst}
 )
 
-// setPriorityAnnotations sets the priorities in pods' annotations, as in "a=5".
-func setPriorityAnnotations(f *Facts, wishes ...string) {
+// setPriorities sets the priorities in pods' annotations, as in "a=5".
+func setPriorities(f *Facts, wishes ...string) {
 	for _, wish := range wishes {
 		name, value, _ := strings.Cut(wish, "=")
 		f.findPod(name).Annotations[v1.AnnotationPriority] = value
@@ -56,39 +56,39 @@ func TestFirstList(t *testing.T) {
 		},
 		"annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=30", "b=0", "c=16383") },
+			change: func(f *Facts) { setPriorities(f, "a=30", "b=0", "c=16383") },
 		},
 		"equal annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d", "e"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
+			change: func(f *Facts) { setPriorities(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
 		},
 		"equal annotations with the maximum priority": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=16383", "b=16383", "c=16382") },
+			change: func(f *Facts) { setPriorities(f, "a=16383", "b=16383", "c=16382") },
 		},
 		"an invalid annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "b=high") },
+			change: func(f *Facts) { setPriorities(f, "b=high") },
 		},
 		"an empty annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=") },
+			change: func(f *Facts) { setPriorities(f, "a=") },
 		},
 		"an annotation above the maximum": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=16384") },
+			change: func(f *Facts) { setPriorities(f, "a=16384") },
 		},
 		"a long annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a="+strings.Repeat("9", 1000)) },
+			change: func(f *Facts) { setPriorities(f, "a="+strings.Repeat("9", 1000)) },
 		},
 		"an invalid annotation, and no other pod can be elected": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=high") },
+			change: func(f *Facts) { setPriorities(f, "a=0", "b=high") },
 		},
 		"no pod can be elected": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") },
+			change: func(f *Facts) { setPriorities(f, "a=0", "b=0") },
 		},
 		"node labels": {
 			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c"),
@@ -107,7 +107,7 @@ func TestFirstList(t *testing.T) {
 		},
 		"an order of annotations": {
 			facts:  newSelectorFacts(v1.PriorityFrom{Annotation: v1.AnnotationPriority, Order: []v1.LabelValue{"high", ""}}).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorityAnnotations(f, "a=high", "b=") },
+			change: func(f *Facts) { setPriorities(f, "a=high", "b=") },
 		},
 		"an invalid node label": {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
@@ -183,11 +183,11 @@ func TestLaterLists(t *testing.T) {
 	for name, change := range map[string]func(*Facts){
 		"no change": func(*Facts) {},
 		"a pod joins, below members of the same rank":   func(f *Facts) { f.addPods("c") },
-		"a pod joins with a higher rank":                func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "c=9") },
-		"a pod with priority 0 joins":                   func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "c=0") },
+		"a pod joins with a higher rank":                func(f *Facts) { f.addPods("c"); setPriorities(f, "c=9") },
+		"a pod with priority 0 joins":                   func(f *Facts) { f.addPods("c"); setPriorities(f, "c=0") },
 		"a pod without a connected agent does not join": func(f *Facts) { delete(f.Connected, f.addPod("c").UID) },
-		"the priority of a member is raised":            func(f *Facts) { setPriorityAnnotations(f, "b=9") },
-		"the priority of a member is set to 0":          func(f *Facts) { setPriorityAnnotations(f, "a=0") },
+		"the priority of a member is raised":            func(f *Facts) { setPriorities(f, "b=9") },
+		"the priority of a member is set to 0":          func(f *Facts) { setPriorities(f, "a=0") },
 		"an agent is disconnected":                      func(f *Facts) { delete(f.Connected, f.findPod("a").UID) },
 		"a pod is being deleted":                        func(f *Facts) { f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon)) },
 		"a pod has just been deleted":                   func(f *Facts) { f.deletePod("a") },
@@ -211,13 +211,13 @@ func TestLaterLists(t *testing.T) {
 			f.Missing["a"], f.Missing["b"] = true, true
 			f.addPods("c", "d")
 		},
-		"a member with an invalid annotation remains, and another pod joins":      func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=x", "c=9") },
-		"a member with an invalid annotation does not move with the one below it": func(f *Facts) { setPriorityAnnotations(f, "a=x", "b=9") },
-		"a member with an invalid annotation is no longer selected":               func(f *Facts) { setPriorityAnnotations(f, "a=x"); f.findPod("a").Labels = nil },
-		"a pod with an invalid annotation does not join, and another one does":    func(f *Facts) { f.addPods("c", "d"); setPriorityAnnotations(f, "c=x", "d=9") },
-		"a pod with an invalid annotation, and no member can be elected":          func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=0", "b=0", "c=x") },
-		"a member with priority 0 gets an invalid annotation":                     func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle(); setPriorityAnnotations(f, "a=x") },
-		"no member can be elected":                                                func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") },
+		"a member with an invalid annotation remains, and another pod joins":      func(f *Facts) { f.addPods("c"); setPriorities(f, "a=x", "c=9") },
+		"a member with an invalid annotation does not move with the one below it": func(f *Facts) { setPriorities(f, "a=x", "b=9") },
+		"a member with an invalid annotation is no longer selected":               func(f *Facts) { setPriorities(f, "a=x"); f.findPod("a").Labels = nil },
+		"a pod with an invalid annotation does not join, and another one does":    func(f *Facts) { f.addPods("c", "d"); setPriorities(f, "c=x", "d=9") },
+		"a pod with an invalid annotation, and no member can be elected":          func(f *Facts) { f.addPods("c"); setPriorities(f, "a=0", "b=0", "c=x") },
+		"a member with priority 0 gets an invalid annotation":                     func(f *Facts) { setPriorities(f, "a=0"); f.settle(); setPriorities(f, "a=x") },
+		"no member can be elected":                                                func(f *Facts) { setPriorities(f, "a=0", "b=0") },
 		"the selector is replaced by declared members":                            func(f *Facts) { f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")} },
 	} {
 		t.Run(name, func(t *testing.T) {

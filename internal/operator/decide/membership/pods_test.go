@@ -163,7 +163,7 @@ func TestEndpointSliceConflict(t *testing.T) {
 // The list prefers a member as long as it remains, also after the operator has forgotten why.
 func TestPreferredMember(t *testing.T) {
 	f := newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d")
-	setPriorityAnnotations(f, "a=5", "b=5", "c=5", "d=4")
+	setPriorities(f, "a=5", "b=5", "c=5", "d=4")
 	f.settle()
 	expectList := func(what, want string) {
 		t.Helper()
@@ -179,7 +179,7 @@ func TestPreferredMember(t *testing.T) {
 	f.Preferred = "gone"
 	expectList("an unknown pod is preferred", "d 4, c 8, b 6, a 7")
 	f.addPod("e")
-	setPriorityAnnotations(f, "e=5")
+	setPriorities(f, "e=5")
 	f.Preferred = ""
 	expectList("a new pod does not take over", "d 4, c 8, b 6, a 7, e 5")
 }
@@ -193,10 +193,10 @@ func TestEquallyPreferred(t *testing.T) {
 		"another preferred member":    {func(f *Facts) { f.Preferred = "b"; f.settle() }, "b of a c"},
 		"without a pod":               {func(f *Facts) { f.deletePod("a") }, "a of "},
 		"a pod that has failed":       {func(f *Facts) { f.findPod("b").Status.Phase = corev1.PodFailed }, "a of c"},
-		"a member with another value": {func(f *Facts) { setPriorityAnnotations(f, "a=2"); f.settle() }, "a of "},
-		"two with the highest value":  {func(f *Facts) { setPriorityAnnotations(f, "b=2", "c=2"); f.settle() }, "b of c"},
-		"an invalid value":            {func(f *Facts) { setPriorityAnnotations(f, "a=x") }, "a of "},
-		"priority 0":                  {func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle() }, "b of c"},
+		"a member with another value": {func(f *Facts) { setPriorities(f, "a=2"); f.settle() }, "a of "},
+		"two with the highest value":  {func(f *Facts) { setPriorities(f, "b=2", "c=2"); f.settle() }, "b of c"},
+		"an invalid value":            {func(f *Facts) { setPriorities(f, "a=x") }, "a of "},
+		"priority 0":                  {func(f *Facts) { setPriorities(f, "a=0"); f.settle() }, "b of c"},
 		"declared members": {func(f *Facts) {
 			f.Group.Spec.Selector, f.Group.Spec.PriorityFrom, f.Group.Spec.Members = nil, nil, parseMembers("a 1, b 2")
 		}, " of "},
