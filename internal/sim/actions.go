@@ -116,9 +116,9 @@ func (s *simulation) notifyPeers(id election.ID, incarnation uint32) {
 		if other == id || !s.processes[other].up || s.network.isCut(id, other) || s.network.isCut(other, id) {
 			continue
 		}
-		at := s.queue.now + election.Tick(s.rng.between(1, int(transMax)))
+		at := s.queue.now + s.rng.ticks(1, transMax)
 		if s.rng.percent(20) { // so late that the process may have restarted
-			at += election.Tick(s.rng.below(int(2 * lease)))
+			at += s.rng.tick(2 * lease)
 			s.outages.last = outageLateProof
 		}
 		s.queue.push(event{at: at, kind: eventPeerEnded, process: other, peer: id, slot: incarnation})
@@ -146,7 +146,7 @@ func (s *simulation) restart(id election.ID) {
 	s.reportRestart(id)
 	s.boot(id, true, 0)
 	if s.schedule.faults&Recovery != 0 {
-		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.between(1, int(heartbeat))), kind: actRecover, target: id})
+		s.schedule.push(s, action{at: s.queue.now + s.rng.ticks(1, heartbeat), kind: actRecover, target: id})
 	}
 }
 

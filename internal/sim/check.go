@@ -71,8 +71,8 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 		p.running = false
 	case election.StopRequested:
 		p.stopRequestedAt, p.stopTerm = s.queue.now, e.Term
-		at := s.queue.now + election.Tick(s.rng.between(1, int(s.schedule.stopsWithin)+4))
-		s.queue.push(event{at: at, kind: eventAppStopped, process: id, slot: p.tenures})
+		takes := s.rng.ticks(1, s.schedule.stopsWithin+4)
+		s.queue.push(event{at: s.queue.now + takes, kind: eventAppStopped, process: id, slot: p.tenures})
 	case election.OfficeResigned:
 		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
 		if p.running && !asked {

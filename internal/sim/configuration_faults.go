@@ -51,7 +51,7 @@ func (sch *schedule) drawConfigurationFaults(s *simulation) {
 	sch.drawLasting(s)
 	if s.drawFault(Drains, 50) {
 		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
-		sch.timing.drain, sch.timing.stable = election.Tick(r.below(20*int(lease))), election.Tick(r.below(20*int(lease)))
+		sch.timing.drain, sch.timing.stable = r.tick(20*lease), r.tick(20*lease)
 		if r.percent(50) {
 			sch.stopsWithin = sch.timing.drain
 		}
@@ -83,16 +83,16 @@ func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) ele
 			return
 		}
 		for range r.between(1, s.size) {
-			sch.push(s, action{at: election.Tick(r.below(int(at))), kind: kind, target: election.ID(r.between(1, s.size))})
+			sch.push(s, action{at: r.tick(at), kind: kind, target: election.ID(r.between(1, s.size))})
 		}
 	}
 	some(Mixed, actMix)
 	some(Rejoin, actRejoin)
 	if sch.slow.id != election.None {
-		sch.push(s, action{at: election.Tick(r.below(int(lease))), kind: actThrottle, target: sch.slow.id, lasts: sch.slow.lasts})
+		sch.push(s, action{at: r.tick(lease), kind: actThrottle, target: sch.slow.id, lasts: sch.slow.lasts})
 	}
 	if sch.faults&Drains != 0 {
-		at += election.Tick(r.below(int(sch.waitsForApplications()/2) + 1))
+		at += r.tick(sch.waitsForApplications()/2 + 1)
 	}
 	if sch.faults&Burst == 0 {
 		return at
@@ -102,8 +102,8 @@ func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) ele
 		sch.push(s, action{at: at, kind: actReplaceMember})
 	}
 	for range 4 {
-		at += election.Tick(r.between(int(lease), 10*int(lease)))
-		sch.push(s, action{at: at, kind: actCrash, lasts: election.Tick(r.below(int(lease))), silent: r.percent(30)})
+		at += r.ticks(lease, 10*lease)
+		sch.push(s, action{at: at, kind: actCrash, lasts: r.tick(lease), silent: r.percent(30)})
 	}
 	return at
 }
@@ -136,7 +136,7 @@ func (s *simulation) startInNewPod(p *process, id election.ID) bool {
 	}
 	p.stored, p.slot, p.roster, p.adoptedAt = older, older, s.operator.published[older], s.queue.now
 	p.lease.longest = max(s.schedule.leaseBefore, s.schedule.leaseAfter)
-	s.queue.push(event{at: s.queue.now + election.Tick(s.rng3.below(6*int(lease))), kind: eventRoster, process: id, slot: latest})
+	s.queue.push(event{at: s.queue.now + s.rng3.tick(6*lease), kind: eventRoster, process: id, slot: latest})
 	return true
 }
 

@@ -146,7 +146,7 @@ func (sch *schedule) drawLate(s *simulation) {
 		return
 	}
 	sch.faults |= Members
-	sch.late, sch.lateBy = election.ID(s.rng2.between(1, s.size)), election.Tick(s.rng2.between(1, 200))*lease
+	sch.late, sch.lateBy = election.ID(s.rng2.between(1, s.size)), s.rng2.ticks(1, 200)*lease
 	s.checker.electionCause = true
 }
 

@@ -48,23 +48,23 @@ func (sch *schedule) lasting() bool { return sch.faults&lastingFaults != 0 }
 func (sch *schedule) drawLasting(s *simulation) {
 	r := &s.rng3
 	if s.drawFault(Latency, 3) {
-		sch.latency = election.Tick(r.between(1, int(lease)*3/5))
+		sch.latency = r.ticks(1, lease*3/5)
 	}
 	if s.drawFault(Lossy, 3) {
 		sch.lossy = r.between(1, 10)
 	}
 	if s.drawFault(Tail, 3) {
-		sch.tail = tail{election.Tick(r.between(1, int(lease)/50)), r.between(25, 35)}
+		sch.tail = tail{r.ticks(1, lease/50), r.between(25, 35)}
 	}
 	affected := election.ID(s.size)
 	if r.percent(40) {
 		affected = election.ID(r.between(1, s.size))
 	}
 	if s.size >= 3 && s.drawFault(Throttle, 2) {
-		sch.slow = throttle{affected, election.Tick(r.between(int(lease), 2*int(lease))), election.Tick(r.between(8, 40)) * lease}
+		sch.slow = throttle{affected, r.ticks(lease, 2*lease), r.ticks(8, 40) * lease}
 	}
 	if s.size >= 2 && s.drawFault(Failing, 2) {
-		sch.failing = failing{affected, election.Tick(r.between(1, int(lease))), election.Tick(r.between(1, 8)) * lease}
+		sch.failing = failing{affected, r.ticks(1, lease), r.ticks(1, 8) * lease}
 	}
 	if sch.lasting() {
 		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch

@@ -30,7 +30,7 @@ func (s *simulation) drawEarlierEnd(p *process) election.Tick {
 	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
 	random := rng(uint64(s.queue.now)) // The other random numbers of the schedule remain the same.
 	random.next()
-	return min(down, election.Tick(random.below(2*int(down)+1)))
+	return min(down, random.tick(2*down+1))
 }
 
 // beginLease sets the lease of a new incarnation of p, which started when the earlier ones had
@@ -79,12 +79,10 @@ func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.T
 		j := r.below(i + 1)
 		order[i], order[j] = order[j], election.ID(i+1)
 	}
-	next, pace := election.Tick(r.below(int(at))), r.between(2, int(3*lease))
+	next, pace := r.tick(at), r.ticks(2, 3*lease)
 	for _, id := range order {
-		next += election.Tick(r.between(1, pace))
-		sch.push(s, action{
-			at: next, kind: actChangeLease, target: id, lasts: election.Tick(r.below(int(heartbeat))), silent: r.percent(30),
-		})
+		next += r.ticks(1, pace)
+		sch.push(s, action{at: next, kind: actChangeLease, target: id, lasts: r.tick(heartbeat), silent: r.percent(30)})
 	}
 	return max(at, next)
 }

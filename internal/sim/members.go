@@ -73,7 +73,7 @@ func (s *simulation) operatorDelay() election.Tick {
 	if s.rng2.percent(50) {
 		return 0
 	}
-	return election.Tick(s.rng2.below(int(suspicionTimeout)))
+	return s.rng2.tick(suspicionTimeout)
 }
 
 func (s *simulation) reconcile() {
@@ -173,7 +173,7 @@ func (s *simulation) publish() {
 	}
 	for id := election.ID(1); id <= s.maxID; id++ {
 		if p := &s.processes[id]; p.up {
-			at := s.queue.now + election.Tick(s.rng.below(int(suspicionTimeout)))
+			at := s.queue.now + s.rng.tick(suspicionTimeout)
 			if id == s.schedule.late {
 				at += s.schedule.lateBy
 			}
@@ -203,7 +203,7 @@ func (s *simulation) startMembers(slot uint32) {
 		if !p.exists {
 			p.exists, p.clock = true, s.schedule.drawClock(s)
 			p.roster, p.slot, p.stored, p.adoptedAt = s.operator.published[slot], slot, slot, s.queue.now
-			s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.below(int(lease))), kind: actRestart, target: m.ID})
+			s.schedule.push(s, action{at: s.queue.now + s.rng.tick(lease), kind: actRestart, target: m.ID})
 		}
 	}
 }
@@ -283,6 +283,6 @@ func (s *simulation) adopt(id election.ID, slot uint32) {
 	s.setRoster(p, slot)
 	s.step(id, election.Input{Kind: election.Adopt, Roster: p.roster})
 	if !p.roster.Has(id) && s.mode != office.Available && s.rng.percent(50) {
-		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.below(int(lease))), kind: actCrash, target: id})
+		s.schedule.push(s, action{at: s.queue.now + s.rng.tick(lease), kind: actCrash, target: id})
 	}
 }

@@ -74,7 +74,7 @@ func (s *simulation) healLinks() {
 	for a := election.ID(1); a <= s.maxID; a++ {
 		for b := a + 1; b <= s.maxID; b++ {
 			if s.network.isCut(a, b) || s.network.isCut(b, a) {
-				s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng3.below(int(lease))), kind: actRedial, target: a, peer: b})
+				s.schedule.push(s, action{at: s.queue.now + s.rng3.tick(lease), kind: actRedial, target: a, peer: b})
 			}
 		}
 	}

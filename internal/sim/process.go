@@ -102,7 +102,7 @@ func (sch *schedule) addCorrections(s *simulation, at election.Tick) {
 		return
 	}
 	for range s.rng2.between(1, 4) {
-		sch.push(s, action{at: election.Tick(s.rng2.below(int(at))), kind: actCorrectClock, target: election.ID(s.rng2.below(s.size + 1))})
+		sch.push(s, action{at: s.rng2.tick(at), kind: actCorrectClock, target: election.ID(s.rng2.below(s.size + 1))})
 	}
 }
 

@@ -78,7 +78,7 @@ func (sch *schedule) extraDuration(s *simulation) election.Tick {
 	if sch.faults&(Slow|Gone|Graph) == 0 {
 		return 0
 	}
-	return election.Tick(s.rng2.below(int(4 * lease)))
+	return s.rng2.tick(4 * lease)
 }
 
 func (sch *schedule) addProcessFaults(s *simulation, at election.Tick) {
@@ -86,13 +86,13 @@ func (sch *schedule) addProcessFaults(s *simulation, at election.Tick) {
 	if sch.faults&Slow != 0 {
 		for range r.between(1, s.size) {
 			sch.push(s, action{
-				at: election.Tick(r.below(int(at))), kind: actSlowDown, target: election.ID(r.below(s.size + 1)), lasts: election.Tick(r.below(int(4 * lease))),
+				at: r.tick(at), kind: actSlowDown, target: election.ID(r.below(s.size + 1)), lasts: r.tick(4 * lease),
 			})
 		}
 	}
 	if sch.faults&Gone != 0 {
 		for range r.between(1, 3) {
-			sch.push(s, action{at: election.Tick(r.below(int(at))), kind: actReportGone, target: election.ID(r.below(s.size + 1))})
+			sch.push(s, action{at: r.tick(at), kind: actReportGone, target: election.ID(r.below(s.size + 1))})
 		}
 	}
 	sch.addSettingsChanges(s, at)
@@ -130,18 +130,18 @@ func (s *simulation) setForward(p *process, limit int) {
 
 func (s *simulation) slowDown(id election.ID, a action) {
 	p := &s.processes[id]
-	most := int(lease / 4)
+	most := lease / 4
 	if s.rng2.percent(50) {
-		most = int(lease + lease/2)
+		most = lease + lease/2
 	}
-	p.slowBy, p.slowUntil = election.Tick(s.rng2.between(1, most)), s.queue.now+a.lasts
+	p.slowBy, p.slowUntil = s.rng2.ticks(1, most), s.queue.now+a.lasts
 	s.reportFault(outageSlow, id, "handles an input up to %d ticks late until %d", p.slowBy, p.slowUntil)
 }
 
 // stall delays the next input of a slow process.
 func (s *simulation) stall(p *process) {
 	if now := s.queue.now; now < p.slowUntil && now < s.schedule.healAt {
-		p.pausedUntil = max(p.pausedUntil, now+election.Tick(s.rng2.below(int(p.slowBy)+1)))
+		p.pausedUntil = max(p.pausedUntil, now+s.rng2.tick(p.slowBy+1))
 	}
 }
 
@@ -170,13 +170,13 @@ func (s *simulation) receive(id election.ID, e event) {
 	switch s.rng2.below(3) {
 	case 0:
 		s.reportFault(outageMembers, id, "can't store list %d", roster.Version)
-		e.at = s.queue.now + 1 + election.Tick(s.rng2.below(int(heartbeat)))
+		e.at = s.queue.now + 1 + s.rng2.tick(heartbeat)
 		s.queue.push(e)
 		return
 	case 1:
 		p.stored = e.slot
 	}
-	a := action{kind: actCrash, target: id, lasts: election.Tick(s.rng2.below(int(lease)))}
+	a := action{kind: actCrash, target: id, lasts: s.rng2.tick(lease)}
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
 	s.crash(id, a)
 }

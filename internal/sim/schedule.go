@@ -139,7 +139,7 @@ func (sch *schedule) draw(s *simulation) {
 		count, gap := sch.pace(s)
 		gap = max(gap, sch.waitsForApplications()/8)
 		for range count {
-			at += election.Tick(r.below(int(gap)))
+			at += r.tick(gap)
 			sch.add(s, at, kinds[r.below(len(kinds))])
 		}
 	}
@@ -150,7 +150,7 @@ func (sch *schedule) draw(s *simulation) {
 	s.checker.electionCause = s.checker.electionCause || sch.faults&(Loss|Delay) != 0
 	sch.addProcessFaults(s, at)
 	at = sch.addConfigurationFaults(s, at)
-	sch.healAt = at + election.Tick(r.below(int(lease)))
+	sch.healAt = at + r.tick(lease)
 	sch.deadline = sch.healAt + s.convergeWithin()
 	sch.push(s, action{at: sch.healAt, kind: actHealAll})
 }
@@ -204,7 +204,7 @@ func (sch *schedule) enabledActions() []Fault {
 
 func (sch *schedule) add(s *simulation, at election.Tick, f Fault) {
 	r := &s.rng
-	a := action{at: at, lasts: election.Tick(r.below(int(2 * lease))), silent: r.percent(30)}
+	a := action{at: at, lasts: r.tick(2 * lease), silent: r.percent(30)}
 	if r.percent(50) {
 		a.target = election.ID(r.between(1, s.size))
 	}
@@ -246,7 +246,7 @@ func (sch *schedule) drawClock(s *simulation) clock {
 	if sch.faults&Clocks != 0 {
 		// The rates differ by nearly as much as the margin of the lease allows.
 		c.rate += int64(s.rng.between(-trueRate/34, trueRate/34))
-		c.offset = election.Tick(s.rng.below(1000))
+		c.offset = s.rng.tick(1000)
 		c.skew += election.Epoch(s.rng.below(int(3*defaultEpochTicks/sch.epochTicks) + 1))
 	}
 	sch.furthestAhead = max(sch.furthestAhead, c.skew)
@@ -269,6 +269,13 @@ func (r *rng) next() uint64 {
 func (r *rng) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
 
 func (r *rng) between(lo, hi int) int { return lo + r.below(hi-lo+1) }
+
+// tick and ticks draw times as below and between draw numbers.
+func (r *rng) tick(n election.Tick) election.Tick { return election.Tick(r.below(int(n))) }
+
+func (r *rng) ticks(lo, hi election.Tick) election.Tick {
+	return election.Tick(r.between(int(lo), int(hi)))
+}
 
 // percent returns true with a probability of p percent.
 func (r *rng) percent(p int) bool { return r.below(100) < p }

@@ -37,7 +37,7 @@ func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 	}
 	for range r.between(1, 2*s.size) {
 		sch.push(s, action{
-			at: election.Tick(r.below(int(at))), kind: actChangeSettings, target: election.ID(r.below(s.size + 1)), timing: uint8(r.below(choices)),
+			at: r.tick(at), kind: actChangeSettings, target: election.ID(r.below(s.size + 1)), timing: uint8(r.below(choices)),
 		})
 	}
 }

@@ -299,7 +299,7 @@ func (s *simulation) handleArrival(e event) {
 		s.step(e.process, election.Input{Kind: election.Receive, Message: m})
 	case m.Kind.Counts() && !p.crashedSilently && s.processes[m.From].up && !s.network.isCut(m.To, m.From):
 		// The sender's connection attempt is refused.
-		at := e.at + election.Tick(s.rng.between(1, int(transMax)))
+		at := e.at + s.rng.ticks(1, transMax)
 		incarnation := election.ID(s.processes[m.From].incarnation)
 		s.queue.push(event{at: at, kind: eventUndelivered, process: m.From, peer: incarnation, slot: s.slab.put(&m)})
 	}
@@ -339,7 +339,7 @@ func (s *simulation) send(m *election.Message) {
 		return
 	}
 	now := s.queue.now
-	delay := election.Tick(s.rng.between(1, int(transMax))) + s.schedule.latency + s.schedule.tail.draw(s)
+	delay := s.rng.ticks(1, transMax) + s.schedule.latency + s.schedule.tail.draw(s)
 	fifo := true
 	if now < s.schedule.healAt {
 		if s.rng.affects(s.schedule.lossPercent) {
@@ -348,7 +348,7 @@ func (s *simulation) send(m *election.Message) {
 		}
 		if s.rng.affects(s.schedule.delayPercent) {
 			s.cover(Delay, m.From)
-			delay += election.Tick(s.rng.below(int(2 * suspicionTimeout)))
+			delay += s.rng.tick(2 * suspicionTimeout)
 		}
 		if s.rng.affects(s.schedule.reorderPercent) {
 			s.cover(Reorder, m.From)
@@ -356,7 +356,7 @@ func (s *simulation) send(m *election.Message) {
 		}
 		if s.rng.affects(s.schedule.duplicatePercent) {
 			s.cover(Duplicate, m.From)
-			late := election.Tick(s.rng.below(int(lease)))
+			late := s.rng.tick(lease)
 			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, slot: s.putCopy(m)})
 		}
 	}
