@@ -38,7 +38,7 @@ const (
 	// Leases: processes restart one by one with another lease.
 	Leases
 	// Graph: some links, in one direction or both, don't work during the whole schedule.
-	// They don't heal either: see graphs.go.
+	// They don't heal either: see network.go.
 	Graph
 	// Slow: a process handles each input only after a delay.
 	Slow

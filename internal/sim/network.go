@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 // network records which links are cut and when the last message of each link
@@ -102,3 +103,149 @@ func (s *simulation) reportGraph() {
 		}
 	}
 }
+
+// With the fault Graph, the links that don't work never heal. All other faults end, and
+// then the property of docs/adr/0012-a-coordinator-in-every-static-network.md holds: if
+// an eligible member exchanges messages with a majority, one holds the office and keeps
+// it. In Available mode each process settles on a coordinator with which it exchanges
+// messages.
+
+const graphStays = 3 * (lease + suspicionTimeout)
+
+// drawGraph draws a set of links that never work. The processes that join later have
+// such links, too.
+func (n *network) drawGraph(r *rng, size election.ID) {
+	shape, percent, center := r.below(4), r.between(10, 70), election.ID(r.between(1, int(size)))
+	for a := election.ID(1); a <= maxMembers; a++ {
+		for b := a + 1; b <= maxMembers; b++ {
+			there, back := r.percent(percent), r.percent(percent)
+			switch shape {
+			case 0: // only one process reaches all others
+				there = a != center && b != center
+				back = there
+			case 1: // a chain
+				there = b != a+1
+				back = there
+			case 2:
+				back = there
+			}
+			if there {
+				n.broken[a] |= 1 << b
+			}
+			if back {
+				n.broken[b] |= 1 << a
+			}
+		}
+	}
+	n.cuts, n.maxID = n.broken, maxMembers
+}
+
+// exchanges reports whether two processes are up, messages pass between them in both
+// directions, and both accept them.
+func (s *simulation) exchanges(a, b election.ID) bool {
+	up := s.processes[a].up && s.processes[b].up
+	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a) && s.knows(a, b) && s.knows(b, a))
+}
+
+func (s *simulation) knows(a, b election.ID) bool {
+	roster := s.processes[a].roster
+	return roster.Has(b) || roster.Previous != nil && roster.Previous.Has(b)
+}
+
+// accepts reports whether a process can be coordinator according to the list of another one.
+func (s *simulation) accepts(follower, coordinator election.ID) bool {
+	return s.processes[follower].roster.Priority(coordinator) > 0
+}
+
+// couldHold returns an eligible process that exchanges messages with a majority of the
+// current list and of the previous one, or None. In Available mode it needs no majority.
+func (s *simulation) couldHold() election.ID {
+	for _, m := range s.operator.current.Ranked() {
+		p := &s.processes[m.ID]
+		if m.ID == s.schedule.late && p.roster.Version != s.operator.current.Version {
+			continue
+		}
+		if m.Priority > 0 && p.up && !p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
+			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous))) {
+			return m.ID
+		}
+	}
+	return election.None
+}
+
+func (s *simulation) reachesMajority(id election.ID, roster *election.Roster) bool {
+	n := 0
+	for _, m := range roster.Ring() {
+		if s.exchanges(id, m.ID) && s.accepts(m.ID, id) {
+			n++
+		}
+	}
+	return n >= roster.Majority()
+}
+
+// checkStays ends a schedule with a static graph when a tenure has lasted long enough.
+func (s *simulation) checkStays() {
+	stays := s.queue.now >= max(s.checker.tenureChangedAt, s.schedule.healAt)+graphStays
+	s.checker.done = stays && (s.mode != office.Available || s.unsettled() == election.None)
+}
+
+// unsettled returns a process that doesn't follow a coordinator with which it exchanges
+// messages, although it could, or None (Available).
+func (s *simulation) unsettled() election.ID {
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		c := p.status.Coordinator
+		settled := c != election.None && s.exchanges(m.ID, c) && s.processes[c].status.Token != 0
+		if p.up && !settled && s.couldFollow(m.ID) {
+			return m.ID
+		}
+	}
+	return election.None
+}
+
+// couldFollow reports whether a process is eligible itself, by the list that it has, or exchanges messages with a
+// coordinator.
+func (s *simulation) couldFollow(id election.ID) bool {
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		if s.exchanges(id, m.ID) && (m.ID == id && p.roster.Priority(id) > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkGraph decides what the end of the time for convergence means: nothing if no
+// process could hold the office. The time begins again if one can since a short while.
+func (s *simulation) checkGraph() {
+	able := s.couldHold()
+	switch {
+	case able == election.None:
+		s.checker.done = true
+	case s.schedule.extended:
+		text := fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority", graphStays, able)
+		if s.mode == office.Available {
+			text = fmt.Sprintf("a tenure has begun or ended in the last %d ticks, or process %d doesn't follow a coordinator", graphStays, s.unsettled())
+		}
+		s.checker.fail("convergence", text)
+	default:
+		s.schedule.extended, s.schedule.deadline = true, s.queue.now+s.convergeWithin()
+	}
+}
+
+// With the fault Late, one process receives each member list late, perhaps after the end of the schedule, although
+// messages pass between all processes. An agent does so if its node can't write to its disk, or if the operator
+// can't reach it. The others must have a coordinator all the same.
+
+// drawLate draws which process that is.
+func (sch *schedule) drawLate(s *simulation) {
+	if sch.faults&Late == 0 {
+		return
+	}
+	sch.faults |= Members
+	sch.late, sch.lateBy = election.ID(s.rng2.between(1, s.size)), s.rng2.ticks(1, 200)*lease
+	s.checker.electionCause = true
+}
+
+// limitsMembers reports whether some process may never be able to hold the office: see checkGraph.
+func (sch *schedule) limitsMembers() bool { return sch.faults&(Graph|Late) != 0 }

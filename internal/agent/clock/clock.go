@@ -23,8 +23,12 @@
 package clock
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -109,4 +113,53 @@ func (c *Clock) CurrentTerm() election.Term { return c.terms.Load().Ceiling(c.No
 
 func epochAt(wall time.Time) election.Epoch {
 	return election.Epoch(control.EpochAt(wall)) //nolint:gosec // Epochs aren't negative.
+}
+
+// reading is a reading of CLOCK_BOOTTIME, from which the readings shortly after are derived.
+// An agent with many groups reads the clock a hundred times for each heartbeat. Go has no
+// way to read CLOCK_BOOTTIME without a system call, unlike CLOCK_MONOTONIC.
+//
+// The clocks differ only by the time for which the machine was suspended. That a machine
+// is suspended, and the process runs again, within validity of CLOCK_MONOTONIC is
+// impossible: that clock advances while the kernel stops and starts processes and devices.
+type reading struct {
+	started time.Time
+
+	mu sync.Mutex
+	// at is the time since started by CLOCK_MONOTONIC, just after boot was read.
+	at, boot time.Duration
+}
+
+const (
+	validity = 100 * time.Microsecond
+	// maxDelay bounds the time for which reading both clocks may take. A process that was
+	// paused in between would lag behind by the duration of the pause.
+	maxDelay = 10 * time.Microsecond
+)
+
+// boottime returns the reading of CLOCK_BOOTTIME. It may lag behind by maxDelay, and never
+// decreases.
+func (r *reading) boottime() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := time.Since(r.started)
+	if r.boot != 0 && before-r.at < validity {
+		return r.boot + before - r.at
+	}
+	boot := Boottime()
+	r.boot, r.at = boot, time.Since(r.started)
+	if r.at-before > maxDelay {
+		r.boot = 0
+	}
+	return boot
+}
+
+// Boottime returns the reading of CLOCK_BOOTTIME. It makes the system call without the scheduler of the Go runtime: it
+// never blocks, and the scheduler would wake its monitor thread.
+func Boottime() time.Duration {
+	var now unix.Timespec
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+		panic("cannot read CLOCK_BOOTTIME: " + errno.Error()) // Linux has it since 2.6.39.
+	}
+	return time.Duration(now.Nano())
 }

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -65,5 +66,78 @@ func (g *Group) reconfigure(next config.Group) error {
 func (g *Group) reconfigureAgain() {
 	if err := g.reconfigure(g.cfg.Group); err != nil { // They were valid before.
 		g.cfg.Log.Error("cannot shorten the drain timeout", "error", err)
+	}
+}
+
+// measureInterval is the time between adjustments to the measured round-trip times.
+const measureInterval = 5 * time.Second
+
+// calmPeriod returns how long a coordinator measures no late renewal before it makes a lease that
+// has grown shorter. It measures several heartbeats in that time.
+func calmPeriod(heartbeat time.Duration) time.Duration { return max(5*time.Second, 4*heartbeat) }
+
+// electionTiming returns the timeouts of an election in which a peer replies within
+// the given time, T in the source texts.
+func electionTiming(reply time.Duration) election.Timing {
+	t := election.Tick(reply)
+	return election.Timing{Reply: t, Takeover: 3 * t, Hop: t}
+}
+
+// adjustTiming adjusts the reply timeout T to the measured round-trip times.
+// [ImprovedBully] defines T = 2*Ttrans + Tproc. The kernel measures 2*Ttrans for each
+// connection. The configured T covers everything else. The round-trip time counts
+// twice, because an election that times out early does more harm than one that waits.
+//
+// It is called after each input. A timer of its own would wake an idle agent more often.
+func (g *Group) adjustTiming() {
+	if !g.cfg.Group.Timing.Measured || g.lastStep < g.measureDue {
+		return
+	}
+	g.measureDue = g.lastStep + election.Tick(measureInterval)
+	reply := g.replyInForce
+	if next := g.replyTimeout(); next > reply+reply/4 || next < reply-reply/4 { // Small changes don't matter.
+		g.replyInForce = next
+		timing := electionTiming(next)
+		g.step(election.Input{Kind: election.Retime, Timing: &timing})
+	}
+}
+
+// replyTimeout returns T for the slowest peer, limited to the suspicion timeout: a
+// peer that is slower than that is suspected anyway.
+func (g *Group) replyTimeout() time.Duration {
+	timing := g.cfg.Group.Timing
+	slowest := time.Duration(0)
+	for _, name := range *g.peers.Load() {
+		slowest = max(slowest, g.cfg.Transport.RoundTrip(name))
+	}
+	return min(timing.ReplyTimeout+2*slowest, max(timing.ReplyTimeout, timing.SuspicionTimeout))
+}
+
+// recovery determines when the machine recovers, which happens once: when all other
+// members are connected. For those that can't be reached it waits no longer than the
+// reply timeout, beginning with the first connection.
+type recovery struct {
+	begun, waiting, waited bool
+}
+
+// recoverIfReachable lets the machine recover if enough members are connected. It is
+// called after each change: see Refresh.
+func (g *Group) recoverIfReachable() {
+	r := &g.recovery
+	if r.begun || !g.roster.Has(g.self) {
+		return
+	}
+	peers := *g.peers.Load()
+	missing := func(peer string) bool { return !g.cfg.Transport.Connected(peer) }
+	switch {
+	case !slices.ContainsFunc(peers, g.cfg.Transport.Connected):
+	case r.waited || !slices.ContainsFunc(peers, missing):
+		r.begun = true
+		g.step(election.Input{Kind: election.Recover})
+	case !r.waiting:
+		r.waiting = true
+		time.AfterFunc(g.cfg.Group.Timing.ReplyTimeout, func() {
+			_ = g.enqueue(func() { r.waited = true }) // A group that was left doesn't recover.
+		})
 	}
 }
