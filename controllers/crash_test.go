@@ -38,8 +38,7 @@ func (e *env) runScenario() {
 		withService(group)
 	}, "p-0", "p-1", "p-2")
 	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
-	e.elect("ledger", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
+	e.electAndAwait("ledger", "p-2", 7)
 	e.awaitRole("p-2", "ledger", v1.RoleCoordinator)
 
 	e.edit("ledger", func(group *v1.ElectionGroup) {
@@ -51,8 +50,7 @@ func (e *env) runScenario() {
 		_, in := e.agents["p-0"].Report("ledger")
 		return !in && e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled
 	})
-	e.elect("ledger", "p-3", 9)
-	e.awaitCoordinator("ledger", "p-3", 9)
+	e.electAndAwait("ledger", "p-3", 9)
 }
 
 // dump returns all groups, objects, pods, events and agents, without times.

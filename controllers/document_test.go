@@ -103,8 +103,7 @@ func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
 	fail.Store(true)
 	resume()
 	older(2)
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	fail.Store(false)
 	e.eventually("ledger-0 is in the group", func() bool { return e.inGroup("ledger-0", "ledger") })
 }

@@ -159,8 +159,7 @@ func TestLeaseChanges(t *testing.T) {
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
 	e.startLedger(withShortWaits, pods...)
-	e.elect("ledger", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
+	e.electAndAwait("ledger", "p-2", 7)
 	before := e.group("ledger").Status.Protocol.MemberList.LeaseMillis
 	for i, lease := range []int32{3000, 50, 2500} {
 		version := int64(i + 2)
@@ -196,8 +195,7 @@ func TestSettingsChangeDuringElection(t *testing.T) {
 		report, _ := e.agents["ledger-0"].Report("ledger")
 		return report.Generation == e.group("ledger").Generation
 	})
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	after := e.document("ledger")
 	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision || after.Group.Version != before.Group.Version {
 		t.Errorf("got document %+v, want that of before with another algorithm and a higher revision: %+v", after, before)
@@ -243,8 +241,7 @@ func TestPodsWithoutAgent(t *testing.T) {
 	e.pod("ledger-2", "ledger")
 	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1", "ledger-2")
 	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2")
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
 }
 
@@ -258,8 +255,7 @@ func TestPodsWithoutLabelAreNotCached(t *testing.T) {
 	e.pod("ledger-2", "ledger")
 	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1", "ledger-2")
 	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2")
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
 	e.podWithoutAgent("ledger-0", func(*corev1.Pod) {})
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
@@ -332,7 +328,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	}
 	must.Succeed(t, e.client.Delete(t.Context(), service))
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-	e.eventually("a Service without a selector points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
+	e.awaitRoute("ledger-2")
 
 	created := &corev1.Service{}
 	must.Succeed(t, e.client.Get(t.Context(), e.key("ledger-leader"), created))
@@ -341,7 +337,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	must.Succeed(t, e.client.Patch(t.Context(), created, patch))
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	e.elect("ledger", "ledger-1", 8)
-	e.eventually("its EndpointSlice follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 	e.awaitQuiet(o)
 	e.expectUnchanged(created)
 }
@@ -364,7 +360,7 @@ func TestServiceIsHandedOver(t *testing.T) {
 	}
 	before := len(o.written())
 	e.elect("ledger", "ledger-1", 8)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 	e.awaitQuiet(o)
 	if writes := kinds(o.written()[before:]); slices.Contains(writes, "PATCH services") {
 		t.Errorf("got writes %v, want none of the Service", writes)

@@ -38,6 +38,12 @@ func (e *env) endpoint(service string) string {
 	return ""
 }
 
+// awaitRoute waits until the Service ledger-leader points at a pod.
+func (e *env) awaitRoute(pod string) {
+	e.t.Helper()
+	e.eventually("the Service points at "+pod, func() bool { return e.endpoint("ledger-leader") == e.ip(pod) })
+}
+
 func (e *env) ip(pod string) string {
 	e.t.Helper()
 	found := &corev1.Pod{}
@@ -55,7 +61,7 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 	for term, pod := range []string{"p-four", "p-six", "p-four"} {
 		e.elect("ledger", pod, uint64(term+7))
 		e.awaitCoordinator("ledger", pod, int64(term+7))
-		e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip(pod) })
+		e.awaitRoute(pod)
 	}
 }
 
@@ -92,17 +98,15 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 	e.createGroup("ledger", withService, pods...)
 	e.startOperator()
 	e.awaitAdopted("ledger", 1, pods...)
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	e.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
+	e.awaitRoute("ledger-2")
 
 	e.deletePod("ledger-2")
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 
 	lost := time.Now()
 	e.elect("ledger", "", 9)

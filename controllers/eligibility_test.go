@@ -84,8 +84,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	p2 := e.podWith("p-2", []string{"ledger"}, onNode(second))
 	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
 	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
-	e.elect("ledger", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
+	e.electAndAwait("ledger", "p-2", 7)
 
 	e.cordon(second, true)
 	e.awaitExcluded(p2, "ledger", true)
@@ -95,8 +94,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.cordon(second, false)
 	e.awaitExcluded(p2, "ledger", false)
 	e.awaitExcluded(p1, "ledger", false)
-	e.elect("ledger", "p-2", 9)
-	e.awaitCoordinator("ledger", "p-2", 9)
+	e.electAndAwait("ledger", "p-2", 9)
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "p-2"}}
 	must.Succeed(t, e.client.Delete(t.Context(), pod, client.GracePeriodSeconds(300)))
@@ -119,14 +117,12 @@ func TestForcedDeletionExplainsEndOfTenure(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
 	e.startLedger(withShortWaits, "p-0", "p-1", "p-2")
-	e.elect("ledger", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
+	e.electAndAwait("ledger", "p-2", 7)
 	e.deletePod("p-2")
 	e.pod("p-2", "ledger")
 	e.endTenure(control.EndSessionClosed, "p-2", 7, "p-1")
 	e.requireEndReason(v1.EndPodDeleted)
-	e.elect("ledger", "p-2", 9)
-	e.awaitCoordinator("ledger", "p-2", 9)
+	e.electAndAwait("ledger", "p-2", 9)
 	e.endTenure(control.EndSessionClosed, "p-2", 9, "p-1")
 	e.requireEndReason(v1.EndSessionClosed)
 }

@@ -94,8 +94,7 @@ func TestElectionsWithoutEndAreLimited(t *testing.T) {
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	e.startLedger(func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Available }, pods...)
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	e.awaitQuiet(o)
 
 	written := func() float64 { return value(t, o.metrics, "conclave_operator_elections_total") }
@@ -205,9 +204,8 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 		group.Spec.Service.Ports[0].Port = 1234
 		group.Spec.Timing.DrainMillis = new(int32(1234))
 	})
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.electAndAwait("ledger", "ledger-1", 8)
+	e.awaitRoute("ledger-1")
 	service := &corev1.Service{}
 	e.eventually("the Service has the new port", func() bool {
 		return e.client.Get(t.Context(), e.key("ledger-leader"), service) == nil && service.Spec.Ports[0].Port == 1234

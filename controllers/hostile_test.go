@@ -174,8 +174,7 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	}
 	expect.Equalf(t, e.role("ledger-0", "ledger"), v1.RoleFollower, "role of ledger-0")
 	e.deletePod("ledger-0")
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 }
 
 // A member that claims to use a newer list than the operator knows blocks nothing.

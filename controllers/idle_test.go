@@ -21,8 +21,7 @@ func (e *env) createSettledGroup(o *operator) {
 	e.t.Helper()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	e.startLedger(withService, pods...)
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
 	e.awaitQuiet(o)
 }
@@ -77,8 +76,7 @@ func TestWritesOfAnElection(t *testing.T) {
 	o := e.startOperator()
 	e.createSettledGroup(o)
 	before := len(o.written())
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
 	e.awaitQuiet(o)
 	want := []string{"PATCH endpointslices", "PATCH pods", "PATCH pods", "POST events", "PUT electiongroups/status"}
@@ -89,8 +87,7 @@ func TestWritesOfAnElection(t *testing.T) {
 	// A pod that has been deleted needs no label.
 	before = len(o.written())
 	e.deletePod("ledger-1")
-	e.elect("ledger", "ledger-2", 9)
-	e.awaitCoordinator("ledger", "ledger-2", 9)
+	e.electAndAwait("ledger", "ledger-2", 9)
 	e.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
 	e.awaitQuiet(o)
 	got := kinds(o.written()[before:])
@@ -108,8 +105,7 @@ func TestWritesOfAChangedZone(t *testing.T) {
 	e.podWith("ledger-0", []string{"ledger"}, onNode(node))
 	e.createGroup("ledger", withShortWaits, "ledger-0")
 	e.awaitAdopted("ledger", 1, "ledger-0")
-	e.elect("ledger", "ledger-0", 7)
-	e.awaitCoordinator("ledger", "ledger-0", 7)
+	e.electAndAwait("ledger", "ledger-0", 7)
 	e.awaitQuiet(o)
 	before := len(o.written())
 	e.changeNode(node, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelTopologyZone: "eu-1"} })
@@ -146,8 +142,7 @@ func TestMetrics(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitQuiet(o)
 	for name, want := range map[string]float64{
 		"conclave_operator_groups":                    1,

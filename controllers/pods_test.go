@@ -108,6 +108,13 @@ func (e *env) elect(group, coordinator string, term uint64) {
 	}
 }
 
+// electAndAwait also waits until the status has the coordinator.
+func (e *env) electAndAwait(group, coordinator string, term uint64) {
+	e.t.Helper()
+	e.elect(group, coordinator, term)
+	e.awaitCoordinator(group, coordinator, int64(term))
+}
+
 // awaitAdopted waits until agents report a version of the group's member list.
 func (e *env) awaitAdopted(group string, version uint32, pods ...string) {
 	e.t.Helper()

@@ -54,7 +54,7 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 	e.startOperator()
 	e.awaitCoordinator("ledger", "p-0", 9)
 	e.awaitRole("p-0", "ledger", v1.RoleCoordinator)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("p-0") })
+	e.awaitRoute("p-0")
 	e.awaitRole("p-1", "audit", "")
 	e.awaitRole("p-0", "audit", "")
 	e.eventually("the agents have left the deleted group", func() bool { return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") })
@@ -76,8 +76,7 @@ func TestGroupIsRecreated(t *testing.T) {
 	if after.UID == before.UID || after.Revision <= before.Revision {
 		t.Errorf("got document %+v, want another UID and a higher revision than %+v", after, before)
 	}
-	e.elect("ledger", "ledger-1", 5)
-	e.awaitCoordinator("ledger", "ledger-1", 5)
+	e.electAndAwait("ledger", "ledger-1", 5)
 	e.awaitRole("ledger-2", "ledger", "")
 }
 
@@ -92,8 +91,7 @@ func TestTermNeverGoesBack(t *testing.T) {
 	expect.Equalf(t, e.group("ledger").Status.Term, 7, "term")
 	o.stop()
 	e.startOperator()
-	e.elect("ledger", "ledger-0", 8)
-	e.awaitCoordinator("ledger", "ledger-0", 8)
+	e.electAndAwait("ledger", "ledger-0", 8)
 }
 
 // The operator restores its objects and labels when a user changes or deletes them.

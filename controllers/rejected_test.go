@@ -39,7 +39,7 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			reject.Store(false)
 			e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 			e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-			e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+			e.awaitRoute("ledger-1")
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 	if want := "The status isn't up to date, because the API server refuses it: write the status: "; !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
 	spoil.Store(false)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
@@ -122,9 +122,8 @@ func TestServiceIsRejected(t *testing.T) {
 	if want := "Traffic may go to the wrong pod because a write failed: write Service ledger-leader: "; !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.electAndAwait("ledger", "ledger-1", 8)
+	e.awaitRoute("ledger-1")
 	reject.Store(false)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
@@ -181,9 +180,8 @@ func TestFinalizerIsRejected(t *testing.T) {
 	if want := "Agents keep their current settings because a write failed: write the finalizer of pod ledger-"; !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.electAndAwait("ledger", "ledger-1", 8)
+	e.awaitRoute("ledger-1")
 	if now := e.document("ledger").Revision; now != before {
 		t.Errorf("got revision %d, want the one of before, %d: the pods aren't held", now, before)
 	}
@@ -196,9 +194,8 @@ func TestFinalizerIsRejected(t *testing.T) {
 	// The same for a finalizer that can't be removed.
 	reject.Store(true)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Majority })
-	e.elect("ledger", "ledger-0", 9)
-	e.awaitCoordinator("ledger", "ledger-0", 9)
-	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-0") })
+	e.electAndAwait("ledger", "ledger-0", 9)
+	e.awaitRoute("ledger-0")
 	reject.Store(false)
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.awaitHeld(pod, false)

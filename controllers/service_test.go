@@ -130,7 +130,7 @@ func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	e.expectUnchanged(other)
 	must.Succeed(t, e.client.Delete(t.Context(), other))
 	e.elect("ledger", "ledger-1", 8)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
@@ -165,7 +165,7 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 		e.createAsUser(object)
 	}
 	e.createSettledGroupWith(o, v1.ReasonHealthy)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
+	e.awaitRoute("ledger-2")
 	uid := e.group("ledger").UID
 	for _, object := range []client.Object{
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},

@@ -26,8 +26,7 @@ func TestStaleCacheDoesNoHarm(t *testing.T) {
 	}
 	e.createGroup("ledger", withShortWaits, pods...)
 	e.awaitAdopted("ledger", 1, pods...)
-	e.elect("ledger", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
+	e.electAndAwait("ledger", "p-2", 7)
 	e.awaitQuiet(first)
 
 	resume := first.pauseWatch("electiongroups")
@@ -37,23 +36,20 @@ func TestStaleCacheDoesNoHarm(t *testing.T) {
 		report, _ := e.agents["p-0"].Report("ledger")
 		return report.Generation == 2
 	})
-	e.elect("ledger", "p-1", 8)
-	e.awaitCoordinator("ledger", "p-1", 8)
+	e.electAndAwait("ledger", "p-1", 8)
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "p-3", Priority: 40})
 	})
 	e.awaitList("ledger", 2, "p-0", "p-1", "p-2", "p-3")
 	e.awaitAdopted("ledger", 2, "p-0", "p-1", "p-2", "p-3")
-	e.elect("ledger", "p-3", 9)
-	e.awaitCoordinator("ledger", "p-3", 9)
+	e.electAndAwait("ledger", "p-3", 9)
 	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
 	resume()
 	e.awaitQuiet(first)
 	if got := e.document("ledger"); got.Generation != 3 || got.Group.Version != 2 || got.Group.Algorithm != "Bully" {
 		t.Errorf("got document %+v, want generation 3, version 2 and algorithm Bully", got)
 	}
-	e.elect("ledger", "p-2", 10)
-	e.awaitCoordinator("ledger", "p-2", 10)
+	e.electAndAwait("ledger", "p-2", 10)
 }
 
 // A pod was created before the new list, and isn't in the operator's cache yet. It may have
@@ -64,8 +60,7 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
 	e.startLedger(withShortWaits, pods...)
-	e.elect("ledger", "p-0", 7)
-	e.awaitCoordinator("ledger", "p-0", 7)
+	e.electAndAwait("ledger", "p-0", 7)
 	e.deletePod("p-2")
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
 	e.awaitQuiet(o)
@@ -102,8 +97,7 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.createGroup("ledger", withService, "ledger-0", "ledger-1", "ledger-2")
 	e.awaitAdopted("ledger", 1, "ledger-0", "ledger-1", "ledger-2")
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitQuiet(first)
 	uid := string(e.group("ledger").UID)
 	for _, write := range kinds(first.written()[before:]) {

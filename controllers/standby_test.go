@@ -87,17 +87,15 @@ func TestStandbyWritesElectionsForCrashedLeader(t *testing.T) {
 	e.createGroup("other", nil, pods...)
 	e.awaitAdopted("ledger", 1, pods...)
 	e.awaitAdopted("other", 1, pods...)
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.electAndAwait("ledger", "ledger-2", 7)
 	holder := e.leaseHolder()
 	standby := e.startReplica(longLease, time.Millisecond)
 	e.awaitStreams(2, pods...)
 	leader.stop()
 
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitRoute("ledger-1")
 	if now := e.leaseHolder(); now != holder {
 		t.Errorf("got Lease of %s, want that of the crashed leader, %s", now, holder)
 	}
@@ -147,8 +145,7 @@ func (e *env) crashLeader(changes ...func(*operator)) (standby *operator) {
 	leader := e.startLeader(longLease)
 	e.createGroup("ledger", withService, fivePods...)
 	e.awaitAdopted("ledger", 1, fivePods...)
-	e.elect("ledger", "ledger-4", 7)
-	e.awaitCoordinator("ledger", "ledger-4", 7)
+	e.electAndAwait("ledger", "ledger-4", 7)
 	e.awaitRole("ledger-4", "ledger", v1.RoleCoordinator)
 	e.awaitQuiet(leader)
 	changes = append(changes, func(o *operator) { o.lease, o.leaderGrace = longLease, time.Millisecond })
@@ -266,7 +263,7 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 	must.Succeed(t, e.client.Status().Update(t.Context(), group))
 	e.report("ledger-4", 7, fivePods...)
 	e.awaitCoordinator("ledger", "ledger-4", 7)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-4") })
+	e.awaitRoute("ledger-4")
 	e.awaitQuiet(standby)
 	written := len(standby.written())
 	group = e.group("ledger")
@@ -288,8 +285,7 @@ func TestStandbyFinishesOnlyTraffic(t *testing.T) {
 		o.rejects = func(r *http.Request) bool { return reject.Load() && strings.Contains(r.URL.Path, "/endpointslices/") }
 	})
 	reject.Store(true)
-	e.elect("ledger", "ledger-3", 8)
-	e.awaitCoordinator("ledger", "ledger-3", 8)
+	e.electAndAwait("ledger", "ledger-3", 8)
 	e.awaitRole("ledger-3", "ledger", v1.RoleCoordinator)
 	written := len(standby.written())
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
@@ -299,5 +295,5 @@ func TestStandbyFinishesOnlyTraffic(t *testing.T) {
 			"write after the status was written (only the one that fails)")
 	}
 	reject.Store(false)
-	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-3") })
+	e.awaitRoute("ledger-3")
 }

@@ -131,6 +131,14 @@ func (h *harness) run(a *fakeagent.Agent) {
 	must.Succeed(h.t, a.Run(h.t.Context()))
 }
 
+// runConnected runs the agent of ledger-0, follows that pod, and waits until they are connected.
+func (h *harness) runConnected(a *fakeagent.Agent, uid string) {
+	h.t.Helper()
+	h.run(a)
+	h.follow("ledger-0", uid, "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+}
+
 func (h *harness) stop(a *fakeagent.Agent) {
 	h.t.Helper()
 	expect.Succeed(h.t, a.Stop())

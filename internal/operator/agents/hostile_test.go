@@ -127,9 +127,7 @@ func TestRejectedExclusionIsRepeatedAfterNextReport(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
 	h.eventually("the agent has rejected the command", func() bool { return calls.Load() == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Term = 2 })
@@ -143,9 +141,7 @@ func TestExclusionIsRepeatedAfterRejoining(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "u"})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
 	h.eventually("the agent has the command", func() bool { return len(a.Calls()) == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Excluded = true })
@@ -176,9 +172,7 @@ func TestBurstOfReportsIsNotThrottled(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "u"})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	for term := range uint64(40) {
 		a.ChangeReport("ledger", func(r *control.Report) { r.Term = term + 1 })
 		h.eventually("the report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))

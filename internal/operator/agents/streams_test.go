@@ -17,9 +17,7 @@ func TestReportsAreStored(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
-	h.run(a)
-	h.follow("ledger-0", "pod-uid", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "pod-uid")
 	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil || got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
 		t.Fatalf("got %+v, want the initial report before the agent counts as connected", got)
 	}
@@ -72,9 +70,7 @@ func TestStreamReconnects(t *testing.T) {
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
 	setReport(a, control.Report{Group: "audit", UID: "u", Term: 1})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	h.stop(a)
 	h.eventually("the connection has its problem", func() bool {
 		connection, _ := h.Connection(key("ledger-0"))
@@ -95,9 +91,7 @@ func TestStableStreamReconnectsWithoutSignal(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	first, _ := h.Connection(key("ledger-0"))
 	h.eventually("the connection is stable", func() bool { return time.Since(first.Since) > 2*time.Second })
 	a.CloseStreams()
@@ -148,9 +142,7 @@ func TestCommands(t *testing.T) {
 		return http.StatusNoContent
 	})
 	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "the agent isn't connected", 4))
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	document := agents.PushDocument("ledger", "u", 4, []byte(`{"uid":"u"}`))
 	h.Send(key("ledger-0"), document)
 	h.Send(key("ledger-0"), document)
@@ -184,9 +176,7 @@ func TestRejectedDocumentIsRepeated(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	h.Send(key("ledger-0"), agents.PushDocument("ledger", "u", 4, []byte(`{"uid":"u"}`)))
 	h.eventually("the agent has accepted the document", func() bool { return len(a.Calls()) == 3 })
 }

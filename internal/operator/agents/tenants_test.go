@@ -52,9 +52,7 @@ func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
 	}
 	h.eventually("all silent agents have been dialed", func() bool { return dialed.Load() >= silent })
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
-	h.run(a)
-	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.runConnected(a, "1")
 	expect.Equalf(t, abandoned.Load(), 0, "silent agents given up before the other one was connected")
 }
 
