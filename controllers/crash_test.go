@@ -198,7 +198,7 @@ func diff(want, got string) string {
 // the writes.
 func runUndisturbed(t *testing.T) (final string, writes []string) {
 	t.Helper()
-	e := newEnv(t)
+	e := newSequentialEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = 20 * time.Millisecond })
 	e.runScenario()
 	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
@@ -238,8 +238,7 @@ func TestFaultAtEachWrite(t *testing.T) {
 			"response lost":     func(o *operator) { o.lostResponse = n },
 		} {
 			t.Run(fmt.Sprintf("%s %d %s", fault, n, writes[n-1]), func(t *testing.T) {
-				t.Parallel()
-				e := newEnv(t)
+				e := newSequentialEnv(t)
 				fast := func(o *operator) { o.debounce = 20 * time.Millisecond }
 				first := e.startOperator(fast, inject)
 				replaced := make(chan struct{})

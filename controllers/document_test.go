@@ -74,7 +74,6 @@ func (e *env) received(group string, published *v1.PublishedDocument) *control.D
 // An operator with a stale cache gives an agent without a document none: the agent would begin with an
 // old list. The others get theirs although the read of the group fails.
 func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var fail atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -111,7 +110,6 @@ func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
 // An agent has left the group when it had a later revision than the operator knows, so it doesn't report that. It
 // says so when it refuses the document, and gets a later one.
 func TestRefusedRevisionIsExceeded(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createSettledGroup(e.startOperator())
 	lowest := e.document("ledger").Revision + 10_000
@@ -127,7 +125,6 @@ func TestRefusedRevisionIsExceeded(t *testing.T) {
 // Documents of the same list count as status writes: a tenant can change the addresses of pods, or
 // the spec, without end.
 func TestDocumentsAreLimited(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createSettledGroup(e.startOperator())
 	first := e.document("ledger").Revision

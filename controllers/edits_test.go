@@ -69,7 +69,6 @@ func withSelector(app string) func(*v1.ElectionGroup) {
 
 // A workload is scaled up, to zero, and up again.
 func TestSelectorFollowsThePods(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	e.createGroup("web", withSelector("web"))
@@ -100,7 +99,6 @@ func TestSelectorFollowsThePods(t *testing.T) {
 }
 
 func TestMembersChange(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
@@ -154,7 +152,6 @@ func leaveCommands(agent *fakeagent.Agent) int {
 // TestLeaseChanges: each change of the lease begins a version of the list with the same
 // members. The documents have the lease of the list, never one that the status doesn't have.
 func TestLeaseChanges(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -184,7 +181,6 @@ func TestLeaseChanges(t *testing.T) {
 }
 
 func TestSettingsChangeDuringElection(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -204,7 +200,6 @@ func TestSettingsChangeDuringElection(t *testing.T) {
 }
 
 func TestTwoGroupsOfTheSamePods(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -233,7 +228,6 @@ func TestTwoGroupsOfTheSamePods(t *testing.T) {
 }
 
 func TestPodsWithoutAgent(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	e.podWithoutAgent("ledger-0", func(*corev1.Pod) {})
@@ -248,7 +242,6 @@ func TestPodsWithoutAgent(t *testing.T) {
 // The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is explained all
 // the same. It doesn't count as present.
 func TestPodsWithoutLabelAreNotCached(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.pod("ledger-1", "ledger")
@@ -269,7 +262,6 @@ func TestPodsWithoutLabelAreNotCached(t *testing.T) {
 
 // Pods that are older than the group don't name it. The status explains what they lack.
 func TestPodsThatNameNoGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.podWithoutAgent("ledger-0", withApp("ledger"))
 	e.podWithoutAgent("ledger-1", withApp("ledger"))
@@ -285,7 +277,6 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 }
 
 func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	other := &corev1.Service{
@@ -313,7 +304,6 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 // one over, or adds a selector later, the status reports it, and the operator leaves the
 // Service unchanged.
 func TestServiceWithSelectorIsUnchanged(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
@@ -344,7 +334,6 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 
 // A Service that a user hands over gets the group's ports instead of its own, once.
 func TestServiceIsHandedOver(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{

@@ -53,7 +53,6 @@ func (e *env) ip(pod string) string {
 
 // An EndpointSlice has one address type, which is immutable.
 func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"p-four", "p-six", "p-other"}
@@ -67,7 +66,6 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 
 // A Service that a user hands over may have another family than the first addresses of pods.
 func TestServiceOfUserHasOtherFamily(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createAsUser(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader", Labels: map[string]string{v1.LabelGroup: "ledger"}},
@@ -89,7 +87,6 @@ func TestServiceOfUserHasOtherFamily(t *testing.T) {
 }
 
 func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {
@@ -118,7 +115,6 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 
 // History and Event of a step-down name the user, also if the cache lacks the annotation. Others cost no read.
 func TestUserOfStepDownIsNamed(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

@@ -75,7 +75,6 @@ func (e *env) requireEndReason(want v1.EndReason) {
 // The operator excludes members on a cordoned node, or whose pod is being deleted, so that
 // the coordinator hands over before it stops.
 func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	first, second := e.createNode("first"), e.createNode("second")
@@ -113,7 +112,6 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 // A pod that is deleted without a grace period is replaced before the agents report the end of its tenure. The next tenure of
 // that name is another pod's.
 func TestForcedDeletionExplainsEndOfTenure(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	e.startLedger(withShortWaits, "p-0", "p-1", "p-2")

@@ -40,14 +40,17 @@ type env struct {
 	ips    int
 }
 
-func newEnv(t testing.TB) *env {
+// newEnv returns a namespace for a test that runs in parallel with others.
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	return newEnvOn(t, apiServer)
+	t.Parallel()
+	return newSequentialEnv(t)
 }
 
-func newEnvOn(t testing.TB, server *apiserver.Server) *env {
+// newSequentialEnv is newEnv for a test that runs alone, or is parallel already.
+func newSequentialEnv(t *testing.T) *env {
 	t.Helper()
-	config := server.Config(t)
+	config := apiServer.Config(t)
 	e := &env{
 		t: t, config: config, client: testclient.New(t, config), certificates: newCertificates(t),
 		agents: map[string]*fakeagent.Agent{},

@@ -24,7 +24,7 @@ import (
 // the time nor delays the status of other groups.
 func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 	need.Complete(t)
-	e := newEnv(t)
+	e := newSequentialEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	e.createSettledGroup(o)
 	others := []string{"one", "two", "three", "four"}
@@ -89,7 +89,6 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 // In Available mode, one agent can elect itself again and again. The operator doesn't write each of
 // these elections, but the last one.
 func TestElectionsWithoutEndAreLimited(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
@@ -123,7 +122,7 @@ func TestElectionsWithoutEndAreLimited(t *testing.T) {
 // A user has edited the record of a pod, so that it names thousands of groups. The operator
 // doesn't ask the API server about each, while the pods of others wait.
 func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
-	e := newEnv(t)
+	e := newSequentialEnv(t)
 	o := e.startOperator()
 	names := make([]string, 3000)
 	for i := range names {
@@ -149,9 +148,8 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 // and the API server takes its time to say so. The record of a pod in another namespace doesn't
 // wait for all of them.
 func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
-	t.Parallel()
 	const pods = 100
-	greedy, e := newEnv(t), newEnv(t)
+	greedy, e := newEnv(t), newSequentialEnv(t)
 	var read atomic.Int32
 	created := make(chan struct{})
 	e.startOperator(func(o *operator) {
@@ -179,7 +177,6 @@ func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 // The cache has only a part of each object. What it leaves out remains when the operator writes
 // the object.
 func TestMetadataOfUsersRemains(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

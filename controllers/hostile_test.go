@@ -22,7 +22,6 @@ import (
 // An agent that reports the highest possible revision neither makes the operator write all
 // the time nor prevents other agents from getting new documents.
 func TestImpossibleRevisionIsIgnored(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -42,7 +41,6 @@ func TestImpossibleRevisionIsIgnored(t *testing.T) {
 // An agent that always reports the revision after the published one doesn't make the operator
 // publish without end.
 func TestNextRevisionIsIgnored(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createSettledGroup(e.startOperator())
 	published := e.document("ledger").Revision
@@ -60,7 +58,6 @@ func TestNextRevisionIsIgnored(t *testing.T) {
 // A restore from a backup creates a group again: its generations restart, but its status
 // has the observedGeneration of before.
 func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
 		e.pod(pod, "ledger")
@@ -75,7 +72,6 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 // docs/adr/0009: a group that is created again with entirely other members begins after
 // the agents of the earlier one have left. Nothing else prevents two coordinators.
 func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -127,7 +123,6 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 // An agent can join the groups that its pod named when it was created. A group that the
 // annotation names since then can't use the pod.
 func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
@@ -159,7 +154,6 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 // the Service, and a later election of the others counts.
 func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	need.Complete(t)
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -179,7 +173,6 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 
 // A member that claims to use a newer list than the operator knows blocks nothing.
 func TestMinorityWithNewerListIsIgnored(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -200,7 +193,6 @@ func TestMinorityWithNewerListIsIgnored(t *testing.T) {
 // spec.members may name any pod of the namespace. One that hasn't opted in gets no label:
 // other controllers may select by it.
 func TestPodThatHasNotOptedInGetsNoLabel(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.podWithoutAgent("bystander", func(*corev1.Pod) {})

@@ -46,7 +46,6 @@ func kinds(writes []string) []string {
 }
 
 func TestNoWritesWithoutChanges(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)
@@ -71,7 +70,6 @@ func TestNoWritesWithoutChanges(t *testing.T) {
 }
 
 func TestWritesOfAnElection(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -98,7 +96,6 @@ func TestWritesOfAnElection(t *testing.T) {
 
 // The status has the zone of each member, and changes with it in one write.
 func TestWritesOfAChangedZone(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	node := e.createNode("node")
@@ -138,7 +135,6 @@ func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

@@ -144,7 +144,6 @@ func (e *env) awaitRole(pod, group, role string) {
 
 // At no time, two pods have the label of the coordinator: the former one loses it first.
 func TestOnePodHasTheLabelOfTheCoordinator(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var elected, demoting, overlap atomic.Bool
 	promoted := make(chan struct{})
@@ -180,7 +179,6 @@ func TestOnePodHasTheLabelOfTheCoordinator(t *testing.T) {
 
 // The pod of a coordinator that a Deployment owns is deleted last, unless its author has set another cost.
 func TestDeletionCostOfCoordinator(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	ofDeployment := func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, "pod-template-hash", "x") }
 	e.podWith("p-0", []string{"ledger", "audit"}, ofDeployment)

@@ -26,7 +26,6 @@ import (
 
 // A group is deleted and elections take place while no operator runs.
 func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -62,7 +61,6 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 
 // A group is deleted during an election, and created again under the same name.
 func TestGroupIsRecreated(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -82,7 +80,6 @@ func TestGroupIsRecreated(t *testing.T) {
 
 // The status retains its term, even if agents that lost their state report a lower one.
 func TestTermNeverGoesBack(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -96,7 +93,6 @@ func TestTermNeverGoesBack(t *testing.T) {
 
 // The operator restores its objects and labels when a user changes or deletes them.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -120,7 +116,6 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 
 // The operator owns the role label of a member even if another manager has applied it.
 func TestRoleLabelIsOwnedByOperator(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -138,7 +133,6 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 // Agents have a newer member list than the status, as after a restore of etcd. They get
 // nothing that is based on the status until the group is created again.
 func TestStatusFromBackupIsNotPublished(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -166,7 +160,6 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 
 // The operator doesn't label another pod that has the name by the time of the write.
 func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var replaced sync.Once
 	status := make(chan int, 1)
@@ -201,7 +194,6 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 // A group is deleted in the foreground: the garbage collector deletes the objects that the
 // group owns, and then the group. The operator doesn't restore them, and the agents leave.
 func TestGroupIsDeletedInTheForeground(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -233,7 +225,6 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 // former group still run. The restored list doesn't begin before they have left: the two groups
 // could have a coordinator each.
 func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)

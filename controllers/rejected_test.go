@@ -22,7 +22,6 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 	t.Parallel()
 	for operation, path := range map[string]string{"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/"} {
 		t.Run(operation, func(t *testing.T) {
-			t.Parallel()
 			e := newEnv(t)
 			var reject atomic.Bool
 			o := e.startOperator(func(o *operator) {
@@ -47,7 +46,6 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 // The status can't be written. Alerts learn of a lost coordinator all the same, and the elections are
 // counted once the status shows them.
 func TestStatusIsRejected(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -79,7 +77,6 @@ func TestStatusIsRejected(t *testing.T) {
 // The API server refuses a status as invalid, in which the newest term is negative. The traffic follows the election nevertheless, and the status
 // says why it doesn't.
 func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var spoil atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -109,7 +106,6 @@ func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 
 // A Service that can't be changed follows the coordinator all the same.
 func TestServiceIsRejected(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {
@@ -130,7 +126,6 @@ func TestServiceIsRejected(t *testing.T) {
 
 // The operator drops an event that is rejected: later events don't wait for it.
 func TestRejectedEventIsDropped(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var mu sync.Mutex
 	var sent []string
@@ -166,7 +161,6 @@ func TestRejectedEventIsDropped(t *testing.T) {
 // than they are. In Strict mode, the operator publishes nothing to pods that it doesn't hold. But
 // status and Service follow elections.
 func TestFinalizerIsRejected(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	o := e.startOperator(func(o *operator) {

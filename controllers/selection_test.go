@@ -47,7 +47,6 @@ func (e *env) awaitRecord(name, groups string) {
 // TestRecordOfSelectingGroups: groups are created and deleted, and labels change, while the
 // pods run.
 func TestRecordOfSelectingGroups(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createGroup("first", nil, "ledger-0")
 	e.selectedPod("ledger-0", "", withApp("ledger"))
@@ -83,7 +82,6 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 // TestRecordIsOnlyForSelectedPods: a pod whose author named its groups, and one without an
 // agent, don't get one.
 func TestRecordIsOnlyForSelectedPods(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.podWith("named", []string{"audit"}, withApp("ledger"))
 	e.podWith("both", []string{"audit"}, func(pod *corev1.Pod) {
@@ -102,7 +100,6 @@ func TestRecordIsOnlyForSelectedPods(t *testing.T) {
 
 // TestPodThatNoGroupListsIsReported: a StatefulSet was scaled up, and spec.members wasn't changed.
 func TestPodThatNoGroupListsIsReported(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.createGroup("ledger", nil, "ledger-0", "ledger-1")
 	e.startOperator()

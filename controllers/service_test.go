@@ -39,7 +39,6 @@ func (e *env) setReady(pod string, status corev1.ConditionStatus) {
 }
 
 func TestOptionsOfService(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
@@ -85,7 +84,6 @@ func TestOptionsOfService(t *testing.T) {
 
 // A load balancer that a user has handed over isn't replaced because the group has another type of Service.
 func TestServiceOfUserKeepsItsType(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
@@ -119,7 +117,6 @@ func (e *env) expectUnchanged(object client.Object) {
 }
 
 func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	other := &discoveryv1.EndpointSlice{
@@ -144,7 +141,6 @@ func (e *env) createSettledGroupWith(o *operator, reason v1.Reason) {
 // A backup restores the objects that the operator created, with the UID that the group had
 // then. The operator replaces them without waiting for the garbage collector or a user.
 func TestRestoredObjectsAreReplaced(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	restored := func(name string) metav1.ObjectMeta {
@@ -181,7 +177,6 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 // Others may own an object of the group, too, without being its controller: for example, so that it is deleted with an
 // application. The operator keeps such owners when it writes the object, and doesn't write because of them.
 func TestFurtherOwnersRemain(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroupWith(o, v1.ReasonHealthy)

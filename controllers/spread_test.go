@@ -68,7 +68,6 @@ func (e *env) followPreferences(groups ...string) (moves func() int) {
 // Four groups prefer a pod in the same zone. Two of them move, once. Groups without spread don't, and those whose other members
 // can't be elected.
 func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	west, east := e.createNode("west"), e.createNode("east")
@@ -118,7 +117,6 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 
 // The operator ends an evacuation at its time without any other event.
 func TestEvacuationEndsInTime(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	first, second := e.createNode("first"), e.createNode("second")

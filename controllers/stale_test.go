@@ -17,7 +17,6 @@ import (
 // An operator with a stale cache continues to run beside another one. None of its
 // decisions takes effect.
 func TestStaleCacheDoesNoHarm(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -55,7 +54,6 @@ func TestStaleCacheDoesNoHarm(t *testing.T) {
 // A pod was created before the new list, and isn't in the operator's cache yet. It may have
 // begun with the previous list, so it doesn't count as departed.
 func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
@@ -88,7 +86,6 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 // Another operator has reconciled a group that was deleted and created again. An operator that
 // still knows the former one doesn't publish it again, and doesn't delete what the new one owns.
 func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)
@@ -118,7 +115,6 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 // A group was deleted, and its objects after it. An operator that doesn't know yet doesn't
 // restore them.
 func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)
@@ -137,7 +133,6 @@ func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
 // Another operator has moved the coordinator to another Service. An operator that knows only the
 // former spec doesn't delete the new Service: its cluster IP would be lost.
 func TestStaleCacheDoesNotDeleteService(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)

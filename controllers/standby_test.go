@@ -63,7 +63,6 @@ const longLease = time.Hour
 
 // TestStandbyLeavesWritesToLeader: a standby is connected to the agents, and writes nothing while the leader does.
 func TestStandbyLeavesWritesToLeader(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startLeader(longLease)
 	standby := e.startReplica(longLease, longLease)
@@ -76,7 +75,6 @@ func TestStandbyLeavesWritesToLeader(t *testing.T) {
 
 // TestStandbyWritesElectionsForCrashedLeader: the leader has crashed, and its Lease hasn't expired.
 func TestStandbyWritesElectionsForCrashedLeader(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {
@@ -111,7 +109,7 @@ func TestStandbyWritesElectionsForCrashedLeader(t *testing.T) {
 
 // TestStandbyBecomesLeader: a standby that acquires the Lease does what the leader left undone.
 func TestStandbyBecomesLeader(t *testing.T) {
-	e := newEnv(t)
+	e := newSequentialEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {
 		e.pod(pod, "ledger")
@@ -185,7 +183,6 @@ func (e *env) awaitVacant() {
 // TestStandbyWritesLossForCrashedLeader: the leader and most members were lost together, so no
 // election follows.
 func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	e.stopAgents("ledger-2", "ledger-3", "ledger-4")
@@ -209,7 +206,6 @@ func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 // TestStandbyWritesLossWithoutEndOfConnections: nodes were lost, so that nothing closes the
 // connections to their agents. What these reported last doesn't count.
 func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.crashLeader()
 	for _, pod := range []string{"ledger-2", "ledger-3", "ledger-4"} {
@@ -225,7 +221,6 @@ func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
 // TestStandbyWritesNoLossWithoutEvidence: an agent without a coordinator, or agents that the
 // standby doesn't hear, are none.
 func TestStandbyWritesNoLossWithoutEvidence(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	written := len(standby.written())
@@ -242,7 +237,6 @@ func TestStandbyWritesNoLossWithoutEvidence(t *testing.T) {
 // TestStandbyWritesLossOncePerTerm: another replica, which hears other agents, may disagree. They
 // don't overwrite each other forever. A loss that was wrong is corrected, also once.
 func TestStandbyWritesLossOncePerTerm(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	standby := e.crashLeader()
 	before := e.group("ledger").Status
@@ -278,7 +272,6 @@ func TestStandbyWritesLossOncePerTerm(t *testing.T) {
 // TestStandbyFinishesOnlyTraffic: a write after the status fails for long. The standby repeats
 // it, but doesn't act as the leader meanwhile.
 func TestStandbyFinishesOnlyTraffic(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	var reject atomic.Bool
 	standby := e.crashLeader(func(o *operator) {

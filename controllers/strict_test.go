@@ -105,7 +105,6 @@ func (e *env) reportStopped(name string) {
 // known that one of them has stopped.
 func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	need.Complete(t)
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	pods := e.createStrictGroup()
@@ -145,7 +144,6 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 // A pod that stops is deleted when its kubelet has reported that, and a pod of the same
 // name takes its place.
 func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.startOperator()
 	before := e.createStrictGroup()["p-4"]
@@ -174,7 +172,6 @@ func (e *env) deletePodIfAny(name string) {
 // Pods are held only as long as their group is in Strict mode, also if it is deleted while
 // no operator runs.
 func TestPodsAreReleasedWithTheGroup(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createStrictGroup()
@@ -207,7 +204,6 @@ func (e *env) expectPresentList() {
 // restart of the operator, whether or not that reaches the agents.
 func TestListWaitsForItsMembers(t *testing.T) {
 	need.Complete(t)
-	t.Parallel()
 	e := newEnv(t)
 	first := e.startOperator()
 	e.createSettledGroup(first)
@@ -261,7 +257,6 @@ func TestListWaitsForItsMembers(t *testing.T) {
 // A pod that no list has yet is connected, because spec.members selects it: its record is how
 // its agent learns of the group. So a list never waits for what only its publication would bring.
 func TestPodOfWaitingListIsRecorded(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	o := e.startOperator()
 	e.createSettledGroup(o)

@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -223,8 +222,7 @@ func TestDepartedMembersAreForgotten(t *testing.T) {
 
 // TestStatusHasAnswers: those of the followers to the coordinator.
 func TestStatusHasAnswers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil).group("c")
 		testwait.NoError(t, func() error {
 			status, err := c.Status(t.Context())

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -16,8 +15,7 @@ import (
 )
 
 func TestSessionReceivesLead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		s := openSession(t, g)
 		e := nextEvent(t, s, Lead)
@@ -31,8 +29,7 @@ func TestSessionReceivesLead(t *testing.T) {
 // agent detects it. If both had the same token, nothing could distinguish late writes
 // of the first one from those of the second.
 func TestEachSessionHasItsOwnTenure(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		s, later := openSession(t, g), openSession(t, g)
 		first := nextEvent(t, s, Lead)
@@ -48,8 +45,7 @@ func TestEachSessionHasItsOwnTenure(t *testing.T) {
 }
 
 func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
 		a := openSession(t, cluster.group("a"))
 		e := nextEvent(t, a, Lead) // The two processes with higher priority have no session.
@@ -71,8 +67,7 @@ func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
 // TestNoSuccessorBeforeApplicationStopped: while the application doesn't confirm that
 // it has stopped, the successor requests the office with each of its answers.
 func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
 		first, second := openSession(t, cluster.group("a")), openSession(t, cluster.group("a"))
 		lead := nextEvent(t, first, Lead)
@@ -115,8 +110,7 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 // TestOnlyActingSessionIsLeading: an earlier run of the application must not continue
 // with the token of the next one.
 func TestOnlyActingSessionIsLeading(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		earlier, s := openSession(t, a), openSession(t, a)
 		renew := func(session *Session, wanted uint64) {
@@ -141,8 +135,7 @@ func TestOnlyActingSessionIsLeading(t *testing.T) {
 }
 
 func TestDrainTimeoutEndsTenure(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 			g.Session, g.Timing.DrainTimeout = true, 50*time.Millisecond
 		})
@@ -158,8 +151,7 @@ func TestDrainTimeoutEndsTenure(t *testing.T) {
 }
 
 func TestProbeDeterminesEligibility(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		waitFor(t, cluster.group("c"), "c leads", isLeading)
 		must.Succeed(t, cluster.group("c").ReportProbe(testwait.Context(t), false))
@@ -185,7 +177,7 @@ func TestProbeDeterminesEligibility(t *testing.T) {
 func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]time.Duration{"it stops": time.Minute, "it doesn't": 50 * time.Millisecond} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.DrainTimeout = drain }).group("c")
 			s := openSession(t, c)
 			lead := nextEvent(t, s, Lead)
@@ -206,8 +198,7 @@ func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 
 // TestUnhealthyProcessIsIneligible: also if its lease expires before it has stopped.
 func TestUnhealthyProcessIsIneligible(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		s := openSession(t, a)
 		nextEvent(t, s, Lead)
@@ -237,8 +228,7 @@ func expireLease(t *testing.T, g *Group) {
 
 // TestLeaderChecksLease: also while the goroutine of the group is blocked.
 func TestLeaderChecksLease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		l := waitFor(t, g, "a leads", isLeading)
 		if l := g.Leader(); l.RemainingMillis == nil || *l.RemainingMillis > testLease.Milliseconds() {
@@ -269,8 +259,7 @@ func reportUnhealthy(t *testing.T, g *Group) {
 // TestLeadOfExpiredTenureIsSkipped: a session that is opened, or reads its events,
 // after an unnoticed end of the lease doesn't receive Lead for that tenure.
 func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		c := cluster.group("c")
 		waiting := openSession(t, c)
@@ -299,8 +288,7 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 // TestCanceledCallReturnsNothing: the goroutine of the group may still write to the
 // result.
 func TestCanceledCallReturnsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		for what, call := range map[string]func(context.Context) (any, error){
 			"Status":   func(ctx context.Context) (any, error) { return g.Status(ctx) },

@@ -203,7 +203,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			end: func(t *testing.T, cluster *cluster, _ *Group) { t.Helper(); adoptDemotionOfC(t, cluster) }, want: control.EndMembership,
 		},
 	} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			logs := map[string]*reportLog{}
 			cluster := newTunedCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(cfg *Config) {
 				logs[cfg.Self] = &reportLog{wake: make(chan struct{}, 1)}
@@ -285,8 +285,7 @@ func TestReportsStepDown(t *testing.T) {
 // TestRefusedCoordinatorIsSuspected: an agent doesn't wait until a coordinator is silent whose address refuses
 // connections. Of any other process, that changes nothing.
 func TestRefusedCoordinatorIsSuspected(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := newCluster(t, map[string]int{"a": 1, "b": 2, "c": 3}, func(*config.Group) {})
 		c.awaitFollowers("c", "a", "b")
 		c.isolate("c")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -87,8 +86,7 @@ func TestSlowWatcherGetsError(t *testing.T) {
 // TestFullInboxDelaysNoOtherGroup: what all groups of an agent are told doesn't wait for one
 // whose goroutine doesn't respond.
 func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		for name, inform := range map[string]func(*Group){
 			"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
 			"PeerRefused":  func(g *Group) { g.PeerRefused("b") },

@@ -189,13 +189,18 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	delete(c.cut, name)
 }
 
-// inVirtualTime runs a subtest with a clock that advances when everything waits. So a busy machine changes nothing.
-func inVirtualTime(t *testing.T, name string, test func(*testing.T)) {
+// inVirtualTime runs a test, in parallel with others, with a clock that advances when everything waits. So a busy machine
+// changes nothing.
+func inVirtualTime(t *testing.T, test func(*testing.T)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, test)
-	})
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// runInVirtualTime is inVirtualTime for a subtest.
+func runInVirtualTime(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inVirtualTime(t, test) })
 }
 
 // virtualClock returns the clock of an agent. All agents of a test are on one machine.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -14,8 +13,7 @@ import (
 )
 
 func TestStepDown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30, "witness": 0}, func(g *config.Group) {
 			g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
 		})
@@ -43,8 +41,7 @@ func TestStepDown(t *testing.T) {
 }
 
 func TestLeaveHandsOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		waitFor(t, cluster.group("c"), "c leads", isLeading)
 		cluster.awaitFollowers("c", "a", "b")
@@ -70,8 +67,7 @@ func TestLeaveHandsOver(t *testing.T) {
 
 // TestLeaveWaitsForPromises: also without a possible successor. There may be one soon.
 func TestLeaveWaitsForPromises(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10}, nil)
 		a := cluster.group("a")
 		waitFor(t, a, "a leads", isLeading)
@@ -92,7 +88,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 		"a hand-over has begun": {"a": 10, "b": 20, "c": 30},
 		"a new hand-over":       {"a": 30, "b": 20, "c": 10},
 	} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, priorities, func(g *config.Group) {
 				g.Session = len(priorities) > 1
 				g.Safety.Lease = 3 * time.Second // It must not expire while the application stops.
@@ -128,8 +124,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 // TestLeavingProcessDoesNotLeadAgain: the lease may expire while the application stops.
 // Without another eligible member, this process would be elected again.
 func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		s := openSession(t, a)
 		nextEvent(t, s, Lead)
@@ -154,8 +149,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 
 // TestRejoiningUsesNewTerms: the process joins the group again, with a new machine.
 func TestRejoiningUsesNewTerms(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10}, nil)
 		first := waitFor(t, cluster.group("a"), "a leads", isLeading)
 		c := cluster.group("a").cfg

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -145,8 +144,7 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 // TestGrantIsRememberedBeforeOthersRelyOnIt: whenever a process is killed, its next process
 // remembers each grant that it has sent, and each tenure that has begun.
 func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c, m, _ := newRememberingCluster(t, office.Majority)
 		testwait.Until(t, "b is ready, and c hands over", func() bool {
 			_, err := c.group("c").StepDown(testwait.Context(t), "b")
@@ -176,8 +174,7 @@ func TestGrantIsRememberedBeforeOthersRelyOnIt(t *testing.T) {
 // TestRestartedMemberGrantsAtOnce: a member restarts, and then the coordinator ends. Its
 // successor needs the grant of that member.
 func TestRestartedMemberGrantsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c, _, settings := newRememberingCluster(t, office.Majority)
 		killed := c.group("a")
 		c.isolate("a")
@@ -197,8 +194,7 @@ func TestRestartedMemberGrantsAtOnce(t *testing.T) {
 // TestMemberThatWasOutForLeaseGrantsAtOnce: what its earlier incarnations granted has expired,
 // although it joins only now. Otherwise the members would wait for an hour.
 func TestMemberThatWasOutForLeaseGrantsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		const lease = time.Hour
 		cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: lease}
 		settings := testSettings()

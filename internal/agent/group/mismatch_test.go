@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -28,8 +27,7 @@ func member(name string, priority uint32) control.Member {
 }
 
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
 		two := control.List{Version: 2, Members: one.Members, Previous: previous(&one)}
 		other := control.List{Version: 1, Members: one.Members[:1]}
@@ -73,8 +71,7 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 // TestAlternatingConfigurationsAreBounded: a peer can't fill the log or change the report
 // with each message. Its matching messages are accepted, and it remains a problem.
 func TestAlternatingConfigurationsAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
@@ -172,8 +169,7 @@ func TestConfigDigest(t *testing.T) {
 
 // TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
 func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
 		two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
 		three := control.List{Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]}}

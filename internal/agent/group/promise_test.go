@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -18,8 +17,7 @@ import (
 // TestNoSuccessorBeforePromiseEnds: a caller without a session can't be asked to stop,
 // so a hand-over waits for the end of its promise.
 func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 			g.Preemption.Stable = time.Minute
 		})
@@ -53,7 +51,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 		}},
 		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) }},
 	} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, c.members, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Timing.DrainTimeout = 100 * time.Millisecond
@@ -96,7 +94,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 		},
 		"it leaves": func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) },
 	} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease = 5 * time.Second
@@ -129,7 +127,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 	t.Parallel()
 	for name, becomesShorter := range map[string]bool{"the drain timeout is short": false, "it becomes shorter": true} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease, g.Timing.DrainTimeout = 5*time.Second, 300*time.Millisecond
@@ -166,8 +164,7 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 
 // TestPromiseIsLimitedToRequest: and a query without a promise makes none.
 func TestPromiseIsLimitedToRequest(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		waitFor(t, a, "a leads", isLeading)
 		promised := func() (until election.Tick) {
@@ -190,8 +187,7 @@ func TestPromiseIsLimitedToRequest(t *testing.T) {
 
 // TestNoPromiseWithoutDrainTimeout: but the coordinator is reported.
 func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
 		waitFor(t, a, "a leads", isLeading)
 		if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
@@ -202,8 +198,7 @@ func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 
 // TestNoPromiseDuringResignation: the log may block in the middle of it.
 func TestNoPromiseDuringResignation(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10}, nil)
 		cfg := cluster.group("a").cfg
 		cluster.group("a").Leave(testwait.Context(t), CauseStopped)
@@ -277,7 +272,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 			reportUnhealthy(t, g)
 		}},
 	} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 			})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -20,7 +19,7 @@ import (
 func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
-		inVirtualTime(t, mode.String(), func(t *testing.T) {
+		runInVirtualTime(t, mode.String(), func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Safety.Mode, g.Session = mode, true })
 			c := cluster.group("c")
 			s := openSession(t, c)
@@ -55,7 +54,7 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ answers, required bool }{{false, false}, {false, true}, {true, true}} {
-		inVirtualTime(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
+		runInVirtualTime(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = test.required })
 			c, next := cluster.group("c"), cluster.group("b")
 			s := openSessionThat(t, c, true)
@@ -77,7 +76,7 @@ func TestSlowRenewals(t *testing.T) {
 	t.Parallel()
 	const shortest = 200 * time.Millisecond
 	for name, interval := range map[string]time.Duration{"slow": 2 * shortest, "none": time.Hour} {
-		inVirtualTime(t, name, func(t *testing.T) {
+		runInVirtualTime(t, name, func(t *testing.T) {
 			a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) {
 				g.Safety.Mode, g.Timing.SuspicionTimeout = office.Available, shortest
 			}).group("a")
@@ -97,8 +96,7 @@ func TestSlowRenewals(t *testing.T) {
 
 // TestSessionIsNotClosedBeforeItsPromiseEnds: the lease was longer before, because renewals were late.
 func TestSessionIsNotClosedBeforeItsPromiseEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		s := openSession(t, a)
 		nextEvent(t, s, Lead)
@@ -128,7 +126,7 @@ func renew(t *testing.T, s *Session) Leader {
 func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 	t.Parallel()
 	for drain, mode := range map[time.Duration]office.Mode{time.Minute: office.Available, time.Hour: office.Majority, testLease / 4: office.Majority} {
-		inVirtualTime(t, mode.String(), func(t *testing.T) {
+		runInVirtualTime(t, mode.String(), func(t *testing.T) {
 			c := newCluster(t, map[string]int{"c": 30}, func(g *config.Group) { g.Safety.Mode, g.Timing.DrainTimeout = mode, drain }).group("c")
 			s, other := openSession(t, c), openSession(t, c)
 			nextEvent(t, s, Lead)
@@ -158,7 +156,7 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 // TestSessionMayPause: a lease of a tenth of a second is no reason to close the session of an application that pauses for longer.
 func TestSessionMayPause(t *testing.T) {
 	t.Parallel()
-	inVirtualTime(t, "", func(t *testing.T) {
+	runInVirtualTime(t, "", func(t *testing.T) {
 		const usual = 100 * time.Millisecond
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 			g.Session = true

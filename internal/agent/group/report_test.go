@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -85,8 +84,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 
 // TestReportsOnlyChanges: Refresh doesn't cause a report if nothing has changed.
 func TestReportsOnlyChanges(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
 		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
 		before := reports.last()
@@ -117,8 +115,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 
 // TestReportSaysSinceWhenItIsNotEligible: a new reason begins anew, and other changes don't.
 func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
 		a := cluster.group("a")
 		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
@@ -138,8 +135,7 @@ func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 
 // TestExcludedProcessDoesNotLead: not even without another coordinator.
 func TestExcludedProcessDoesNotLead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, true, map[string]int{"a": 10})
 		if r := reports.last(); r.Eligible || !r.Excluded {
 			t.Errorf("got report %+v, want excluded and not eligible", r)
@@ -158,8 +154,7 @@ func TestExcludedProcessDoesNotLead(t *testing.T) {
 
 // TestExcludeWaitsForApplication: as every hand-over does.
 func TestExcludeWaitsForApplication(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		c := cluster.group("c")
 		s := openSession(t, c)
@@ -181,8 +176,7 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 // TestRemovedMemberTakesPartUntilListIsSettled: it may be restarted before a majority
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
 		list := control.List{Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1}
 		cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
@@ -203,8 +197,7 @@ func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 // TestShortTenuresAreReported: the application of c fails in each tenure. A member that learns of the next coordinator first doesn't
 // count that.
 func TestShortTenuresAreReported(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
 		cluster.mu.Lock()
 		cluster.latency = time.Millisecond

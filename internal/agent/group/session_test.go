@@ -3,7 +3,6 @@ package group
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -15,8 +14,7 @@ import (
 // TestStraySessionChangesNothing: somebody who debugs, or a crawler, opens the stream of each
 // member once, and closes it.
 func TestStraySessionChangesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		before := waitFor(t, cluster.group("c"), "c leads", isLeading)
 		for _, name := range []string{"a", "b", "c"} {
@@ -47,8 +45,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 // TestIntroducedSessionCounts: a member whose application ends before it has ever led must not be
 // elected.
 func TestIntroducedSessionCounts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		waitFor(t, cluster.group("c"), "c leads", isLeading)
 		b := cluster.group("b")
@@ -69,8 +66,7 @@ func TestIntroducedSessionCounts(t *testing.T) {
 
 // TestRequiredSessionCounts: the tenure ends with the session, which may rely on events alone.
 func TestRequiredSessionCounts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Session = true }).group("a")
 		s := openSession(t, g)
 		nextEvent(t, s, Lead)
@@ -81,8 +77,7 @@ func TestRequiredSessionCounts(t *testing.T) {
 
 // TestStatusHasSessions: when they were opened and last renewed, and since when there is none.
 func TestStatusHasSessions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 		start := time.Now()
 		s, later := openSession(t, g), openSession(t, g)

@@ -2,7 +2,6 @@ package group
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -19,8 +18,7 @@ const longLease = 10 * testLease
 // TestSettingsChangeWithoutElection: while the members have different settings, they
 // accept each other, and the shorter lease counts. The coordinator continues in its term.
 func TestSettingsChangeWithoutElection(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 		holder := c.group("c")
 		first := waitFor(t, holder, "c leads", isLeading)
@@ -55,8 +53,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 // TestSessionsLearnTheDrainTimeout: otherwise, an application that needs a longer one would
 // end its session before it has stopped, and the successor would begin.
 func TestSessionsLearnTheDrainTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := newCluster(t, map[string]int{"a": 10}, nil)
 		g := c.group("a")
 		waitFor(t, g, "a leads", isLeading)
@@ -99,8 +96,7 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 }
 
 func TestInvalidSettingsAreRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
