@@ -125,7 +125,7 @@ func TestDashboardStepsDown(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	must.Succeed(t, e.Create(t.Context(), pod))
-	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, States: []string{pluginenv.Vacant, pluginenv.Successor}, Requested: make(chan struct{})}
+	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, Journal: pluginenv.Journal}
 	server := httptest.NewServer(agent)
 	defer server.Close()
 	var out bytes.Buffer
@@ -146,7 +146,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	if by := v1.StepDownBy(pod.Annotations, "ledger", 100); by == "" {
 		t.Errorf("got annotations %v, want the name of the user", pod.Annotations)
 	}
-	agent.Status, agent.Answer, agent.Requested = http.StatusConflict, `{"error":"no member is ready to take over"}`, make(chan struct{})
+	agent.Status, agent.Answer = http.StatusConflict, `{"error":"no member is ready to take over"}`
 	if _, err := actions.StepDown(t.Context(), g, ""); err == nil {
 		t.Error("got no error of an agent that refuses")
 	}

@@ -140,11 +140,7 @@ func WithoutPrefix(err error) error {
 
 func parseJournal(status int, answer []byte) (*journal.Journal, error) {
 	if status != http.StatusOK {
-		err := ResponseError(answer, status)
-		if status == http.StatusNotFound && strings.HasPrefix(err.Error(), "path ") {
-			return nil, errors.New("its agent is too old to keep a journal: create the pod again")
-		}
-		return nil, err
+		return nil, ResponseError(answer, status)
 	}
 	j := &journal.Journal{}
 	if err := json.Unmarshal(answer, j); err != nil {

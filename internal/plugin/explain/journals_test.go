@@ -25,7 +25,7 @@ func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
 		t.Errorf("got journals %+v, want that of ledger-0", journals)
 	}
 	want := []transcript.Missing{
-		{Agent: "ledger-1", Reason: "its agent is too old to keep a journal: create the pod again"},
+		{Agent: "ledger-1", Reason: `path "/v1/groups/ledger/journal" not found`},
 		{Agent: "ledger-2", Reason: `its agent is newer than this plugin, which doesn't know "surprise": update the plugin`},
 		{Agent: "ledger-3", Reason: "the agent has left the group"},
 		{Agent: "ledger-4", Reason: `pods "ledger-4" not found`},

@@ -93,14 +93,13 @@ func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionG
 		return err
 	}
 	defer port.Close()
-	h := observeHandover(ctx, g.Name, port.URL)
 	takeBack := nameUser(ctx, c, g)
-	after, err := h.requestStepDown(ctx, before.Pod, to)
+	after, err := requestStepDown(ctx, port.URL+control.GroupPath(g.Name), before.Pod, to)
 	if err != nil {
 		takeBack()
 		return port.Annotate(explainRefusal(g, to, err))
 	}
-	took := h.failoverTime(ctx, after)
+	took := ""
 	if j, err := clusteraccess.ReadJournal(ctx, port, before.Pod, g.Name); err == nil {
 		if gap, known := gapIn(j, after); known {
 			took = "; failover took " + v1.FormatGap(gap)
@@ -159,59 +158,15 @@ func explainRefusal(g *v1.ElectionGroup, to string, err error) error {
 	return &ConflictError{fmt.Errorf("%w (%s)", err, describe.Reason(p))}
 }
 
-// handover observes a handover through the API of the agent that steps down.
-type handover struct {
-	group, url string
-	states     chan observedState
-}
-
-// observedState is a state of the group, and the time at which it arrived.
-type observedState struct {
-	client.State
-	at time.Time
-}
-
-// observeHandover watches the group's state until the context ends. It returns
-// when the first state has arrived, to which the later ones are compared, or when
-// watching has failed.
-func observeHandover(ctx context.Context, group, url string) *handover {
-	h := &handover{group: group, url: url, states: make(chan observedState, 64)}
-	started := make(chan struct{})
-	go func() {
-		first := true
-		for state, err := range client.Watch(ctx, group, client.At(url)) {
-			if err == nil {
-				select {
-				case h.states <- observedState{state, time.Now()}:
-				case <-ctx.Done():
-				}
-			}
-			if first {
-				close(started)
-				first = false
-			}
-		}
-		close(h.states)
-		if first {
-			close(started)
-		}
-	}()
-	select {
-	case <-started:
-	case <-ctx.Done():
-	}
-	return h
-}
-
-// requestStepDown sends the request to the agent in a pod and returns the state in
-// which another member leads.
-func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.State, error) {
+// requestStepDown sends the request to the agent in a pod, which serves a group at a URL, and returns the state in which
+// another member leads.
+func requestStepDown(ctx context.Context, url, pod, to string) (client.State, error) {
 	var after client.State
 	body, err := json.Marshal(map[string]string{"to": to})
 	if err != nil {
 		return after, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/v1/groups/"+h.group+"/step-down", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/step-down", bytes.NewReader(body))
 	if err != nil {
 		return after, err
 	}
@@ -239,7 +194,6 @@ type ConflictError struct{ error }
 func (e *ConflictError) Unwrap() error { return e.error }
 
 // gapIn returns how long the former coordinator knew no coordinator, according to its journal.
-// The times at which events arrive here are less exact: two of them often arrive at once.
 func gapIn(j *journal.Journal, after client.State) (gap time.Duration, known bool) {
 	var resigned time.Time
 	for i := range j.Steps {
@@ -253,35 +207,6 @@ func gapIn(j *journal.Journal, after client.State) (gap time.Duration, known boo
 		}
 	}
 	return 0, false
-}
-
-// stateTimeout limits the wait for the event stream after the agent has responded.
-const stateTimeout = 2 * time.Second
-
-// failoverTime describes the time without a coordinator, as the former
-// coordinator's agent reported it. It is empty if that time is unknown.
-func (h *handover) failoverTime(ctx context.Context, after client.State) string {
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-	defer cancel()
-	var vacantSince time.Time
-	for first := true; ; first = false {
-		select {
-		case s, ok := <-h.states:
-			switch {
-			case !ok:
-				return ""
-			case s.Term >= after.Term && s.Coordinator == after.Coordinator && !first:
-				if vacantSince.IsZero() {
-					return "; no gap between the coordinators was observed"
-				}
-				return "; failover took " + v1.FormatGap(s.at.Sub(vacantSince))
-			case s.Coordinator == "" && vacantSince.IsZero():
-				vacantSince = s.at
-			}
-		case <-ctx.Done():
-			return ""
-		}
-	}
 }
 
 // preemptionWarning warns that the former coordinator will take over again.
