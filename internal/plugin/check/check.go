@@ -77,7 +77,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	findings := rules.Run(facts)
 	if o.output != "" {
-		err = output.Write(cmd.OutOrStdout(), map[string]any{"findings": findings, "timing": rules.Timings(facts)}, o.output)
+		err = output.Write(cmd.OutOrStdout(), map[string]any{"findings": findings}, o.output)
 	} else {
 		writeFindings(cmd.OutOrStdout(), findings)
 	}

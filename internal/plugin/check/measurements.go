@@ -82,7 +82,7 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *rules.Facts, fo
 func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) (rules.Measurement, error) {
 	pod := g.Status.Coordinator.Pod
 	var found struct {
-		Timing    *control.TimingInForce
+		Timing    control.TimingInForce
 		Processes []struct {
 			Name    string
 			Answers *control.Answers
@@ -95,7 +95,7 @@ func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusterac
 	case err != nil:
 		return rules.Measurement{}, err
 	}
-	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.SuspicionTimeoutMillis <= t.HeartbeatMillis) {
+	if t := &found.Timing; t.HeartbeatMillis < 1 || t.SuspicionTimeoutMillis <= t.HeartbeatMillis {
 		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.SuspicionTimeoutMillis, t.HeartbeatMillis)
 	}
 	m := rules.Measurement{Timing: found.Timing, Size: len(found.Processes)}

@@ -17,8 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// TestReadMeasurement asks agents that have measured, that are too old, that make no sense, that
-// refuse, and that can't be reached.
+// TestReadMeasurement asks agents that have measured, that make no sense, that refuse, and that can't be reached.
 func TestReadMeasurement(t *testing.T) {
 	answers := map[string]struct {
 		status int
@@ -26,7 +25,7 @@ func TestReadMeasurement(t *testing.T) {
 	}{
 		"new": {http.StatusOK, `{"group":"ledger","timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":400,"leaseMillis":500},` +
 			`"processes":[{"name":"a","answers":{"count":7,"p99Micros":900,"longestMicros":950}},{"name":"b"},{"name":"new"}]}`},
-		"old":      {http.StatusOK, `{"group":"ledger","processes":[{"name":"a"},{"name":"old"}]}`},
+		"silent":   {http.StatusOK, `{"group":"ledger","processes":[{"name":"a"},{"name":"silent"}]}`},
 		"nonsense": {http.StatusOK, `{"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":100}}`},
 		"broken":   {http.StatusOK, `{"timing":[]}`},
 		"left":     {http.StatusServiceUnavailable, `{"error":"the agent has left the group"}`},
@@ -49,10 +48,10 @@ func TestReadMeasurement(t *testing.T) {
 		failure     string
 	}{
 		"new": {measurement: rules.Measurement{
-			Timing: &control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3,
+			Timing: control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3,
 			Members: []rules.MemberAnswers{{Pod: "a", Answers: control.Answers{Count: 7, P99Micros: 900, LongestMicros: 950}}},
 		}},
-		"old":      {measurement: rules.Measurement{Size: 2}},
+		"silent":   {failure: "the agent in pod silent reports a suspicion timeout of 0 ms and a heartbeat of 0 ms"},
 		"nonsense": {failure: "the agent in pod nonsense reports a suspicion timeout of 100 ms and a heartbeat of 100 ms"},
 		"broken":   {failure: "cannot parse the status of broken: json: cannot unmarshal array into Go struct field .Timing of type control.TimingInForce"},
 		"left":     {failure: "left: the agent has left the group"},

@@ -59,7 +59,6 @@ func TestSessionsOfTheCoordinator(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"sessions":[{"leads":true,"openedAt":"2026-11-20T12:37:12.5Z","renewedAt":"2026-11-20T12:38:12Z","renewedMillisAgo":240},{"leads":false,"openedAt":"2026-11-20T12:40:00Z"}]}`: "A session of ledger-2 leads, opened 2026-11-20 12:37:12 UTC, last renewed 0.2 s ago.\n" +
 			"A session of ledger-2 waits, opened 2026-11-20 12:40:00 UTC, never renewed.",
-		`{"sessions":[{"leads":true,"openedAt":"2026-11-20T12:37:12Z","renewedAt":"2026-11-20T12:38:12Z"}]}`: "A session of ledger-2 leads, opened 2026-11-20 12:37:12 UTC, last renewed 2026-11-20 12:38:12 UTC.",
 		`{}`: "ledger-2 has no open session: the agent doesn't know whether its application runs.",
 		``:   "",
 	} {

@@ -225,8 +225,7 @@ type TimingInForce struct {
 	SuspicionTimeoutMillis int64 `json:"suspicionTimeoutMillis"`
 	// LeaseMillis is 0 in Available mode, which has no lease.
 	LeaseMillis int64 `json:"leaseMillis,omitempty"`
-	// LongestSuspicionTimeoutMillis and LongestLeaseMillis are up to which length both grow while renewals are late. Agents that are too
-	// old for that report neither.
+	// LongestSuspicionTimeoutMillis and LongestLeaseMillis are up to which length both grow while renewals are late.
 	LongestSuspicionTimeoutMillis int64 `json:"longestSuspicionTimeoutMillis,omitempty"`
 	LongestLeaseMillis            int64 `json:"longestLeaseMillis,omitempty"`
 }
@@ -240,8 +239,7 @@ type Answers struct {
 	// quarter.
 	P99Micros     int64 `json:"p99Micros"`
 	LongestMicros int64 `json:"longestMicros"`
-	// SecondMicros is the longest of the others, and LongestAt when the longest one arrived. Agents that
-	// are too old for them report neither.
+	// SecondMicros is the longest of the others, and LongestAt when the longest one arrived.
 	SecondMicros int64     `json:"secondMicros,omitempty"`
 	LongestAt    time.Time `json:"longestAt,omitzero"`
 }
@@ -263,11 +261,8 @@ func (s *SessionStatus) String() string {
 	if s.Leads {
 		state = "leads"
 	}
-	switch {
-	case s.RenewedMillisAgo != nil:
+	if s.RenewedMillisAgo != nil {
 		renewed = fmt.Sprintf("last renewed %.1f s ago", float64(*s.RenewedMillisAgo)/1000)
-	case !s.RenewedAt.IsZero(): // The agent is too old to say more.
-		renewed = "last renewed " + formatTime(s.RenewedAt)
 	}
 	return fmt.Sprintf("%s, opened %s, %s", state, formatTime(s.OpenedAt), renewed)
 }

@@ -16,8 +16,7 @@ import (
 type Measurement struct {
 	// Unknown is why it couldn't be read, or "".
 	Unknown string
-	// Timing is nil if the agent is too old to measure.
-	Timing *control.TimingInForce
+	Timing  control.TimingInForce
 	// Size is the number of members, and Members are those whose answers were measured.
 	Size    int
 	Members []MemberAnswers
@@ -27,41 +26,6 @@ type Measurement struct {
 type MemberAnswers struct {
 	Pod string
 	control.Answers
-}
-
-// Timing is the timing of a group and the measured delays, for programs.
-type Timing struct {
-	// Group is the namespace and the name.
-	Group                  string `json:"group"`
-	HeartbeatMillis        int64  `json:"heartbeatMillis"`
-	SuspicionTimeoutMillis int64  `json:"suspicionTimeoutMillis"`
-	LeaseMillis            int64  `json:"leaseMillis,omitempty"`
-	// P99Micros and LongestMicros are those of the slowest members, which may differ.
-	P99Micros     int64  `json:"p99Micros,omitempty"`
-	LongestMicros int64  `json:"longestMicros,omitempty"`
-	LongestPod    string `json:"longestPod,omitempty"`
-}
-
-// Timings returns the timing of each group whose delays are known.
-func Timings(f *Facts) []Timing {
-	all := []Timing{}
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		if m, gathered := f.Measurements[client.ObjectKeyFromObject(g)]; gathered && m.Unknown == "" && m.Timing != nil {
-			t := delaysOf(g, &m).figures()
-			t.Group = g.Namespace + "/" + g.Name
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
-	d := &delays{timing: m.Timing, size: m.Size, members: m.Members}
-	if g.Status.Coordinator != nil {
-		d.coordinator = g.Status.Coordinator.Pod
-	}
-	return d
 }
 
 const (
@@ -87,13 +51,13 @@ func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 		return nil
 	}
 	object := "timing of group " + g.Namespace + "/" + g.Name
-	if m.Unknown == "" && m.Timing == nil {
-		m.Unknown = "the coordinator's agent is too old to measure it; create its pod again"
-	}
 	if m.Unknown != "" {
 		return []Finding{{Level: Unknown, Object: object, Message: "It is unknown how long answers to heartbeats take: " + m.Unknown + "."}}
 	}
-	d := delaysOf(g, &m)
+	d := &delays{Measurement: m}
+	if g.Status.Coordinator != nil {
+		d.coordinator = g.Status.Coordinator.Pod
+	}
 	result := d.check()
 	result.Object = object
 	if pause := d.pause(); pause != "" {
@@ -110,9 +74,8 @@ func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 
 // delays are the measured delays of a group and its timing.
 type delays struct {
-	timing  *control.TimingInForce
-	size    int
-	members []MemberAnswers
+	Measurement
+
 	// coordinator is the pod whose agent has measured.
 	coordinator string
 }
@@ -123,26 +86,13 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 
 // slowest returns the member with the longest answer.
 func (d *delays) slowest() MemberAnswers {
-	return slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(a.LongestMicros, b.LongestMicros) })
-}
-
-func (d *delays) figures() Timing {
-	t := d.timing
-	f := Timing{HeartbeatMillis: t.HeartbeatMillis, SuspicionTimeoutMillis: t.SuspicionTimeoutMillis, LeaseMillis: t.LeaseMillis}
-	if len(d.members) > 0 {
-		s := d.slowest()
-		f.LongestMicros, f.LongestPod = s.LongestMicros, s.Pod
-	}
-	for i := range d.members {
-		f.P99Micros = max(f.P99Micros, d.members[i].P99Micros)
-	}
-	return f
+	return slices.MaxFunc(d.Members, func(a, b MemberAnswers) int { return cmp.Compare(a.LongestMicros, b.LongestMicros) })
 }
 
 // longestTiming returns the longest suspicion timeout and lease, 0 in Available mode. The lease grows if a majority answers late, and the
 // suspicion timeout with it: not if a few members do.
 func (d *delays) longestTiming(ofMajority time.Duration) (suspicionTimeout, lease time.Duration) {
-	t := d.timing
+	t := d.Timing
 	suspicionTimeout = millis(t.SuspicionTimeoutMillis)
 	if ofMajority > suspicionTimeout {
 		suspicionTimeout = max(suspicionTimeout, millis(t.LongestSuspicionTimeoutMillis))
@@ -152,7 +102,7 @@ func (d *delays) longestTiming(ofMajority time.Duration) (suspicionTimeout, leas
 
 // tolerated returns the longest delay without an effect.
 func (d *delays) tolerated() time.Duration {
-	heartbeat := millis(d.timing.HeartbeatMillis)
+	heartbeat := millis(d.Timing.HeartbeatMillis)
 	suspicionTimeout, lease := d.longestTiming(0)
 	if lease > 0 {
 		suspicionTimeout = min(suspicionTimeout, lease-lease/leaseMargin)
@@ -171,11 +121,11 @@ const samePause = time.Second
 // pause describes the longest pause, or returns "". If the answers of several members were late at the same time, it was
 // rather the coordinator that paused.
 func (d *delays) pause() string {
-	paused := slices.DeleteFunc(slices.Clone(d.members), func(a MemberAnswers) bool { return !d.paused(&a) })
+	paused := slices.DeleteFunc(slices.Clone(d.Members), func(a MemberAnswers) bool { return !d.paused(&a) })
 	if len(paused) == 0 {
 		return ""
 	}
-	longest := (&delays{members: paused}).slowest()
+	longest := (&delays{Measurement: Measurement{Members: paused}}).slowest()
 	who := "The agent of " + longest.Pod
 	if slices.ContainsFunc(paused, func(a MemberAnswers) bool {
 		return a.Pod != longest.Pod && a.LongestAt.Sub(longest.LongestAt).Abs() < samePause
@@ -207,26 +157,26 @@ func (d *delays) margin(a *MemberAnswers) time.Duration {
 // the majority, needs for it.
 func (d *delays) ofMajority(delay func(*MemberAnswers) time.Duration) time.Duration {
 	var all []time.Duration
-	for i := range d.members {
-		all = append(all, delay(&d.members[i]))
+	for i := range d.Members {
+		all = append(all, delay(&d.Members[i]))
 	}
 	slices.Sort(all)
-	return all[min(max(d.size/2, 1), len(all))-1]
+	return all[min(max(d.Size/2, 1), len(all))-1]
 }
 
 func (d *delays) check() Finding {
 	figures := d.describe()
-	if len(d.members) == 0 {
+	if len(d.Members) == 0 {
 		return Finding{Level: OK, Message: "No answers to heartbeats were measured yet. " + figures}
 	}
-	heartbeat := millis(d.timing.HeartbeatMillis)
+	heartbeat := millis(d.Timing.HeartbeatMillis)
 	ofMajority := heartbeat + d.ofMajority(d.margin)
 	suspicionTimeout, lease := d.longestTiming(ofMajority)
-	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(d.margin(&a), d.margin(&b)) })
+	worst := slices.MaxFunc(d.Members, func(a, b MemberAnswers) int { return cmp.Compare(d.margin(&a), d.margin(&b)) })
 	var short, advice string
 	if needed := heartbeat + d.margin(&worst); needed > suspicionTimeout {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
-		figures = (&delays{timing: d.timing, members: []MemberAnswers{worst}}).describe()
+		figures = (&delays{Measurement: Measurement{Timing: d.Timing, Members: []MemberAnswers{worst}}}).describe()
 		advice = fmt.Sprintf("set spec.timing.suspicionTimeoutMillis to at least %d", roundUp(needed))
 	}
 	if lease > 0 && ofMajority > lease-lease/leaseMargin {
@@ -249,7 +199,7 @@ func (d *delays) check() Finding {
 // grown says that leases are longer than the user has configured nearly always, or returns "": the coordinator requests at least
 // three times the age of the last renewal, just before the next one (office.leasePerAge).
 func (d *delays) grown() string {
-	t, heartbeat := d.timing, millis(d.timing.HeartbeatMillis)
+	t, heartbeat := d.Timing, millis(d.Timing.HeartbeatMillis)
 	answer := d.ofMajority(func(a *MemberAnswers) time.Duration { return micros(a.P99Micros) })
 	lease := min(3*(answer.Truncate(heartbeat)+heartbeat), millis(t.LongestLeaseMillis))
 	if lease <= millis(t.LeaseMillis) || t.LeaseMillis == 0 {
@@ -269,16 +219,20 @@ func roundUp(d time.Duration) int64 {
 
 // describe returns the figures in words.
 func (d *delays) describe() string {
-	t, f := d.timing, d.figures()
+	t := &d.Timing
 	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis, growing(t.SuspicionTimeoutMillis, t.LongestSuspicionTimeoutMillis))
 	if t.LeaseMillis > 0 {
 		text += fmt.Sprintf(", lease %s", growing(t.LeaseMillis, t.LongestLeaseMillis))
 	}
-	if len(d.members) == 0 {
+	if len(d.Members) == 0 {
 		return text + "."
 	}
+	p99, slowest := int64(0), d.slowest()
+	for i := range d.Members {
+		p99 = max(p99, d.Members[i].P99Micros)
+	}
 	return fmt.Sprintf("99 %% of the answers took up to %s ms, the longest %s ms (%s). %s.",
-		inMillis(f.P99Micros), inMillis(f.LongestMicros), f.LongestPod, text)
+		inMillis(p99), inMillis(slowest.LongestMicros), slowest.Pod, text)
 }
 
 // growing formats a time that becomes longer while renewals are late.
