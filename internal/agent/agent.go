@@ -118,8 +118,9 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		return nil, errors.Join(err, options.Listener.Close())
 	}
 	a.transport = transport.New(transport.Config{
-		Self: c.Self, Domain: c.Domain, Life: options.Life, Listener: options.Listener, Certificates: options.Certificates,
-		Authorize: a.authorize, CurrentTerm: options.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: options.Log,
+		Self: c.Self, Domain: c.Domain, Life: options.Life, Log: options.Log, Events: a, OnChange: a.Refresh,
+		Listener: options.Listener, Certificates: options.Certificates, Authorize: a.authorize,
+		CurrentTerm: options.Clock.CurrentTerm,
 	})
 	for _, g := range c.Groups {
 		if err := a.join(ctx, g, false); err != nil {
@@ -227,7 +228,7 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 func (a *Agent) running() []*joinedGroup {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(a.groups), func(a, b *joinedGroup) int { return cmp.Compare(a.Name(), b.Name()) })
+	return slices.SortedFunc(maps.Values(a.groups), func(g, h *joinedGroup) int { return cmp.Compare(g.Name(), h.Name()) })
 }
 
 func (a *Agent) joined(name string) *joinedGroup {

@@ -32,8 +32,8 @@ func (a *Agent) Problems() (own, others []string) {
 	others = append(others, a.transport.Absent()...)
 	for _, g := range a.running() {
 		if !g.Joined() {
-			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it yet: "+
-				"that takes at most two of the longest leases after a start", g.Name()))
+			own = append(own, fmt.Sprintf("group %s: the member doesn't vote yet, or the coordinator doesn't count on it "+
+				"yet: that takes at most two of the longest leases after a start", g.Name()))
 		}
 	}
 	return own, others

@@ -38,7 +38,6 @@
 package journal
 
 import (
-	"iter"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -112,20 +111,6 @@ type Event struct {
 	Peer  string `json:"peer,omitempty"`
 	Term  uint64 `json:"term"`
 	Token uint64 `json:"token,omitempty"`
-}
-
-// Messages visits the message that the step received, and those that it sent.
-func (s *Step) Messages() iter.Seq[*Message] {
-	return func(yield func(*Message) bool) {
-		if s.Message != nil && !yield(s.Message) {
-			return
-		}
-		for i := range s.Sent {
-			if !yield(&s.Sent[i]) {
-				return
-			}
-		}
-	}
 }
 
 // Clone returns a copy that another goroutine may read.

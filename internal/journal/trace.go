@@ -48,7 +48,8 @@ func newTraceRoster(r *election.Roster) *TraceRoster {
 	if r == nil {
 		return nil
 	}
-	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: newTraceRoster(r.Previous), Departed: r.Departed, Floor: r.Floor}
+	previous := newTraceRoster(r.Previous)
+	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: previous, Departed: r.Departed, Floor: r.Floor}
 }
 
 // TraceStep is a line of a trace: an input and the output that results from it.
@@ -100,7 +101,9 @@ func CreateTrace(folder string, header TraceHeader, c office.Config) (*Recorder,
 
 // Step writes a step that the machine has just done, or that it has just switched to other settings, if they aren't nil.
 // It stops at the first error, and when the trace has reached its maximum size.
-func (r *Recorder) Step(in *election.Input, s *office.Settings, out *election.Output, m election.Machine, names []string) error {
+func (r *Recorder) Step(
+	in *election.Input, s *office.Settings, out *election.Output, m election.Machine, names []string,
+) error {
 	if r == nil || r.file == nil {
 		return nil
 	}

@@ -346,9 +346,13 @@ func Check(j *journal.Journal) error {
 				return newerError(e.Kind)
 			}
 		}
-		for m := range s.Messages() {
-			if _, known := messageKinds[m.Kind]; !known {
-				return newerError(m.Kind)
+		messages := s.Sent
+		if s.Message != nil {
+			messages = append([]journal.Message{*s.Message}, s.Sent...)
+		}
+		for k := range messages {
+			if _, known := messageKinds[messages[k].Kind]; !known {
+				return newerError(messages[k].Kind)
 			}
 		}
 	}

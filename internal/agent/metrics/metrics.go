@@ -209,7 +209,8 @@ func (r *Registry) writeProgram(p *page) {
 		}
 	}
 	if r.DroppedLogLines != nil {
-		p.single("conclave_log_lines_dropped_total", "Log lines dropped because stderr was blocked or broken.", "counter", r.DroppedLogLines())
+		const help = "Log lines dropped because stderr was blocked or broken."
+		p.single("conclave_log_lines_dropped_total", help, "counter", r.DroppedLogLines())
 	}
 }
 
