@@ -99,8 +99,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 }
 
 func TestMembersChange(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
 		e.pod(pod, "ledger")
 	}
@@ -152,8 +151,7 @@ func leaveCommands(agent *fakeagent.Agent) int {
 // TestLeaseChanges: each change of the lease begins a version of the list with the same
 // members. The documents have the lease of the list, never one that the status doesn't have.
 func TestLeaseChanges(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	pods := []string{"p-0", "p-1", "p-2"}
 	e.startLedger(withShortWaits, pods...)
 	e.electAndAwait("ledger", "p-2", 7)
@@ -181,8 +179,7 @@ func TestLeaseChanges(t *testing.T) {
 }
 
 func TestSettingsChangeDuringElection(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	before := e.document("ledger")
 	e.elect("ledger", "", 7) // an election begins
@@ -242,8 +239,7 @@ func TestPodsWithoutAgent(t *testing.T) {
 // The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is explained all
 // the same. It doesn't count as present.
 func TestPodsWithoutLabelAreNotCached(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.pod("ledger-1", "ledger")
 	e.pod("ledger-2", "ledger")
 	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1", "ledger-2")
@@ -304,8 +300,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 // one over, or adds a selector later, the status reports it, and the operator leaves the
 // Service unchanged.
 func TestServiceWithSelectorIsUnchanged(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "ledger"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
 	}}
@@ -334,8 +329,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 
 // A Service that a user hands over gets the group's ports instead of its own, once.
 func TestServiceIsHandedOver(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "admin", Port: 9090}},
 	}}

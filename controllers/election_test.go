@@ -115,8 +115,7 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 
 // History and Event of a step-down name the user, also if the cache lacks the annotation. Others cost no read.
 func TestUserOfStepDownIsNamed(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.endTenure(control.EndPreempted, "ledger-2", 7, "ledger-1")
 	e.awaitQuiet(o)

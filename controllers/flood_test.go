@@ -177,8 +177,7 @@ func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 // The cache has only a part of each object. What it leaves out remains when the operator writes
 // the object.
 func TestMetadataOfUsersRemains(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	objects := []client.Object{

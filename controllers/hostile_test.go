@@ -22,8 +22,7 @@ import (
 // An agent that reports the highest possible revision neither makes the operator write all
 // the time nor prevents other agents from getting new documents.
 func TestImpossibleRevisionIsIgnored(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	before := len(o.written())
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = math.MaxInt64 })
@@ -72,8 +71,7 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 // docs/adr/0009: a group that is created again with entirely other members begins after
 // the agents of the earlier one have left. Nothing else prevents two coordinators.
 func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	old := e.group("ledger")
 	latest := time.Now().Add(time.Hour).UnixMilli() // The clock of an earlier operator was ahead.
@@ -123,8 +121,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 // An agent can join the groups that its pod named when it was created. A group that the
 // annotation names since then can't use the pod.
 func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
 		e.podWith(pod, []string{"ledger"}, withApp("ledger"))
 	}
@@ -154,8 +151,7 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 // the Service, and a later election of the others counts.
 func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	need.Complete(t)
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", 507 })
 	e.eventually("the operator has the report", func() bool {
@@ -173,8 +169,7 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 
 // A member that claims to use a newer list than the operator knows blocks nothing.
 func TestMinorityWithNewerListIsIgnored(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Version = 99 })
 	e.eventually("the status names the agent", func() bool {
@@ -193,8 +188,7 @@ func TestMinorityWithNewerListIsIgnored(t *testing.T) {
 // spec.members may name any pod of the namespace. One that hasn't opted in gets no label:
 // other controllers may select by it.
 func TestPodThatHasNotOptedInGetsNoLabel(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.podWithoutAgent("bystander", func(*corev1.Pod) {})
 	e.pod("p-0", "ledger")
 	e.pod("p-1", "ledger")

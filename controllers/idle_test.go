@@ -70,8 +70,7 @@ func TestNoWritesWithoutChanges(t *testing.T) {
 }
 
 func TestWritesOfAnElection(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	before := len(o.written())
 	e.electAndAwait("ledger", "ledger-1", 8)
@@ -96,8 +95,7 @@ func TestWritesOfAnElection(t *testing.T) {
 
 // The status has the zone of each member, and changes with it in one write.
 func TestWritesOfAChangedZone(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	node := e.createNode("node")
 	e.podWith("ledger-0", []string{"ledger"}, onNode(node))
 	e.createGroup("ledger", withShortWaits, "ledger-0")
@@ -135,8 +133,7 @@ func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitQuiet(o)

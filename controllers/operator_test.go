@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -237,6 +238,13 @@ func (o *operator) stop() {
 	o.mu.Unlock()
 	o.cancel()
 	<-o.done
+}
+
+// newOperatedEnv returns a namespace like newEnv, with an operator.
+func newOperatedEnv(t *testing.T) (*env, *operator) {
+	t.Helper()
+	e := newEnv(t)
+	return e, e.startOperator()
 }
 
 // startOperator starts an operator. Its debounce is long, so that a test on a busy

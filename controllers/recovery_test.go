@@ -61,8 +61,7 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 
 // A group is deleted during an election, and created again under the same name.
 func TestGroupIsRecreated(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	before := e.document("ledger")
 	e.elect("ledger", "", 7)
@@ -80,8 +79,7 @@ func TestGroupIsRecreated(t *testing.T) {
 
 // The status retains its term, even if agents that lost their state report a lower one.
 func TestTermNeverGoesBack(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.elect("ledger", "ledger-0", 5)
 	e.eventually("a coordinator of an old term isn't accepted", func() bool { return e.group("ledger").Status.Coordinator == nil })
@@ -93,8 +91,7 @@ func TestTermNeverGoesBack(t *testing.T) {
 
 // The operator restores its objects and labels when a user changes or deletes them.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	address := e.ip("ledger-2")
 	for _, object := range []client.Object{
@@ -116,8 +113,7 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 
 // The operator owns the role label of a member even if another manager has applied it.
 func TestRoleLabelIsOwnedByOperator(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	label := v1.RoleLabel("ledger")
 	other := coreapply.Pod("ledger-0", e.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
@@ -133,8 +129,7 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 // Agents have a newer member list than the status, as after a restore of etcd. They get
 // nothing that is based on the status until the group is created again.
 func TestStatusFromBackupIsNotPublished(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	uid, before := string(e.group("ledger").UID), e.document("ledger")
 	e.pod("ledger-3", "ledger")
@@ -194,8 +189,7 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 // A group is deleted in the foreground: the garbage collector deletes the objects that the
 // group owns, and then the group. The operator doesn't restore them, and the agents leave.
 func TestGroupIsDeletedInTheForeground(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	e.eventually("the agents have left", func() bool {

@@ -84,8 +84,7 @@ func TestOptionsOfService(t *testing.T) {
 
 // A load balancer that a user has handed over isn't replaced because the group has another type of Service.
 func TestServiceOfUserKeepsItsType(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
 	}}
@@ -117,8 +116,7 @@ func (e *env) expectUnchanged(object client.Object) {
 }
 
 func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	other := &discoveryv1.EndpointSlice{
 		ObjectMeta: e.metadata("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
@@ -141,8 +139,7 @@ func (e *env) createSettledGroupWith(o *operator, reason v1.Reason) {
 // A backup restores the objects that the operator created, with the UID that the group had
 // then. The operator replaces them without waiting for the garbage collector or a user.
 func TestRestoredObjectsAreReplaced(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	restored := func(name string) metav1.ObjectMeta {
 		meta := e.metadata(name)
 		meta.Labels = map[string]string{v1.LabelGroup: "ledger"}
@@ -177,8 +174,7 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 // Others may own an object of the group, too, without being its controller: for example, so that it is deleted with an
 // application. The operator keeps such owners when it writes the object, and doesn't write because of them.
 func TestFurtherOwnersRemain(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroupWith(o, v1.ReasonHealthy)
 	application := &corev1.ConfigMap{ObjectMeta: e.metadata("application")}
 	e.createAsUser(application)

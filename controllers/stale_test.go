@@ -54,8 +54,7 @@ func TestStaleCacheDoesNoHarm(t *testing.T) {
 // A pod was created before the new list, and isn't in the operator's cache yet. It may have
 // begun with the previous list, so it doesn't count as departed.
 func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	pods := []string{"p-0", "p-1", "p-2"}
 	e.startLedger(withShortWaits, pods...)
 	e.electAndAwait("ledger", "p-0", 7)
@@ -115,8 +114,7 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 // A group was deleted, and its objects after it. An operator that doesn't know yet doesn't
 // restore them.
 func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	resume, before := o.pauseWatch("electiongroups"), len(o.written())
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))

@@ -105,8 +105,7 @@ func (e *env) reportStopped(name string) {
 // known that one of them has stopped.
 func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	need.Complete(t)
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	pods := e.createStrictGroup()
 	for _, name := range []string{"p-2", "p-3", "p-4"} {
 		e.collectGarbage(name)
@@ -172,8 +171,7 @@ func (e *env) deletePodIfAny(name string) {
 // Pods are held only as long as their group is in Strict mode, also if it is deleted while
 // no operator runs.
 func TestPodsAreReleasedWithTheGroup(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createStrictGroup()
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Majority })
 	e.awaitHeld("p-0", false)
@@ -257,8 +255,7 @@ func TestListWaitsForItsMembers(t *testing.T) {
 // A pod that no list has yet is connected, because spec.members selects it: its record is how
 // its agent learns of the group. So a list never waits for what only its publication would bring.
 func TestPodOfWaitingListIsRecorded(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
+	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.selectedPod("ledger-3", "", func(*corev1.Pod) {})
 	e.edit("ledger", func(group *v1.ElectionGroup) {
