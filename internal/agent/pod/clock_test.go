@@ -21,7 +21,6 @@ import (
 //
 // The test can't set the clock, so certificate and document are ahead of it instead.
 func TestClockIsCorrectedAfterStart(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
@@ -60,7 +59,6 @@ func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 // that began earlier doesn't count the time for which the machine was suspended, nor a
 // correction of the clock.
 func TestRenewalFollowsTheWallClock(t *testing.T) {
-	t.Parallel()
 	binary := buildAgent(t, "conclave_clockfile")
 	c := newCluster(t)
 	a := c.add("a")
@@ -93,7 +91,6 @@ func TestRenewalTime(t *testing.T) {
 // TestMissingRenewalIsReported: a sixth of the lifetime is left, and the operator refuses to renew. The agent is ready, because it
 // still takes part in the elections, but the operator learns the reason.
 func TestMissingRenewalIsReported(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()

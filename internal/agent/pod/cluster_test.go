@@ -50,7 +50,15 @@ type cluster struct {
 // networks counts the clusters, so that each one has its own addresses.
 var networks atomic.Int32
 
+// newCluster returns a cluster without pods, for a test that runs in parallel with others.
 func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	t.Parallel()
+	return newSequentialCluster(t)
+}
+
+// newSequentialCluster is newCluster for a test that runs alone, or is parallel already.
+func newSequentialCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, valid: time.Hour, groups: []string{"ledger", "audit"}, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
 	var err error

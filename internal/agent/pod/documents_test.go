@@ -46,7 +46,6 @@ func hasRevision(revision int64) func(control.Report) bool {
 
 // TestNewestDocumentWins: an older document is refused, and a newer one is applied.
 func TestNewestDocumentWins(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	a, s := c.pods["a"], streams["a"]
 	a.push(c.document(5, "a", "b", "c"))
@@ -67,7 +66,6 @@ func TestNewestDocumentWins(t *testing.T) {
 
 // TestRestartNeedsNoOperator: certificate, documents and lists are stored.
 func TestRestartNeedsNoOperator(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a", "b", "c")
 	for _, g := range c.pods {
 		g.push(c.document(9, "a", "b", "c"))
@@ -92,7 +90,6 @@ func TestRestartNeedsNoOperator(t *testing.T) {
 // TestGroupWithNewUIDStartsAfterOldGrantsExpire: it starts with version 1, although the
 // previous group of the name had version 2.
 func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	second := c.document(2, "a", "b", "c")
 	second.Group.Previous = &control.PreviousList{Version: 1, Members: second.Group.Members}
@@ -127,7 +124,6 @@ func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 // TestWaitForOldGrantsSurvivesRestart: a restarted agent may have granted in the previous
 // group before.
 func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	c.pods["a"].end()
 	replacement := c.document(2, "a")
@@ -144,7 +140,6 @@ func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 // TestRemovedMemberAdoptsListAndLeaves: it leaves when the operator requests it, also
 // after a restart.
 func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Version, next.Group.Floor = 2, 1
@@ -212,7 +207,6 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 // TestPodOnNeitherListLeaves: a document without the pod makes it leave, and the pod
 // reports nothing for the group.
 func TestPodOnNeitherListLeaves(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b")
 	next.Group.Version, next.Group.Floor = 3, 1
@@ -230,7 +224,6 @@ func TestPodOnNeitherListLeaves(t *testing.T) {
 
 // TestMemberWithoutAddressConnectsLater, as soon as its address is published.
 func TestMemberWithoutAddressConnectsLater(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	a, b := c.add("a"), c.add("b")
 	first := c.document(1, "a", "b", "z")
@@ -257,7 +250,6 @@ func TestMemberWithoutAddressConnectsLater(t *testing.T) {
 // TestFormerPodOfAMemberIsNotHeard: when the document names the successor of c's pod, the
 // others refuse c, although its certificate is valid, and elect b.
 func TestFormerPodOfAMemberIsNotHeard(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -292,7 +284,6 @@ func TestFormerPodOfAMemberIsNotHeard(t *testing.T) {
 // TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated: the document of another group still
 // names the former pod of a member, which is refused nevertheless.
 func TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -331,7 +322,6 @@ func TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated(t *testing.T) {
 // TestSettledListNeedsNoPreviousMember: the operator lists all previous members as
 // departed. Agents can start with such a list, and join again with new settings.
 func TestSettledListNeedsNoPreviousMember(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -358,7 +348,6 @@ func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 // TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later
 // documents.
 func TestRevisionFarAheadIsRefused(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	future := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")

@@ -36,7 +36,6 @@ var errDone = errors.New("done")
 // TestLocalAPIRespondsBeforeEnrollment: it reports what is missing. The log has each
 // error once, although the agent retries.
 func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
@@ -89,7 +88,6 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 
 // TestRenewalKeepsTheCoordinator: no process loses its office because of a renewal.
 func TestRenewalKeepsTheCoordinator(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	c.valid = 8 * time.Second // Long enough for a renewal on a busy machine.
 	for _, name := range []string{"a", "b", "c"} {
@@ -120,7 +118,6 @@ func TestRenewalKeepsTheCoordinator(t *testing.T) {
 }
 
 func TestCertificateOfAnotherPodIsRefused(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	a.mount(map[string]string{"token": "bank/b"})

@@ -158,7 +158,7 @@ var anyKey = func() any {
 func TestAttackedAgentIsElected(t *testing.T) {
 	need.Complete(t)
 	binary := buildAgent(t)
-	c := newCluster(t)
+	c := newSequentialCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
 	}

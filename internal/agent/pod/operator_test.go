@@ -20,7 +20,6 @@ import (
 
 // TestInvalidRequestsAreRefusedInOneLine, and change nothing.
 func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	group := control.GroupPath("ledger")
@@ -70,7 +69,6 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 // TestExclusion: an excluded coordinator hands over first, remains excluded when it
 // joins again, and isn't excluded if no other process can take over.
 func TestExclusion(t *testing.T) {
-	t.Parallel()
 	c, streams := startClusterWith(t, steady, "a", "b", "c")
 	setEligible := func(name string, eligible bool) int {
 		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, eligible))
@@ -111,7 +109,6 @@ func TestExclusion(t *testing.T) {
 
 // TestExclusionEndsWithoutOperator: it lasts as long as an operator reads the reports.
 func TestExclusionEndsWithoutOperator(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
@@ -146,7 +143,6 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 }
 
 func TestOperatorRequestsStepDown(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Preemption.Policy = "Never"
@@ -176,7 +172,6 @@ func TestOperatorRequestsStepDown(t *testing.T) {
 
 // TestReportStreamsAreLimitedToEight: when one ends, another one can start.
 func TestReportStreamsAreLimitedToEight(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	for range 7 {
@@ -199,7 +194,6 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 }
 
 func TestLastReportIsCurrentAfterManyChanges(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	for revision := range int64(200) {
 		c.pods["a"].push(c.document(2+revision, "a", "b", "c"))
@@ -224,7 +218,6 @@ func TestLastReportIsCurrentAfterManyChanges(t *testing.T) {
 
 // TestProbeAppliesToAllGroups of the operator.
 func TestProbeAppliesToAllGroups(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	healthy := make(chan bool, 1)
 	healthy <- false

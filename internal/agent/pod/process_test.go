@@ -55,7 +55,6 @@ func buildAgent(t *testing.T, tags ...string) string {
 
 // TestCommandElectsAndHandsOver runs the command as kubelet does, and ends it by SIGTERM.
 func TestCommandElectsAndHandsOver(t *testing.T) {
-	t.Parallel()
 	binary := buildAgent(t)
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -18,7 +18,6 @@ import (
 // TestPodsEnrollElectAndReport: the agents enroll for certificates and documents, elect
 // a coordinator, and report it to the operator.
 func TestPodsEnrollElectAndReport(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -41,7 +40,6 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 
 // TestStreamStartsWithCurrentState: a report for each group, then the event "current".
 func TestStreamStartsWithCurrentState(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	s := a.watch()
@@ -58,7 +56,6 @@ func TestStreamStartsWithCurrentState(t *testing.T) {
 
 // TestOperatorGetsUnusualRows: it gets the rows of members that aren't connected or have crashed.
 func TestOperatorGetsUnusualRows(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
@@ -77,7 +74,6 @@ func TestOperatorGetsUnusualRows(t *testing.T) {
 // TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in
 // chunks.
 func TestReportsOverHTTP10(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
@@ -103,7 +99,6 @@ func TestReportsOverHTTP10(t *testing.T) {
 // TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent,
 // are refused.
 func TestOnlyOperatorMayCommand(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	agents := c.certificate(identity.Name{Domain: "bank", Group: "ledger", Member: "a"})
@@ -157,7 +152,7 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 	if status, body := a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""); status != http.StatusForbidden {
 		t.Errorf("a reader of metrics: got %d %s for the reports, want 403", status, body)
 	}
-	other := newCluster(t)
+	other := newSequentialCluster(t)
 	if status, body := a.callOperatorAPI(other.operator, http.MethodGet, control.ReportsPath, ""); status != 0 {
 		t.Errorf("an operator of another CA: got %d %s, want no connection", status, body)
 	}

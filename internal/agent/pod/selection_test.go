@@ -56,7 +56,6 @@ func (s *stream) awaitEnd() {
 // TestRunningAgentJoinsGroups: an agent starts without a group, joins the first one and then
 // another one, and is in both after a restart.
 func TestRunningAgentJoinsGroups(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	c.addSelected("a", "b")
 	a := c.pods["a"].start()
@@ -109,7 +108,6 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 
 // TestAgentIgnoresInvalidListOfGroups, and continues with the previous one.
 func TestAgentIgnoresInvalidListOfGroups(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	c.addSelected("a")
 	a := c.pods["a"]
@@ -126,7 +124,6 @@ func TestAgentIgnoresInvalidListOfGroups(t *testing.T) {
 
 // TestGroupThatNoLongerSelectsThePod: the agent doesn't wait for its document.
 func TestGroupThatNoLongerSelectsThePod(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t)
 	c.addSelected("a")
 	a := c.pods["a"]

@@ -18,7 +18,6 @@ import (
 // policy and Strict mode, and the coordinator continues in its term. A restarted agent
 // waits for the longest lease.
 func TestTimingChangesWithoutElection(t *testing.T) {
-	t.Parallel()
 	names := []string{"a", "b", "c"}
 	c, streams := startClusterWith(t, steady, names...)
 	term := c.pods["c"].watch().await("c is the coordinator", hasCoordinator("c")).Term
@@ -55,7 +54,6 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 
 // TestSettingsChangeWhileRunning, except those that affect grants.
 func TestSettingsChangeWhileRunning(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	suspicionTimeout := int32(700)
 	next := c.document(2, "a", "b", "c")
@@ -107,7 +105,6 @@ func (g *testPod) breakDisk(name string) (repair func()) {
 // TestGroupLeftAfterDiskErrorIsNotJoinedAgain, neither by the retry of the document that couldn't
 // be stored, nor because the operator's command to join arrives late.
 func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
-	t.Parallel()
 	c, streams := startCluster(t, "a", "b")
 	b := c.pods["b"]
 	next := c.document(2, "a", "b")
@@ -136,7 +133,6 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 // TestDamagedStateIsReported: the agent doesn't take part until the file is restored or removed,
 // because the list that it adopted may be newer than the one that it receives.
 func TestDamagedStateIsReported(t *testing.T) {
-	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
