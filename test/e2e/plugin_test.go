@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -41,17 +40,10 @@ func (e env) runPluginIn(namespace string, arguments ...string) []byte {
 func testPlugin(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	e.t.Logf("%s", e.runPlugin("explain", "ledger"))
-	var explained struct {
-		Election *struct {
-			Coordinator string
-			Steps       []struct{ Agent string }
-			Missing     []struct{ Agent, Reason string }
-		}
-	}
-	must.Succeed(e.t, json.Unmarshal(e.runPlugin("explain", "ledger", "-o", "json"), &explained))
-	if last := explained.Election; last == nil || last.Coordinator != highest || len(last.Steps) == 0 {
-		e.t.Errorf("got transcript %+v, want that of the election of %s", last, highest)
+	explained := string(e.runPlugin("explain", "ledger"))
+	e.t.Log(explained)
+	for _, part := range []string{"\n  " + highest + " was elected in term ", " finds  elected " + highest + ", term "} {
+		requireContains(e.t, explained, part)
 	}
 	e.t.Logf("%s", e.runPlugin("check", "ledger")) // fails if there is a problem
 
