@@ -10,10 +10,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -53,6 +55,13 @@ type env struct {
 	request   string
 	result    atomic.Value // enroll.Result, of the latest request
 	refusals  *enroll.Refusals
+}
+
+// answer posts a token, and returns the status, the result and the message. The namespace is bank.
+func (e *env) answer(token string) string {
+	e.t.Helper()
+	status, _, message := e.post(token)
+	return strings.ReplaceAll(fmt.Sprintf("%d %s\n%s", status, e.lastResult(), message), e.namespace, "bank")
 }
 
 func (e *env) lastResult() enroll.Result {
