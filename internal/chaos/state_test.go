@@ -87,26 +87,26 @@ func names(pods []PodState) string {
 }
 
 func TestObstacle(t *testing.T) {
+	cases := golden.Open(t, "testdata/obstacles.txt")
 	for name, c := range map[string]struct {
 		kind      string
 		change    func(*State)
 		available bool
-		want      string
 	}{
-		"none":                                {Node, func(*State) {}, false, ""},
-		"no coordinator":                      {Pod, func(s *State) { s.Coordinator = "" }, false, "the group has no coordinator"},
-		"no election, no coordinator":         {Manager, func(s *State) { s.Coordinator = "" }, false, ""},
-		"no successor":                        {Pod, func(s *State) { s.Rows[0].Eligible, s.Rows[1].Eligible = false, false }, false, "no other member is eligible"},
-		"all on one node":                     {Cordon, func(s *State) { s.Pods[0].Node, s.Pods[1].Node = "b", "b" }, false, "all eligible members are on node b"},
-		"the majority on one node":            {Node, func(s *State) { s.Pods[0].Node = "b" }, false, "2 of 3 members are on node b, so the others aren't a majority"},
-		"the majority on one node, available": {Node, func(s *State) { s.Pods[0].Node = "b" }, true, ""},
-		"the majority on a drained node":      {Drain, func(s *State) { s.Pods[0].Node = "b" }, false, ""},
+		"none":                                {Node, func(*State) {}, false},
+		"no coordinator":                      {Pod, func(s *State) { s.Coordinator = "" }, false},
+		"no election, no coordinator":         {Manager, func(s *State) { s.Coordinator = "" }, false},
+		"no successor":                        {Pod, func(s *State) { s.Rows[0].Eligible, s.Rows[1].Eligible = false, false }, false},
+		"all on one node":                     {Cordon, func(s *State) { s.Pods[0].Node, s.Pods[1].Node = "b", "b" }, false},
+		"the majority on one node":            {Node, func(s *State) { s.Pods[0].Node = "b" }, false},
+		"the majority on one node, available": {Node, func(s *State) { s.Pods[0].Node = "b" }, true},
+		"the majority on a drained node":      {Drain, func(s *State) { s.Pods[0].Node = "b" }, false},
 	} {
 		s := settledGroup()
 		c.change(s)
 		kind, err := ParseKinds([]string{c.kind})
 		must.Succeed(t, err)
-		expect.Equalf(t, Obstacle(kind[0], s, Victims(c.kind, s), c.available), c.want, "%s", name)
+		cases.Compare(t, name, Obstacle(kind[0], s, Victims(c.kind, s), c.available))
 	}
 }
 

@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"strings"
@@ -155,41 +156,27 @@ func TestMessagesFit(t *testing.T) {
 
 // TestNotEligibleMessage: the message has the one reason, and since when that is so.
 func TestNotEligibleMessage(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(s *harness, own *control.Report)
-		want   string
-	}{
-		"no session": {
-			func(_ *harness, own *control.Report) { own.Ineligible = "no session is open" },
-			"Since 2026-06-01 11:37:12 UTC, no session is open",
+	cases := golden.Open(t, "testdata/noteligible.txt")
+	for name, change := range map[string]func(s *harness, own *control.Report){
+		"no session": func(_ *harness, own *control.Report) { own.Ineligible = "no session is open" },
+		"a cordoned node": func(s *harness, own *control.Report) {
+			own.Excluded, own.Ineligible = true, "the operator has excluded it"
+			s.Nodes["node-a"].Spec.Unschedulable = true
 		},
-		"a cordoned node": {
-			func(s *harness, own *control.Report) {
-				own.Excluded, own.Ineligible = true, "the operator has excluded it"
-				s.Nodes["node-a"].Spec.Unschedulable = true
-			},
-			"Since 2026-06-01 11:37:12 UTC, its node is cordoned",
+		"an evacuated node": func(s *harness, own *control.Report) {
+			own.Excluded, own.Ineligible = true, "the operator has excluded it"
+			s.Nodes["node-a"].Annotations = map[string]string{v1.AnnotationEvacuateUntil: "2026-06-01T15:00:00+02:00"}
 		},
-		"an evacuated node": {
-			func(s *harness, own *control.Report) {
-				own.Excluded, own.Ineligible = true, "the operator has excluded it"
-				s.Nodes["node-a"].Annotations = map[string]string{v1.AnnotationEvacuateUntil: "2026-06-01T15:00:00+02:00"}
-			},
-			"Since 2026-06-01 11:37:12 UTC, its node is evacuated until 2026-06-01 13:00:00 UTC",
+		"a node that was cordoned a moment ago": func(_ *harness, own *control.Report) {
+			own.Excluded, own.Ineligible = true, "the operator has excluded it"
 		},
-		"a node that was cordoned a moment ago": {
-			func(_ *harness, own *control.Report) {
-				own.Excluded, own.Ineligible = true, "the operator has excluded it"
-			},
-			"Since 2026-06-01 11:37:12 UTC, the operator has excluded it",
-		},
-		"unknown": {func(*harness, *control.Report) {}, "Its agent does not say why"},
+		"unknown": func(*harness, *control.Report) {},
 	} {
 		s := newHarness(3)
 		own := s.report("a")
 		own.Eligible, own.IneligibleSince = false, noon.Add(-22*time.Minute-48*time.Second).In(time.FixedZone("", 3600))
-		c.change(s, own)
-		expect.Equalf(t, s.evaluate().Status.Processes[2].Message, c.want, "%s", name)
+		change(s, own)
+		cases.Compare(t, name, s.evaluate().Status.Processes[2].Message)
 	}
 }
 
@@ -229,30 +216,27 @@ func TestSinceRemainsWithTheStatus(t *testing.T) {
 }
 
 func TestRowsHaveNodeAndZone(t *testing.T) {
-	for name, c := range map[string]struct {
-		change     func(*harness)
-		node, zone string
-	}{
-		"a node without a zone":     {func(*harness) {}, "node-a", ""},
-		"a node with a zone":        {func(s *harness) { s.setZone("a", "eu-1") }, "node-a", "eu-1"},
-		"the node can't be read":    {func(s *harness) { clear(s.Nodes) }, "node-a", ""},
-		"the pod isn't scheduled":   {func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" }, "", ""},
-		"the pod has finished":      {func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed }, "node-a", ""},
-		"the pod is gone":           {func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") }, "", ""},
-		"the pod moved":             {func(s *harness) { s.evaluate(); s.setZone("b", "eu-2"); s.Pods["a"].Spec.NodeName = "node-b" }, "node-b", "eu-2"},
-		"the longest names":         {func(s *harness) { s.move("a", strings.Repeat("n", 253), strings.Repeat("Z", 63)) }, strings.Repeat("n", 253), strings.Repeat("Z", 63)},
-		"a node's name is too long": {func(s *harness) { s.move("a", strings.Repeat("n", 254), "eu-1") }, "", ""},
-		"a zone's name is too long": {func(s *harness) { s.move("a", "node", strings.Repeat("z", 64)) }, "node", ""},
-		"a node is no name":         {func(s *harness) { s.move("a", "node\x1b[2J", "eu-1") }, "", ""},
-		"a zone is no name":         {func(s *harness) { s.move("a", "node", "eu\n1") }, "node", ""},
+	cases := golden.Open(t, "testdata/places.txt")
+	for name, change := range map[string]func(*harness){
+		"a node without a zone":     func(*harness) {},
+		"a node with a zone":        func(s *harness) { s.setZone("a", "eu-1") },
+		"the node can't be read":    func(s *harness) { clear(s.Nodes) },
+		"the pod isn't scheduled":   func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" },
+		"the pod has finished":      func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed },
+		"the pod is gone":           func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") },
+		"the pod moved":             func(s *harness) { s.evaluate(); s.setZone("b", "eu-2"); s.Pods["a"].Spec.NodeName = "node-b" },
+		"the longest names":         func(s *harness) { s.move("a", strings.Repeat("n", 253), strings.Repeat("Z", 63)) },
+		"a node's name is too long": func(s *harness) { s.move("a", strings.Repeat("n", 254), "eu-1") },
+		"a zone's name is too long": func(s *harness) { s.move("a", "node", strings.Repeat("z", 64)) },
+		"a node is no name":         func(s *harness) { s.move("a", "node\x1b[2J", "eu-1") },
+		"a zone is no name":         func(s *harness) { s.move("a", "node", "eu\n1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
-			c.change(s)
+			change(s)
 			row := s.evaluate().Status.Processes[2]
 			expect.Equalf(t, row.Pod, "a", "pod")
-			expect.Equalf(t, row.Node, c.node, "node")
-			expect.Equalf(t, row.Zone, c.zone, "zone")
+			cases.Compare(t, name, fmt.Sprintf("node %q, zone %q", row.Node, row.Zone))
 		})
 	}
 }
