@@ -5,9 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/plugin/chaos"
 	"github.com/conclave-dev/conclave/internal/plugin/check"
@@ -28,10 +26,7 @@ import (
 var version string
 
 func newRoot() *cobra.Command {
-	var (
-		printVersion bool
-		cluster      clusteraccess.Flags
-	)
+	noFiles := cobra.ShellCompDirectiveNoFileComp
 	root := &cobra.Command{
 		Use:         "kubectl-conclave",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl conclave"},
@@ -60,20 +55,14 @@ Commands that use a cluster accept all of kubectl's flags, such as --namespace,
 
   # Check the invariants in a million random schedules with all faults
   kubectl conclave simulate --schedules 1000000 --faults all`,
-		Args: command.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if printVersion {
-				return pluginversion.Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &cluster, version)
-			}
-			return cmd.Help()
-		},
+		Version:           command.BuildVersion(version),
+		Args:              command.NoArguments,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true, DefaultShellCompDirective: &noFiles},
 	}
-	root.Flags().BoolVar(&printVersion, "version", false, "print the versions of the plugin, the operator and the agents")
-	cluster.AddTo(root)
-	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
 	reporter := report.New(func() []*cobra.Command {

@@ -67,6 +67,7 @@ func (c *Flags) AddTo(cmd *cobra.Command) {
 		}
 	})
 	cmd.Flags().AddFlagSet(own)
+	command.CompleteFile(cmd, clientcmd.RecommendedConfigPathFlag)
 	command.CompleteWith(cmd, clientcmd.FlagContext, c.completeContext)
 	command.CompleteWith(cmd, clientcmd.FlagNamespace, c.completeNamespace)
 }

@@ -12,9 +12,9 @@ func CompleteFrom(cmd *cobra.Command, flag string, values []string) {
 	CompleteWith(cmd, flag, cobra.FixedCompletions(values, InOrder))
 }
 
-// CompleteNothing prevents shells from proposing files.
-func CompleteNothing(cmd *cobra.Command, flag string) {
-	CompleteWith(cmd, flag, cobra.NoFileCompletions)
+// CompleteFile makes shells propose files, which they don't by default.
+func CompleteFile(cmd *cobra.Command, flag string) {
+	CompleteWith(cmd, flag, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 }
 
 // CompleteWith completes the value of a flag by a function.

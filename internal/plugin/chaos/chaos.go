@@ -134,9 +134,6 @@ func (o *options) addTo(cmd *cobra.Command) {
 	command.CompleteFrom(cmd, "fail-if", []string{"p99(elected) > 2s", "two-leaders > 0", "flaps > 0"})
 	command.CompleteFrom(cmd, "kinds", chaos.KindNames())
 	command.CompleteFrom(cmd, "machines", kindnodes.Runtimes)
-	for _, name := range []string{"faults", "seed", "pause", "timeout", "observe", "check", "operator-namespace", "selector"} {
-		command.CompleteNothing(cmd, name)
-	}
 }
 
 // parse checks the flags. Without --kinds, it returns no kinds.

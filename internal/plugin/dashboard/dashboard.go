@@ -59,8 +59,6 @@ button, create pods/portforward.`,
 	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
 	cmd.Flags().IntVar(&o.port, "port", defaultPort, "the port on 127.0.0.1; 0 selects a free one")
 	cmd.Flags().StringVar(&o.grafana, "grafana", "", "the address of a Grafana with the dashboards of Conclave, to which the page of a group links")
-	command.CompleteNothing(cmd, "port")
-	command.CompleteNothing(cmd, "grafana")
 	return cmd
 }
 

@@ -71,8 +71,6 @@ electiongroups in all namespaces.`,
 	flags.DurationVar(&o.duration, "for", time.Hour, "how long coordinators stay away")
 	flags.BoolVar(&o.end, "end", false, "let coordinators return now")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait until the coordinators have left")
-	command.CompleteNothing(cmd, "for")
-	command.CompleteNothing(cmd, "timeout")
 	return cmd
 }
 

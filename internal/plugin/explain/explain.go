@@ -66,6 +66,7 @@ pods/portforward. Without the latter, a line says so in their place.`,
 	cmd.Flags().Uint64Var(&o.term, "term", 0, "print only the transcript of the election in this term")
 	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text, "text, or mermaid: only a sequence diagram of the election")
 	cmd.Flags().StringVar(&o.file, "html", "", "write the explanation and the last elections to this file, which any browser replays")
+	command.CompleteFile(cmd, "html")
 	command.CompleteFrom(cmd, "output", explainOutputs)
 	command.CompleteWith(cmd, "term", o.cluster.CompleteTerm)
 	return cmd

@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/plugin/output"
 )
 
@@ -53,6 +54,7 @@ operator. What you may not read is missing.`,
 	}
 	o.cluster.AddTo(cmd)
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "the archive to create; by default conclave-NAMESPACE-GROUP-TIME.tar.gz in this directory")
+	command.CompleteFile(cmd, "file")
 	return cmd
 }
 

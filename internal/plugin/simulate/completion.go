@@ -18,11 +18,6 @@ func addSimulateCompletions(cmd *cobra.Command) {
 	command.CompleteFrom(cmd, "safety", office.ModeNames())
 	command.CompleteFrom(cmd, "output", simulateOutputs)
 	command.CompleteWith(cmd, "faults", completeFaults)
-	for _, name := range []string{
-		"processes", "ring", "crashed", "initiators", "recover", "latency", "stagger", "schedules", "duration", "seed", "convergence-every",
-	} {
-		command.CompleteNothing(cmd, name)
-	}
 }
 
 // completeFaults proposes each fault that isn't yet in the comma-separated list.

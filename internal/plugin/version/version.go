@@ -23,10 +23,7 @@ import (
 
 // New returns the command.
 func New(plugin string) *cobra.Command {
-	var (
-		cluster clusteraccess.Flags
-		own     bool
-	)
+	var cluster clusteraccess.Flags
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the plugin, the operator and the agents",
@@ -37,19 +34,13 @@ it is created again.
 Without a cluster, it prints only the version of the plugin, and why.
 
 Permissions: list deployments and pods, in all namespaces if you may.`,
-		Example: `  kubectl conclave version
-  kubectl conclave version --client`,
+		Example: `  kubectl conclave version`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if own {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), command.BuildVersion(plugin))
-				return err
-			}
 			return Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &cluster, plugin)
 		},
 	}
 	cluster.AddTo(cmd)
-	cmd.Flags().BoolVar(&own, "client", false, "print only the version of the plugin, without a label")
 	return cmd
 }
 
