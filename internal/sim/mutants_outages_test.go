@@ -53,7 +53,7 @@ var outageMutants = []mutant{
 	{
 		description: "a process claims a term that the clocks of a majority don't permit", file: "election/office/vacancy.go",
 		old: " && m.hasReached(id, term)\n", new: " && term > 0\n",
-		check: "^TestProcessesWithEqualClocksDontCampaignAtOnce$", pkg: "election/office", wantOutput: "got holders [], want [2]",
+		check: "^TestProcessesWithEqualClocksDontCampaignAtOnce$", pkg: "election/office", wantOutput: "holders: got [], want [2]",
 	},
 	{
 		description: "each process has one backoff for all attempts", file: "election/office/vacancy.go",

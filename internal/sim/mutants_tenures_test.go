@@ -5,7 +5,7 @@ var tenureMutants = []mutant{
 	{
 		description: "a candidate acquires what it can't renew", file: "election/office/claim.go",
 		old: "if !m.renewable() {", new: "if false {",
-		check: "^TestNoTenureThatCannotBeRenewed$", pkg: "election/office", wantOutput: "want none",
+		check: "^TestNoTenureThatCannotBeRenewed$", pkg: "election/office", wantOutput: "tenures in a minute: got",
 	},
 	{
 		description: "the office is handed over to a process that flaps", file: "election/office/penalty.go",
@@ -65,12 +65,12 @@ var tenureMutants = []mutant{
 	{
 		description: "hand-overs go on after two lapses", file: "election/office/penalty.go",
 		old: "m.handsOverAt = m.now + m.longTenure()", new: "m.handsOverAt = m.now",
-		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "pause: got false",
 	},
 	{
 		description: "a lapse after a pause of hand-overs counts as the first one", file: "election/office/penalty.go",
 		old: "m.lapsedAt+2*m.longTenure()", new: "m.lapsedAt+m.longTenure()",
-		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "pause: got false",
 	},
 	{
 		description: "a coordinator that has fallen silent before doesn't lapse", file: "election/office/penalty.go",
@@ -80,7 +80,7 @@ var tenureMutants = []mutant{
 	{
 		description: "the tenure with which a process starts is unknown", file: "election/office/office.go",
 		old: "m.beginTenure(c.Coordinator, c.Term, unknownStart)", new: "_ = m.beginTenure",
-		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "got a pause false",
+		check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "pause: got false",
 	},
 	{
 		description: "a process that flaps claims the office that an election gives it", file: "election/office/inner.go",
@@ -95,6 +95,6 @@ var tenureMutants = []mutant{
 	{
 		description: "a lapse during a hand-over isn't reported", file: "election/office/penalty.go",
 		old: "m.role == Draining && m.now < m.until() ||", new: "m.role == Draining ||",
-		check: "^TestLapseDuringHandOverIsReported$", pkg: "election/office", wantOutput: "reports a lapse: false",
+		check: "^TestLapseDuringHandOverIsReported$", pkg: "election/office", wantOutput: "reports a lapse: got false",
 	},
 }

@@ -137,7 +137,7 @@ var mutants = []mutant{
 	{
 		description: "followers don't learn that the list has settled", file: "election/office/follow.go",
 		old: "m.support.Settle(min(bound, term))", new: "m.support.Settled()",
-		check: "^TestMembersLearnThatListHasSettled$", pkg: "election/office", wantOutput: "got holders [], want [3]",
+		check: "^TestMembersLearnThatListHasSettled$", pkg: "election/office", wantOutput: "holders: got [], want [3]",
 	},
 	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
