@@ -121,19 +121,15 @@ func algorithmPages(t *testing.T) map[string]string {
 
 func TestFlagValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
-		"simulate --algorithm":             "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
-		"simulate --safety":                "Available Majority Strict",
-		"simulate -o":                      "table json transcript mermaid",
-		"explain -o":                       "text mermaid",
-		"nodes -o":                         "json yaml",
-		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone settings recovery late correct latency lossy throttle failing drains operator burst pods mixed rejoin grow tail redial few",
-		"simulate --crashed":               "",
-		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown crash,loss,leases crash,loss,graph crash,loss,slow crash,loss,jump crash,loss,disk crash,loss,deep crash,loss,skew crash,loss,gone crash,loss,settings crash,loss,recovery crash,loss,late crash,loss,correct crash,loss,latency crash,loss,lossy crash,loss,throttle crash,loss,failing crash,loss,drains crash,loss,operator crash,loss,burst crash,loss,pods crash,loss,mixed crash,loss,rejoin crash,loss,grow crash,loss,tail crash,loss,redial crash,loss,few",
+		"simulate --algorithm": "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
+		"simulate --safety":    "Available Majority Strict",
+		"simulate -o":          "table json transcript mermaid",
+		"explain -o":           "text mermaid",
+		"nodes -o":             "json yaml",
+		"simulate --faults":    "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone settings recovery late correct latency lossy throttle failing drains operator burst pods mixed rejoin grow tail redial few",
+		"simulate --crashed":   "",
 	} {
-		words := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...)
-		if !strings.HasSuffix(args, "pau") {
-			words = append(words, "")
-		}
+		words := append(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...), "")
 		proposed, directive, _ := strings.Cut(runCommand(t, nil, words...).stdout, ":")
 		expect.Equalf(t, strings.Join(strings.Fields(proposed), " "), want, "%s: completions", args)
 		if directive == "0\n" {

@@ -37,9 +37,6 @@ import (
 // user's credentials.
 type Flags struct {
 	config *genericclioptions.ConfigFlags
-	// username and password are for basic authentication. ConfigFlags has these
-	// flags, too, but then prompts on stdin for what is missing.
-	username, password string
 	clusterClock
 }
 
@@ -57,8 +54,6 @@ func (c *Flags) AddTo(cmd *cobra.Command) {
 	c.config.CacheDir = nil // for discovery, which no command uses
 	own := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	c.config.AddFlags(own)
-	own.StringVar(&c.username, clientcmd.FlagUsername, "", "the user name for basic authentication")
-	own.StringVar(&c.password, clientcmd.FlagPassword, "", "the password for basic authentication")
 	own.VisitAll(func(f *pflag.Flag) {
 		usage, documented := documentedFlags[f.Name]
 		f.Hidden = !documented
@@ -99,9 +94,6 @@ func (c *Flags) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]s
 }
 
 func (c *Flags) adjust(config *rest.Config) *rest.Config {
-	if c.username != "" || c.password != "" {
-		config.Username, config.Password = c.username, c.password
-	}
 	config.UserAgent = "kubectl-conclave"
 	config.QPS, config.Burst = 50, 300 // Those of kubectl.
 	config.WarningHandler = rest.NoWarnings{}

@@ -144,22 +144,29 @@ func (c *Flags) CompleteGroup(cmd *cobra.Command, args []string, _ string) ([]st
 
 // CompleteMember completes the name of a member of the group in the arguments.
 func (c *Flags) CompleteMember(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	group, err := c.Group(cmd.Context(), args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for i := range group.Status.Processes {
-		names = append(names, group.Status.Processes[i].Pod)
-	}
-	return names, command.InOrder
+	return c.completeOf(cmd, args, func(g *v1.ElectionGroup) (names []string) {
+		for i := range g.Status.Processes {
+			names = append(names, g.Status.Processes[i].Pod)
+		}
+		return names
+	})
 }
 
 // CompleteTerm completes the term of a recent tenure of the group in the arguments.
 func (c *Flags) CompleteTerm(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return c.completeOf(cmd, args, func(g *v1.ElectionGroup) (terms []string) {
+		for i := range g.Status.History {
+			t := &g.Status.History[i]
+			terms = append(terms, cobra.CompletionWithDesc(strconv.FormatInt(t.Term, 10), t.Pod))
+		}
+		return terms
+	})
+}
+
+// completeOf proposes something of the group in the arguments.
+func (c *Flags) completeOf(
+	cmd *cobra.Command, args []string, of func(*v1.ElectionGroup) []string,
+) ([]string, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -167,12 +174,7 @@ func (c *Flags) CompleteTerm(cmd *cobra.Command, args []string, _ string) ([]str
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	var terms []string
-	for i := range group.Status.History {
-		t := &group.Status.History[i]
-		terms = append(terms, cobra.CompletionWithDesc(strconv.FormatInt(t.Term, 10), t.Pod))
-	}
-	return terms, command.InOrder
+	return of(group), command.InOrder
 }
 
 // setKind sets the kind and API version, which clients remove, for -o json|yaml.

@@ -2,6 +2,7 @@
 package simulate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,10 @@ func New(sample Sampler) *cobra.Command {
 		},
 	}
 	o.addFlags(cmd)
-	addSimulateCompletions(cmd)
+	command.CompleteFrom(cmd, "algorithm", catalog.Names())
+	command.CompleteFrom(cmd, "safety", office.ModeNames())
+	command.CompleteFrom(cmd, "output", simulateOutputs)
+	command.CompleteFrom(cmd, "faults", slices.Concat([]string{allFaults, noFaults}, sim.FaultNames(), sim.OptionalFaultNames()))
 	return cmd
 }
 

@@ -35,7 +35,7 @@ Without a cluster, it prints only the version of the plugin, and why.
 
 Permissions: list deployments and pods, in all namespaces if you may.`,
 		Example: `  kubectl conclave version`,
-		Args: command.NoArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Write(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), &cluster, plugin)
 		},
