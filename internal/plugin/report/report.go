@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -176,35 +177,24 @@ func operatorPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// shortPod is what the archive has of a pod.
-type shortPod struct {
-	Name       string            `json:"name"`
-	UID        string            `json:"uid"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Created    string            `json:"created"`
-	Deleted    string            `json:"deleted,omitempty"`
-	Node       string            `json:"node,omitempty"`
-	Containers []shortContainer  `json:"containers"`
-	Status     corev1.PodStatus  `json:"status"`
-}
-
-type shortContainer struct {
-	Name      string                      `json:"name"`
-	Image     string                      `json:"image"`
-	Resources corev1.ResourceRequirements `json:"resources"`
-}
-
-func shortened(pods []corev1.Pod) []shortPod {
-	short := make([]shortPod, len(pods))
+// shortened returns what the archive has of pods.
+func shortened(pods []corev1.Pod) []corev1.Pod {
+	containers := func(all []corev1.Container) (short []corev1.Container) {
+		for _, c := range all {
+			short = append(short, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources})
+		}
+		return short
+	}
+	short := make([]corev1.Pod, len(pods))
 	for i := range pods {
 		p := &pods[i]
-		short[i] = shortPod{Name: p.Name, UID: string(p.UID), Labels: p.Labels, Created: p.CreationTimestamp.String(), Node: p.Spec.NodeName, Status: p.Status}
-		if p.DeletionTimestamp != nil {
-			short[i].Deleted = p.DeletionTimestamp.String()
+		short[i].ObjectMeta = metav1.ObjectMeta{
+			Name: p.Name, UID: p.UID, Labels: p.Labels,
+			CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
 		}
-		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-			short[i].Containers = append(short[i].Containers, shortContainer{c.Name, c.Image, c.Resources})
-		}
+		short[i].Spec.NodeName, short[i].Status = p.Spec.NodeName, p.Status
+		short[i].Spec.InitContainers = containers(p.Spec.InitContainers)
+		short[i].Spec.Containers = containers(p.Spec.Containers)
 	}
 	return short
 }
