@@ -109,8 +109,7 @@ func TestInstallReplacesFile(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	own := must.ReadFile(t, "/proc/self/exe")
-	installed, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	installed := must.ReadFile(t, path)
 	info, err := os.Stat(path)
 	must.Succeed(t, err)
 	if !bytes.Equal(installed, own) || info.Mode() != 0o755 {
@@ -189,8 +188,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 }
 
 func TestDocumentedConfigurationIsValid(t *testing.T) {
-	page, err := os.ReadFile("../../docs/agent.md")
-	must.Succeed(t, err)
+	page := must.ReadFile(t, "../../docs/agent.md")
 	sample := regexp.MustCompile("(?s)```yaml\n(self: a\n.*?)```").FindSubmatch(page)
 	commands := documents.Parse(string(page))
 	t.Chdir(t.TempDir())

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -83,8 +82,7 @@ func schedulesPerCase() int {
 // Random schedules visit each transition of the table in the package comment of
 // office, and no other one.
 func TestTransitionsAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("../election/office/doc.go")
-	must.Succeed(t, err)
+	source := must.ReadFile(t, "../election/office/doc.go")
 	documented, err := transitions.Parse(string(source))
 	must.Succeed(t, err)
 	visited := visitedTransitions(t)

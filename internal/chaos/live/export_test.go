@@ -22,6 +22,7 @@ func (Calls) notPossible(context.Context, string, string) string { return "" }
 func (c Calls) inject(_ context.Context, f *machineFault) error {
 	return c.Inject(f.kind, f.containers)
 }
+
 func (c Calls) undo(_ context.Context, f *machineFault) error { return c.Undo(f.kind, f.containers) }
 
 // Who may restart a Deployment needs no permission for StatefulSets.

@@ -258,8 +258,7 @@ func (c graphCase) checkGrants(t *testing.T, name string, l links, seed uint64, 
 // checkTransitions checks that the package comment lists all changes of roles.
 func (g *graph) checkTransitions(t *testing.T, name string) {
 	t.Helper()
-	source, err := os.ReadFile("doc.go")
-	must.Succeed(t, err)
+	source := must.ReadFile(t, "doc.go")
 	documented, err := transitions.Parse(string(source))
 	must.Succeed(t, err)
 	for row := range g.visited {

@@ -1,7 +1,6 @@
 package alerts_test
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,8 +23,7 @@ type rule struct {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../" + file)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "../../../" + file)
 	return string(text)
 }
 

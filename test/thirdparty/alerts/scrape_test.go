@@ -45,8 +45,7 @@ func scrapeManager(t *testing.T) string {
 	}
 	file := filepath.Join(t.TempDir(), "manager")
 	command(t, "test", "-trimpath", "-count", "1", "-run", "^TestManagerWorksWithItsPermissions$", "./cmd/manager", "-scrape", file)
-	text, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, file)
 	return string(text)
 }
 

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -17,8 +16,7 @@ import (
 // Tools that deploy manifests know when a group is ready, and when waiting is no use: Flux and Helm by the conditions, and Argo CD by the
 // script in the documents.
 func TestToolsWaitForGroups(t *testing.T) {
-	reference, err := os.ReadFile(filepath.Join(root, "docs", "reference.md"))
-	must.Succeed(t, err)
+	reference := must.ReadFile(t, filepath.Join(root, "docs", "reference.md"))
 	script := regexp.MustCompile("(?s)```lua\n(.*?)```").FindSubmatch(reference)
 	if script == nil {
 		t.Fatal("docs/reference.md has no script in Lua")

@@ -38,7 +38,7 @@ func TestUnlistedPods(t *testing.T) {
 		}},
 	} {
 		g := &v1.ElectionGroup{}
-		for _, m := range strings.Fields(c.members) {
+		for m := range strings.FieldsSeq(c.members) {
 			g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: m})
 		}
 		got := membership.Unlisted(g, func(name string) *corev1.Pod {

@@ -50,13 +50,13 @@ func TestOnePause(t *testing.T) {
 	few := pausedOnce(4100, 5)
 	few.Count = 20
 	for name, answers := range map[string][]control.Answers{
-		"a member":                        []control.Answers{answersIn(3, 5), pausedOnce(4100, 300)},
-		"a member with few answers":       []control.Answers{answersIn(3, 5), few},
-		"the coordinator":                 []control.Answers{pausedOnce(4050, 5), pausedOnce(4100, 5)},
-		"members at different times":      []control.Answers{later, pausedOnce(4100, 5)},
-		"a member, while another is slow": []control.Answers{answersIn(90, 95), pausedOnce(4100, 5)},
-		"two pauses":                      []control.Answers{answersIn(3, 5), pausedOnce(4100, 301)},
-		"an old agent":                    []control.Answers{answersIn(3, 5), old},
+		"a member":                        {answersIn(3, 5), pausedOnce(4100, 300)},
+		"a member with few answers":       {answersIn(3, 5), few},
+		"the coordinator":                 {pausedOnce(4050, 5), pausedOnce(4100, 5)},
+		"members at different times":      {later, pausedOnce(4100, 5)},
+		"a member, while another is slow": {answersIn(90, 95), pausedOnce(4100, 5)},
+		"two pauses":                      {answersIn(3, 5), pausedOnce(4100, 301)},
+		"an old agent":                    {answersIn(3, 5), old},
 	} {
 		f := healthy(t)
 		m := Measurement{Timing: control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3}
