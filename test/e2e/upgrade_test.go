@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -112,6 +114,11 @@ func (e env) upgrade(namespace string, from, to release) {
 	before := client.awaitReceipt("the client has a lock", receipt{})
 	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
+	e.waitUntil(defaultTimeout, "the former replicas have ended, which inject the former agent", func() bool {
+		var replicas corev1.PodList
+		e.list(operatorNamespace, map[string]string{"app.kubernetes.io/name": "conclave"}, &replicas)
+		return len(replicas.Items) == 2
+	})
 	e.restart(namespace, lockService, 3)
 	e.awaitLockService(namespace)
 	client.awaitReceipt("the client has a lock of a later coordinator", before)
