@@ -131,14 +131,16 @@ func TestModulesOfSBOM(t *testing.T) {
 	}
 	r := recipe{}
 	r.Package, r.Version = "./cmd/program", "v2"
-	packages := r.sbom(info, "0", "sha256:1")["packages"].([]object)
+	packages, _ := r.sbom(info, "0", "sha256:1")["packages"].([]object)
 	must.Equalf(t, len(packages), 4, "packages (the program, the standard library and two modules)")
 	got := packages[2]
 	if got["name"] != "example.com/a_New" || got["sourceInfo"] != "go.sum h1:x" ||
 		got["SPDXID"] != "SPDXRef-Module-example.com-a-New-v1.0.1-incompatible" {
 		t.Errorf("got %v, want the name and the checksum of the replacement, and an ID of letters, digits, periods and hyphens", got)
 	}
-	locator := got["externalRefs"].([]object)[0]["referenceLocator"]
+	references, _ := got["externalRefs"].([]object)
+	must.Equalf(t, len(references), 1, "references")
+	locator := references[0]["referenceLocator"]
 	if locator != "pkg:golang/example.com/a_new@v1.0.1%2Bincompatible" {
 		t.Errorf("got package URL %s, want one with an escaped version and a lowercase path", locator)
 	}

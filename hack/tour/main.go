@@ -65,7 +65,7 @@ func main() {
 // run shows everything. When it returns, its processes have ended, and its files are deleted.
 func run(ctx context.Context, program string, out io.Writer) (err error) {
 	fmt.Fprintf(out, "\n# Simulated: process 5 has crashed, and 1 notices it.\n$ bin/tour simulate %s\n", scenario)
-	simulation := simulate.New(sim.Sample)
+	simulation := simulate.New(sim.Sample) //nolint:contextcheck // the command gets it from ExecuteContext
 	simulation.SetArgs(strings.Fields(scenario))
 	simulation.SetOut(out)
 	if err := simulation.ExecuteContext(ctx); err != nil {

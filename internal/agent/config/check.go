@@ -59,8 +59,7 @@ func (c *checker) err() error {
 // decode reads JSON and reports whether it has the right types.
 func (c *checker) decode(text []byte, into any, options ...kjson.StrictOption) bool {
 	mistakes, err := kjson.UnmarshalStrict(text, into, options...)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.UseNumber()
 		field, value, _ := find(decoder, "", wrong.Offset)
@@ -70,7 +69,7 @@ func (c *checker) decode(text []byte, into any, options ...kjson.StrictOption) b
 		c.errorf("", "%s", truncate(err.Error(), maxLine))
 		return false
 	}
-	for _, mistake := range mistakes { // Its text is, for example, unknown field "groups[0].saftey".
+	for _, mistake := range mistakes { // Its text is, for example, unknown field "groups[0].leader".
 		what, field, _ := strings.Cut(mistake.Error(), " field ")
 		c.errorf(truncate(strings.Trim(field, `"`), maxLine), "is %s", map[string]string{
 			"unknown": "not the name of a field", "duplicate": "set more than once",

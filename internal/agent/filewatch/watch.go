@@ -59,7 +59,7 @@ func wait(ctx context.Context, watcher *fsnotify.Watcher, file string, most time
 			return false
 		case <-timeout:
 			return false
-		case <-failures: // Events were lost.
+		case <-failures: //nolint:errcheck // events were lost, whatever the reason
 			return true
 		case e := <-events:
 			changed = matters(e, file)

@@ -151,7 +151,7 @@ func (c *checker) checkToken(r *Replay, token election.Token) error {
 func (c *checker) checkSoleHolder(i int, now time.Duration) error {
 	for other, s := range c.statuses {
 		r := c.replays[other]
-		until := time.Duration(r.Origin) + time.Duration(s.Until)
+		until := r.Origin + time.Duration(s.Until)
 		over := c.ended[other] && r.Office.Mode == office.Majority
 		if other != i && s.Token != 0 && now < until && !over {
 			return c.replays[i].errorf("%s has tenure while %s has, for %s more", c.replays[i].Agent, r.Agent, until-now)
@@ -175,7 +175,7 @@ func (c *checker) checkCoordinator(r *Replay, status election.Status) error {
 
 // startedAt returns the moment at which the recorded machine started.
 func (r *Replay) startedAt() time.Duration {
-	return time.Duration(r.Origin) + time.Duration(r.Office.Start)
+	return r.Origin + time.Duration(r.Office.Start)
 }
 
 func (r *Replay) name(id election.ID) string {
