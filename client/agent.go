@@ -78,8 +78,8 @@ func LogTo(log *slog.Logger) Option {
 	return func(a *agent) { a.log = log }
 }
 
-// DialWith sets the function that connects with the agent, in place of that of a net.Dialer. Pass the same Option to all calls of
-// Run: they share a connection then, as without this Option.
+// DialWith sets the function that connects with the agent, in place of that of a net.Dialer. Pass the same Option to
+// all calls of Run: they share a connection then, as without this Option.
 func DialWith(connect func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	c := newConnections(connect)
 	return func(a *agent) { a.connections = c }
@@ -201,19 +201,24 @@ func newStatusError(status int, body []byte) error {
 }
 
 // request sends a request for the group.
-func (a *agent) request(ctx context.Context, method, path string, body []byte) (status int, response []byte, err error) {
+func (a *agent) request(ctx context.Context, method, path string,
+	body []byte,
+) (status int, response []byte, err error) {
 	return send(ctx, &a.http, method, a.base+path, body, maxResponse)
 }
 
 // send sends a request and reads the whole response, so that the connection can be reused.
-func send(ctx context.Context, to *http.Client, method, url string, body []byte, most int64) (status int, response []byte, err error) {
+func send(ctx context.Context, to *http.Client, method, url string, body []byte,
+	most int64,
+) (status int, response []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	request.Header["X-Idempotency-Key"] = []string{} // It isn't sent: the transport repeats a request on a connection that the agent has closed.
+	// It isn't sent: the transport repeats a request on a connection that the agent has closed.
+	request.Header["X-Idempotency-Key"] = []string{}
 	r, err := to.Do(request)
 	if err != nil {
 		return 0, nil, err
@@ -230,9 +235,9 @@ type leaderResponse struct {
 	RemainingMillis *int64 `json:"remainingMillis"`
 }
 
-// stateOf returns the state that a response contains. The client adds the remaining time of the response to the time before
-// the request, because it doesn't know how long the response took. The coordinator's agent responds with status 200, any
-// other agent with 503. Both include the name of the group.
+// stateOf returns the state that a response contains. The client adds the remaining time of the response to the time
+// before the request, because it doesn't know how long the response took. The coordinator's agent responds with status
+// 200, any other agent with 503. Both include the name of the group.
 func (r *leaderResponse) stateOf(group string, status int, sent time.Duration) (State, error) {
 	if r.Group != group || r.Leading != (status == http.StatusOK) {
 		return State{}, &statusError{status, "the response isn't the state of group " + group}
@@ -243,7 +248,8 @@ func (r *leaderResponse) stateOf(group string, status int, sent time.Duration) (
 	return r.State, nil
 }
 
-// queryLeader queries the coordinator. The query may have the parameter promiseMillis. Without it, the response has no remaining time.
+// queryLeader queries the coordinator. The query may have the parameter promiseMillis. Without it, the response has no
+// remaining time.
 func (a *agent) queryLeader(ctx context.Context, query url.Values) (State, error) {
 	path := "/leader"
 	if len(query) > 0 {

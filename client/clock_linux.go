@@ -25,7 +25,8 @@ func newLeaseClock() leaseClock {
 
 func boottime() (time.Duration, error) {
 	var now syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime,
+		uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
 		return 0, errno
 	}
 	return time.Duration(now.Nano()), nil
@@ -82,7 +83,8 @@ func (t *bootTimer) run() {
 func (t *bootTimer) set(at time.Duration) {
 	// The first field is the interval of a periodic timer. A time of 0 would disarm it.
 	setting := [2]syscall.Timespec{1: syscall.NsecToTimespec(max(1, int64(at)))}
-	_, _, errno := syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, t.fd, timerAbsolute, uintptr(unsafe.Pointer(&setting)), 0, 0, 0)
+	_, _, errno := syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, t.fd, timerAbsolute,
+		uintptr(unsafe.Pointer(&setting)), 0, 0, 0)
 	if errno != 0 {
 		t.f() // Better too early than never.
 	}

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// TestLeaseEndsOnBoottime: a real timer of the kernel ends the context of the function, and
-// a renewal postpones that.
+// TestLeaseEndsOnBoottime: a real timer of the kernel ends the context of the function, and a renewal postpones that.
 func TestLeaseEndsOnBoottime(t *testing.T) {
 	clock := newLeaseClock()
 	lead := func(ctx context.Context, _ uint64) error { <-ctx.Done(); return nil }
@@ -66,8 +65,7 @@ func hasBootTimer(t *testing.T) bool {
 	return false
 }
 
-// TestSuspensionCountsForLease: the machine is suspended for an hour between a response and
-// its use.
+// TestSuspensionCountsForLease: the machine is suspended for an hour between a response and its use.
 func TestSuspensionCountsForLease(t *testing.T) {
 	clock := newLeaseClock()
 	state := State{Leading: true, until: clock.now() + time.Minute}

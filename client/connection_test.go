@@ -50,7 +50,10 @@ func TestRunFails(t *testing.T) {
 		for _, c := range []struct{ group, at, want string }{
 			{"other", defaultAddress, "cannot join group other: the agent responded with status 404"},
 			{"", defaultAddress, "the name of the group must not be empty"},
-			{"ledger", "127.0.0.1:7374", `the agent's address must be an http URL without a path, such as http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock, got "127.0.0.1:7374"`},
+			{
+				"ledger", "127.0.0.1:7374", `the agent's address must be an http URL without a path, such as ` +
+					`http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock, got "127.0.0.1:7374"`,
+			},
 			{"ledger", "unix://run/conclave.sock", "the agent's address must be"},
 			{"ledger", "https://127.0.0.1:7374", "the agent's address must be"},
 			{"ledger", "http://127.0.0.1:7374/v1", "the agent's address must be"},
@@ -164,7 +167,8 @@ func TestRunLeaksNoGoroutines(t *testing.T) {
 		clientGoroutines := func() int {
 			stacks := make([]byte, 1<<20)
 			text := string(stacks[:runtime.Stack(stacks, true)])
-			return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") + strings.Count(text, "client.startTenure")
+			return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") +
+				strings.Count(text, "client.startTenure")
 		}
 		before := clientGoroutines()
 		for term := uint64(7); term < 10; term++ {

@@ -16,11 +16,11 @@ const (
 // are those of Renewal. The zero value is ready for use.
 type Deadline struct {
 	margin time.Duration
-	// leaseEnd is when the tenure ends without another renewal, and led when the last request was sent to which the agent responded
-	// that this process leads.
+	// leaseEnd is when the tenure ends without another renewal, and led when the last request was sent to which the agent
+	// responded that this process leads.
 	leaseEnd, led time.Duration
-	// leased is set if there is a lease. Then a response without its end, as of an older agent or while the office changes, extends
-	// nothing.
+	// leased is set if there is a lease. Then a response without its end, as of an older agent or while the office
+	// changes, extends nothing.
 	leased bool
 	// drain is how long it may take to stop, and drainEnd when it must have stopped, 0 unless it was asked to.
 	drain, drainEnd time.Duration

@@ -21,18 +21,38 @@ func TestDeadline(t *testing.T) {
 		drains   bool
 		want     time.Duration
 	}{
-		"end of the lease":                   {renewals: []Renewal{leased(second)}, want: second + lease - margin},
-		"renewed":                            {renewals: []Renewal{leased(second), leased(2 * second)}, want: 2*second + lease - margin},
-		"a late response shortens nothing":   {renewals: []Renewal{leased(2 * second), leased(second)}, want: 2*second + lease - margin},
-		"stopping, and not renewed":          {renewals: []Renewal{leased(second)}, drains: true, want: second + lease - margin},
-		"stopping, with renewals":            {renewals: []Renewal{leased(second), stopping(leased(5 * second))}, want: second + drain - margin},
-		"no lease":                           {renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, want: second + silenceMax - silenceMax/marginShare},
-		"no lease, stopping":                 {renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, drains: true, want: second + drain - silenceMax/marginShare},
-		"an answer without the lease's end":  {renewals: []Renewal{leased(second), {Sent: 2 * second, Stopping: true, DrainTimeout: drain}}, want: second + lease - margin},
-		"leases become longer":               {renewals: []Renewal{leased(second), {Sent: 2 * second, Until: 6 * second}}, want: 6*second - 4*second/marginShare},
-		"leases become shorter":              {renewals: []Renewal{{Sent: second, Until: 5 * second}, leased(4 * second), leased(5 * second)}, want: 5*second + lease - margin},
-		"a long lease has a bounded margin":  {renewals: []Renewal{{Sent: second, Until: 61 * second, Lease: 60 * second}}, want: 59 * second},
-		"the drain timeout starts only once": {renewals: []Renewal{leased(second), stopping(leased(2 * second)), stopping(leased(5 * second))}, drains: true, want: second + drain - margin},
+		"end of the lease": {renewals: []Renewal{leased(second)}, want: second + lease - margin},
+		"renewed":          {renewals: []Renewal{leased(second), leased(2 * second)}, want: 2*second + lease - margin},
+		"a late response shortens nothing": {renewals: []Renewal{leased(2 * second), leased(second)}, want: 2*second +
+			lease - margin},
+		"stopping, and not renewed": {renewals: []Renewal{leased(second)}, drains: true, want: second + lease - margin},
+		"stopping, with renewals": {
+			renewals: []Renewal{leased(second), stopping(leased(5 * second))}, want: second + drain - margin,
+		},
+		"no lease": {renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, want: second +
+			silenceMax - silenceMax/marginShare},
+		"no lease, stopping": {
+			renewals: []Renewal{{Sent: second, DrainTimeout: drain}}, drains: true,
+			want: second + drain - silenceMax/marginShare,
+		},
+		"an answer without the lease's end": {
+			renewals: []Renewal{leased(second), {Sent: 2 * second, Stopping: true, DrainTimeout: drain}},
+			want:     second + lease - margin,
+		},
+		"leases become longer": {
+			renewals: []Renewal{leased(second), {Sent: 2 * second, Until: 6 * second}}, want: 6*second - 4*second/marginShare,
+		},
+		"leases become shorter": {
+			renewals: []Renewal{{Sent: second, Until: 5 * second}, leased(4 * second), leased(5 * second)},
+			want:     5*second + lease - margin,
+		},
+		"a long lease has a bounded margin": {
+			renewals: []Renewal{{Sent: second, Until: 61 * second, Lease: 60 * second}}, want: 59 * second,
+		},
+		"the drain timeout starts only once": {
+			renewals: []Renewal{leased(second), stopping(leased(2 * second)), stopping(leased(5 * second))}, drains: true,
+			want: second + drain - margin,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d Deadline

@@ -36,8 +36,9 @@ type fakeAgent struct {
 	mu      sync.Mutex
 	respond func() (status int, body string)
 	queries int
-	// batches are the numbers of sessions in the requests for renewals. gone are the sessions that the agent doesn't know, and stuck those
-	// of groups that respond too late for requests with other sessions. busy is how many of the next requests get the status 429.
+	// batches are the numbers of sessions in the requests for renewals. gone are the sessions that the agent doesn't know,
+	// and stuck those of groups that respond too late for requests with other sessions. busy is how many of the next
+	// requests get the status 429.
 	batches     []int
 	gone, stuck map[string]bool
 	busy        int
@@ -104,7 +105,8 @@ func (f *fakeAgent) start() {
 		_ = http.NewResponseController(w).Flush() // The client has disconnected.
 		<-r.Context().Done()
 	})
-	mux.HandleFunc("GET /v1/groups/ledger/watch", func(w http.ResponseWriter, r *http.Request) { serveStream(w, r, f.watches) })
+	mux.HandleFunc("GET /v1/groups/ledger/watch",
+		func(w http.ResponseWriter, r *http.Request) { serveStream(w, r, f.watches) })
 	mux.HandleFunc("POST /v1/groups/ledger/session/{session}/stopped", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Term uint64 }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -113,7 +115,9 @@ func (f *fakeAgent) start() {
 		f.stops <- body.Term
 		w.WriteHeader(http.StatusNoContent)
 	})
-	f.server = &httptest.Server{Listener: f.host.Listen(), Config: &http.Server{Handler: mux, ReadHeaderTimeout: waitLimit}}
+	f.server = &httptest.Server{
+		Listener: f.host.Listen(), Config: &http.Server{Handler: mux, ReadHeaderTimeout: waitLimit},
+	}
 	f.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			f.mu.Lock()
@@ -124,8 +128,7 @@ func (f *fakeAgent) start() {
 	f.server.Start()
 }
 
-// dialOption is an Option that connects a client to this agent, on the virtual time of
-// package synctest.
+// dialOption is an Option that connects a client to this agent, on the virtual time of package synctest.
 func (f *fakeAgent) dialOption(a *agent) {
 	a.clock, a.connections = f.clock, f.connections
 }
@@ -182,11 +185,12 @@ func (f *fakeAgent) setResponse(respond func() (int, string)) {
 	f.respond = respond
 }
 
-// setLeading makes this process the coordinator. Without remaining milliseconds, there
-// is no lease.
+// setLeading makes this process the coordinator. Without remaining milliseconds, there is no lease.
 func (f *fakeAgent) setLeading(term uint64, remaining int) {
 	f.setResponse(func() (int, string) {
-		body := fmt.Sprintf(`{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":%d,"token":%d`, term, token(term))
+		body := fmt.Sprintf(
+			`{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":%d,"token":%d`,
+			term, token(term))
 		if remaining > 0 {
 			body += fmt.Sprintf(`,"remainingMillis":%d`, remaining)
 		}
@@ -204,7 +208,8 @@ func (f *fakeAgent) lead(session *stream, term uint64, remaining int) {
 // setFollowing makes another process the coordinator, or none.
 func (f *fakeAgent) setFollowing(coordinator string, term uint64) {
 	f.setResponse(func() (int, string) {
-		return http.StatusServiceUnavailable, fmt.Sprintf(`{"group":"ledger","self":"a","coordinator":%q,"term":%d}`, coordinator, term)
+		return http.StatusServiceUnavailable,
+			fmt.Sprintf(`{"group":"ledger","self":"a","coordinator":%q,"term":%d}`, coordinator, term)
 	})
 }
 
@@ -222,7 +227,8 @@ func (f *fakeAgent) acceptSession(drain time.Duration) *stream {
 	f.t.Helper()
 	s := <-f.sessions
 	f.opened++
-	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s%d\",\"drainMillis\":%d,\"leaseMillis\":%d}\n\n", f.opened, drain.Milliseconds(), lease))
+	s.send(f.t, fmt.Sprintf("event: session\ndata: {\"session\":\"s%d\",\"drainMillis\":%d,\"leaseMillis\":%d}\n\n",
+		f.opened, drain.Milliseconds(), lease))
 	return s
 }
 
@@ -274,8 +280,7 @@ type clientRun struct {
 	stopped chan struct{}
 }
 
-// call is a call of the function. It ignores its context, and returns what the test
-// sends to result.
+// call is a call of the function. It ignores its context, and returns what the test sends to result.
 type call struct {
 	ctx    context.Context
 	token  uint64
@@ -295,7 +300,8 @@ func startLeading(t *testing.T, remaining int) (*fakeAgent, *clientRun, *stream,
 func startRun(fake *fakeAgent, options ...Option) *clientRun {
 	fake.t.Helper()
 	ctx, cancel := context.WithCancel(fake.t.Context())
-	r := &clientRun{t: fake.t, cancel: cancel, calls: make(chan *call, 10), result: make(chan error, 1), stopped: make(chan struct{})}
+	r := &clientRun{t: fake.t, cancel: cancel, calls: make(chan *call, 10), result: make(chan error, 1), stopped: make(
+		chan struct{})}
 	lead := func(ctx context.Context, token uint64) error {
 		c := &call{ctx: ctx, token: token, result: make(chan error, 1)}
 		r.calls <- c

@@ -7,16 +7,14 @@ import (
 	"syscall"
 )
 
-// testHost is a machine with one port on an in-memory network. A goroutine that waits
-// on a real connection keeps the clock of a synctest bubble from advancing; one
-// that waits on a connection of testHost doesn't.
+// testHost is a machine with one port on an in-memory network. A goroutine that waits on a real connection keeps the
+// clock of a synctest bubble from advancing; one that waits on a connection of testHost doesn't.
 type testHost struct {
 	mu       sync.Mutex
 	listener *testListener
 }
 
-// Listen opens the port. Dialing is refused before Listen and after the testListener is
-// closed.
+// Listen opens the port. Dialing is refused before Listen and after the testListener is closed.
 func (h *testHost) Listen() net.Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,8 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 	for name, stop := range map[string]func(*fakeAgent, *clientRun, *stream){
 		"stop": func(fake *fakeAgent, r *clientRun, s *stream) {
 			fake.setResponse(func() (int, string) {
-				return http.StatusServiceUnavailable, `{"group":"ledger","self":"a","coordinator":"a","leading":false,"term":7,"remainingMillis":400}`
+				return http.StatusServiceUnavailable,
+					`{"group":"ledger","self":"a","coordinator":"a","leading":false,"term":7,"remainingMillis":400}`
 			})
 			s.sendStop(r.t, 7)
 		},
@@ -43,7 +44,8 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 				}
 				for range 20 { // longer than the lease
 					renewal := <-renewals
-					if stopping := name == "stop"; renewal.Stopping != stopping || renewal.Token != token(7) || renewal.Until <= renewal.Sent || renewal.Received < renewal.Sent ||
+					if stopping := name == "stop"; renewal.Stopping != stopping || renewal.Token != token(7) ||
+						renewal.Until <= renewal.Sent || renewal.Received < renewal.Sent ||
 						renewal.DrainTimeout != drainTimeout || renewal.Lease != lease*time.Millisecond {
 						t.Fatalf("got %+v, want a renewal for a function that stops", renewal)
 					}
@@ -60,7 +62,8 @@ func TestTenureIsRenewedUntilTheFunctionHasReturned(t *testing.T) {
 	}
 }
 
-// TestSessionsRenewTogether: the sessions of a program share requests, although they began to lead at different moments.
+// TestSessionsRenewTogether: the sessions of a program share requests, although they began to lead at different
+// moments.
 func TestSessionsRenewTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
@@ -100,7 +103,8 @@ func TestSessionsRenewTogether(t *testing.T) {
 	})
 }
 
-// TestFailedRenewalIsRepeatedAlone: a session whose group responds too slowly for requests with others keeps its tenure.
+// TestFailedRenewalIsRepeatedAlone: a session whose group responds too slowly for requests with others keeps its
+// tenure.
 func TestFailedRenewalIsRepeatedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
@@ -180,7 +184,8 @@ func TestRenewalsAreDueTogether(t *testing.T) {
 			sum += delay
 		}
 		if mean := sum / starts; mean < interval*4/5 || mean > interval*6/5 || len(moments) > 7 {
-			t.Errorf("interval %s: got a mean of %s and %d moments, want one moment for many sessions", interval, mean, len(moments))
+			t.Errorf("interval %s: got a mean of %s and %d moments, want one moment for many sessions",
+				interval, mean, len(moments))
 		}
 	}
 }

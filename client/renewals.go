@@ -29,7 +29,8 @@ func newConnections(connect dialFunc) *connections {
 // direct are the connections without DialWith.
 var direct = newConnections(new(net.Dialer).DialContext)
 
-// join lets the sessions of a call of Run renew together with those of others. The caller leaves when it has no session any more.
+// join lets the sessions of a call of Run renew together with those of others. The caller leaves when it has no session
+// any more.
 func (c *connections) join(a *agent) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *connections) join(a *agent) (leave func()) {
 	}
 }
 
-// renewals renews the sessions that this process has with one agent. Those that are due at the same time share a request: a
-// request for each of a hundred sessions, several times per lease, would need much more processor time.
+// renewals renews the sessions that this process has with one agent. Those that are due at the same time share a
+// request: a request for each of a hundred sessions, several times per lease, would need much more processor time.
 type renewals struct {
 	base string
 	http http.Client
@@ -84,8 +85,8 @@ const (
 	maxRenewals = 1 << 20
 )
 
-// renew renews a session. The result is that of a failed query if ctx ends before. A session that renews alone doesn't wait for others,
-// nor for their groups.
+// renew renews a session. The result is that of a failed query if ctx ends before. A session that renews alone doesn't
+// wait for others, nor for their groups.
 func (a *agent) renew(ctx context.Context, session string, alone bool) queryResult {
 	item, r := &renewal{a, session, make(chan queryResult, 1)}, a.renewals
 	if alone || r.runs.Load() == 1 {
@@ -174,8 +175,8 @@ func (r *renewals) post(body []byte, response any) error {
 // phase keeps the programs of a machine from renewing at the same moments.
 var phase = rand.N(time.Second)
 
-// renewalDelay returns in how much time a session should renew. Sessions renew at the same moments, about an interval apart,
-// so that they share requests.
+// renewalDelay returns in how much time a session should renew. Sessions renew at the same moments, about an interval
+// apart, so that they share requests.
 func renewalDelay(now, interval time.Duration) time.Duration {
 	slot := time.Millisecond
 	for 6*slot <= interval {

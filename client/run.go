@@ -22,7 +22,9 @@ import (
 // closes the session and returns ctx.Err(). Run fails at once if the agent's address is
 // invalid, or if the agent's first response is that the group doesn't exist. It waits
 // for an agent that it cannot reach.
-func Run(ctx context.Context, group string, lead func(ctx context.Context, token uint64) error, options ...Option) error {
+func Run(ctx context.Context, group string,
+	lead func(ctx context.Context, token uint64) error, options ...Option,
+) error {
 	a, err := newAgent(group, options)
 	if err != nil {
 		return err

@@ -74,7 +74,8 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 		return s
 	}
 	handle := func(s *session, kind string, term uint64) {
-		wantError(t, s.handleEvent(event{kind: kind, data: fmt.Appendf(nil, `{"term":%d,"token":%d}`, term, token(term))}), nil)
+		wantError(t,
+			s.handleEvent(event{kind: kind, data: fmt.Appendf(nil, `{"term":%d,"token":%d}`, term, token(term))}), nil)
 	}
 	for _, c := range []struct {
 		events                   []string
@@ -104,10 +105,14 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 		if s.pendingLead != nil {
 			pendingLead = s.pendingLead.Term
 		}
-		mayQuery := c.cause == nil || strings.Contains(strings.Join(c.events, " "), "lead") // The next tenure is renewed, too.
-		if !errors.Is(context.Cause(s.tenure.ctx), c.cause) || s.pendingStop != c.pendingStop || pendingLead != c.pendingLead || s.querying && !mayQuery {
-			t.Errorf("%v: got cause %v, pending stop %d, pending lead %d, querying %t, want cause %v, pending stop %d, pending lead %d",
-				c.events, context.Cause(s.tenure.ctx), s.pendingStop, pendingLead, s.querying, c.cause, c.pendingStop, c.pendingLead)
+		// The next tenure is renewed, too.
+		mayQuery := c.cause == nil || strings.Contains(strings.Join(c.events, " "), "lead")
+		if !errors.Is(context.Cause(s.tenure.ctx), c.cause) || s.pendingStop != c.pendingStop ||
+			pendingLead != c.pendingLead || s.querying && !mayQuery {
+			t.Errorf(
+				"%v: got cause %v, pending stop %d, pending lead %d, querying %t, want cause %v, pending stop %d, pending lead %d",
+				c.events, context.Cause(s.tenure.ctx), s.pendingStop, pendingLead, s.querying, c.cause,
+				c.pendingStop, c.pendingLead)
 		}
 		release <- nil
 	}
@@ -182,7 +187,8 @@ func TestLeaseStartsBeforeTheQuery(t *testing.T) {
 		fake.setResponse(func() (int, string) {
 			// The lease has expired when the response arrives.
 			time.Sleep(30 * time.Millisecond)
-			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
+			return http.StatusOK,
+				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
 		})
 		session.sendLead(t, 7)
 		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
@@ -248,8 +254,7 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 	}
 }
 
-// TestRenewalWithUnknownSession: the agent may have closed the session before the client
-// notices the end of the stream.
+// TestRenewalWithUnknownSession: the agent may have closed the session before the client notices the end of the stream.
 func TestRenewalWithUnknownSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, _, c := startLeading(t, lease)
@@ -307,7 +312,8 @@ func TestNoTimeToLeadIsLogged(t *testing.T) {
 		r := startRun(fake)
 		session := fake.acceptSession(0)
 		fake.setResponse(func() (int, string) {
-			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":0}`
+			return http.StatusOK,
+				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":0}`
 		})
 		time.Sleep(time.Second)
 		session.sendLead(t, 7)
@@ -319,7 +325,8 @@ func TestNoTimeToLeadIsLogged(t *testing.T) {
 	})
 }
 
-// TestRefusedConfirmationIsLogged: an agent without the endpoint for renewals, for example, never lets the function run.
+// TestRefusedConfirmationIsLogged: an agent without the endpoint for renewals, for example, never lets the function
+// run.
 func TestRefusedConfirmationIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
@@ -391,7 +398,8 @@ func TestFunctionThatCallsGoexit(t *testing.T) {
 		fake := newFakeAgent(t)
 		result := make(chan error, 1)
 		go func() {
-			result <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, fake.dialOption)
+			result <- Run(t.Context(), "ledger",
+				func(context.Context, uint64) error { runtime.Goexit(); return nil }, fake.dialOption)
 		}()
 		session := fake.acceptSession(drainTimeout)
 		fake.lead(session, 7, minute)

@@ -165,7 +165,8 @@ func (s *session) handleEvent(e event) error {
 	switch e.kind {
 	case "session":
 		s.id = data.Session
-		s.drainTimeout, s.lease = time.Duration(data.DrainMillis)*time.Millisecond, time.Duration(data.LeaseMillis)*time.Millisecond
+		s.drainTimeout, s.lease = time.Duration(data.DrainMillis)*time.Millisecond,
+			time.Duration(data.LeaseMillis)*time.Millisecond
 		s.query()
 	case "lead":
 		s.revoke(data.Term-1, ErrLost)
@@ -255,9 +256,11 @@ func (s *session) warn(r queryResult) {
 	case s.warned || !withoutTime && !isClientError(r.err):
 		return
 	case withoutTime:
-		s.agent.log.Warn("cannot lead: the group's drainMillis is 0, so a handover doesn't wait for this process", "group", s.agent.group)
+		s.agent.log.Warn("cannot lead: the group's drainMillis is 0, so a handover doesn't wait for this process",
+			"group", s.agent.group)
 	default:
-		s.agent.log.Warn("cannot lead: the agent refuses to confirm it; is it older than this client?", "group", s.agent.group, "error", r.err)
+		s.agent.log.Warn("cannot lead: the agent refuses to confirm it; is it older than this client?", "group",
+			s.agent.group, "error", r.err)
 	}
 	s.warned = true
 }

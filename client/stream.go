@@ -22,7 +22,9 @@ var errSilent = fmt.Errorf("the agent sent no data for %s", maxSilence)
 // readEvents calls handle for each event of a stream, until the stream or ctx ends or
 // handle returns an error. It resumes after the event lastEventID. It reports whether
 // the agent accepted the request.
-func (a *agent) readEvents(ctx context.Context, path, lastEventID string, handle func(event) error) (accepted bool, err error) {
+func (a *agent) readEvents(ctx context.Context, path, lastEventID string,
+	handle func(event) error,
+) (accepted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)

@@ -42,10 +42,12 @@ const aliveInterval = time.Second
 var errGoexit = errors.New("the function called runtime.Goexit")
 
 func startTenure(
-	parent context.Context, clock leaseClock, term, token uint64, until time.Duration, lead func(context.Context, uint64) error,
+	parent context.Context, clock leaseClock, term, token uint64, until time.Duration,
+	lead func(context.Context, uint64) error,
 ) *tenure {
 	ctx, end := context.WithCancelCause(parent)
-	t := &tenure{term: term, token: token, ctx: ctx, end: end, clock: clock, renewInterval: aliveInterval, returned: make(chan outcome, 1)}
+	t := &tenure{term: term, token: token, ctx: ctx, end: end, clock: clock, renewInterval: aliveInterval, returned: make(
+		chan outcome, 1)}
 	t.renew(until)
 	go func() {
 		o := outcome{err: errGoexit}

@@ -16,7 +16,8 @@ import (
 
 // watchEvent returns an event of a watch.
 func watchEvent(id, coordinator string, term uint64) string {
-	return fmt.Sprintf("id: %s\ndata: {\"group\":\"ledger\",\"self\":\"a\",\"coordinator\":%q,\"term\":%d}\n\n", id, coordinator, term)
+	return fmt.Sprintf("id: %s\ndata: {\"group\":\"ledger\",\"self\":\"a\",\"coordinator\":%q,\"term\":%d}\n\n",
+		id, coordinator, term)
 }
 
 // startWatch starts a watch, and returns a function that returns what it yields next.
@@ -53,7 +54,8 @@ func TestWatchResumesWithoutDuplicates(t *testing.T) {
 				t.Errorf("got Last-Event-ID %q, want x-3", w.lastEventID)
 			}
 			// Events that were sent before, and an event that doesn't change the state.
-			w.text <- watchEvent("x-2", "", 7) + watchEvent("x-3", "d", 8) + watchEvent("x-4", "d", 8) + watchEvent("x-5", "e", 9)
+			w.text <- watchEvent("x-2", "", 7) + watchEvent("x-3", "d", 8) + watchEvent("x-4", "d", 8) +
+				watchEvent("x-5", "e", 9)
 			close(w.hangUp)
 
 			// After a restart of the agent, the IDs have another prefix.
@@ -105,7 +107,9 @@ func TestWatchYieldsOneErrorWhileTheAgentIsGone(t *testing.T) {
 func TestWatchOfUnknownGroupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
-		for group, want := range map[string]string{"other": "cannot watch group other: the agent responded with status 404", "": "must not be empty"} {
+		for group, want := range map[string]string{
+			"other": "cannot watch group other: the agent responded with status 404", "": "must not be empty",
+		} {
 			n := 0
 			for _, err := range Watch(t.Context(), group, fake.dialOption) {
 				if n++; err == nil || !strings.Contains(err.Error(), want) {
@@ -154,7 +158,8 @@ func TestLeader(t *testing.T) {
 		fake.setLeading(7, minute)
 		state, err = query()
 		wantError(t, err, nil)
-		if !state.Leading || state.Token != token(7) || state.Until.Before(before.Add(minute*time.Millisecond)) || state.Until.After(time.Now().Add(minute*time.Millisecond)) {
+		if !state.Leading || state.Token != token(7) || state.Until.Before(before.Add(minute*time.Millisecond)) ||
+			state.Until.After(time.Now().Add(minute*time.Millisecond)) {
 			t.Fatal(state)
 		}
 
@@ -171,7 +176,8 @@ func TestLeader(t *testing.T) {
 			{http.StatusFound, `{"group":"ledger"}x`},
 		} {
 			fake.setResponse(func() (int, string) { return c.status, c.body })
-			if state, err := query(); err == nil || state != (State{}) || !strings.Contains(err.Error(), fmt.Sprintf("status %d", c.status)) {
+			if state, err := query(); err == nil || state != (State{}) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("status %d", c.status)) {
 				t.Errorf("response %d %s: got %v and error %v, want an error with the status", c.status, c.body, state, err)
 			}
 		}

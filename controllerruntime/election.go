@@ -36,8 +36,8 @@ type Election struct {
 	readyOnce sync.Once
 
 	mu sync.Mutex
-	// configured is set once Options was called, running once Run was, and closing once the manager must stop. The channel stopped is
-	// closed once it has.
+	// configured is set once Options was called, running once Run was, and closing once the manager must stop. The channel
+	// stopped is closed once it has.
 	configured, running, closing bool
 	stopped                      chan struct{}
 	// tenure is nil unless the agent has made this process coordinator. began is closed and replaced when a tenure begins.
@@ -53,20 +53,21 @@ type tenure struct {
 	acquired bool
 }
 
-// New returns the election of a group, whose name is that of the ElectionGroup. The options are those of package client, such as
-// client.At.
+// New returns the election of a group, whose name is that of the ElectionGroup. The options are those of package
+// client, such as client.At.
 func New(group string, options ...client.Option) *Election {
 	host, _ := os.Hostname() // The identity is for logs.
 	logger := slog.New(logr.ToSlogHandler(log.Log.WithName("conclave").WithValues("group", group)))
 	return &Election{
-		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()), options: append([]client.Option{client.LogTo(logger)}, options...),
-		log: logger, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
+		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()),
+		options: append([]client.Option{client.LogTo(logger)}, options...),
+		log:     logger, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
 	}
 }
 
-// Options returns the options of a manager that takes part in the election: the given ones with another lock. Unless these set
-// Controller.EnableWarmup to false, a standby fills the caches of its controllers, and its work queues, which take memory. A
-// GracefulShutdownTimeout of 0 lets Run return an error, since controllers then may still run.
+// Options returns the options of a manager that takes part in the election: the given ones with another lock. Unless
+// these set Controller.EnableWarmup to false, a standby fills the caches of its controllers, and its work queues, which
+// take memory. A GracefulShutdownTimeout of 0 lets Run return an error, since controllers then may still run.
 func (e *Election) Options(options manager.Options) manager.Options {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,7 +81,8 @@ func (e *Election) Options(options manager.Options) manager.Options {
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
 	options.LeaderElectionReleaseOnCancel = false // Run releases the office after the manager has stopped.
 	retry, warmup := retryPeriod, true
-	// The default ones: a manager that was configured for a short Lease must not exit when it lacks CPU time for that long.
+	// The default ones: a manager that was configured for a short Lease must not exit when it lacks CPU time for that
+	// long.
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = nil, nil, &retry
 	if options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = &warmup
@@ -106,11 +108,11 @@ func (e *Election) acquirable() bool {
 	return e.tenure != nil && !e.closing && e.tenure.ctx.Err() == nil
 }
 
-// Run calls start, the method Start of a manager, and cancels its context when the office is to be handed over. When start has
-// returned nil, nothing of it may run any more, and Run releases the office.
+// Run calls start, the method Start of a manager, and cancels its context when the office is to be handed over. When
+// start has returned nil, nothing of it may run any more, and Run releases the office.
 //
-// Run returns nil if ctx has ended. Otherwise, it returns the error of start, or why the context of start has ended. After an
-// error, the process must exit: controllers may still run, and Run can't be called again.
+// Run returns nil if ctx has ended. Otherwise, it returns the error of start, or why the context of start has ended.
+// After an error, the process must exit: controllers may still run, and Run can't be called again.
 func (e *Election) Run(ctx context.Context, start func(context.Context) error) error {
 	if err := e.run(); err != nil {
 		return err

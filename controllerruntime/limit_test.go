@@ -15,7 +15,9 @@ const (
 
 // renewal is a renewal in a group with a lease.
 func renewal(token uint64, sent time.Duration) client.Renewal {
-	return client.Renewal{Token: token, Sent: sent, Received: sent + 5*time.Millisecond, Until: sent + lease, Lease: lease, DrainTimeout: drain}
+	return client.Renewal{
+		Token: token, Sent: sent, Received: sent + 5*time.Millisecond, Until: sent + lease, Lease: lease, DrainTimeout: drain,
+	}
 }
 
 // TestNewTenureHasItsOwnDeadline: that of a former tenure, which was to stop, doesn't count.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is the election as the manager's elector sees it. To get the lock takes as long as to be elected, and the elector has it
-// until the manager has stopped. That the tenure ends is up to Run.
+// lock is the election as the manager's elector sees it. To get the lock takes as long as to be elected, and the
+// elector has it until the manager has stopped. That the tenure ends is up to Run.
 type lock struct{ *Election }
 
 var _ resourcelock.Interface = lock{}
@@ -36,7 +36,8 @@ func (l lock) record() (*resourcelock.LeaderElectionRecord, <-chan struct{}, err
 	defer l.mu.Unlock()
 	switch {
 	case !l.running:
-		return nil, nil, errors.New("the manager doesn't run in the election: call Run of the election in place of the manager's Start")
+		return nil, nil,
+			errors.New("the manager doesn't run in the election: call Run of the election in place of the manager's Start")
 	case l.acquired():
 		return &resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}, nil, nil
 	case l.acquirable():

@@ -61,7 +61,8 @@ func TestTenureThatEndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}); err == nil || l.Token() != 0 {
+	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}); err == nil ||
+		l.Token() != 0 {
 		t.Errorf("got %v and token %d, want that a tenure that has ended isn't acquired", err, l.Token())
 	}
 	if !l.withdraw() {
@@ -84,7 +85,8 @@ func TestManagerThatStopsIsNotElected(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end() // So Get doesn't wait for ever.
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}
-	if acquired, updated := l.acquire(ended), l.Update(t.Context(), record); acquired == nil || updated == nil || l.Token() != 0 {
+	if acquired, updated := l.acquire(ended), l.Update(t.Context(), record); acquired == nil ||
+		updated == nil || l.Token() != 0 {
 		t.Errorf("got %v, %v and token %d, want that a manager that stops isn't elected", acquired, updated, l.Token())
 	}
 }
@@ -94,7 +96,8 @@ func TestTimesOfTheLeaseDontCount(t *testing.T) {
 	short := time.Second
 	got := New("ledger").Options(ctrl.Options{LeaseDuration: &short, RenewDeadline: &short, RetryPeriod: &short})
 	if got.LeaseDuration != nil || got.RenewDeadline != nil || *got.RetryPeriod >= short {
-		t.Errorf("got lease duration %v, renew deadline %v and retry period %v, want the defaults and a shorter period", got.LeaseDuration, got.RenewDeadline, got.RetryPeriod)
+		t.Errorf("got lease duration %v, renew deadline %v and retry period %v, want the defaults and a shorter period",
+			got.LeaseDuration, got.RenewDeadline, got.RetryPeriod)
 	}
 }
 
@@ -139,7 +142,8 @@ func TestInvalidAddressIsReported(t *testing.T) {
 func TestOptionsKeepTheRest(t *testing.T) {
 	e := New("ledger")
 	got := e.Options(ctrl.Options{LeaderElectionID: "mine", HealthProbeBindAddress: ":1"})
-	if got.LeaderElectionID != "mine" || got.HealthProbeBindAddress != ":1" || !*got.Controller.EnableWarmup || !got.LeaderElection {
+	if got.LeaderElectionID != "mine" || got.HealthProbeBindAddress != ":1" ||
+		!*got.Controller.EnableWarmup || !got.LeaderElection {
 		t.Errorf("got %+v, want the given options with leader election", got)
 	}
 	if got := e.Options(ctrl.Options{}).LeaderElectionID; got != "ledger" {

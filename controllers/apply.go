@@ -28,7 +28,9 @@ const fieldOwner = client.FieldOwner("conclave.dev")
 //
 // After a pushErr, the reconcile continues. After another error it must not: the decision is out
 // of date.
-func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, obstacle error) (pushErr, err error) {
+func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan,
+	obstacle error,
+) (pushErr, err error) {
 	s.state.publishError = s.state.publishError.next(obstacle)
 	if obstacle != nil || p.Document == nil {
 		return obstacle, nil
@@ -57,7 +59,9 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 
 // reportStatus writes the status that follows from the reports of agents, unless it has to wait
 // (limits.go). If the API server refuses that status, it writes that.
-func (r *Reconciler) reportStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) (waits bool, refused, err error) {
+func (r *Reconciler) reportStatus(ctx context.Context, s *snapshot,
+	status *v1.ElectionGroupStatus,
+) (waits bool, refused, err error) {
 	if equal, err := sameStatus(&s.group.Status, status); equal || err != nil {
 		return false, nil, err
 	}
@@ -108,13 +112,16 @@ func sameStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
 	return bytes.Equal(first, second), err
 }
 
-// vacancyMax is how long a Service points at the former coordinator while there is none. Usually, the next one is elected sooner.
-// kube-proxy applies a change at once, but the next change a second later: that would be the next coordinator.
+// vacancyMax is how long a Service points at the former coordinator while there is none. Usually, the next one is
+// elected sooner. kube-proxy applies a change at once, but the next change a second later: that would be the next
+// coordinator.
 const vacancyMax = 500 * time.Millisecond
 
 // applyTraffic writes everything that follows from the status. It returns the errors
 // of the objects that route traffic, and that of the events.
-func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membership.Plan, result *groupstatus.Result) (routingErrs []error, eventErr error) {
+func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membership.Plan,
+	result *groupstatus.Result,
+) (routingErrs []error, eventErr error) {
 	s.keepsEndpoint = result.Coordinator == "" && !s.deadline.reached(s.state.vacantSince.Add(vacancyMax), s.now)
 	parallel := newParallel()
 	parallel.run(func() error { return r.applyService(ctx, s, p, result.Coordinator) })
@@ -126,8 +133,9 @@ func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membershi
 	return parallel.wait(), eventErr
 }
 
-// applyRoles writes the roles that pods don't have yet. A coordinator gets its label when no other pod has it any more, so that a
-// selector doesn't find two pods, and before the followers get theirs: there may be more of them than maxParallelWrites.
+// applyRoles writes the roles that pods don't have yet. A coordinator gets its label when no other pod has it any more,
+// so that a selector doesn't find two pods, and before the followers get theirs: there may be more of them than
+// maxParallelWrites.
 func (r *Reconciler) applyRoles(ctx context.Context, s *snapshot, roles map[string]string, parallel *parallel) {
 	label := v1.RoleLabel(s.key.Name)
 	var former, coordinators, followers []string

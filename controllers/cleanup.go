@@ -28,7 +28,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 		return nil
 	}
 	var pods corev1.PodList
-	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{cache.PodsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{cache.PodsByGroup: key.Name},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the pods of a deleted group: %w", err)
 	}
@@ -51,7 +52,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 		return err
 	}
 	for pod, report := range reports {
-		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, agents.LeaveGroup(key.Name, report.Report.UID, report.Report.Revision))
+		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod},
+			agents.LeaveGroup(key.Name, report.Report.UID, report.Report.Revision))
 	}
 	parallel := newParallel()
 	for _, pod := range labeled {

@@ -41,7 +41,8 @@ func (r *Reconciler) pushDocument(ctx context.Context, s *snapshot, p *membershi
 		return fmt.Errorf("read the group: %w", err)
 	}
 	if now.ResourceVersion != s.group.ResourceVersion {
-		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name, errors.New("the cache is behind"))
+		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name,
+			errors.New("the cache is behind"))
 	}
 	for _, pod := range first {
 		r.send(s, pod, command)

@@ -68,7 +68,8 @@ func (e *env) dump() string {
 	defer e.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
 		report, in := e.agents[name].Report("ledger")
-		report.UID, report.Revision, report.Generation, report.ElectedAt, report.ChangedAt = "", 0, 0, time.Time{}, time.Time{}
+		report.UID, report.Revision, report.Generation, report.ElectedAt, report.ChangedAt = "", 0,
+			0, time.Time{}, time.Time{}
 		add("agent "+name, map[string]any{"in": in, "report": report})
 	}
 	return strings.ReplaceAll(text.String(), e.namespace, "NAMESPACE")
@@ -123,7 +124,8 @@ func (e *env) dumpObjects(add func(string, any)) {
 		for i := range slice.Endpoints {
 			slice.Endpoints[i].TargetRef.UID = ""
 		}
-		add("EndpointSlice "+slice.Name, map[string]any{"endpoints": slice.Endpoints, "ports": slice.Ports, "labels": slice.Labels})
+		add("EndpointSlice "+slice.Name,
+			map[string]any{"endpoints": slice.Endpoints, "ports": slice.Ports, "labels": slice.Labels})
 	}
 	var pods corev1.PodList
 	e.list(&pods)
@@ -194,8 +196,7 @@ func diff(want, got string) string {
 	return text.String()
 }
 
-// runUndisturbed runs the scenario with one operator, and returns the final state and
-// the writes.
+// runUndisturbed runs the scenario with one operator, and returns the final state and the writes.
 func runUndisturbed(t *testing.T) (final string, writes []string) {
 	t.Helper()
 	e := newSequentialEnv(t)
@@ -203,7 +204,8 @@ func runUndisturbed(t *testing.T) (final string, writes []string) {
 	e.runScenario()
 	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
 	e.awaitRole("p-0", "ledger", "")
-	e.eventually("the other Service points at p-3", func() bool { return e.endpoint("ledger-other") == e.ip("p-3") && e.endpoint("ledger-leader") == "" })
+	e.eventually("the other Service points at p-3",
+		func() bool { return e.endpoint("ledger-other") == e.ip("p-3") && e.endpoint("ledger-leader") == "" })
 	e.eventually("both elections have an event", func() bool { return len(e.events()) == 2 })
 	e.awaitQuiet(o)
 	return e.dump(), o.written()
@@ -224,9 +226,8 @@ func (e *env) awaitQuiet(o *operator) {
 	})
 }
 
-// After any write, the operator crashes and another one takes over without its state;
-// or any write fails; or it succeeds and the response is lost. The final state is the
-// same.
+// After any write, the operator crashes and another one takes over without its state; or any write fails; or it
+// succeeds and the response is lost. The final state is the same.
 func TestFaultAtEachWrite(t *testing.T) {
 	need.Complete(t)
 	final, writes := runUndisturbed(t)

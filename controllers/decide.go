@@ -46,8 +46,10 @@ func (s *snapshot) membershipFacts() membership.Facts {
 func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
 		Group: s.group, List: s.group.Status.Protocol.MemberList, Problem: p.Problem, StatusBehind: p.StatusBehind,
-		ServiceProblem: cmp.Or(p.ServiceProblem, s.state.routingError.servicesForbidden()), PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
-		Pods: s.pods, Nodes: s.nodes, Deleted: s.deleted, Unlisted: s.unlisted, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
+		ServiceProblem: cmp.Or(p.ServiceProblem, s.state.routingError.servicesForbidden()),
+		PublishError:   s.state.publishError.text, RoutingError: s.state.routingError.text,
+		Pods: s.pods, Nodes: s.nodes, Deleted: s.deleted, Unlisted: s.unlisted,
+		Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
 	for name := range s.pods {
 		connection := s.connections[name]
@@ -210,7 +212,8 @@ func (s *snapshot) majorityUses(document *v1.PublishedDocument) bool {
 	}
 	count := 0
 	for _, m := range list.Members {
-		if report, ok := s.reports[m.Pod]; ok && report.Report.UID == string(s.group.UID) && report.Report.Revision <= document.Revision {
+		if report, ok := s.reports[m.Pod]; ok && report.Report.UID == string(s.group.UID) &&
+			report.Report.Revision <= document.Revision {
 			count++
 		}
 	}

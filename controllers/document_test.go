@@ -23,7 +23,8 @@ func (e *env) loseState(pod string, groups ...string) {
 	e.t.Helper()
 	must.Succeed(e.t, e.agents[pod].Stop())
 	agent, err := fakeagent.New(fakeagent.Identity{
-		Namespace: e.namespace, Pod: pod, Groups: groups, Address: net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)), Network: &e.network,
+		Namespace: e.namespace, Pod: pod, Groups: groups,
+		Address: net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)), Network: &e.network,
 	}, e.certificates)
 	if err == nil {
 		err = agent.Run(e.t.Context())
@@ -132,11 +133,13 @@ func TestDocumentsAreLimited(t *testing.T) {
 	for i := range edits {
 		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1000 + i)) })
 	}
-	e.eventually("the last settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1000+edits-1 })
+	e.eventually("the last settings are published",
+		func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1000+edits-1 })
 	revisions := map[int64]bool{}
 	for _, call := range e.agents["ledger-0"].Calls() {
 		var document control.Document
-		if call.Method == http.MethodPut && call.Path == control.GroupPath("ledger") && json.Unmarshal([]byte(call.Body), &document) == nil && document.Revision > first {
+		if call.Method == http.MethodPut && call.Path == control.GroupPath("ledger") &&
+			json.Unmarshal([]byte(call.Body), &document) == nil && document.Revision > first {
 			revisions[document.Revision] = true
 		}
 	}

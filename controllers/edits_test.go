@@ -165,14 +165,16 @@ func TestLeaseChanges(t *testing.T) {
 		if list.LeaseMillis != longest || list.Previous.LeaseMillis != before {
 			t.Errorf("got %+v, want a longest lease of %d after %d", list, longest, before)
 		}
-		if document.Group.Safety.LeaseMillis != lease || document.Group.Safety.LongestLeaseMillis != longest || int64(document.Group.Version) != version {
+		if document.Group.Safety.LeaseMillis != lease || document.Group.Safety.LongestLeaseMillis != longest ||
+			int64(document.Group.Version) != version {
 			t.Errorf("got document %+v, want version %d with a lease of %d", document, version, lease)
 		}
 		e.awaitAdopted("ledger", uint32(version), pods...)
 		before = longest
 	}
 	e.awaitQuiet(o)
-	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 || group.Status.Protocol.MemberList.Version != 4 {
+	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 ||
+		group.Status.Protocol.MemberList.Version != 4 {
 		t.Errorf("got %+v, want the coordinator of before and version 4", group.Status)
 	}
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
@@ -190,7 +192,8 @@ func TestSettingsChangeDuringElection(t *testing.T) {
 	})
 	e.electAndAwait("ledger", "ledger-1", 8)
 	after := e.document("ledger")
-	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision || after.Group.Version != before.Group.Version {
+	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision ||
+		after.Group.Version != before.Group.Version {
 		t.Errorf("got document %+v, want that of before with another algorithm and a higher revision: %+v", after, before)
 	}
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
@@ -236,8 +239,8 @@ func TestPodsWithoutAgent(t *testing.T) {
 	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
 }
 
-// The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is explained all
-// the same. It doesn't count as present.
+// The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is
+// explained all the same. It doesn't count as present.
 func TestPodsWithoutLabelAreNotCached(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.pod("ledger-1", "ledger")
@@ -265,7 +268,8 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 	e.startOperator()
 	e.createGroup("ledger", withSelector("ledger"))
 	const want = "The selector matches ledger-0 and ledger-1, but none is in the group"
-	if ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
+	if ready := e.awaitCondition("ledger", v1.ConditionReady,
+		v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
 	e.podWith("ledger-2", []string{"ledger"}, withApp("ledger"))
@@ -285,20 +289,21 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	var now corev1.Service
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(other), &now); err != nil || now.ResourceVersion != other.ResourceVersion {
+	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(other), &now); err != nil ||
+		now.ResourceVersion != other.ResourceVersion {
 		t.Errorf("got version %s of the other owner's Service, want %s: %v", now.ResourceVersion, other.ResourceVersion, err)
 	}
 	if e.endpoint("ledger-leader") != "" {
 		t.Error("got an EndpointSlice for the other owner's Service, want none")
 	}
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-own" })
-	e.eventually("the Service ledger-own points at the coordinator", func() bool { return e.endpoint("ledger-own") == e.ip("ledger-2") })
+	e.eventually("the Service ledger-own points at the coordinator",
+		func() bool { return e.endpoint("ledger-own") == e.ip("ledger-2") })
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
-// A Service with a selector points at all pods that the selector matches. If a user hands
-// one over, or adds a selector later, the status reports it, and the operator leaves the
-// Service unchanged.
+// A Service with a selector points at all pods that the selector matches. If a user hands one over, or adds a selector
+// later, the status reports it, and the operator leaves the Service unchanged.
 func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{

@@ -29,7 +29,8 @@ func withService(group *v1.ElectionGroup) {
 func (e *env) endpoint(service string) string {
 	e.t.Helper()
 	var slices discoveryv1.EndpointSliceList
-	must.Succeed(e.t, e.client.List(e.t.Context(), &slices, client.InNamespace(e.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}))
+	must.Succeed(e.t, e.client.List(e.t.Context(), &slices, client.InNamespace(e.namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: service}))
 	for _, slice := range slices.Items {
 		for _, endpoint := range slice.Endpoints {
 			return endpoint.Addresses[0]
@@ -68,10 +69,13 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 func TestServiceOfUserHasOtherFamily(t *testing.T) {
 	e := newEnv(t)
 	e.createAsUser(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader", Labels: map[string]string{v1.LabelGroup: "ledger"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.namespace, Name: "ledger-leader", Labels: map[string]string{v1.LabelGroup: "ledger"},
+		},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}, IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
-			Ports: []corev1.ServicePort{{Port: 8080}},
+			ClusterIP: corev1.ClusterIPNone, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol},
+			IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
+			Ports:          []corev1.ServicePort{{Port: 8080}},
 		},
 	})
 	e.startOperator()
@@ -83,7 +87,8 @@ func TestServiceOfUserHasOtherFamily(t *testing.T) {
 	}, "p-0")
 	e.awaitAdopted("ledger", 1, "p-0")
 	e.elect("ledger", "p-0", 7)
-	e.eventually("the Service points at the address of its family", func() bool { return e.endpoint("ledger-leader") == "fd00::7" })
+	e.eventually("the Service points at the address of its family",
+		func() bool { return e.endpoint("ledger-leader") == "fd00::7" })
 }
 
 func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
@@ -109,7 +114,9 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 	e.elect("ledger", "", 9)
 	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
 	if after := time.Since(lost); after < 500*time.Millisecond {
-		t.Errorf("the Service changed %s after the coordinator was lost, want at least 500ms: the next one is usually elected sooner", after)
+		t.Errorf(
+			"the Service changed %s after the coordinator was lost, want at least 500ms: the next one is usually elected sooner",
+			after)
 	}
 }
 
@@ -127,8 +134,10 @@ func TestUserOfStepDownIsNamed(t *testing.T) {
 	config := rest.CopyConfig(e.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "alice@example.org", Groups: []string{"system:masters"}}
 	pod := &corev1.Pod{ObjectMeta: e.metadata("ledger-1")}
-	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1.AnnotationStepDownBy, v1.FormatStepDownBy("ledger", 8, "alice@example.org"))
-	must.Succeed(t, testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))))
+	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1.AnnotationStepDownBy,
+		v1.FormatStepDownBy("ledger", 8, "alice@example.org"))
+	must.Succeed(t,
+		testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))))
 	e.endTenure(control.EndStepDown, "ledger-1", 8, "ledger-0")
 	const want = "ledger-1 stepped down, as alice@example.org requested"
 	if history := e.group("ledger").Status.History; len(history) < 2 || history[1].DescribeEnd() != want {

@@ -109,8 +109,8 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	e.awaitExcluded(p2, "ledger", true)
 }
 
-// A pod that is deleted without a grace period is replaced before the agents report the end of its tenure. The next tenure of
-// that name is another pod's.
+// A pod that is deleted without a grace period is replaced before the agents report the end of its tenure. The next
+// tenure of that name is another pod's.
 func TestForcedDeletionExplainsEndOfTenure(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()

@@ -25,8 +25,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// env is a namespace of an API server, with pods that have fake agents, and operators
-// that start and stop.
+// env is a namespace of an API server, with pods that have fake agents, and operators that start and stop.
 type env struct {
 	t            testing.TB
 	config       *rest.Config
@@ -68,8 +67,7 @@ func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
 	return certificates
 }
 
-// createGroup creates a group with the pods as members: the first has priority 10, the
-// next 20, and so on.
+// createGroup creates a group with the pods as members: the first has priority 10, the next 20, and so on.
 func (e *env) createGroup(name string, change func(*v1.ElectionGroup), pods ...string) *v1.ElectionGroup {
 	e.t.Helper()
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
@@ -163,7 +161,8 @@ func (e *env) awaitCoordinator(group, pod string, term int64) {
 	e.t.Helper()
 	e.eventually(fmt.Sprintf("%s is the coordinator of %s in term %d", pod, group, term), func() bool {
 		status := e.group(group).Status
-		return status.Coordinator != nil && status.Coordinator.Pod == pod && status.Term == term && status.Coordinator.Term == term
+		return status.Coordinator != nil && status.Coordinator.Pod == pod && status.Term == term &&
+			status.Coordinator.Term == term
 	})
 }
 

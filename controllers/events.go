@@ -69,7 +69,8 @@ func (r *Reconciler) recoverEvents(ctx context.Context, s *snapshot) error {
 		if s.now.Sub(e.At) > eventRecoveryWindow {
 			continue
 		}
-		err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
+		err := r.live.Get(ctx,
+			types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
 		switch {
 		case apierrors.IsNotFound(err):
 			s.state.pendingEvents = append(s.state.pendingEvents, e)

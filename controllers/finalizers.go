@@ -13,7 +13,9 @@ import (
 
 // applyFinalizers adds the finalizer of a group to some pods, and removes it from others.
 // The cache may be behind, so the API server may have applied a patch before.
-func (r *Reconciler) applyFinalizers(ctx context.Context, group string, hold, release []*corev1.Pod) (holdErr, releaseErr error) {
+func (r *Reconciler) applyFinalizers(ctx context.Context, group string,
+	hold, release []*corev1.Pod,
+) (holdErr, releaseErr error) {
 	apply := func(pods []*corev1.Pod, add bool) error {
 		parallel := newParallel()
 		for _, pod := range pods {

@@ -139,14 +139,14 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
 	})
-	e.eventually("the pod has its record", func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
+	e.eventually("the pod has its record",
+		func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
 	expect.Equalf(t, o.countReads("/electiongroups/g0")+o.countReads("/electiongroups/g2999"), 0,
 		"reads of groups that only the edited record names")
 }
 
-// TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
-// and the API server takes its time to say so. The record of a pod in another namespace doesn't
-// wait for all of them.
+// TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist, and the API server
+// takes its time to say so. The record of a pod in another namespace doesn't wait for all of them.
 func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 	const pods = 100
 	greedy, e := newEnv(t), newSequentialEnv(t)
@@ -174,8 +174,7 @@ func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 	}
 }
 
-// The cache has only a part of each object. What it leaves out remains when the operator writes
-// the object.
+// The cache has only a part of each object. What it leaves out remains when the operator writes the object.
 func TestMetadataOfUsersRemains(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
@@ -206,12 +205,14 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 	e.eventually("the Service has the new port", func() bool {
 		return e.client.Get(t.Context(), e.key("ledger-leader"), service) == nil && service.Spec.Ports[0].Port == 1234
 	})
-	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
+	e.eventually("the settings are published",
+		func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
 	expect.Equalf(t, service.Spec.SessionAffinity, corev1.ServiceAffinityClientIP,
 		"session affinity (of the user)")
 	update(func(object client.Object) {
 		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" {
-			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object, object.GetLabels(), object.GetAnnotations())
+			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object,
+				object.GetLabels(), object.GetAnnotations())
 		}
 	})
 }

@@ -37,8 +37,7 @@ func TestImpossibleRevisionIsIgnored(t *testing.T) {
 	})
 }
 
-// An agent that always reports the revision after the published one doesn't make the operator
-// publish without end.
+// An agent that always reports the revision after the published one doesn't make the operator publish without end.
 func TestNextRevisionIsIgnored(t *testing.T) {
 	e := newEnv(t)
 	e.createSettledGroup(e.startOperator())
@@ -92,11 +91,13 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	e.createGroup("ledger", withShortWaits, "x-0", "x-1", "x-2")
 	e.eventually("the status names the agents in the earlier group", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
-		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "The agents of ledger-0, ledger-1 and ledger-2 have not left")
+		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) &&
+			strings.HasPrefix(ready.Message, "The agents of ledger-0, ledger-1 and ledger-2 have not left")
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.eventually(pod+" has the command to leave", func() bool {
-			return slices.ContainsFunc(e.agents[pod].Calls(), func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
+			return slices.ContainsFunc(e.agents[pod].Calls(),
+				func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
 		})
 	}
 	e.awaitQuiet(o)
@@ -142,7 +143,8 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 		t.Errorf("got members %+v, want none: their agents can't join", list.Members)
 	}
 	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.ConditionAgentsConnected))
-	if connected.Reason != string(v1.ReasonNoAgent) || !strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that is not part") {
+	if connected.Reason != string(v1.ReasonNoAgent) ||
+		!strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that is not part") {
 		t.Errorf("got %+v, want reason NoAgent and a message that names the pods", connected)
 	}
 }
@@ -156,10 +158,12 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", 507 })
 	e.eventually("the operator has the report", func() bool {
 		available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
-		return available.Reason == string(v1.ReasonCoordinatorsDiffer) && strings.Contains(available.Message, "ledger-0 reports coordinator ledger-0 in term 507")
+		return available.Reason == string(v1.ReasonCoordinatorsDiffer) &&
+			strings.Contains(available.Message, "ledger-0 reports coordinator ledger-0 in term 507")
 	})
 	e.awaitQuiet(o)
-	if status := e.group("ledger").Status; status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" || status.Term != 7 {
+	if status := e.group("ledger").Status; status.Coordinator == nil ||
+		status.Coordinator.Pod != "ledger-2" || status.Term != 7 {
 		t.Errorf("got coordinator %+v and term %d, want ledger-2 and 7", status.Coordinator, status.Term)
 	}
 	expect.Equalf(t, e.role("ledger-0", "ledger"), v1.RoleFollower, "role of ledger-0")
@@ -174,7 +178,8 @@ func TestMinorityWithNewerListIsIgnored(t *testing.T) {
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Version = 99 })
 	e.eventually("the status names the agent", func() bool {
 		available := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable))
-		return available.Reason == string(v1.ReasonListsDiffer) && strings.HasPrefix(available.Message, "ledger-0 reports a newer member list than version 1")
+		return available.Reason == string(v1.ReasonListsDiffer) &&
+			strings.HasPrefix(available.Message, "ledger-0 reports a newer member list than version 1")
 	})
 	e.awaitCoordinator("ledger", "ledger-2", 7)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })

@@ -15,8 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// createSettledGroup creates a group of three with a coordinator, and waits until the
-// operator has written everything.
+// createSettledGroup creates a group of three with a coordinator, and waits until the operator has written everything.
 func (e *env) createSettledGroup(o *operator) {
 	e.t.Helper()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
@@ -88,7 +87,8 @@ func TestWritesOfAnElection(t *testing.T) {
 	e.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
 	e.awaitQuiet(o)
 	got := kinds(o.written()[before:])
-	if labels := len(got) - len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
+	if labels := len(got) -
+		len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
 		t.Errorf("the coordinator's pod was deleted: got %d labels written, want 1: %v", labels, got)
 	}
 }
@@ -114,8 +114,7 @@ func TestWritesOfAChangedZone(t *testing.T) {
 	}
 }
 
-// value returns the sum of a metric over its labels; for a histogram, the number of
-// observations.
+// value returns the sum of a metric over its labels; for a histogram, the number of observations.
 func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -157,6 +156,7 @@ func TestMetrics(t *testing.T) {
 	}
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
 	e.eventually("the series of the deleted group are removed", func() bool {
-		return value(t, o.metrics, "conclave_operator_groups") == 0 && value(t, o.metrics, "conclave_operator_agents_expected") == 0
+		return value(t, o.metrics, "conclave_operator_groups") == 0 &&
+			value(t, o.metrics, "conclave_operator_agents_expected") == 0
 	})
 }

@@ -50,15 +50,15 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	return err
 }
 
-// hasRole reports whether a pod has a role label and the deletion cost that follows from all of its roles. When two of them change at
-// once, neither of the requests may change the cost.
+// hasRole reports whether a pod has a role label and the deletion cost that follows from all of its roles. When two of
+// them change at once, neither of the requests may change the cost.
 func hasRole(pod *corev1.Pod, label, role string) bool {
 	_, change := deletionCost(pod, label, role)
 	return pod.Labels[label] == role && !change
 }
 
-// deletionCost returns the value of the annotation that makes a Deployment delete other pods before a coordinator, or nil if a
-// pod that was one has to lose it, when a role label changes. It changes no value that somebody else has set.
+// deletionCost returns the value of the annotation that makes a Deployment delete other pods before a coordinator, or
+// nil if a pod that was one has to lose it, when a role label changes. It changes no value that somebody else has set.
 func deletionCost(pod *corev1.Pod, label, role string) (value any, change bool) {
 	leads := role == v1.RoleCoordinator
 	for key, other := range pod.Labels {
@@ -93,7 +93,9 @@ func metadataPatch(pod types.UID, labels, annotations map[string]any) (client.Pa
 
 // patchPod applies a patch that has the pod's UID. It reports whether the pod still exists.
 // An error begins with what the patch does.
-func (r *Reconciler) patchPod(ctx context.Context, pod *corev1.Pod, patch client.Patch, what string) (exists bool, err error) {
+func (r *Reconciler) patchPod(ctx context.Context, pod *corev1.Pod, patch client.Patch,
+	what string,
+) (exists bool, err error) {
 	err = r.writer.Patch(ctx, pod.DeepCopy(), patch, fieldOwner)
 	if apierrors.IsNotFound(err) || isUIDMismatch(err) {
 		return false, nil
@@ -108,7 +110,8 @@ func (r *Reconciler) patchPod(ctx context.Context, pod *corev1.Pod, patch client
 // has the name by now: a patch can't change a UID.
 func isUIDMismatch(err error) bool {
 	rejected, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && rejected.ErrStatus.Details != nil && slices.ContainsFunc(rejected.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Field == "metadata.uid"
-	})
+	return ok && rejected.ErrStatus.Details != nil &&
+		slices.ContainsFunc(rejected.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool {
+			return c.Field == "metadata.uid"
+		})
 }

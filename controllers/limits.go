@@ -87,7 +87,8 @@ func (l *namespaceLimits) of(namespace string, now time.Time) *namespaceLimit {
 	if l.byName == nil {
 		l.byName = map[string]*namespaceLimit{}
 	}
-	limit := &namespaceLimit{rate.NewLimiter(namespaceRate, namespaceBurst), rate.NewLimiter(namespaceRate, namespaceBurst)}
+	limit := &namespaceLimit{rate.NewLimiter(namespaceRate, namespaceBurst), rate.NewLimiter(namespaceRate,
+		namespaceBurst)}
 	l.byName[namespace] = limit
 	return limit
 }

@@ -123,7 +123,8 @@ func TestEventsAreLimited(t *testing.T) {
 	s.state.limits.events.reserved = time.Now() // A minute has passed.
 	must.Succeed(t, r.recordEvents(t.Context(), s, &groupstatus.Result{}))
 	left := elections - eventBurst - 1
-	if want := fmt.Sprintf("election 99 (after %d events that were left out)", left); events.notes[len(events.notes)-1] != want {
+	if want := fmt.Sprintf("election 99 (after %d events that were left out)",
+		left); events.notes[len(events.notes)-1] != want {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
 	}
 	if got := r.metrics.groups[s.key].droppedEvents; got != uint64(left) {
@@ -136,7 +137,8 @@ func TestStandbyCountsNothingOfGroups(t *testing.T) {
 	r, s := newLimitedGroup(&fakeEventClient{})
 	r.elected = make(chan struct{})
 	for i := range 2 * eventBurst {
-		must.Succeed(t, r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}))
+		must.Succeed(t,
+			r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}))
 	}
 	r.metrics.connected = func() map[string]int { return nil }
 	registry := prometheus.NewPedanticRegistry()

@@ -34,7 +34,8 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 	slices.Sort(groups)
 	var requests []reconcile.Request
 	for _, group := range slices.Compact(groups) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: group}})
+		requests = append(requests,
+			reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: group}})
 	}
 	return requests
 }
@@ -42,7 +43,8 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 // groupsWithMember returns the groups that have a pod in a member list or in the spec.
 func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedName) (names []string) {
 	var groups v1.ElectionGroupList
-	err := r.cached.List(ctx, &groups, client.InNamespace(pod.Namespace), client.MatchingFields{cache.GroupsByMember: pod.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &groups, client.InNamespace(pod.Namespace),
+		client.MatchingFields{cache.GroupsByMember: pod.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		r.log.Error(err, "cannot list groups of pod", "pod", pod)
 	}
@@ -55,13 +57,15 @@ func (r *Reconciler) groupsWithMember(ctx context.Context, pod types.NamespacedN
 const (
 	// deletedRetention is longer than agents take to report the end of a tenure, also after they have fallen silent.
 	deletedRetention = time.Minute
-	// maxDeletedPods bounds the memory, however many pods users delete. Without a pod, the history has what the agents report.
+	// maxDeletedPods bounds the memory, however many pods users delete. Without a pod, the history has what the agents
+	// report.
 	maxDeletedPods = 10_000
 )
 
-// rememberDeleted retains for a while when the deletion of a pod was requested. A pod that is deleted without a grace period is gone,
-// or replaced by another one, before the agents report the end of its tenure. As a predicate, it filters out no event.
-// While the watch is interrupted, a pod may be deleted and created again, which appears as an update. The deletion was before the moment latest.
+// rememberDeleted retains for a while when the deletion of a pod was requested. A pod that is deleted without a grace
+// period is gone, or replaced by another one, before the agents report the end of its tenure. As a predicate, it
+// filters out no event. While the watch is interrupted, a pod may be deleted and created again, which appears as an
+// update. The deletion was before the moment latest.
 func (r *Reconciler) rememberDeleted(object client.Object, latest time.Time) bool {
 	if pod, ok := object.(*corev1.Pod); ok && membership.HasAgent(pod) {
 		at := latest.Add(-time.Second) // Agents may know sooner, and the times of the API server have the same precision.
@@ -77,7 +81,8 @@ func (r *Reconciler) rememberDeleted(object client.Object, latest time.Time) boo
 func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	if until, ok := node.GetAnnotations()[v1.AnnotationEvacuateUntil]; ok {
 		if _, err := time.Parse(time.RFC3339, until); err != nil {
-			r.log.Info("node has an invalid annotation, which has no effect: it must be a time in RFC 3339, such as 2026-11-25T19:20:00Z",
+			r.log.Info(
+				"node has an invalid annotation, which has no effect: it must be a time in RFC 3339, such as 2026-11-25T19:20:00Z",
 				"node", node.GetName(), "annotation", v1.AnnotationEvacuateUntil, "value", until)
 		}
 	}
@@ -89,7 +94,8 @@ func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []rec
 	var requests []reconcile.Request
 	for i := range pods.Items {
 		for _, group := range membership.GroupsOf(&pods.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: group}})
+			requests = append(requests,
+				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: group}})
 		}
 	}
 	return requests

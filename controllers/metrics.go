@@ -47,20 +47,32 @@ var (
 	groupLabels = []string{"namespace", "group"}
 	gapLabels   = []string{"namespace", "group", "end"}
 
-	groupsMetric      = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
-	streamsMetric     = prometheus.NewDesc("conclave_operator_streams_connected", "Number of connected agents, in any group or none.", nil, nil)
-	coordinatorMetric = prometheus.NewDesc("conclave_operator_group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
-	agreedMetric      = prometheus.NewDesc("conclave_operator_group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
-	dividedMetric     = prometheus.NewDesc("conclave_operator_group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
-	behindMetric      = prometheus.NewDesc("conclave_operator_group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
-	electionsMetric   = prometheus.NewDesc("conclave_operator_elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
-	deferredMetric    = prometheus.NewDesc("conclave_operator_status_deferred_total", "Reconciles that left a change of the group's status for later, because of the limit of writes.", groupLabels, nil)
-	droppedMetric     = prometheus.NewDesc("conclave_operator_events_dropped_total", "Events of the group that were not written, because of the limit of events.", groupLabels, nil)
-	versionsMetric    = prometheus.NewDesc("conclave_operator_agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
-	connectedMetric   = prometheus.NewDesc("conclave_operator_agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
-	gapsMetric        = prometheus.NewDesc("conclave_operator_group_gaps_total", "Times without a coordinator that have ended, after a failure or another end of a tenure.", gapLabels, nil)
-	gapTimeMetric     = prometheus.NewDesc("conclave_operator_group_gap_seconds_total", "Their length, after a failure or another end of a tenure.", gapLabels, nil)
-	expectedMetric    = prometheus.NewDesc("conclave_operator_agents_expected", "Members of the group.", groupLabels, nil)
+	groupsMetric  = prometheus.NewDesc("conclave_operator_groups", "Number of groups.", nil, nil)
+	streamsMetric = prometheus.NewDesc("conclave_operator_streams_connected",
+		"Number of connected agents, in any group or none.", nil, nil)
+	coordinatorMetric = prometheus.NewDesc("conclave_operator_group_coordinator",
+		"1 if the group has a coordinator, else 0.", groupLabels, nil)
+	agreedMetric = prometheus.NewDesc("conclave_operator_group_agreed",
+		"0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
+	dividedMetric = prometheus.NewDesc("conclave_operator_group_coordinators_differ",
+		"1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
+	behindMetric = prometheus.NewDesc("conclave_operator_group_status_behind",
+		"1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
+	electionsMetric = prometheus.NewDesc("conclave_operator_elections_total",
+		"Observed changes of the group's coordinator or term.", groupLabels, nil)
+	deferredMetric = prometheus.NewDesc("conclave_operator_status_deferred_total",
+		"Reconciles that left a change of the group's status for later, because of the limit of writes.", groupLabels, nil)
+	droppedMetric = prometheus.NewDesc("conclave_operator_events_dropped_total",
+		"Events of the group that were not written, because of the limit of events.", groupLabels, nil)
+	versionsMetric = prometheus.NewDesc("conclave_operator_agents",
+		"Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
+	connectedMetric = prometheus.NewDesc("conclave_operator_agents_connected",
+		"Members of the group whose agents are connected.", groupLabels, nil)
+	gapsMetric = prometheus.NewDesc("conclave_operator_group_gaps_total",
+		"Times without a coordinator that have ended, after a failure or another end of a tenure.", gapLabels, nil)
+	gapTimeMetric = prometheus.NewDesc("conclave_operator_group_gap_seconds_total",
+		"Their length, after a failure or another end of a tenure.", gapLabels, nil)
+	expectedMetric = prometheus.NewDesc("conclave_operator_agents_expected", "Members of the group.", groupLabels, nil)
 )
 
 func newMetricSet(connected func() map[string]int) *metricSet {
@@ -118,7 +130,8 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, streamsMetric, versionsMetric,
-		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric, connectedMetric, expectedMetric, gapsMetric, gapTimeMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, deferredMetric, droppedMetric,
+		connectedMetric, expectedMetric, gapsMetric, gapTimeMetric,
 	} {
 		descriptions <- d
 	}

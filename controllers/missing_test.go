@@ -24,9 +24,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
-// membership.Facts.Missing: the wait restarts with each version. A pod that has been
-// missing for a long time may be created just before the version is published, begin
-// with the previous one, and appear in the cache only later.
+// membership.Facts.Missing: the wait restarts with each version. A pod that has been missing for a long time may be
+// created just before the version is published, begin with the previous one, and appear in the cache only later.
 func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	now := time.Now()
 	s := &snapshot{
@@ -58,9 +57,13 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 // In Available mode there are no grants to wait for. A pod that is replaced under the
 // same name remains a member all the same.
 func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
-	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
+	s := &snapshot{
+		now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
+	}
 	s.group.Spec.Safety.Mode = v1.Available
-	s.group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
+	s.group.Status.Protocol.MemberList = &v1.MemberList{
+		Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}},
+	}
 	s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 	if s.missing()["a"] {
 		t.Error("got a missing at once, want a wait for its replacement")
@@ -82,13 +85,14 @@ type slowReader struct {
 
 func (s *slowReader) Client(...identity.Name) *tls.Config { return nil }
 
-func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	options ...client.GetOption,
+) error {
 	time.Sleep(s.delay)
 	return s.Reader.Get(ctx, key, object, options...)
 }
 
-// However long reads take, the wait for a member begins when the API server is known to
-// have no pod, and no sooner.
+// However long reads take, the wait for a member begins when the API server is known to have no pod, and no sooner.
 func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c"}}
@@ -97,9 +101,12 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 			Previous: &v1.PreviousList{Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
 		group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
-		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{}, cache.PodsByGroup, cache.GroupsInPod).Build()
+		cached := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithIndex(&corev1.Pod{},
+			cache.PodsByGroup, cache.GroupsInPod).Build()
 		slow := &slowReader{Reader: cached, delay: time.Minute}
-		r := &Reconciler{cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit()}
+		r := &Reconciler{
+			cached: cached, writer: cached, live: slow, spread: newSpreader(), explanations: newExplanationLimit(),
+		}
 		r.agents = agents.New(agents.Options{Credentials: slow})
 		expectMissing := func(when string, want bool) {
 			s, err := r.gather(t.Context(), group)
@@ -115,9 +122,12 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	})
 }
 
-// A pod that only explains the status may be gone: it doesn't count as present, however long the operator relies on its last read.
+// A pod that only explains the status may be gone: it doesn't count as present, however long the operator relies on its
+// last read.
 func TestExplainingPodIsMissing(t *testing.T) {
-	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
+	s := &snapshot{
+		now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
+	}
 	s.pods, s.explaining = map[string]*corev1.Pod{"a": {}}, map[string]bool{"a": true}
 	if !s.isMissing("a") {
 		t.Error("a pod that explains the status: got it present, want it missing")
@@ -149,7 +159,8 @@ func TestReadsOfExplainingPodsAreLimited(t *testing.T) {
 			}
 			return live.reads - before
 		}
-		if got, most := reconcile(time.Minute, groups...), explanationsBurst+60*explanationsPerSecond; got > most || got < most/2 {
+		if got, most := reconcile(time.Minute, groups...),
+			explanationsBurst+60*explanationsPerSecond; got > most || got < most/2 {
 			t.Errorf("500 groups: got %d reads in a minute, want at most %d, and not far fewer", got, most)
 		}
 		one := &snapshot{state: &groupState{}, group: groups[0].group}
@@ -165,7 +176,9 @@ type countingReader struct {
 	reads int
 }
 
-func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	options ...client.GetOption,
+) error {
 	c.reads++
 	return c.Reader.Get(ctx, key, object, options...)
 }

@@ -26,7 +26,9 @@ import (
 
 // applyService writes the Service and its EndpointSlice, and deletes those of an
 // earlier name.
-func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan, coordinator string) (err error) {
+func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan,
+	coordinator string,
+) (err error) {
 	if s.servicesForbidden {
 		return nil
 	}
@@ -54,7 +56,8 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 	}
 	// A Service that exists follows the coordinator even if it can't be changed.
 	if !p.EndpointSliceConflict {
-		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
+		if err := r.applyEndpointSlice(ctx, s,
+			membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
 			return errors.Join(serviceErr, err)
 		}
 	}
@@ -88,7 +91,8 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 	next := whole.DeepCopy()
 	next.Spec.Ports, next.Spec.PublishNotReadyAddresses = want.Spec.Ports, want.Spec.PublishNotReadyAddresses
 	setMetadata(next, want)
-	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(whole, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(whole, client.MergeFromWithOptimisticLock{}),
+		fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
 	}
 	return nil
@@ -102,7 +106,8 @@ func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) er
 		return err
 	}
 	if err != nil || into.GetUID() != have.GetUID() || into.GetResourceVersion() != have.GetResourceVersion() {
-		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(), errors.New("the cache is behind"))
+		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(),
+			errors.New("the cache is behind"))
 	}
 	return nil
 }
@@ -112,7 +117,8 @@ func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) er
 // to follow the coordinator.
 func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, coordinator string) error {
 	if s.endpointSlice != nil && metav1.IsControlledBy(s.endpointSlice, s.group) {
-		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
+		if err := r.applyEndpointSlice(ctx, s,
+			membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
 			return err
 		}
 	}
@@ -151,7 +157,8 @@ func ofEarlierGroup(object client.Object, s *snapshot) bool {
 }
 
 func sameService(have, want *corev1.Service) bool {
-	return sameMetadata(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports) && have.Spec.PublishNotReadyAddresses == want.Spec.PublishNotReadyAddresses
+	return sameMetadata(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports) &&
+		have.Spec.PublishNotReadyAddresses == want.Spec.PublishNotReadyAddresses
 }
 
 // samePorts compares the fields that the operator sets: the API server may set others.
@@ -161,7 +168,8 @@ func samePorts(have, want []corev1.ServicePort) bool {
 	}
 	for i := range want {
 		h, w := &have[i], &want[i]
-		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol || !reflect.DeepEqual(h.AppProtocol, w.AppProtocol) {
+		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol ||
+			!reflect.DeepEqual(h.AppProtocol, w.AppProtocol) {
 			return false
 		}
 	}
@@ -210,7 +218,8 @@ func (r *Reconciler) deleteService(ctx context.Context, s *snapshot, object clie
 	if changed, err := r.hasChanged(ctx, s); err != nil {
 		return fmt.Errorf("read the group: %w", err)
 	} else if changed {
-		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name, errors.New("the cache is behind"))
+		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name,
+			errors.New("the cache is behind"))
 	}
 	return r.delete(ctx, object)
 }

@@ -37,8 +37,10 @@ func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *grou
 	was, is := before.Status.Coordinator, result.Status.Coordinator
 	if is != nil && !sameCoordinator(was, is) {
 		r.metrics.update(s.key, func(g *groupMetrics) { g.elections++ })
-		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 && !lost.IsZero() && !named.IsZero() {
-			r.metrics.failover.WithLabelValues(endOfTenureBefore(result.Status.History)).Observe(max(named.Sub(lost), 0).Seconds())
+		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 &&
+			!lost.IsZero() && !named.IsZero() {
+			r.metrics.failover.WithLabelValues(endOfTenureBefore(result.Status.History)).
+				Observe(max(named.Sub(lost), 0).Seconds())
 		}
 		s.state.electedAt = s.now
 	}
@@ -81,7 +83,8 @@ func (s *snapshot) coordinatorLostAt(was *v1.Coordinator) time.Time {
 func (s *snapshot) coordinatorNamedAt(is *v1.Coordinator) time.Time {
 	var first time.Time
 	for _, report := range s.reports {
-		if report.Report.Coordinator == is.Pod && int64(report.Report.Term) == is.Term && (first.IsZero() || report.NamedAt.Before(first)) {
+		if report.Report.Coordinator == is.Pod && int64(report.Report.Term) == is.Term &&
+			(first.IsZero() || report.NamedAt.Before(first)) {
 			first = report.NamedAt
 		}
 	}

@@ -22,8 +22,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// An alert depends on it: it fires for agents that name two coordinators, and not while
-// settings propagate.
+// An alert depends on it: it fires for agents that name two coordinators, and not while settings propagate.
 func TestDividedMeansDifferentCoordinators(t *testing.T) {
 	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
 		"":                          {false, false},
@@ -32,7 +31,8 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 		v1.ReasonSettingsDiffer:     {true, false},
 	} {
 		s := &snapshot{group: &v1.ElectionGroup{}}
-		if got := s.gauges(&groupstatus.Result{Disagreement: reason}); got.disagreeing != want.disagreeing || got.divided != want.divided {
+		if got := s.gauges(&groupstatus.Result{Disagreement: reason}); got.disagreeing != want.disagreeing ||
+			got.divided != want.divided {
 			t.Errorf("%s: got %+v, want %+v", reason, got, want)
 		}
 	}
@@ -41,9 +41,11 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 // TestFailoversAfterFailuresCountSeparately: planned changes are much faster.
 func TestFailoversAfterFailuresCountSeparately(t *testing.T) {
 	for reason, want := range map[v1.EndReason]string{
-		v1.EndCrash: "failure", v1.EndSessionClosed: "failure", v1.EndStepDown: "planned", v1.EndPodDeleted: "planned", v1.EndUnknown: "unknown",
+		v1.EndCrash: "failure", v1.EndSessionClosed: "failure", v1.EndStepDown: "planned",
+		v1.EndPodDeleted: "planned", v1.EndUnknown: "unknown",
 	} {
-		if got := endOfTenureBefore([]v1.Tenure{{Pod: "b"}, {Pod: "c", EndReason: reason}, {Pod: "b", EndReason: v1.EndSilence}}); got != want {
+		if got := endOfTenureBefore(
+			[]v1.Tenure{{Pod: "b"}, {Pod: "c", EndReason: reason}, {Pod: "b", EndReason: v1.EndSilence}}); got != want {
 			t.Errorf("%s: got %s, want %s", reason, got, want)
 		}
 	}
@@ -86,9 +88,13 @@ func TestWriteErrorIsStable(t *testing.T) {
 		{"no error", nil, ""},
 		{"no response", []error{errors.New("connection refused")}, ""},
 		{"a conflict", []error{apierrors.NewConflict(pods, "p", errors.New("changed"))}, ""},
-		{"two writes are rejected", []error{label("b", forbidden("no")), label("a", forbidden("try 1\nof 9"))}, `label pod a: pods "p" is forbidden: try 1 of 9`},
-		{"with another text", []error{label("a", forbidden("try 2")), label("b", forbidden("no"))}, `label pod a: pods "p" is forbidden: try 1 of 9`},
-		{"no response meanwhile", []error{errors.New("connection refused")}, `label pod a: pods "p" is forbidden: try 1 of 9`},
+		{"two writes are rejected", []error{label("b", forbidden("no")), label("a",
+			forbidden("try 1\nof 9"))}, `label pod a: pods "p" is forbidden: try 1 of 9`},
+		{"with another text", []error{label("a", forbidden("try 2")), label("b",
+			forbidden("no"))}, `label pod a: pods "p" is forbidden: try 1 of 9`},
+		{
+			"no response meanwhile", []error{errors.New("connection refused")}, `label pod a: pods "p" is forbidden: try 1 of 9`,
+		},
 		{"for another reason", []error{label("a", apierrors.NewBadRequest("odd"))}, "label pod a: odd"},
 		{"for another pod", []error{label("b", apierrors.NewBadRequest("odd")), nil}, "label pod b: odd"},
 		{"all writes succeed", []error{nil}, ""},
@@ -97,7 +103,8 @@ func TestWriteErrorIsStable(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", step.name, e.text, step.want)
 		}
 	}
-	if e = e.next(label("a", forbidden(strings.Repeat("ä", maxWriteError)))); len(e.text) > maxWriteError || !strings.HasSuffix(e.text, "ä...") {
+	if e = e.next(label("a", forbidden(strings.Repeat("ä", maxWriteError)))); len(e.text) > maxWriteError ||
+		!strings.HasSuffix(e.text, "ä...") {
 		t.Errorf("got %q, want a truncated text", e.text)
 	}
 }
@@ -120,7 +127,8 @@ func TestNamespacesTakeTurnsInTheWorkQueue(t *testing.T) {
 	request := func(namespace string, i int) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("g-", i)}}
 	}
-	q := newQueue("test", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second))
+	q := newQueue("test",
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second))
 	defer q.ShutDown()
 	for i := range 1000 {
 		q.Add(request("greedy", i))
@@ -129,7 +137,8 @@ func TestNamespacesTakeTurnsInTheWorkQueue(t *testing.T) {
 	q.Add(request("bank", 0))
 	q.Add(request("bank", 1))
 	expect.Equalf(t, q.Len(), 1002, "requests (each once: 1002)")
-	for _, want := range []reconcile.Request{request("greedy", 0), request("bank", 0), request("greedy", 1), request("bank", 1), request("greedy", 2), request("greedy", 3)} {
+	for _, want := range []reconcile.Request{request("greedy", 0), request("bank", 0), request("greedy",
+		1), request("bank", 1), request("greedy", 2), request("greedy", 3)} {
 		got, _ := q.Get()
 		expect.Equal(t, got, want)
 		q.Done(got)

@@ -45,15 +45,13 @@ type operator struct {
 
 	mu     sync.Mutex
 	writes []string
-	// debounce is that of the controllers: 0 means a long one, a negative value their
-	// default.
+	// debounce is that of the controllers: 0 means a long one, a negative value their default.
 	debounce time.Duration
 	// lease is that of the leader election, 0 for none. A replica that crashes doesn't
 	// release it. leaderGrace is that of the controllers.
 	lease, leaderGrace time.Duration
-	// lastWrite is the number of the write after which the operator crashes, or 0;
-	// failedWrite that of the write that fails, and lostResponse that of the write whose
-	// response doesn't arrive.
+	// lastWrite is the number of the write after which the operator crashes, or 0; failedWrite that of the write that
+	// fails, and lostResponse that of the write whose response doesn't arrive.
 	lastWrite, failedWrite, lostResponse int
 	crashed                              bool
 	// beforeWrite is called before each write, and afterWrite after it.
@@ -200,8 +198,7 @@ func (o *operator) pauseWatch(resources ...string) (resume func()) {
 	return func() { close(resumed) }
 }
 
-// countReads returns how often the operator has read an object, without the reads of
-// its cache.
+// countReads returns how often the operator has read an object, without the reads of its cache.
 func (o *operator) countReads(object string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -91,19 +91,22 @@ func userWithPermissions(t testing.TB, config *rest.Config) string {
 	return user
 }
 
-// awaitPolicies waits until the API server enforces the policies: until the user may not
-// create a Service of no group.
+// awaitPolicies waits until the API server enforces the policies: until the user may not create a Service of no group.
 func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	must.Succeed(t, err)
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-		err := c.Create(ctx, foreign, client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), "denied request"), nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			foreign := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}
+			err := c.Create(ctx, foreign, client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "denied request"), nil
+		})
 	if err != nil {
 		t.Fatal("the API server doesn't enforce the policies:", err)
 	}

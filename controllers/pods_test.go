@@ -90,12 +90,13 @@ func (e *env) deletePod(name string) {
 	must.Succeed(e.t, e.client.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)))
 }
 
-// elect makes all agents of a group report a coordinator, and report members without an
-// agent as crashed.
+// elect makes all agents of a group report a coordinator, and report members without an agent as crashed.
 func (e *env) elect(group, coordinator string, term uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	leadership := fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
+	leadership := fakeagent.Leadership{
+		Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{},
+	}
 	for _, agent := range e.agents {
 		report, in := agent.Report(group)
 		if !in {
@@ -139,7 +140,8 @@ func (e *env) role(pod, group string) string {
 
 func (e *env) awaitRole(pod, group, role string) {
 	e.t.Helper()
-	e.eventually(fmt.Sprintf("%s has the role %q in %s", pod, role, group), func() bool { return e.role(pod, group) == role })
+	e.eventually(fmt.Sprintf("%s has the role %q in %s", pod, role, group),
+		func() bool { return e.role(pod, group) == role })
 }
 
 // At no time, two pods have the label of the coordinator: the former one loses it first.

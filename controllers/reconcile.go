@@ -186,7 +186,8 @@ func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) 
 // lacksObject reports whether an object is missing that was written together with the
 // first list.
 func (s *snapshot) lacksObject() bool {
-	return s.group.Status.Protocol.MemberList != nil && s.group.Spec.Service != nil && s.service == nil && !s.servicesForbidden
+	return s.group.Status.Protocol.MemberList != nil && s.group.Spec.Service != nil &&
+		s.service == nil && !s.servicesForbidden
 }
 
 // hasObjectOfOther reports whether an object belongs to another group of the name: an

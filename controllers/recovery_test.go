@@ -56,7 +56,8 @@ func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
 	e.awaitRoute("p-0")
 	e.awaitRole("p-1", "audit", "")
 	e.awaitRole("p-0", "audit", "")
-	e.eventually("the agents have left the deleted group", func() bool { return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") })
+	e.eventually("the agents have left the deleted group",
+		func() bool { return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") })
 }
 
 // A group is deleted during an election, and created again under the same name.
@@ -82,7 +83,8 @@ func TestTermNeverGoesBack(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
 	e.elect("ledger", "ledger-0", 5)
-	e.eventually("a coordinator of an old term isn't accepted", func() bool { return e.group("ledger").Status.Coordinator == nil })
+	e.eventually("a coordinator of an old term isn't accepted",
+		func() bool { return e.group("ledger").Status.Coordinator == nil })
 	expect.Equalf(t, e.group("ledger").Status.Term, 7, "term")
 	o.stop()
 	e.startOperator()
@@ -98,7 +100,8 @@ func TestObjectsAndLabelsAreRestored(t *testing.T) {
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"}},
 	} {
 		must.Succeed(t, e.client.Delete(t.Context(), object))
-		e.eventually(fmt.Sprintf("%T exists again", object), func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil })
+		e.eventually(fmt.Sprintf("%T exists again", object),
+			func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil })
 	}
 	pod := &corev1.Pod{}
 	must.Succeed(t, e.client.Get(t.Context(), e.key("ledger-0"), pod))
@@ -137,18 +140,21 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 		e.agents[pod].ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
 	}
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonStatusBehind)
-	e.eventually("the metric shows it", func() bool { return value(t, o.metrics, "conclave_operator_group_status_behind") == 1 })
+	e.eventually("the metric shows it",
+		func() bool { return value(t, o.metrics, "conclave_operator_group_status_behind") == 1 })
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
 	e.awaitQuiet(o)
-	if list, after := e.group("ledger").Status.Protocol.MemberList, e.document("ledger"); list.Version != 1 || after.Revision != before.Revision {
+	if list, after := e.group("ledger").Status.Protocol.MemberList, e.document("ledger"); list.Version != 1 ||
+		after.Revision != before.Revision {
 		t.Errorf("got list %+v and document %+v, want both unchanged", list, after)
 	}
 	if !e.inGroup("ledger-3", "ledger") {
 		t.Error("got ledger-3 out of the group, want it to stay: the newer list may have it")
 	}
 	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
-	e.eventually("the agents have left", func() bool { return !e.inGroup("ledger-3", "ledger") && !e.inGroup("ledger-0", "ledger") })
+	e.eventually("the agents have left",
+		func() bool { return !e.inGroup("ledger-3", "ledger") && !e.inGroup("ledger-0", "ledger") })
 	e.createGroup("ledger", withShortWaits, "ledger-1", "ledger-2", "ledger-3")
 	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2", "ledger-3")
 }
@@ -160,7 +166,9 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 	status := make(chan int, 1)
 	var replace atomic.Bool
 	o := e.startOperator(func(o *operator) {
-		isLabelWrite := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && replace.Load() }
+		isLabelWrite := func(r *http.Request) bool {
+			return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && replace.Load()
+		}
 		o.beforeWrite = func(r *http.Request) {
 			if isLabelWrite(r) {
 				replaced.Do(func() {
@@ -191,7 +199,8 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 func TestGroupIsDeletedInTheForeground(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	must.Succeed(t,
+		e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	e.eventually("the agents have left", func() bool {
 		return !e.inGroup("ledger-0", "ledger") && !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger")
 	})
@@ -215,9 +224,8 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 	}
 }
 
-// A restore from a backup creates a group again, with the status that it had. Agents of the
-// former group still run. The restored list doesn't begin before they have left: the two groups
-// could have a coordinator each.
+// A restore from a backup creates a group again, with the status that it had. Agents of the former group still run. The
+// restored list doesn't begin before they have left: the two groups could have a coordinator each.
 func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	e := newEnv(t)
 	first := e.startOperator()
@@ -241,7 +249,8 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 	restored := v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	group.Status.Protocol = v1.ProtocolState{
 		MemberList: &v1.MemberList{
-			Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous, LeaseMillis: 60, Floor: new(int64(5)),
+			Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous,
+			LeaseMillis: 60, Floor: new(int64(5)),
 		},
 		Document: &restored,
 	}
@@ -274,5 +283,6 @@ func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
 		e.agents[pod].Refuse(nil)
 	}
 	e.awaitAdopted("ledger", 4, members...)
-	e.eventually("the others have left", func() bool { return !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger") })
+	e.eventually("the others have left",
+		func() bool { return !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger") })
 }

@@ -20,7 +20,9 @@ import (
 // An object that routes traffic can't be written, and later it can.
 func TestTrafficWriteIsRejected(t *testing.T) {
 	t.Parallel()
-	for operation, path := range map[string]string{"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/"} {
+	for operation, path := range map[string]string{
+		"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/",
+	} {
 		t.Run(operation, func(t *testing.T) {
 			e := newEnv(t)
 			var reject atomic.Bool
@@ -31,7 +33,8 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			reject.Store(true)
 			e.elect("ledger", "ledger-1", 8)
 			ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
-			if want := "Traffic may go to the wrong pod because a write failed: " + operation; !strings.HasPrefix(ready.Message, want) {
+			if want := "Traffic may go to the wrong pod because a write failed: " +
+				operation; !strings.HasPrefix(ready.Message, want) {
 				t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 			}
 			e.awaitCoordinator("ledger", "ledger-1", 8)
@@ -71,11 +74,12 @@ func TestStatusIsRejected(t *testing.T) {
 	}
 	reject.Store(false)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the election is counted", func() bool { return value(t, o.metrics, "conclave_operator_elections_total") == elections+1 })
+	e.eventually("the election is counted",
+		func() bool { return value(t, o.metrics, "conclave_operator_elections_total") == elections+1 })
 }
 
-// The API server refuses a status as invalid, in which the newest term is negative. The traffic follows the election nevertheless, and the status
-// says why it doesn't.
+// The API server refuses a status as invalid, in which the newest term is negative. The traffic follows the election
+// nevertheless, and the status says why it doesn't.
 func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 	e := newEnv(t)
 	var spoil atomic.Bool
@@ -94,7 +98,8 @@ func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 	spoil.Store(true)
 	e.elect("ledger", "ledger-1", 8)
 	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
-	if want := "The status isn't up to date, because the API server refuses it: write the status: "; !strings.HasPrefix(ready.Message, want) {
+	if want := "The status isn't up to date, because the API server refuses it: write the status: "; !strings.HasPrefix(
+		ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
 	e.awaitRoute("ledger-1")
@@ -115,7 +120,8 @@ func TestServiceIsRejected(t *testing.T) {
 	reject.Store(true)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Ports[0].Port++ })
 	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
-	if want := "Traffic may go to the wrong pod because a write failed: write Service ledger-leader: "; !strings.HasPrefix(ready.Message, want) {
+	if want := "Traffic may go to the wrong pod because a write failed: write Service ledger-leader: "; !strings.HasPrefix(
+		ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
 	e.electAndAwait("ledger", "ledger-1", 8)
@@ -148,7 +154,8 @@ func TestRejectedEventIsDropped(t *testing.T) {
 	e.eventually("the next event has been sent", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.ContainsFunc(sent, func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
+		return slices.ContainsFunc(sent,
+			func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
 	})
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	e.awaitQuiet(o)
@@ -157,9 +164,8 @@ func TestRejectedEventIsDropped(t *testing.T) {
 	expect.Lenf(t, sent, 2, "events (each of the two sent once)")
 }
 
-// Pods can't be patched, for example because they violate a policy of the cluster that is newer
-// than they are. In Strict mode, the operator publishes nothing to pods that it doesn't hold. But
-// status and Service follow elections.
+// Pods can't be patched, for example because they violate a policy of the cluster that is newer than they are. In
+// Strict mode, the operator publishes nothing to pods that it doesn't hold. But status and Service follow elections.
 func TestFinalizerIsRejected(t *testing.T) {
 	e := newEnv(t)
 	var reject atomic.Bool
@@ -171,7 +177,8 @@ func TestFinalizerIsRejected(t *testing.T) {
 	reject.Store(true)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Strict })
 	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
-	if want := "Agents keep their current settings because a write failed: write the finalizer of pod ledger-"; !strings.HasPrefix(ready.Message, want) {
+	if want := "Agents keep their current settings because a write failed: write the finalizer of pod " +
+		"ledger-"; !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
 	e.electAndAwait("ledger", "ledger-1", 8)

@@ -32,7 +32,8 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("selection").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(isBySelection), changed(sameSelection))).
-		Watches(&v1.ElectionGroup{}, handler.EnqueueRequestsFromMapFunc(r.podsOfSelection), builder.WithPredicates(selectionOfGroup)).
+		Watches(&v1.ElectionGroup{}, handler.EnqueueRequestsFromMapFunc(r.podsOfSelection),
+			builder.WithPredicates(selectionOfGroup)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: selectionWorkers,
 			NewQueue:                newQueue,
@@ -74,7 +75,8 @@ var selectionOfGroup = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1.ElectionGroup)
 		after, also := e.ObjectNew.(*v1.ElectionGroup)
-		return !ok || !also || before.Generation != after.Generation || !after.DeletionTimestamp.Equal(before.DeletionTimestamp) ||
+		return !ok || !also || before.Generation != after.Generation ||
+			!after.DeletionTimestamp.Equal(before.DeletionTimestamp) ||
 			!slices.Equal(cache.MembersOf(before), cache.MembersOf(after))
 	},
 }
@@ -105,7 +107,8 @@ func (r *Reconciler) reconcileSelection(ctx context.Context, request reconcile.R
 	if err := r.cached.Get(ctx, request.NamespacedName, &pod, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !membership.BySelection(&pod) || !membership.HasAgent(&pod) || membership.Finished(&pod) || pod.DeletionTimestamp != nil {
+	if !membership.BySelection(&pod) || !membership.HasAgent(&pod) || membership.Finished(&pod) ||
+		pod.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	var groups v1.ElectionGroupList

@@ -19,7 +19,8 @@ import (
 func (e *env) selectedPod(name, recorded string, change func(*corev1.Pod)) {
 	e.t.Helper()
 	e.podWithoutAgent(name, func(pod *corev1.Pod) {
-		pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(
+			corev1.ContainerRestartPolicyAlways)}}
 		pod.Labels = map[string]string{v1.LabelAgent: v1.AgentEnabled}
 		pod.Annotations = map[string]string{v1.AnnotationSelectedBy: recorded, "example.org/other": "value"}
 		change(pod)
@@ -44,8 +45,7 @@ func (e *env) awaitRecord(name, groups string) {
 	}
 }
 
-// TestRecordOfSelectingGroups: groups are created and deleted, and labels change, while the
-// pods run.
+// TestRecordOfSelectingGroups: groups are created and deleted, and labels change, while the pods run.
 func TestRecordOfSelectingGroups(t *testing.T) {
 	e := newEnv(t)
 	e.createGroup("first", nil, "ledger-0")
@@ -79,8 +79,7 @@ func TestRecordOfSelectingGroups(t *testing.T) {
 	e.awaitRecord("ledger-2", "")
 }
 
-// TestRecordIsOnlyForSelectedPods: a pod whose author named its groups, and one without an
-// agent, don't get one.
+// TestRecordIsOnlyForSelectedPods: a pod whose author named its groups, and one without an agent, don't get one.
 func TestRecordIsOnlyForSelectedPods(t *testing.T) {
 	e := newEnv(t)
 	e.podWith("named", []string{"audit"}, withApp("ledger"))
@@ -118,7 +117,8 @@ func TestPodThatNoGroupListsIsReported(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "ledger-2", Priority: 30})
 	})
-	e.eventually("the condition names the other one", func() bool { return strings.HasPrefix(unlisted(), "Pod ledger-3 has ") })
+	e.eventually("the condition names the other one",
+		func() bool { return strings.HasPrefix(unlisted(), "Pod ledger-3 has ") })
 	must.Succeed(t, e.client.Delete(t.Context(), e.readPod("ledger-3")))
 	e.eventually("there is no condition", func() bool { return unlisted() == "" })
 }

@@ -56,7 +56,8 @@ func TestOptionsOfService(t *testing.T) {
 	e.awaitAdopted("ledger", 1, pods...)
 	e.elect("ledger", "ledger-2", 7)
 	headless := e.service("front")
-	if got := headless.Spec; got.ClusterIP != corev1.ClusterIPNone || got.Ports[0].TargetPort.StrVal != "grpc" || *got.Ports[0].AppProtocol != "kubernetes.io/h2c" {
+	if got := headless.Spec; got.ClusterIP != corev1.ClusterIPNone || got.Ports[0].TargetPort.StrVal != "grpc" ||
+		*got.Ports[0].AppProtocol != "kubernetes.io/h2c" {
 		t.Errorf("got Service %+v, want a headless one for grpc over h2c", got)
 	}
 	const slice = "front-conclave"
@@ -64,9 +65,11 @@ func TestOptionsOfService(t *testing.T) {
 		return len(s.Ports) == 1 && *s.Ports[0].Port == 9090 && len(s.Endpoints) == 1 && !*s.Endpoints[0].Conditions.Ready
 	})
 	e.setReady("ledger-2", corev1.ConditionTrue)
-	e.awaitEndpointSlice(slice, "the endpoint is ready", func(s *discoveryv1.EndpointSlice) bool { return *s.Endpoints[0].Conditions.Ready })
+	e.awaitEndpointSlice(slice, "the endpoint is ready",
+		func(s *discoveryv1.EndpointSlice) bool { return *s.Endpoints[0].Conditions.Ready })
 	e.setReady("ledger-2", corev1.ConditionFalse)
-	e.awaitEndpointSlice(slice, "the endpoint isn't ready", func(s *discoveryv1.EndpointSlice) bool { return !*s.Endpoints[0].Conditions.Ready })
+	e.awaitEndpointSlice(slice, "the endpoint isn't ready",
+		func(s *discoveryv1.EndpointSlice) bool { return !*s.Endpoints[0].Conditions.Ready })
 
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		s := group.Spec.Service
@@ -77,9 +80,10 @@ func TestOptionsOfService(t *testing.T) {
 		s := e.service("front")
 		return s.UID != headless.UID && s.Spec.ClusterIP != corev1.ClusterIPNone && s.Spec.PublishNotReadyAddresses
 	})
-	e.awaitEndpointSlice(slice, "the endpoint is ready in any case, and has no port", func(s *discoveryv1.EndpointSlice) bool {
-		return len(s.Ports) == 0 && *s.Endpoints[0].Conditions.Ready
-	})
+	e.awaitEndpointSlice(slice, "the endpoint is ready in any case, and has no port",
+		func(s *discoveryv1.EndpointSlice) bool {
+			return len(s.Ports) == 0 && *s.Endpoints[0].Conditions.Ready
+		})
 }
 
 // A load balancer that a user has handed over isn't replaced because the group has another type of Service.
@@ -94,7 +98,8 @@ func TestServiceOfUserKeepsItsType(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Type = v1.Headless })
 	e.awaitQuiet(o)
 	now := &corev1.Service{}
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), now); err != nil || now.UID != service.UID || now.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), now); err != nil || now.UID != service.UID ||
+		now.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		t.Errorf("got Service %s of type %s, want %s of type LoadBalancer: %v", now.UID, now.Spec.Type, service.UID, err)
 	}
 }
@@ -111,14 +116,16 @@ func (e *env) expectUnchanged(object client.Object) {
 	version, uid := object.GetResourceVersion(), object.GetUID()
 	must.Succeed(e.t, e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object))
 	if object.GetUID() != uid || object.GetResourceVersion() != version {
-		e.t.Errorf("%T %s: got version %s of UID %s, want %s of %s", object, object.GetName(), object.GetResourceVersion(), object.GetUID(), version, uid)
+		e.t.Errorf("%T %s: got version %s of UID %s, want %s of %s", object, object.GetName(), object.GetResourceVersion(),
+			object.GetUID(), version, uid)
 	}
 }
 
 func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	other := &discoveryv1.EndpointSlice{
-		ObjectMeta: e.metadata("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+		ObjectMeta: e.metadata("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{},
 	}
 	e.createAsUser(other)
 	e.createSettledGroupWith(o, v1.ReasonServiceConflict)
@@ -149,10 +156,13 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 		}}
 		return meta
 	}
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: restored("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: restored(
+		"ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
 	slice.Labels[discoveryv1.LabelServiceName] = "ledger-leader"
 	for _, object := range []client.Object{
-		&corev1.Service{ObjectMeta: restored("ledger-leader"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}}},
+		&corev1.Service{
+			ObjectMeta: restored("ledger-leader"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
+		},
 		slice,
 	} {
 		e.createAsUser(object)

@@ -42,7 +42,8 @@ func (s *services) setup(mgr ctrl.Manager, groups controller.Controller, log log
 	permitted, err := s.firstAnswer(context.Background())
 	s.permitted.Store(permitted)
 	if err == nil && !permitted {
-		log.Info("the operator may not read Services and EndpointSlices, so it creates none for groups with spec.service: see docs/install.md")
+		log.Info("the operator may not read Services and EndpointSlices, so it creates none for groups with " +
+			"spec.service: see docs/install.md")
 	}
 	return err
 }
@@ -56,8 +57,8 @@ func (s *services) firstAnswer(ctx context.Context) (permitted bool, err error) 
 	return permitted, err
 }
 
-// ask asks the API server whether the operator may list the objects: its role permits this together with everything else. If so, the
-// cache has them.
+// ask asks the API server whether the operator may list the objects: its role permits this together with everything
+// else. If so, the cache has them.
 func (s *services) ask(ctx context.Context) (permitted bool, err error) {
 	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
 		if err := s.live.List(ctx, list, client.Limit(1)); apierrors.IsForbidden(err) {
@@ -69,7 +70,8 @@ func (s *services) ask(ctx context.Context) (permitted bool, err error) {
 	return true, s.prepare(ctx)
 }
 
-// prepare begins the watches, and waits until the cache has all objects, if it has started: reconciles would wait for them.
+// prepare begins the watches, and waits until the cache has all objects, if it has started: reconciles would wait for
+// them.
 func (s *services) prepare(ctx context.Context) error {
 	if s.watched {
 		return nil

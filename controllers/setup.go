@@ -129,10 +129,13 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
-		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(), explanations: newExplanationLimit(),
-		deleted: utilcache.NewLRUExpireCache(maxDeletedPods),
+		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(), spread: newSpreader(),
+		explanations: newExplanationLimit(),
+		deleted:      utilcache.NewLRUExpireCache(maxDeletedPods),
 	}
-	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Refused: options.Refused, Changed: r.onAgentChanged, Log: r.log})
+	r.agents = agents.New(agents.Options{
+		Credentials: options.Credentials, Dial: options.Dial, Refused: options.Refused, Changed: r.onAgentChanged, Log: r.log,
+	})
 	r.metrics = newMetricSet(r.agents.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry
@@ -153,10 +156,12 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			builder.WithPredicates(changed(sameContent[corev1.Pod]), predicate.Funcs{
 				DeleteFunc: func(e event.DeleteEvent) bool { return r.rememberDeleted(e.Object, time.Now()) },
 				UpdateFunc: func(e event.UpdateEvent) bool {
-					return e.ObjectOld.GetUID() == e.ObjectNew.GetUID() || r.rememberDeleted(e.ObjectOld, e.ObjectNew.GetCreationTimestamp().Time)
+					return e.ObjectOld.GetUID() == e.ObjectNew.GetUID() ||
+						r.rememberDeleted(e.ObjectOld, e.ObjectNew.GetCreationTimestamp().Time)
 				},
 			})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameContent[corev1.Node]))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode),
+			builder.WithPredicates(changed(sameContent[corev1.Node]))).
 		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.options.Workers,

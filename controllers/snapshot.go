@@ -110,7 +110,8 @@ func (r *Reconciler) connection(pod *corev1.Pod) (agents.Connection, bool) {
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
 	var indexed corev1.PodList
-	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace), client.MatchingFields{cache.PodsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace),
+		client.MatchingFields{cache.PodsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the pods of the group: %w", err)
 	}
@@ -162,11 +163,12 @@ func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*co
 	return pod, nil
 }
 
-// addUser reports whether it has found out who asked the coordinator to step down: the annotation of the pod was written just before, so
-// the cache may lack it. It asks the API server at most once in a tenure.
+// addUser reports whether it has found out who asked the coordinator to step down: the annotation of the pod was
+// written just before, so the cache may lack it. It asks the API server at most once in a tenure.
 func (r *Reconciler) addUser(ctx context.Context, s *snapshot, history []v1.Tenure) bool {
 	was := s.group.Status.Coordinator
-	unknown := was != nil && was.Term != s.state.userTerm && s.pods[was.Pod] != nil && slices.ContainsFunc(history, func(t v1.Tenure) bool {
+	unknown := was != nil && was.Term != s.state.userTerm &&
+		s.pods[was.Pod] != nil && slices.ContainsFunc(history, func(t v1.Tenure) bool {
 		return t.Pod == was.Pod && t.Term == was.Term && t.EndReason == v1.EndStepDown && t.EndedBy == ""
 	})
 	if !unknown {
@@ -217,7 +219,8 @@ func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error)
 	if err != nil {
 		return err
 	}
-	s.endpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.key.Namespace, membership.EndpointSliceName(s.group))
+	s.endpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.key.Namespace,
+		membership.EndpointSliceName(s.group))
 	return err
 }
 

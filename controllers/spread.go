@@ -26,13 +26,13 @@ const (
 	movesPerSecond = 5
 	// moveInterval is the time between two moves of one group.
 	moveInterval = 5 * time.Minute
-	// moveTimeout is how long the list of a group may take to change, also with a long lease or on a busy machine. Then the operator
-	// gives the move up.
+	// moveTimeout is how long the list of a group may take to change, also with a long lease or on a busy machine. Then
+	// the operator gives the move up.
 	moveTimeout = time.Minute
 )
 
-// spreader spreads the coordinators of groups with spec.preemption.spread: see package spread. It runs when such a group
-// was reconciled.
+// spreader spreads the coordinators of groups with spec.preemption.spread: see package spread. It runs when such a
+// group was reconciled.
 type spreader struct {
 	wake chan struct{}
 
@@ -44,8 +44,8 @@ type spreader struct {
 	mu sync.Mutex
 	// pending has the moves that aren't in the list of the group yet.
 	pending map[types.NamespacedName]pendingMove
-	// movedAt is when a group last moved, also if it has been deleted and created again. After a restart of the operator, each
-	// group may move again.
+	// movedAt is when a group last moved, also if it has been deleted and created again. After a restart of the operator,
+	// each group may move again.
 	movedAt map[types.NamespacedName]time.Time
 }
 
@@ -108,8 +108,8 @@ func (r *Reconciler) spreadCoordinators(ctx context.Context) {
 	}
 }
 
-// moveCoordinators moves groups as far as the limits permit. It returns when a group that must not move now may move; zero
-// if there is none.
+// moveCoordinators moves groups as far as the limits permit. It returns when a group that must not move now may move;
+// zero if there is none.
 func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next time.Time, err error) {
 	all, err := r.placements(ctx, now)
 	if err != nil {
@@ -117,7 +117,8 @@ func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next 
 	}
 	r.spread.mu.Lock()
 	defer r.spread.mu.Unlock()
-	maps.DeleteFunc(r.spread.movedAt, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) >= moveInterval })
+	maps.DeleteFunc(r.spread.movedAt,
+		func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) >= moveInterval })
 	uids, groups := map[types.NamespacedName]types.UID{}, make([]spread.Group, len(all))
 	for i := range all {
 		p := &all[i]
@@ -127,7 +128,8 @@ func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next 
 		}
 		groups[i] = p.Group
 	}
-	maps.DeleteFunc(r.spread.pending, func(name types.NamespacedName, move pendingMove) bool { return uids[name] != move.uid })
+	maps.DeleteFunc(r.spread.pending,
+		func(name types.NamespacedName, move pendingMove) bool { return uids[name] != move.uid })
 	moves := spread.Moves(groups, movesPerSecond)
 	for _, move := range moves {
 		r.spread.pending[move.Group] = pendingMove{uid: uids[move.Group], pod: move.Pod, since: now}
@@ -141,8 +143,8 @@ func (r *Reconciler) moveCoordinators(ctx context.Context, now time.Time) (next 
 	return next, nil
 }
 
-// hold takes the moves of a group into account that are in progress or recent. If the group must not move yet for such a reason, it
-// returns when it may. The caller holds the lock.
+// hold takes the moves of a group into account that are in progress or recent. If the group must not move yet for such
+// a reason, it returns when it may. The caller holds the lock.
 func (s *spreader) hold(p *placement, now time.Time) (until time.Time) {
 	if move, ok := s.pending[p.Name]; ok {
 		if move.uid == p.uid && move.pod != p.first && now.Sub(move.since) < moveTimeout {
@@ -197,15 +199,19 @@ func (r *Reconciler) placements(ctx context.Context, now time.Time) ([]placement
 		return 1
 	}
 	slices.SortFunc(all, func(a, b placement) int {
-		return cmp.Or(cmp.Compare(later(&a), later(&b)), cmp.Compare(a.Name.Namespace, b.Name.Namespace), cmp.Compare(a.Name.Name, b.Name.Name))
+		return cmp.Or(cmp.Compare(later(&a), later(&b)), cmp.Compare(a.Name.Namespace, b.Name.Namespace),
+			cmp.Compare(a.Name.Name, b.Name.Name))
 	})
 	return all, nil
 }
 
-// placementOf returns where the members of a group are, and which others it could prefer: none unless its preferred member leads, and
-// its list has settled.
+// placementOf returns where the members of a group are, and which others it could prefer: none unless its preferred
+// member leads, and its list has settled.
 func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now time.Time) (placement, error) {
-	p := placement{Group: spread.Group{Name: client.ObjectKeyFromObject(g), Over: g.Spec.Preemption.Spread}, uid: g.UID, locations: map[string]string{}}
+	p := placement{
+		Group: spread.Group{Name: client.ObjectKeyFromObject(g), Over: g.Spec.Preemption.Spread}, uid: g.UID,
+		locations: map[string]string{},
+	}
 	facts, pods, err := r.membersOf(ctx, g)
 	if err != nil {
 		return p, err
@@ -216,7 +222,8 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 	first, others := facts.EquallyPreferred()
 	p.first, p.Location = first, cmp.Or(p.locations[first], r.spread.located[g.UID])
 	r.spread.located[g.UID] = p.Location
-	if c := g.Status.Coordinator; g.Status.Protocol.MemberList == nil || g.Status.Protocol.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
+	if c := g.Status.Coordinator; g.Status.Protocol.MemberList == nil ||
+		g.Status.Protocol.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
 		return p, nil // Something else is going on. Another reconcile follows it.
 	}
 	reports := r.agents.Reports(p.Name)
@@ -237,7 +244,9 @@ func (r *Reconciler) canLead(g *v1.ElectionGroup, pod *corev1.Pod, report agents
 }
 
 // membersOf returns the pods of the members of a group and their nodes, from the cache.
-func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (membership.Facts, map[string]*corev1.Pod, error) {
+func (r *Reconciler) membersOf(ctx context.Context,
+	g *v1.ElectionGroup,
+) (membership.Facts, map[string]*corev1.Pod, error) {
 	facts := membership.Facts{Group: g}
 	pods := map[string]*corev1.Pod{}
 	if g.Status.Protocol.MemberList == nil {

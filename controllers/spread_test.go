@@ -42,8 +42,8 @@ func first(list *v1.MemberList) string {
 	return best.Pod
 }
 
-// followPreferences makes the agents elect the member that each list prefers, as real ones do, until the test ends. It returns
-// how often the coordinators of the groups have changed.
+// followPreferences makes the agents elect the member that each list prefers, as real ones do, until the test ends. It
+// returns how often the coordinators of the groups have changed.
 func (e *env) followPreferences(groups ...string) (moves func() int) {
 	elected, terms := map[string]string{}, map[string]uint64{}
 	count := 0
@@ -65,8 +65,8 @@ func (e *env) followPreferences(groups ...string) (moves func() int) {
 	}
 }
 
-// Four groups prefer a pod in the same zone. Two of them move, once. Groups without spread don't, and those whose other members
-// can't be elected.
+// Four groups prefer a pod in the same zone. Two of them move, once. Groups without spread don't, and those whose other
+// members can't be elected.
 func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()

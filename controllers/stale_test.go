@@ -14,8 +14,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// An operator with a stale cache continues to run beside another one. None of its
-// decisions takes effect.
+// An operator with a stale cache continues to run beside another one. None of its decisions takes effect.
 func TestStaleCacheDoesNoHarm(t *testing.T) {
 	e := newEnv(t)
 	first := e.startOperator()
@@ -78,7 +77,8 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	}
 	resume()
 	e.awaitAdopted("ledger", 2, "p-2")
-	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
+	e.eventually("the list has settled",
+		func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
 	expect.Lenf(t, e.group("ledger").Status.Protocol.MemberList.Departed, 0, "departed members")
 }
 
@@ -97,7 +97,8 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 	e.awaitQuiet(first)
 	uid := string(e.group("ledger").UID)
 	for _, write := range kinds(first.written()[before:]) {
-		if slices.Contains([]string{"DELETE services", "PATCH services", "DELETE endpointslices", "PATCH endpointslices"}, write) {
+		if slices.Contains([]string{"DELETE services", "PATCH services", "DELETE endpointslices", "PATCH endpointslices"},
+			write) {
 			t.Errorf("got write %s of the operator that knows only the deleted group, want none", write)
 		}
 	}
@@ -111,8 +112,7 @@ func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
 	expect.Equalf(t, e.document("ledger").UID, uid, "document of the group with UID")
 }
 
-// A group was deleted, and its objects after it. An operator that doesn't know yet doesn't
-// restore them.
+// A group was deleted, and its objects after it. An operator that doesn't know yet doesn't restore them.
 func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
@@ -137,7 +137,8 @@ func TestStaleCacheDoesNotDeleteService(t *testing.T) {
 	resume, before := first.pauseWatch("electiongroups"), len(first.written())
 	second := e.startOperator()
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-other" })
-	e.eventually("the new Service points at the coordinator", func() bool { return e.endpoint("ledger-other") == e.ip("ledger-2") })
+	e.eventually("the new Service points at the coordinator",
+		func() bool { return e.endpoint("ledger-other") == e.ip("ledger-2") })
 	e.awaitQuiet(first)
 	e.awaitQuiet(second)
 	for _, write := range kinds(first.written()[before:]) {

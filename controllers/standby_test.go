@@ -24,8 +24,7 @@ import (
 // leaseName is the name of the Lease by which operators elect a leader.
 const leaseName = "operator"
 
-// startReplica starts an operator with leader election. The Lease expires long after the test,
-// unless it is short.
+// startReplica starts an operator with leader election. The Lease expires long after the test, unless it is short.
 func (e *env) startReplica(lease, leaderGrace time.Duration) *operator {
 	e.t.Helper()
 	return e.startOperator(func(o *operator) { o.lease, o.leaderGrace = lease, leaderGrace })
@@ -169,7 +168,8 @@ func (e *env) report(coordinator string, term uint64, pods ...string) {
 		crashed[pod] = !slices.Contains(pods, pod)
 	}
 	for _, pod := range pods {
-		err := e.agents[pod].SetLeadership("ledger", fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: crashed})
+		err := e.agents[pod].SetLeadership("ledger",
+			fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: crashed})
 		must.Succeed(e.t, err)
 	}
 }
@@ -180,8 +180,7 @@ func (e *env) awaitVacant() {
 	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
 }
 
-// TestStandbyWritesLossForCrashedLeader: the leader and most members were lost together, so no
-// election follows.
+// TestStandbyWritesLossForCrashedLeader: the leader and most members were lost together, so no election follows.
 func TestStandbyWritesLossForCrashedLeader(t *testing.T) {
 	e := newEnv(t)
 	standby := e.crashLeader()

@@ -51,8 +51,9 @@ func TestRevisionIsRetainedAfterItsGroupIsDeleted(t *testing.T) {
 	})
 }
 
-// A published revision is higher than what agents have, so that they accept it, and not ahead of the clocks of others, which would
-// refuse it. An agent that reports ever higher revisions doesn't matter once a majority uses the published document.
+// A published revision is higher than what agents have, so that they accept it, and not ahead of the clocks of others,
+// which would refuse it. An agent that reports ever higher revisions doesn't matter once a majority uses the published
+// document.
 func TestReportedRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -87,8 +88,8 @@ func TestReportedRevisions(t *testing.T) {
 	})
 }
 
-// A pod that leads two groups loses both at once, as when its node is evacuated. The reconciles of both groups read the pod
-// before either writes. The next reconcile corrects the annotation.
+// A pod that leads two groups loses both at once, as when its node is evacuated. The reconciles of both groups read the
+// pod before either writes. The next reconcile corrects the annotation.
 func TestDeletionCostAfterConcurrentChanges(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a", UID: "u", Labels: map[string]string{
 		"pod-template-hash": "x", v1.RoleLabel("ledger"): v1.RoleCoordinator, v1.RoleLabel("audit"): v1.RoleCoordinator,
@@ -96,7 +97,9 @@ func TestDeletionCostAfterConcurrentChanges(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
 	api := fake.NewClientBuilder().WithScheme(testclient.Scheme()).WithObjects(pod).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+			options ...client.PatchOption,
+		) error {
 			both.Done()
 			both.Wait()
 			return c.Patch(ctx, object, patch, options...)
@@ -139,18 +142,23 @@ func stored(t *testing.T, object client.Object) any {
 
 // The objects that the operator writes compare as equal in the cache, also the largest ones.
 func TestWrittenObjectsAreComparedAsWhole(t *testing.T) {
-	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("s", 63), Name: strings.Repeat("g", 63), UID: "0b5c8f3e-0000-0000-0000-000000000000"}}
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: strings.Repeat("s", 63), Name: strings.Repeat("g", 63), UID: "0b5c8f3e-0000-0000-0000-000000000000",
+	}}
 	group.Spec.Service = &v1.CoordinatorService{Name: strings.Repeat("s", 63)}
 	for i := range 32 { // as many as the schema permits
 		group.Spec.Service.Ports = append(group.Spec.Service.Ports, v1.ServicePort{
 			Name: strings.Repeat("p", 60) + fmt.Sprintf("%03d", i), Port: int32(i + 1), AppProtocol: strings.Repeat("a", 316),
 		})
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: strings.Repeat("p", 253), UID: group.UID}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: strings.Repeat("p", 253), UID: group.UID},
+	}
 	pod.Spec.NodeName, pod.Status.PodIP = strings.Repeat("n", 253), "2001:0db8:85a3:0000:1111:8a2e:0370:7334"
 	want := membership.EndpointSlice(group, nil, pod)
 	have, _ := stored(t, want).(*discoveryv1.EndpointSlice)
-	if !sameMetadata(have, want) || !reflect.DeepEqual(have.Endpoints, want.Endpoints) || !reflect.DeepEqual(have.Ports, want.Ports) {
+	if !sameMetadata(have, want) || !reflect.DeepEqual(have.Endpoints, want.Endpoints) ||
+		!reflect.DeepEqual(have.Ports, want.Ports) {
 		t.Errorf("got %d ports and endpoints %+v, want those that were written", len(have.Ports), have.Endpoints)
 	}
 	service := membership.MakePlan(membership.Facts{Group: group}).Service
@@ -167,14 +175,14 @@ func newMajoritySnapshot() *snapshot {
 	}
 	s.key.Namespace, s.key.Name = "bank", "ledger"
 	s.group.Status.Protocol.MemberList = &v1.MemberList{
-		Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}},
+		Version: 1, State: v1.ListSettled,
+		Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}},
 	}
 	return s
 }
 
-// membership.Facts.MajorityLost: an operator that has just started isn't connected to any
-// agent. That must not look as if the members had stopped. Each time that a majority is
-// connected, the wait begins again.
+// membership.Facts.MajorityLost: an operator that has just started isn't connected to any agent. That must not look as
+// if the members had stopped. Each time that a majority is connected, the wait begins again.
 func TestMajorityIsLostAfterGrace(t *testing.T) {
 	s := newMajoritySnapshot()
 	connect := func(pods ...string) {

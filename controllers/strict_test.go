@@ -65,7 +65,8 @@ func (e *env) awaitHeld(name string, want bool) {
 	if want {
 		what = name + " has a finalizer"
 	}
-	e.eventually(what, func() bool { return slices.Contains(e.findPod(name).Finalizers, v1.StopFinalizer("ledger")) == want })
+	e.eventually(what,
+		func() bool { return slices.Contains(e.findPod(name).Finalizers, v1.StopFinalizer("ledger")) == want })
 }
 
 // collectGarbage deletes a pod as Kubernetes' garbage collector does when the pod's node
@@ -100,9 +101,8 @@ func (e *env) reportStopped(name string) {
 	})
 }
 
-// Three of five nodes are cut off and their pods are force-deleted. If they ran on, they
-// would be a majority of the first list. So the second list must not settle until it is
-// known that one of them has stopped.
+// Three of five nodes are cut off and their pods are force-deleted. If they ran on, they would be a majority of the
+// first list. So the second list must not settle until it is known that one of them has stopped.
 func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	need.Complete(t)
 	e, o := newOperatedEnv(t)
@@ -115,8 +115,9 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.eventually("the status asks for a confirmation", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
 		return ready != nil && ready.Reason == string(v1.ReasonStopUnconfirmed) &&
-			strings.HasPrefix(ready.Message, "p-2, p-3 and p-4 were deleted, but may still run") && strings.HasSuffix(ready.Message,
-			"confirm-stopped=p-2/"+string(pods["p-2"].UID)+",p-3/"+string(pods["p-3"].UID)+",p-4/"+string(pods["p-4"].UID))
+			strings.HasPrefix(ready.Message, "p-2, p-3 and p-4 were deleted, but may still run") &&
+			strings.HasSuffix(ready.Message,
+				"confirm-stopped=p-2/"+string(pods["p-2"].UID)+",p-3/"+string(pods["p-3"].UID)+",p-4/"+string(pods["p-4"].UID))
 	})
 	e.awaitQuiet(o)
 	if list := e.group("ledger").Status.Protocol.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
@@ -126,7 +127,8 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "p-2/" + string(pods["p-2"].UID)}
 	})
-	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
+	e.eventually("the list has settled",
+		func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
 	e.awaitNoPod("p-2")
 	list := e.group("ledger").Status.Protocol.MemberList
 	expect.EqualSlicesf(t, list.Departed, []string{"p-2"}, "departed")
@@ -140,8 +142,7 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.awaitNoPod("p-4")
 }
 
-// A pod that stops is deleted when its kubelet has reported that, and a pod of the same
-// name takes its place.
+// A pod that stops is deleted when its kubelet has reported that, and a pod of the same name takes its place.
 func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
@@ -168,8 +169,7 @@ func (e *env) deletePodIfAny(name string) {
 	}
 }
 
-// Pods are held only as long as their group is in Strict mode, also if it is deleted while
-// no operator runs.
+// Pods are held only as long as their group is in Strict mode, also if it is deleted while no operator runs.
 func TestPodsAreReleasedWithTheGroup(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createStrictGroup()
@@ -247,7 +247,8 @@ func TestListWaitsForItsMembers(t *testing.T) {
 		t.Errorf("got coordinator %+v, want ledger-2", c)
 	}
 	e.awaitQuiet(second)
-	if c := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady)); c.Reason == string(v1.ReasonWaitingForMembers) {
+	if c := meta.FindStatusCondition(e.group("ledger").Status.Conditions,
+		string(v1.ConditionReady)); c.Reason == string(v1.ReasonWaitingForMembers) {
 		t.Errorf("got condition %+v, want another reason", c)
 	}
 }

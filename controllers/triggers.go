@@ -24,7 +24,9 @@ import (
 type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 
 // startTriggers starts the triggers of the group controller that aren't watches.
-func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) startTriggers(ctx context.Context,
+	q workqueue.TypedRateLimitingInterface[reconcile.Request],
+) error {
 	r.queue.Store(&q)
 	go r.watchElection(ctx)
 	go r.spreadCoordinators(ctx)

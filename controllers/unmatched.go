@@ -22,8 +22,8 @@ import (
 const (
 	// uncachedPodRecheck is how often a reconcile reads a pod whose absence is about to count.
 	uncachedPodRecheck = time.Second
-	// minExplanationRecheck and maxExplanationRecheck bound the time between two reads of pods that explain why a group has none: it
-	// is as long as that has been so. No watch reports their changes.
+	// minExplanationRecheck and maxExplanationRecheck bound the time between two reads of pods that explain why a group
+	// has none: it is as long as that has been so. No watch reports their changes.
 	minExplanationRecheck, maxExplanationRecheck = 2 * time.Second, 30 * time.Minute
 	// maxExplainingPods bounds the pods that are read for a group, and maxExplainingLabels what is retained of each.
 	maxExplainingPods, maxExplainingLabels = 8, 1 << 10
@@ -35,8 +35,8 @@ func newExplanationLimit() *rate.Limiter {
 	return rate.NewLimiter(explanationsPerSecond, explanationsBurst)
 }
 
-// explainingPods are pods that the cache leaves out, because they haven't opted in, and that the status should explain: members, or
-// pods that match a selector that selects none.
+// explainingPods are pods that the cache leaves out, because they haven't opted in, and that the status should explain:
+// members, or pods that match a selector that selects none.
 type explainingPods struct {
 	// wanted says which pods were read. They count since, and are read again at next.
 	wanted      string
@@ -44,8 +44,8 @@ type explainingPods struct {
 	pods        []*corev1.Pod
 }
 
-// addExplainingPods adds the pods without an agent that the status should explain. They may be gone by now, so they don't count when the
-// operator decides which members are missing.
+// addExplainingPods adds the pods without an agent that the status should explain. They may be gone by now, so they
+// don't count when the operator decides which members are missing.
 func (r *Reconciler) addExplainingPods(ctx context.Context, s *snapshot) {
 	missing, selector := s.unknownMembers(), s.selectorOfNone()
 	if len(missing) == 0 && selector == nil {
@@ -101,7 +101,9 @@ func (s *snapshot) selectorOfNone() labels.Selector {
 }
 
 // readExplainingPods reads pods from the API server. A failed read isn't worth more than another one later.
-func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names []string, selector labels.Selector) (found []*corev1.Pod) {
+func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names []string,
+	selector labels.Selector,
+) (found []*corev1.Pod) {
 	for _, name := range names {
 		var pod corev1.Pod
 		if err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod); err == nil {
@@ -112,7 +114,8 @@ func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names 
 		return found
 	}
 	var all corev1.PodList
-	if err := r.live.List(ctx, &all, client.InNamespace(s.key.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxExplainingPods)); err == nil {
+	if err := r.live.List(ctx, &all, client.InNamespace(s.key.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxExplainingPods)); err == nil {
 		for i := range all.Items {
 			found = append(found, explainingPod(&all.Items[i]))
 		}
@@ -122,7 +125,9 @@ func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names 
 
 // explainingPod returns what the status explains about a pod without an agent.
 func explainingPod(pod *corev1.Pod) *corev1.Pod {
-	stripped := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, DeletionTimestamp: pod.DeletionTimestamp}}
+	stripped := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, DeletionTimestamp: pod.DeletionTimestamp,
+	}}
 	stripped.Spec.NodeName, stripped.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
 	if membership.HasAgent(pod) {
 		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}

@@ -65,15 +65,20 @@ func (e writeError) next(errs ...error) writeError {
 	return first
 }
 
-// notPermitted matches the response of the API server's authorization. Quotas and admission have the same code, but other texts.
+// notPermitted matches the response of the API server's authorization. Quotas and admission have the same code, but
+// other texts.
 var notPermitted = regexp.MustCompile(`: User ".*" cannot \w+ resource "(services|endpointslices)"`)
 
-// servicesForbidden returns the problem that the operator lacks a permission that its role for Services has; nil if that isn't the error.
+// servicesForbidden returns the problem that the operator lacks a permission that its role for Services has; nil if
+// that isn't the error.
 func (e writeError) servicesForbidden() *membership.Problem {
 	if e.reason != metav1.StatusReasonForbidden || !notPermitted.MatchString(e.text) {
 		return nil
 	}
-	return &membership.Problem{Reason: v1.ReasonServicesForbidden, Message: "The operator lacks a permission, so a Service that exists may point at a former coordinator: " + e.text}
+	return &membership.Problem{
+		Reason:  v1.ReasonServicesForbidden,
+		Message: "The operator lacks a permission, so a Service that exists may point at a former coordinator: " + e.text,
+	}
 }
 
 // truncate shortens a text to at most limit bytes.

@@ -81,7 +81,8 @@ func buildGo(t *testing.T) string {
 	t.Helper()
 	must.Succeed(t, program.DependOnProgram(t.Context(), "..", "./examples/worker"))
 	binary := filepath.Join(t.TempDir(), "worker")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./worker").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary,
+		"./worker").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	return binary
@@ -113,7 +114,8 @@ type worker struct {
 func startWorker(t *testing.T, command string, agent *agentcluster.Agent) *worker {
 	t.Helper()
 	w := &worker{command: exec.CommandContext(t.Context(), command, "ledger"), stopped: make(chan struct{})}
-	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+agent.API, "PYTHONDONTWRITEBYTECODE=1", "PATH="+filepath.Dir(agent.Binary())+":"+os.Getenv("PATH"))
+	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+agent.API, "PYTHONDONTWRITEBYTECODE=1",
+		"PATH="+filepath.Dir(agent.Binary())+":"+os.Getenv("PATH"))
 	// A process group, so that the cleanup kills its children, too, as in a container.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := w.command.StdoutPipe()

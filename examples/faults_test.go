@@ -114,8 +114,7 @@ func faultOrder(rng *rand.Rand, count int) (order []int) {
 	return order[:count]
 }
 
-// injectFault injects a fault into a process and its agent, waits until it has an effect,
-// and repairs it.
+// injectFault injects a fault into a process and its agent, waits until it has an effect, and repairs it.
 func (w *workload) injectFault(kind int, victim string) {
 	w.t.Helper()
 	fault := faultKinds[kind]
@@ -184,9 +183,8 @@ func (w *workload) checkCommand() {
 	}
 }
 
-// testLateWrites delays a write until another process has written under a later
-// right. The ledger must reject it. Without the fencing check of the ledger, the checker
-// must report it.
+// testLateWrites delays a write until another process has written under a later right. The ledger must reject it.
+// Without the fencing check of the ledger, the checker must report it.
 func testLateWrites(t *testing.T, folder string) {
 	for name, resource := range map[string]string{"device-owner": "device", "lock-service": "lock/a"} {
 		for _, fenced := range []bool{true, false} {
@@ -209,8 +207,7 @@ func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
-	// Only another coordinator writes to the device. And another one must not grant the lock,
-	// which is still held.
+	// Only another coordinator writes to the device. And another one must not grant the lock, which is still held.
 	must.Succeed(t, w.Restart(w.awaitCoordinator()))
 	must.Succeed(t, agentcluster.Await(ctx, func(context.Context) error {
 		if got := l.status(); got != want {

@@ -61,13 +61,17 @@ func TestLocal(t *testing.T) {
 func testUsageErrors(t *testing.T, folder string) {
 	const peers = "--peers=a=127.0.0.1:8081,b=127.0.0.1:8082"
 	for want, arguments := range map[string][]string{
-		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"\"":                                   {},
-		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"a\"":                                  {"--peers=a"},
-		"--peers must contain this process, c (see --self), got \"a=127.0.0.1:8081,b=127.0.0.1:8082\"":                 {peers, "--self=c"},
-		"got argument \"chek\", want only flags, or one of the commands ledger and check":                              {"chek"},
-		"check needs the URL of a ledger, such as http://127.0.0.1:8090":                                               {"check"},
-		"open /none/ledger: no such file or directory":                                                                 {"ledger", "--file=/none/ledger"},
-		"cannot read the ledger: Get \"http://127.0.0.1:1/ledger\": dial tcp 127.0.0.1:1: connect: connection refused": {"check", "http://127.0.0.1:1"},
+		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"\"":                   {},
+		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"a\"":                  {"--peers=a"},
+		"--peers must contain this process, c (see --self), got \"a=127.0.0.1:8081,b=127.0.0.1:8082\"": {peers, "--self=c"},
+		"got argument \"chek\", want only flags, or one of the commands ledger and check":              {"chek"},
+		"check needs the URL of a ledger, such as http://127.0.0.1:8090":                               {"check"},
+		"open /none/ledger: no such file or directory": {
+			"ledger", "--file=/none/ledger",
+		},
+		"cannot read the ledger: Get \"http://127.0.0.1:1/ledger\": dial tcp 127.0.0.1:1: connect: connection refused": {
+			"check", "http://127.0.0.1:1",
+		},
 	} {
 		output, err := exec.CommandContext(t.Context(), filepath.Join(folder, "lock-service"), arguments...).CombinedOutput()
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -77,7 +81,8 @@ func testUsageErrors(t *testing.T, folder string) {
 			t.Errorf("%q: got  %s\nwant %s", arguments, got, want)
 		}
 	}
-	if output, err := exec.CommandContext(t.Context(), "./local", "lock").CombinedOutput(); err == nil || !strings.HasPrefix(string(output), "usage: ") {
+	if output, err := exec.CommandContext(t.Context(), "./local", "lock").CombinedOutput(); err == nil ||
+		!strings.HasPrefix(string(output), "usage: ") {
 		t.Errorf("local: got %v, %q, want its usage", err, output)
 	}
 }

@@ -34,8 +34,7 @@ type workload struct {
 	binary string
 	// processes are by the names of their agents.
 	processes map[string]*runningProgram
-	// ledgerURL is the URL of the ledger, and ledger its process, unless a test double
-	// takes its place.
+	// ledgerURL is the URL of the ledger, and ledger its process, unless a test double takes its place.
 	ledgerURL string
 	ledger    *runningProgram
 }
@@ -54,8 +53,9 @@ func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 	t.Helper()
 	w := &workload{t: t, binary: binary, ledgerURL: ledgerURL, processes: map[string]*runningProgram{}}
 	w.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-		Name: filepath.Base(binary), Preemption: agentcluster.Preemption{Policy: "WhenStable", StableMillis: new(int32(1000))},
-		Timing: agentcluster.Timing{DrainMillis: new(int32(300))},
+		Name:       filepath.Base(binary),
+		Preemption: agentcluster.Preemption{Policy: "WhenStable", StableMillis: new(int32(1000))},
+		Timing:     agentcluster.Timing{DrainMillis: new(int32(300))},
 	}})
 	var peers []string
 	for _, name := range w.Names() {
@@ -64,14 +64,16 @@ func startWorkload(t *testing.T, binary, ledgerURL string) *workload {
 		must.Succeed(t, w.WriteConfig(name, func(file *agentcluster.File) {
 			// The agent notices by the probe that the process is paused.
 			file.Groups[0].Application = agentcluster.Application{Session: "Required", Probe: &agentcluster.Probe{
-				URL: "http://" + net.JoinHostPort(host, workloadPort) + "/healthz", PeriodMillis: 200, TimeoutMillis: 500, Failures: 2,
+				URL: "http://" + net.JoinHostPort(host, workloadPort) + "/healthz", PeriodMillis: 200,
+				TimeoutMillis: 500, Failures: 2,
 			}}
 		}))
 	}
 	if w.ledgerURL == "" {
 		address := net.JoinHostPort(w.Agent("a").Host, ledgerPort)
 		w.ledgerURL = "http://" + address
-		w.ledger = newProgram(t, "ledger", binary, "ledger", "--listen", address, "--file", filepath.Join(t.TempDir(), "ledger"))
+		w.ledger = newProgram(t, "ledger", binary, "ledger", "--listen", address, "--file",
+			filepath.Join(t.TempDir(), "ledger"))
 		w.ledger.start()
 	}
 	must.Succeed(t, w.Start())
@@ -132,8 +134,7 @@ func (w *workload) verdict(ctx context.Context) (v ledger.Verdict, err error) {
 	return v, nil
 }
 
-// checkInvariant fails the test if the invariant is violated. It waits for a ledger that
-// was just started.
+// checkInvariant fails the test if the invariant is violated. It waits for a ledger that was just started.
 func (w *workload) checkInvariant(ctx context.Context) (v ledger.Verdict) {
 	w.t.Helper()
 	testwait.NoError(w.t, func() (err error) {
@@ -156,7 +157,8 @@ func (w *workload) awaitWrites(more uint64, resources ...string) {
 		now := w.checkInvariant(ctx)
 		for _, resource := range resources {
 			if now.Writes[resource] < before.Writes[resource]+more {
-				return fmt.Errorf("got %d writes to %s, want %d more than %d", now.Writes[resource], resource, more, before.Writes[resource])
+				return fmt.Errorf("got %d writes to %s, want %d more than %d", now.Writes[resource], resource,
+					more, before.Writes[resource])
 			}
 		}
 		return nil

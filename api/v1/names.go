@@ -24,8 +24,8 @@ const (
 	// AnnotationProbe is the URL of the application's health check in the pod, such as
 	// http://127.0.0.1:8080/healthz.
 	AnnotationProbe = "conclave.dev/probe"
-	// AnnotationExec is a group, or a group and a container (ledger/app): the command of that container, or of the only one, runs
-	// only while the pod is coordinator of the group.
+	// AnnotationExec is a group, or a group and a container (ledger/app): the command of that container, or of the only
+	// one, runs only while the pod is coordinator of the group.
 	AnnotationExec = "conclave.dev/exec"
 	// AnnotationAgentPrefix begins the annotations that configure the container of the
 	// agent, such as conclave.dev/agent-cpu-limit.
@@ -46,9 +46,9 @@ const (
 // RoleLabel returns the key of the label that has a pod's role in a group.
 func RoleLabel(group string) string { return RoleLabelPrefix + group }
 
-// CoordinatorDeletionCost is the value of the annotation controller.kubernetes.io/pod-deletion-cost that the operator sets
-// on a coordinator's pod that a Deployment owns, unless its author has set one. So other pods are deleted first when the
-// Deployment is scaled down or rolled out.
+// CoordinatorDeletionCost is the value of the annotation controller.kubernetes.io/pod-deletion-cost that the operator
+// sets on a coordinator's pod that a Deployment owns, unless its author has set one. So other pods are deleted first
+// when the Deployment is scaled down or rolled out.
 const CoordinatorDeletionCost = "1001"
 
 // AnnotationConfirmStopped is the annotation by which users confirm, on a group in Strict
@@ -59,8 +59,8 @@ const AnnotationConfirmStopped = "conclave.dev/confirm-stopped"
 // time in RFC 3339.
 const AnnotationEvacuateUntil = "conclave.dev/evacuate-until"
 
-// LabelChaos is the label by which users permit `kubectl conclave chaos` to inject faults into a group without confirmation. Its
-// value is ChaosEnabled.
+// LabelChaos is the label by which users permit `kubectl conclave chaos` to inject faults into a group without
+// confirmation. Its value is ChaosEnabled.
 const (
 	LabelChaos   = "conclave.dev/chaos"
 	ChaosEnabled = "enabled"

@@ -13,8 +13,9 @@ func TestDescribeEnd(t *testing.T) {
 		EndProbeFailed:   {"the application of a failed its probe", true},
 		EndStepDown:      {"a stepped down", false}, EndPreempted: {"a handed over to a higher member", false},
 		EndPodDeleted:   {"pod a was deleted", false},
-		EndAgentStopped: {"the agent of a was stopped", false}, EndEvacuated: {"the node of a was cordoned or evacuated", false},
-		EndHandOver: {"a handed over", false}, EndMembership: {"the member list changed", false},
+		EndAgentStopped: {"the agent of a was stopped", false},
+		EndEvacuated:    {"the node of a was cordoned or evacuated", false},
+		EndHandOver:     {"a handed over", false}, EndMembership: {"the member list changed", false},
 		EndUnknown: {"", false}, "": {"", false}, "Eclipse": {"", false},
 	} {
 		tenure := Tenure{Pod: "a", EndReason: reason}

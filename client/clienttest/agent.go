@@ -101,8 +101,8 @@ func Start(t testing.TB, group string) *Agent {
 	return a
 }
 
-// Lead makes the program coordinator, and returns its fencing token once its function has been called. It waits until the
-// program has opened a session, and fails the test if it doesn't.
+// Lead makes the program coordinator, and returns its fencing token once its function has been called. It waits until
+// the program has opened a session, and fails the test if it doesn't.
 func (a *Agent) Lead() (token uint64) {
 	a.t.Helper()
 	for confirmed := false; !confirmed; {
@@ -383,7 +383,8 @@ func (a *Agent) serveStopped(w http.ResponseWriter, r *http.Request) {
 
 // introduce tells the client the ID of the session. a.mu is locked.
 func (s *session) introduce() {
-	s.send("session", map[string]any{"session": s.id(), "drainMillis": lease.Milliseconds(), "leaseMillis": lease.Milliseconds()})
+	s.send("session",
+		map[string]any{"session": s.id(), "drainMillis": lease.Milliseconds(), "leaseMillis": lease.Milliseconds()})
 }
 
 // send appends an event to the session's stream. a.mu is locked.

@@ -29,7 +29,8 @@ type program struct {
 
 func start(t *testing.T, agent *clienttest.Agent) *program {
 	t.Helper()
-	p := &program{t: t, tokens: make(chan uint64, 9), causes: make(chan error, 9), result: make(chan error, 1), finish: make(chan struct{})}
+	p := &program{t: t, tokens: make(chan uint64, 9), causes: make(chan error, 9), result: make(chan error,
+		1), finish: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		p.result <- client.Run(ctx, "ledger", func(ctx context.Context, token uint64) error {
@@ -81,7 +82,9 @@ func TestProgramLeadsOnRequest(t *testing.T) {
 	for _, end := range []struct {
 		act   func()
 		cause error
-	}{{agent.HandOver, client.ErrStop}, {agent.Lose, client.ErrLost}, {agent.Disconnect, client.ErrAgentGone}, {agent.HandOver, client.ErrStop}} {
+	}{{agent.HandOver, client.ErrStop}, {agent.Lose, client.ErrLost}, {agent.Disconnect, client.ErrAgentGone}, {
+		agent.HandOver, client.ErrStop,
+	}} {
 		token := agent.Lead()
 		if token <= last {
 			t.Errorf("got token %d after %d, want a higher one", token, last)
@@ -184,7 +187,8 @@ func TestUnknownGroupIsRefused(t *testing.T) {
 	if err == nil {
 		t.Fatal("the agent has a group that wasn't started")
 	}
-	if want := `cannot query the coordinator of group orders: the agent responded with status 404: this agent has no group "orders", only "ledger"`; err.Error() != want {
+	if want := `cannot query the coordinator of group orders: the agent responded with status 404: this agent has no ` +
+		`group "orders", only "ledger"`; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }

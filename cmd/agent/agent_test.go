@@ -113,7 +113,8 @@ func TestInstallReplacesFile(t *testing.T) {
 	info, err := os.Stat(path)
 	must.Succeed(t, err)
 	if !bytes.Equal(installed, own) || info.Mode() != 0o755 {
-		t.Errorf("got %d bytes with mode %v, want the %d of this binary with mode 0755", len(installed), info.Mode(), len(own))
+		t.Errorf("got %d bytes with mode %v, want the %d of this binary with mode 0755",
+			len(installed), info.Mode(), len(own))
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
 		t.Errorf("got files %v, %v, want one", files, err)
@@ -131,8 +132,7 @@ func TestFloorIsAheadOfClocks(t *testing.T) {
 	}
 }
 
-// TestCertificatesCreateWorkingConfiguration creates certificates, and checks a
-// configuration that refers to them.
+// TestCertificatesCreateWorkingConfiguration creates certificates, and checks a configuration that refers to them.
 func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	certs := filepath.Join(dir, "certs")
@@ -153,7 +153,8 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	if files, err := os.ReadDir(certs); err != nil || len(files) != 6 {
 		t.Errorf("got files %v, %v, want 6", files, err)
 	}
-	path := write(t, dir, strings.Replace(validConfig, "insecure: true", "certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
+	path := write(t, dir, strings.Replace(validConfig, "insecure: true",
+		"certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
 	if got := execute(t, "check", "--config", path); got.status != 0 {
 		t.Errorf("got %+v", got)
 	}
@@ -176,7 +177,8 @@ func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	for _, half := range []string{"ca-key.pem", "ca.pem"} {
 		data := must.ReadFile(t, filepath.Join(certs, half))
 		must.Succeed(t, os.Remove(filepath.Join(certs, half)))
-		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, "exists without "+filepath.Join(certs, half)+": add the ") {
+		if got := execute(t, args...); got.status != 1 ||
+			!strings.Contains(got.err, "exists without "+filepath.Join(certs, half)+": add the ") {
 			t.Errorf("got %+v", got)
 		}
 		must.Succeed(t, os.WriteFile(filepath.Join(certs, half), data, 0o600))

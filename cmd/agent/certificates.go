@@ -91,7 +91,8 @@ func (r *certificateRequest) check() error {
 		}
 		for _, file := range []string{member + ".pem", member + "-key.pem"} {
 			if other, ok := files[file]; ok {
-				return command.UsageErrorf("--member %s and %s would both be stored in %s: use separate directories", member, other, file)
+				return command.UsageErrorf("--member %s and %s would both be stored in %s: use separate directories",
+					member, other, file)
 			}
 			files[file] = "member " + member
 		}
@@ -111,7 +112,8 @@ func (r *certificateRequest) make(cmd *cobra.Command) error {
 	if fresh {
 		state = "new"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: CA, %s, until %s\n", r.path("ca.pem"), state, authority.NotAfter().Format(time.DateOnly))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: CA, %s, until %s\n", r.path("ca.pem"), state,
+		authority.NotAfter().Format(time.DateOnly))
 	for _, member := range r.members {
 		var names identity.Names
 		for _, group := range r.groups {

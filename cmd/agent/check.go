@@ -40,7 +40,8 @@ are no errors, it exits with status 0, even if there are warnings.`,
 }
 
 func addConfig(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "config", os.Getenv(configVariable), "the configuration, a YAML file; defaults to $"+configVariable)
+	cmd.Flags().StringVar(path, "config", os.Getenv(configVariable),
+		"the configuration, a YAML file; defaults to $"+configVariable)
 	// The help must not depend on the value of the variable.
 	cmd.Flags().Lookup("config").DefValue = ""
 }
@@ -74,7 +75,8 @@ func summarize(w io.Writer, path string, c *config.Config) error {
 	fmt.Fprintf(&b, "%s is valid: %s in domain %s, peers on %s, API on %s\n", path, c.Self, c.Domain, c.Listen, c.API)
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		fmt.Fprintf(&b, "group %s: %s, %s, version %d of %s\n", g.Name, g.Algorithm, g.Safety.Mode, g.List.Version, ranked(g.List.Members))
+		fmt.Fprintf(&b, "group %s: %s, %s, version %d of %s\n", g.Name, g.Algorithm, g.Safety.Mode,
+			g.List.Version, ranked(g.List.Members))
 	}
 	for _, warning := range c.Warnings() {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
@@ -86,7 +88,8 @@ func summarize(w io.Writer, path string, c *config.Config) error {
 // ranked lists as many members as fit on a line, by descending priority.
 func ranked(members []control.Member) string {
 	const most = 8
-	members = slices.SortedStableFunc(slices.Values(members), func(a, b control.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+	members = slices.SortedStableFunc(slices.Values(members),
+		func(a, b control.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	var words []string
 	for i, m := range members {
 		if i == most {

@@ -51,7 +51,8 @@ coordinator. The status is 126 or 127 if the program can't be run.`,
 		Example: `  conclave-agent exec --group ledger -- /usr/bin/settle --all`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) == 0 {
-				return command.UsageErrorf("exec requires a command, as in: conclave-agent exec --group ledger -- COMMAND ARGUMENT...")
+				return command.UsageErrorf(
+					"exec requires a command, as in: conclave-agent exec --group ledger -- COMMAND ARGUMENT...")
 			}
 			return nil
 		},
@@ -64,7 +65,8 @@ coordinator. The status is 126 or 127 if the program can't be run.`,
 		},
 	}
 	cmd.Flags().StringVar(&options.Group, "group", "", "the group whose coordinator runs the command")
-	cmd.Flags().BoolVar(&options.Restart, "restart", false, "start the program again when it ends by itself, after 0.1s to 30s, if no other process was elected")
+	cmd.Flags().BoolVar(&options.Restart, "restart", false,
+		"start the program again when it ends by itself, after 0.1s to 30s, if no other process was elected")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

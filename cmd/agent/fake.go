@@ -29,8 +29,8 @@ const (
 	fakeOther       = "other"
 )
 
-// fake is a group of two members in one process. Its agents are real ones, so an application under test sees what it will see
-// in production.
+// fake is a group of two members in one process. Its agents are real ones, so an application under test sees what it
+// will see in production.
 type fake struct {
 	group      string
 	api, other string // the addresses of the two local APIs
@@ -69,7 +69,8 @@ status is 409, because the former coordinator isn't ready yet: repeat it.`,
 	cmd.Flags().StringVar(&f.group, "group", "", "the group that the application uses")
 	cmd.Flags().StringVar(&f.api, "api", "127.0.0.1:7374", "the address of the local API for the application")
 	cmd.Flags().StringVar(&f.other, "other", "127.0.0.1:7375", "the address of the local API of the other member")
-	cmd.Flags().DurationVar(&f.lease, "lease", control.DefaultLease, "the lease, as leaseMillis of the group in production")
+	cmd.Flags().DurationVar(&f.lease, "lease", control.DefaultLease,
+		"the lease, as leaseMillis of the group in production")
 	return cmd
 }
 
@@ -78,8 +79,10 @@ func (f *fake) run(ctx context.Context) error {
 	if err := config.CheckGroupName(f.group); err != nil {
 		return command.UsageErrorf("--group %v", err)
 	}
-	if twoHeartbeats, most := 200*time.Millisecond, 10*time.Minute; f.lease.Truncate(time.Millisecond) <= twoHeartbeats || f.lease > most {
-		return command.UsageErrorf("--lease must be longer than %s and at most %s, such as 500ms, got %s", twoHeartbeats, most, f.lease)
+	if twoHeartbeats, most := 200*time.Millisecond,
+		10*time.Minute; f.lease.Truncate(time.Millisecond) <= twoHeartbeats || f.lease > most {
+		return command.UsageErrorf("--lease must be longer than %s and at most %s, such as 500ms, got %s",
+			twoHeartbeats, most, f.lease)
 	}
 	folder, err := os.MkdirTemp("", "conclave-fake-")
 	if err != nil {
@@ -119,7 +122,9 @@ func (f *fake) run(ctx context.Context) error {
 }
 
 // newMember returns a member, and its process, which isn't running yet.
-func (f *fake) newMember(ctx context.Context, self string, store *state.Store, peers [2]net.Listener) (*agent.Agent, *agent.Process, error) {
+func (f *fake) newMember(ctx context.Context, self string, store *state.Store,
+	peers [2]net.Listener,
+) (*agent.Agent, *agent.Process, error) {
 	api, session, listener := f.api, "Required", peers[0]
 	if self == fakeOther {
 		api, session, listener = f.other, "Optional", peers[1]
@@ -150,7 +155,8 @@ groups:
 	registry := metrics.New()
 	registry.Version = version
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Listener: listener, Store: store, Log: f.log.With("member", self),
+		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Listener: listener, Store: store,
+		Log:     f.log.With("member", self),
 		Metrics: registry.ForGroup,
 	})
 	if err != nil {

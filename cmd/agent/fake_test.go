@@ -25,7 +25,8 @@ func startFake(t *testing.T) (api, other string) {
 		free[i] = listener.Addr().String()
 		must.Succeed(t, listener.Close())
 	}
-	f := &fake{group: "ledger", api: free[0], other: free[1], lease: 500 * time.Millisecond, log: slog.New(slog.DiscardHandler)}
+	f := &fake{group: "ledger", api: free[0], other: free[1], lease: 500 * time.Millisecond, log: slog.New(
+		slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
@@ -82,8 +83,10 @@ func TestFakeGroupLeadsOnRequest(t *testing.T) {
 
 func TestFakeGroupReportsInvalidFlags(t *testing.T) {
 	for want, f := range map[string]fake{
-		"--group must consist of lower-case letters": {group: "Ledger!", lease: time.Second}, "--group must be a name": {lease: time.Second},
-		"--lease must be longer than 200ms": {group: "ledger", lease: 200 * time.Millisecond}, "at most 10m0s, such as 500ms, got 1h0m0s": {group: "ledger", lease: time.Hour},
+		"--group must consist of lower-case letters": {group: "Ledger!", lease: time.Second},
+		"--group must be a name":                     {lease: time.Second},
+		"--lease must be longer than 200ms":          {group: "ledger", lease: 200 * time.Millisecond},
+		"at most 10m0s, such as 500ms, got 1h0m0s":   {group: "ledger", lease: time.Hour},
 		"HOST:PORT": {group: "ledger", lease: time.Second, api: "localhost"},
 	} {
 		f.other, f.log = "127.0.0.1:2", slog.New(slog.DiscardHandler)

@@ -53,9 +53,13 @@ the container. Its environment:
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir, "the directory with the token and the groups that select the pod")
-	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir, "the directory for the state that must survive a restart of the container")
-	flags.StringVar(&fromFlags.API, "api", "", "the address of the local API for the application (default CONCLAVE_API, or "+pod.LocalAPI+")")
-	flags.BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections, as CONCLAVE_LOG_LEVEL=debug does")
+	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir,
+		"the directory with the token and the groups that select the pod")
+	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir,
+		"the directory for the state that must survive a restart of the container")
+	flags.StringVar(&fromFlags.API, "api", "",
+		"the address of the local API for the application (default CONCLAVE_API, or "+pod.LocalAPI+")")
+	flags.BoolVar(&verbose, "verbose", false,
+		"also log connections and the messages of elections, as CONCLAVE_LOG_LEVEL=debug does")
 	return cmd
 }

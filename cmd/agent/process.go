@@ -16,7 +16,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/asynclog"
 )
 
-// A small process speeds up failover: the kernel takes longer to end a larger one, and only then do its peers see their connections end.
+// A small process speeds up failover: the kernel takes longer to end a larger one, and only then do its peers see their
+// connections end.
 const (
 	// gcPercent makes the garbage collector run more often than by default.
 	gcPercent = 50
@@ -31,8 +32,8 @@ func reduceMemory() {
 	time.AfterFunc(startTime, func() { _ = unmapProgram() }) // If it fails, the process is only larger.
 }
 
-// unmapProgram lets the kernel unmap the program's code and constants. What is used later is mapped again, from the page cache, at the
-// price of a page fault for each 64 KiB.
+// unmapProgram lets the kernel unmap the program's code and constants. What is used later is mapped again, from the
+// page cache, at the price of a page fault for each 64 KiB.
 func unmapProgram() error {
 	program, err := os.Executable()
 	if err != nil {

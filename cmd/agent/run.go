@@ -30,7 +30,8 @@ func addRun(root *cobra.Command) {
 	}
 	addConfig(root, &path)
 	root.Flags().BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections")
-	root.Flags().StringVar(&traceFolder, "trace", "", "a directory for traces of the elections, from which a developer can repeat them")
+	root.Flags().StringVar(&traceFolder, "trace", "",
+		"a directory for traces of the elections, from which a developer can repeat them")
 }
 
 // untilSignal returns a context that ends with the first signal. The second signal ends
@@ -96,7 +97,9 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 }
 
 // newProcess returns the process of a running agent, which reloads its file.
-func newProcess(a *agent.Agent, local net.Listener, file configFile, metrics http.Handler, log *slog.Logger) *agent.Process {
+func newProcess(a *agent.Agent, local net.Listener, file configFile, metrics http.Handler,
+	log *slog.Logger,
+) *agent.Process {
 	return &agent.Process{
 		LocalAPI: local, AllowUser: agent.AllowUsers(a.Config().APIUIDs), Groups: a.Local(), Metrics: metrics, Log: log,
 		Start: func(context.Context) (*agent.Started, error) {
@@ -123,8 +126,8 @@ func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, erro
 // handshake checks for them, too.
 const certificateInterval = 5 * time.Second
 
-// reloadCertificates loads replaced certificate files until ctx ends, and logs once that a certificate expires. The goroutines of
-// groups report the expiry, and must not wait for a disk.
+// reloadCertificates loads replaced certificate files until ctx ends, and logs once that a certificate expires. The
+// goroutines of groups report the expiry, and must not wait for a disk.
 func reloadCertificates(ctx context.Context, files *identity.Files, log *slog.Logger) {
 	ticker := time.NewTicker(certificateInterval)
 	defer ticker.Stop()
@@ -142,8 +145,8 @@ func reloadCertificates(ctx context.Context, files *identity.Files, log *slog.Lo
 	}
 }
 
-// certificateProblems returns why this agent isn't ready, because peers refuse its connections or it refuses changed files, and that
-// its certificate expires soon.
+// certificateProblems returns why this agent isn't ready, because peers refuse its connections or it refuses changed
+// files, and that its certificate expires soon.
 func certificateProblems(files *identity.Files) (own, others []string) {
 	if err := files.Refused(); err != nil {
 		own = append(own, err.Error())

@@ -47,7 +47,8 @@ func TestProcessEndsIfLocalAPIFails(t *testing.T) {
 	local.Close()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- newProcess(a, local, openConfigFile(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler)).Run(context.Background())
+		ended <- newProcess(a, local, openConfigFile(path), http.NotFoundHandler(),
+			slog.New(slog.DiscardHandler)).Run(context.Background())
 	}()
 	select {
 	case err := <-ended:
@@ -69,8 +70,7 @@ func TestFileChangedDuringStartIsReloaded(t *testing.T) {
 	testwait.Until(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
 }
 
-// TestInvalidChangeIsRefused: the agent names the field, and continues
-// with its previous settings.
+// TestInvalidChangeIsRefused: the agent names the field, and continues with its previous settings.
 func TestInvalidChangeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, validConfig)

@@ -40,14 +40,16 @@ func startSocketAgent(t *testing.T, uids string) *socketAgent {
 		expect.Succeed(t, os.RemoveAll(dir))
 	})
 	must.Succeed(t, os.Chmod(dir, 0o755))
-	a := &socketAgent{t: t, stderr: t.Output(), config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir, "agent.sock")}
+	a := &socketAgent{t: t, stderr: t.Output(), config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir,
+		"agent.sock")}
 	if a.binary, err = agentcluster.Build(t.Context(), dir, false); err != nil {
 		t.Fatal(err)
 	}
 	port, err := testnet.FreePort()
 	must.Succeed(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	text := fmt.Sprintf("self: a\napi: unix://%s\napiUIDs: [%s]\nlisten: %s\ntls: {insecure: true}\ngroups:\n- name: ledger\n  members:\n  - {name: a, priority: 10, address: %q}\n",
+	text := fmt.Sprintf("self: a\napi: unix://%s\napiUIDs: [%s]\nlisten: %s\ntls: {insecure: true}\ngroups:\n- name: "+
+		"ledger\n  members:\n  - {name: a, priority: 10, address: %q}\n",
 		a.socket, uids, address, address)
 	must.Succeed(t, os.WriteFile(a.config, []byte(text), 0o644))
 	a.start()
@@ -80,8 +82,7 @@ func (a *socketAgent) status(uid int) (string, error) {
 	return output.String(), err
 }
 
-// TestSocketServesItsUser: over a Unix socket, also after the agent was killed and has left
-// its socket behind.
+// TestSocketServesItsUser: over a Unix socket, also after the agent was killed and has left its socket behind.
 func TestSocketServesItsUser(t *testing.T) {
 	a := startSocketAgent(t, "")
 	for _, round := range []string{"first start", "after a kill"} {

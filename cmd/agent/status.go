@@ -106,7 +106,8 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 }
 
 func printTable(w io.Writer, s *group.Status) error {
-	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm, s.Safety, s.Version, s.Term)
+	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm,
+		s.Safety, s.Version, s.Term)
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "NAME\tPRIORITY\tSTATUS\tADDRESS\tCONNECTED")
 	for _, p := range s.Processes {

@@ -22,8 +22,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// serveLocalAPI serves the local API of a new agent, and returns the path of its
-// configuration.
+// serveLocalAPI serves the local API of a new agent, and returns the path of its configuration.
 func serveLocalAPI(t *testing.T, text string) (path string) {
 	t.Helper()
 	local, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,7 +78,8 @@ a     10        Coordinator  127.0.0.1:7401  self
 
 func TestStatusFailsWithoutACoordinator(t *testing.T) {
 	got := execute(t, "status", "--config", serveLocalAPI(t, validConfig))
-	if got.status != 1 || !strings.HasSuffix(got.err, "group ledger has no coordinator\n") || !strings.Contains(got.out, "\nb     20        ") {
+	if got.status != 1 || !strings.HasSuffix(got.err, "group ledger has no coordinator\n") ||
+		!strings.Contains(got.out, "\nb     20        ") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -90,7 +90,8 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 	local.Close()
 	path := write(t, t.TempDir(), singleMember+"api: "+local.Addr().String()+"\n")
 	got := execute(t, "status", "--config", path)
-	if got.status != 1 || !strings.HasPrefix(got.err, "error: cannot reach the agent: ") || !strings.Contains(got.err, "connection refused") {
+	if got.status != 1 || !strings.HasPrefix(got.err, "error: cannot reach the agent: ") ||
+		!strings.Contains(got.err, "connection refused") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -98,9 +99,11 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 func TestStatusTableHasSessions(t *testing.T) {
 	at := time.Date(2026, time.November, 20, 13, 37, 12, 0, time.FixedZone("", 3600))
 	s := group.Status{
-		IneligibleSince: at, Processes: []group.Process{{Name: "a", Status: "Normal", Ineligible: "the probe of its application fails"}},
+		IneligibleSince: at,
+		Processes:       []group.Process{{Name: "a", Status: "Normal", Ineligible: "the probe of its application fails"}},
 		Sessions: []control.SessionStatus{
-			{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute), RenewedMillisAgo: new(int64(240))}, {OpenedAt: at.Add(time.Hour)},
+			{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute), RenewedMillisAgo: new(int64(240))},
+			{OpenedAt: at.Add(time.Hour)},
 		},
 	}
 	s.Self = "a"
@@ -123,7 +126,8 @@ func TestCertificateProblems(t *testing.T) {
 		ca, of, err := identity.NewCA("test", 24*time.Hour)
 		must.Succeed(t, err)
 		dir := t.TempDir()
-		paths := identity.Paths{Cert: filepath.Join(dir, "a.pem"), Key: filepath.Join(dir, "a-key.pem"), CA: filepath.Join(dir, "ca.pem")}
+		paths := identity.Paths{Cert: filepath.Join(dir, "a.pem"), Key: filepath.Join(dir, "a-key.pem"), CA: filepath.Join(
+			dir, "ca.pem")}
 		put := func(path string, data []byte) {
 			must.Succeed(t, os.WriteFile(path+".new", data, 0o600))
 			must.Succeed(t, os.Rename(path+".new", path)) // The times of both may be the same.
@@ -146,7 +150,8 @@ func TestCertificateProblems(t *testing.T) {
 			synctest.Wait()
 			own, others := certificateProblems(files)
 			got := strings.Join(own, "\n") + "|" + strings.Join(others, "\n")
-			if lines := strings.Count(log.String(), "\n"); !strings.HasPrefix(got, want) || want == "|" && got != want || lines != wantLines {
+			if lines := strings.Count(log.String(), "\n"); !strings.HasPrefix(got, want) ||
+				want == "|" && got != want || lines != wantLines {
 				t.Errorf("got problems %q and log %q, want %q and %d lines", got, &log, want, wantLines)
 			}
 		}

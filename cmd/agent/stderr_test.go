@@ -21,7 +21,9 @@ import (
 // use, and its reader ends. The agent continues, and counts the lost lines.
 func TestAgentOutlivesTheReaderOfItsLog(t *testing.T) {
 	a := startSocketAgent(t, "")
-	for name, connect := range map[string]func() (reader, writer *os.File, err error){"a pipe": os.Pipe, "a socket": socketPair} {
+	for name, connect := range map[string]func() (reader, writer *os.File, err error){
+		"a pipe": os.Pipe, "a socket": socketPair,
+	} {
 		t.Run(name, func(t *testing.T) {
 			a.kill()
 			reader, writer, err := connect()

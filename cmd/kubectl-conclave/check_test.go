@@ -31,10 +31,13 @@ func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
 func (e *env) createPodWithAgent(t *testing.T, name string) {
 	t.Helper()
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
+		},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-			Containers:     []corev1.Container{{Name: "application", Image: "application"}},
+			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(
+				corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "application", Image: "application"}},
 		},
 	}
 	must.Succeed(t, e.Create(t.Context(), p))
@@ -70,33 +73,39 @@ UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbea
 	expect.Containsf(t, all.stdout, "It lacks the permission to update electiongroups/status.",
 		"the operator has no role")
 	expect.Containsf(t, all.stdout, "pod bank/mail", "the pod of no group, too")
-	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 || !strings.Contains(missing.stderr, "did you mean ledger?") {
+	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 ||
+		!strings.Contains(missing.stderr, "did you mean ledger?") {
 		t.Errorf("got %+v, want a hint", missing)
 	}
-	if got := runCommand(t, nil, "check", "-n", "bnak", "--kubeconfig", e.Kubeconfig); got.status != 1 || !strings.Contains(got.stderr, `namespaces "bnak" not found`) {
+	if got := runCommand(t, nil, "check", "-n", "bnak", "--kubeconfig", e.Kubeconfig); got.status != 1 ||
+		!strings.Contains(got.stderr, `namespaces "bnak" not found`) {
 		t.Errorf("got %+v, want that there is no such namespace", got)
 	}
 }
 
-// TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. What the others contain is checked.
+// TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. What the others contain is
+// checked.
 func TestCheckContinuesAfterServerError(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
 	proxy := newFaultyProxy(t)
 	proxy.refused.Store(new("networkpolicies"))
 	got := runCommand(t, nil, "check", "ledger", "-n", e.Namespace, "--server", proxy.URL)
-	for _, want := range []string{"UNKNOWN  the network policies: ", "UNKNOWN  group " + e.Namespace + "/ledger: No operator is available"} {
+	for _, want := range []string{"UNKNOWN  the network policies: ", "UNKNOWN  group " + e.Namespace +
+		"/ledger: No operator is available"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("got %+v, want in it %q", got, want)
 		}
 	}
 	proxy.unavailable.Store(true)
-	if got := runCommand(t, nil, "check", "-n", e.Namespace, "--server", proxy.URL); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
+	if got := runCommand(t, nil, "check", "-n", e.Namespace, "--server", proxy.URL); got.status != 1 ||
+		!strings.Contains(got.stderr, "nothing could be checked") {
 		t.Errorf("without a server: got %+v, want exit status 1", got)
 	}
 }
 
-// TestCheckNetworkPolicies: check names a policy of pods that aren't connected, and without the permission check says so.
+// TestCheckNetworkPolicies: check names a policy of pods that aren't connected, and without the permission check says
+// so.
 func TestCheckNetworkPolicies(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
@@ -110,7 +119,8 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	}
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "default-deny"}}
 	must.Succeed(t, e.Create(t.Context(), deny))
-	const want = "WARNING  group bank/ledger: Agents aren't connected, and NetworkPolicies select its pods: default-deny (ingress).\n"
+	const want = "WARNING  group bank/ledger: Agents aren't connected, and NetworkPolicies select its " +
+		"pods: default-deny (ingress).\n"
 	if got := e.runCommand(t, "check", "ledger"); got.status != exitProblem || !strings.Contains(got.stdout, want) {
 		t.Errorf("got %+v, want in it\n%s", got, want)
 	}
@@ -127,7 +137,8 @@ func TestCheckNetworkPolicies(t *testing.T) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
 	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
-	if got := e.runCommand(t, "check", "--as", "nobody@example.org"); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
+	if got := e.runCommand(t, "check", "--as", "nobody@example.org"); got.status != 1 ||
+		!strings.Contains(got.stderr, "nothing could be checked") {
 		t.Errorf("without permissions: got %+v, want exit status 1", got)
 	}
 	const unknown = `UNKNOWN  the network policies: `

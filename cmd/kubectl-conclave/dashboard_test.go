@@ -53,14 +53,17 @@ func TestDashboardIsLive(t *testing.T) {
 		return d != nil && d.Coordinator == "ledger-2" && len(d.Processes) == 3
 	})
 	e.SetCoordinator(t, g, 1, 101)
-	awaitDetail("ledger-1 leads", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-1" && d.Term == 101 })
+	awaitDetail("ledger-1 leads",
+		func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-1" && d.Term == 101 })
 	must.Succeed(t, e.Delete(t.Context(), g))
 	awaitDetail("the group is deleted", func(d *dashboard.Detail) bool { return d == nil })
 	e.CreateGroup(t, "ledger")
-	awaitDetail("the group is created again", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-2" })
+	awaitDetail("the group is created again",
+		func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-2" })
 
 	summaries := readEvents(t, address+"events", "groups")
-	if got := await(t, summaries, "all groups"); !strings.Contains(got, `"name":"ledger"`) || !strings.Contains(got, `"name":"other"`) {
+	if got := await(t, summaries, "all groups"); !strings.Contains(got, `"name":"ledger"`) ||
+		!strings.Contains(got, `"name":"other"`) {
 		t.Errorf("got groups %s, want ledger and other", got)
 	}
 }
@@ -122,7 +125,8 @@ func TestDashboardStepsDown(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	must.Succeed(t, e.Create(t.Context(), pod))
 	agent := &pluginenv.FakeAgent{Status: http.StatusOK, Answer: pluginenv.Successor, Journal: pluginenv.Journal}
@@ -136,10 +140,13 @@ func TestDashboardStepsDown(t *testing.T) {
 		t.Errorf("an administrator: got %t, %v, want that this is permitted", may, err)
 	}
 	message, err := actions.StepDown(t.Context(), g, "ledger-1")
-	if err != nil || !strings.HasPrefix(message, "ledger-1 leads in term 101; failover took ") || agent.Successor != "ledger-1" {
+	if err != nil || !strings.HasPrefix(message, "ledger-1 leads in term 101; failover took ") ||
+		agent.Successor != "ledger-1" {
 		t.Errorf("got %q, %v, and a request for %q", message, err, agent.Successor)
 	}
-	if want := "step-down of " + e.Namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+	if want := "step-down of " +
+		e.Namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) ||
+		strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("got output %q, want one line that begins with %q", &out, want)
 	}
 	must.Succeed(t, e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -150,11 +157,13 @@ func TestDashboardStepsDown(t *testing.T) {
 	if _, err := actions.StepDown(t.Context(), g, ""); err == nil {
 		t.Error("got no error of an agent that refuses")
 	}
-	if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.Annotations[v1.AnnotationStepDownBy] != "" {
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil ||
+		pod.Annotations[v1.AnnotationStepDownBy] != "" {
 		t.Errorf("after a refusal: got %v and annotations %v, want no name", err, pod.Annotations)
 	}
 	out.Reset()
-	if _, err := actions.StepDown(t.Context(), g, "nobody"); err == nil || !strings.Contains(out.String(), "error: --to must be a member") {
+	if _, err := actions.StepDown(t.Context(), g, "nobody"); err == nil ||
+		!strings.Contains(out.String(), "error: --to must be a member") {
 		t.Errorf("an unknown successor: got %v and output %q, want an error in both", err, &out)
 	}
 
@@ -174,10 +183,19 @@ func TestDashboardReportsProblemsAtTheStart(t *testing.T) {
 		args []string
 		want string
 	}{
-		"not allowed": {[]string{"--as=nobody@example.org"}, `cannot list resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`},
-		"no server":   {[]string{"--server", "http://127.0.0.1:1"}, "cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused"},
-		"Grafana":     {[]string{"--grafana", "grafana.example.org"}, `--grafana must be the address of Grafana, such as https://grafana.example.org, got "grafana.example.org"`},
-		"the port":    {[]string{"--port", "70000"}, "--port must be between 0 and 65535, got 70000"},
+		"not allowed": {
+			[]string{"--as=nobody@example.org"},
+			`cannot list resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`,
+		},
+		"no server": {
+			[]string{"--server", "http://127.0.0.1:1"},
+			"cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
+		"Grafana": {
+			[]string{"--grafana", "grafana.example.org"},
+			`--grafana must be the address of Grafana, such as https://grafana.example.org, got "grafana.example.org"`,
+		},
+		"the port": {[]string{"--port", "70000"}, "--port must be between 0 and 65535, got 70000"},
 	} {
 		got := e.runCommand(t, append([]string{"dashboard"}, test.args...)...)
 		if got.status == 0 || !strings.Contains(got.stderr, test.want) || strings.Count(got.stderr, "\n") != 1 {

@@ -18,7 +18,8 @@ import (
 )
 
 func TestDocumentedCommandsExist(t *testing.T) {
-	documents.CheckProgram(t, newRoot, []string{"docs/kubectl.md", "docs/chaos.md", "docs/simulation.md"}, "kubectl-conclave")
+	documents.CheckProgram(t, newRoot,
+		[]string{"docs/kubectl.md", "docs/chaos.md", "docs/simulation.md"}, "kubectl-conclave")
 }
 
 func TestShortcutsOfK9sAreAccepted(t *testing.T) {
@@ -45,7 +46,8 @@ func TestShortcutsOfK9sAreAccepted(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, line, err)
 		}
 		if p.Description == "" || !slices.Equal(p.Scopes, []string{"electiongroups"}) || keys[p.ShortCut] {
-			t.Errorf("%s: got %+v, want a description, the scope electiongroups, and a shortcut that no other plugin has", name, p)
+			t.Errorf("%s: got %+v, want a description, the scope electiongroups, and a shortcut that no other plugin has",
+				name, p)
 		}
 		if changes := words[2] == "step-down"; p.Confirm != changes || p.Dangerous != changes {
 			t.Errorf("%s: confirm and dangerous must be %t", name, changes)
@@ -70,8 +72,7 @@ func TestDocumentedSimulationsRun(t *testing.T) {
 	}
 }
 
-// generatedDiagram matches a diagram in docs/algorithms and the command that
-// generates it.
+// generatedDiagram matches a diagram in docs/algorithms and the command that generates it.
 var generatedDiagram = regexp.MustCompile("(?s)<!-- made by: kubectl conclave (.*?) -->\n\n```mermaid\n(.*?)```\n")
 
 func TestDocumentedDiagramsAreGenerated(t *testing.T) {
@@ -86,7 +87,8 @@ func TestDocumentedDiagramsAreGenerated(t *testing.T) {
 		for _, d := range diagrams {
 			expect.Containsf(t, d[1], "--algorithm "+name+" ", "page of %s: diagram of another algorithm", name)
 			if got := runCommand(t, nil, strings.Fields(d[1])...); got.status != 0 || got.stdout != d[2] {
-				t.Errorf("%s: exit status %d, %s\ngot\n%swant, as on the page of %s,\n%s", d[1], got.status, got.stderr, got.stdout, name, d[2])
+				t.Errorf("%s: exit status %d, %s\ngot\n%swant, as on the page of %s,\n%s", d[1], got.status,
+					got.stderr, got.stdout, name, d[2])
 			}
 		}
 	}
@@ -126,8 +128,11 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate -o":          "table json transcript mermaid",
 		"explain -o":           "text mermaid",
 		"nodes -o":             "json yaml",
-		"simulate --faults":    "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone settings recovery late correct latency lossy throttle failing drains operator burst pods mixed rejoin grow tail redial few",
-		"simulate --crashed":   "",
+		"simulate --faults": "all none loss delay reorder duplicate crash appdead pause partition clocks members " +
+			"stepdown leases graph slow jump disk deep skew gone settings recovery late correct latency " +
+			"lossy throttle failing " +
+			"drains operator burst pods mixed rejoin grow tail redial few",
+		"simulate --crashed": "",
 	} {
 		words := append(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...), "")
 		proposed, directive, _ := strings.Cut(runCommand(t, nil, words...).stdout, ":")
@@ -169,7 +174,8 @@ func TestValuesOfClusterAreCompleted(t *testing.T) {
 		all := append([]string{cobra.ShellCompNoDescRequestCmd, "step-down", "--kubeconfig", e.Kubeconfig}, args...)
 		return strings.Fields(runCommand(t, nil, append(all, "")...).stdout)
 	}
-	if got := complete("-n", e.Namespace, "ledger", "--to"); !slices.Equal(got[:3], []string{"ledger-2", "ledger-1", "ledger-0"}) {
+	if got := complete("-n", e.Namespace, "ledger", "--to"); !slices.Equal(got[:3],
+		[]string{"ledger-2", "ledger-1", "ledger-0"}) {
 		t.Errorf("--to: got %v", got)
 	}
 	if got := complete("--namespace"); !slices.Contains(got, e.Namespace) {

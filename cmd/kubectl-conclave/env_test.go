@@ -70,8 +70,7 @@ type result struct {
 	status         int
 }
 
-// runCommand runs the command in this process. If sample isn't nil, it replaces
-// sim.Sample.
+// runCommand runs the command in this process. If sample isn't nil, it replaces sim.Sample.
 func runCommand(t *testing.T, sample simulate.Sampler, args ...string) result {
 	t.Helper()
 	root := newRoot()

@@ -25,7 +25,9 @@ import (
 // createNode creates a node of a zone. Nodes have no namespace, so both get that of the test.
 func (e *env) createNode(t *testing.T, name, zone string) *corev1.Node {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + e.Namespace, Labels: map[string]string{corev1.LabelTopologyZone: zone + "-" + e.Namespace}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name + "-" + e.Namespace, Labels: map[string]string{corev1.LabelTopologyZone: zone + "-" + e.Namespace},
+	}}
 	must.Succeed(t, e.Create(t.Context(), node))
 	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), node) })
 	return node
@@ -50,7 +52,8 @@ func (e *env) setCoordinator(t *testing.T, name, pod string, term int64, node, o
 		g.Status.Coordinator = &v1.Coordinator{Pod: pod, Priority: 1, Term: term, ElectedAt: metav1.NowMicro()}
 	}
 	g.Status.Processes = []v1.Process{
-		{Pod: name + "-1", Priority: 2, Status: v1.ProcessCoordinator, Node: node}, {Pod: name + "-0", Priority: 1, Status: v1.ProcessNormal, Node: other},
+		{Pod: name + "-1", Priority: 2, Status: v1.ProcessCoordinator, Node: node},
+		{Pod: name + "-0", Priority: 1, Status: v1.ProcessNormal, Node: other},
 	}
 	must.Succeed(t, e.Status().Update(t.Context(), g))
 }
@@ -71,7 +74,8 @@ func TestEvacuate(t *testing.T) {
 	e.createElected(t, "audit", "audit-1", other.Name, a.Name)
 
 	lines := e.startCommand(t, "evacuate", "zone", zone, "--for", "30m")
-	if got := await(t, lines, "the first line"); !regexp.MustCompile(`^coordinators leave zone ` + zone + ` \(2 nodes\) until \d{4}-\S+Z$`).MatchString(got) {
+	if got := await(t, lines, "the first line"); !regexp.MustCompile(`^coordinators leave zone ` + zone +
+		` \(2 nodes\) until \d{4}-\S+Z$`).MatchString(got) {
 		t.Errorf("got %q", got)
 	}
 	until, err := time.Parse(time.RFC3339, e.evacuatedUntil(t, a))
@@ -88,17 +92,20 @@ func TestEvacuate(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 
-	if got := e.runCommand(t, "evacuate", "zone", zone); got.status != 0 || !strings.HasSuffix(got.stdout, "\nno coordinator was there\n") {
+	if got := e.runCommand(t, "evacuate", "zone", zone); got.status != 0 ||
+		!strings.HasSuffix(got.stdout, "\nno coordinator was there\n") {
 		t.Errorf("again: got %+v", got)
 	}
-	if got, want := e.runCommand(t, "evacuate", "zone", zone, "--end"), "coordinators may return to zone west-bank (2 nodes)\n"; got.stdout != want {
+	if got, want := e.runCommand(t, "evacuate", "zone", zone, "--end"),
+		"coordinators may return to zone west-bank (2 nodes)\n"; got.stdout != want {
 		t.Errorf("got %+v, want %q", got, want)
 	}
 	if e.evacuatedUntil(t, a) != "" || e.evacuatedUntil(t, b) != "" {
 		t.Error("after --end: want no annotation")
 	}
 	got := e.runCommand(t, "evacuate", "node", other.Name, "--timeout", "200ms")
-	if want := "3 of 3 coordinators remained for 200ms: bank/audit (audit-1), bank/ledger (ledger-0) and bank/mail (mail-0); perhaps"; got.status != 1 || !strings.Contains(got.stderr, want) {
+	if want := "3 of 3 coordinators remained for 200ms: bank/audit (audit-1), bank/ledger (ledger-0) and bank/mail " +
+		"(mail-0); perhaps"; got.status != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("coordinators that remain: got %+v, want %q", got, want)
 	}
 }
@@ -113,10 +120,16 @@ func TestEvacuateRefusesInput(t *testing.T) {
 	}{
 		{[]string{"evacuate"}, 2, "node NAME or zone NAME is required, such as: kubectl conclave evacuate node worker-3"},
 		{[]string{"evacuate", "rack", "7"}, 2, "node NAME or zone NAME is required"},
-		{[]string{"evacuate", "node", node.Name, "--for", "-1h"}, 2, "--for must be above 0, got -1h0m0s; to end an evacuation, use --end"},
+		{
+			[]string{"evacuate", "node", node.Name, "--for", "-1h"},
+			2,
+			"--for must be above 0, got -1h0m0s; to end an evacuation, use --end",
+		},
 		{[]string{"evacuate", "node", node.Name, "--timeout", "0s"}, 2, "--timeout must be above 0, got 0s"},
-		{[]string{"evacuate", "node", strings.Replace(node.Name, "worker", "wroker", 1)}, 1, "node wroker-1-bank not found (did you mean worker-1-bank?)"},
-		{[]string{"evacuate", "zone", "north-" + e.Namespace}, 1, "no node has the label topology.kubernetes.io/zone=north-bank"},
+		{[]string{"evacuate", "node", strings.Replace(node.Name, "worker", "wroker",
+			1)}, 1, "node wroker-1-bank not found (did you mean worker-1-bank?)"},
+		{[]string{"evacuate", "zone", "north-" +
+			e.Namespace}, 1, "no node has the label topology.kubernetes.io/zone=north-bank"},
 	} {
 		if got := e.runCommand(t, c.args...); got.status != c.status || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%v: got %+v, want %d %q", c.args, got, c.status, c.want)
@@ -158,7 +171,8 @@ func TestNodesShowsWhatEachStops(t *testing.T) {
 func TestNodesWithoutMembersExplainsIt(t *testing.T) {
 	e := newEnv(t)
 	got := e.runCommand(t, "nodes")
-	if want := "No member of a group is on a node: there are no groups in namespace bank; for those of all namespaces, use -A.\n"; got.status != 0 || got.stdout != "" || got.stderr != want {
+	if want := "No member of a group is on a node: there are no groups in namespace bank; for those of all namespaces, " +
+		"use -A.\n"; got.status != 0 || got.stdout != "" || got.stderr != want {
 		t.Errorf("without groups: got %+v, want %q", got, want)
 	}
 	if got := e.runCommand(t, "nodes", "-o", "json"); got.stdout != "[]\n" {
@@ -166,7 +180,8 @@ func TestNodesWithoutMembersExplainsIt(t *testing.T) {
 	}
 	e.CreateGroup(t, "ledger")
 	got = e.runCommand(t, "nodes")
-	if want := "No member of a group is on a node, according to their statuses.\n"; got.status != 0 || got.stdout != "" || got.stderr != want {
+	if want := "No member of a group is on a node, according to their statuses.\n"; got.status != 0 ||
+		got.stdout != "" || got.stderr != want {
 		t.Errorf("without nodes: got %+v, want %q", got, want)
 	}
 }
@@ -179,7 +194,8 @@ func runAction(t *testing.T, arguments, budgets string) (summary, log string, er
 	must.Succeed(t, err)
 	folder := t.TempDir()
 	command := exec.CommandContext(t.Context(), script)
-	command.Env = append(os.Environ(), "ARGUMENTS="+arguments, "BUDGETS="+budgets, "RUNNER_TEMP="+folder, "GITHUB_STEP_SUMMARY="+filepath.Join(folder, "summary"),
+	command.Env = append(os.Environ(), "ARGUMENTS="+arguments, "BUDGETS="+budgets, "RUNNER_TEMP="+folder,
+		"GITHUB_STEP_SUMMARY="+filepath.Join(folder, "summary"),
 		"KUBECONFIG="+filepath.Join(folder, "none"))
 	var stderr bytes.Buffer
 	command.Stderr = &stderr

@@ -40,7 +40,9 @@ func newFaultyProxy(t *testing.T) *faultyProxy {
 	to, err := url.Parse(apiServer.Environment.Config.Host)
 	must.Succeed(t, err)
 	p := &faultyProxy{}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+	}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watches, refused := r.URL.Query().Has("watch"), p.refused.Load()
 		switch {
@@ -105,7 +107,8 @@ func (p *faultyProxy) watchTerms(t *testing.T, e *env) (events <-chan string) {
 	must.Succeed(t, err)
 	received := make(chan string, 100)
 	w := groupwatch.Watcher{
-		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond, Handler: &terms{received: received},
+		Client: c, Namespace: e.Namespace, Name: "ledger", RetryInterval: time.Millisecond,
+		Handler: &terms{received: received},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -42,7 +42,8 @@ func TestStatusMayBeOutdated(t *testing.T) {
 	lease := e.createSilentLease(t, e.Namespace)
 	const want = "The operator in namespace bank has not shown that it runs for 3m"
 	for _, command := range []string{"status", "explain"} {
-		if got := e.runCommand(t, command, "ledger"); !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 || got.status != 0 {
+		if got := e.runCommand(t, command, "ledger"); !strings.HasPrefix(got.stderr, want) ||
+			strings.Count(got.stderr, "\n") != 1 || got.status != 0 {
 			t.Errorf("%s: got exit status %d, %q, want one line that begins with %q", command, got.status, got.stderr, want)
 		}
 	}
@@ -76,10 +77,12 @@ func TestSecondOperatorIsReported(t *testing.T) {
 	e := newEnv(t)
 	e.CreateOperatorIn(t, "default")
 	e.CreateOperator(t)
-	if got := e.runCommand(t, "check"); got.status != 3 || !strings.Contains(got.stdout, "PROBLEM  operator: Operators are installed in several namespaces: bank, default.\n") {
+	if got := e.runCommand(t, "check"); got.status != 3 ||
+		!strings.Contains(got.stdout, "PROBLEM  operator: Operators are installed in several namespaces: bank, default.\n") {
 		t.Errorf("check: got %+v, want a problem", got)
 	}
-	if got := e.runCommand(t, "version"); !strings.HasSuffix(got.stderr, "operators are installed in several namespaces: bank, default\n") {
+	if got := e.runCommand(t, "version"); !strings.HasSuffix(got.stderr,
+		"operators are installed in several namespaces: bank, default\n") {
 		t.Errorf("version: got %+v, want both namespaces", got)
 	}
 }
@@ -95,7 +98,10 @@ func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
 	must.Succeed(t, e.Status().Update(t.Context(), g))
 	e.CreateOperator(t)
 	renewed := metav1.NewMicroTime(there)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: operatorlease.Name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: operatorlease.Name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+	}
 	must.Succeed(t, e.Create(t.Context(), lease))
 	need.Complete(t)
 	config := apiServer.Config(t)
@@ -113,8 +119,10 @@ func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
 	defer server.Close()
 	for _, command := range []string{"status", "explain"} {
 		got := e.runCommand(t, command, "ledger", "--server", server.URL)
-		if !strings.Contains(got.stdout, "elected 10m ago") && command == "status" || strings.Contains(got.stderr, "has not shown that it runs") || got.status != 0 {
-			t.Errorf("%s: got exit status %d, %s and\n%s\nwant the age in the cluster", command, got.status, got.stderr, got.stdout)
+		if !strings.Contains(got.stdout, "elected 10m ago") && command == "status" ||
+			strings.Contains(got.stderr, "has not shown that it runs") || got.status != 0 {
+			t.Errorf("%s: got exit status %d, %s and\n%s\nwant the age in the cluster", command,
+				got.status, got.stderr, got.stdout)
 		}
 	}
 }
@@ -123,16 +131,20 @@ func TestClockOfThisMachineDoesNotMatter(t *testing.T) {
 func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 	e := newEnv(t)
 	without := e.runCommand(t, "version")
-	if without.status != 0 || without.stderr != "the versions of operator and agents are unknown: no operator is installed in this cluster\n" {
+	if without.status != 0 ||
+		without.stderr != "the versions of operator and agents are unknown: no operator is installed in this cluster\n" {
 		t.Errorf("without an operator: got %+v", without)
 	}
-	if got := e.runCommand(t, "version", "--server", "http://127.0.0.1:1"); got.status != 0 || strings.Count(got.stderr, "connection refused") != 1 {
+	if got := e.runCommand(t, "version", "--server", "http://127.0.0.1:1"); got.status != 0 ||
+		strings.Count(got.stderr, "connection refused") != 1 {
 		t.Errorf("without an API server: got %+v, want the reason once", got)
 	}
 	e.CreateOperator(t)
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: e.Namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
+			},
 			Spec: corev1.PodSpec{
 				InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "example.com/agent:1"}},
 				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},
@@ -141,7 +153,8 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 		must.Succeed(t, e.Create(t.Context(), pod))
 	}
 	// Other tests have pods with other agents.
-	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas available\n(agents .*\n)*agents +example.com/agent:1 in 2 pods\n(agents .*\n)*$`)
+	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas ` +
+		`available\n(agents .*\n)*agents +example.com/agent:1 in 2 pods\n(agents .*\n)*$`)
 	if got := e.runCommand(t, "version"); got.status != 0 || got.stderr != "" || !want.MatchString(got.stdout) {
 		t.Errorf("got %+v, want %s", got, want)
 	}
@@ -154,8 +167,9 @@ func TestVersionNeedsNoCluster(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for kubeconfig, reason := range map[string]string{
-		"":              "no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG",
-		"/not/existing": `the environment variable KUBECONFIG names no existing file, or one without a cluster: "/not/existing"`,
+		"": "no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG",
+		"/not/existing": `the environment variable KUBECONFIG names no existing file, or one without a ` +
+			`cluster: "/not/existing"`,
 	} {
 		t.Setenv("KUBECONFIG", kubeconfig)
 		got := runCommand(t, nil, "version")

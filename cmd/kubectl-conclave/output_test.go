@@ -27,7 +27,8 @@ func TestStatusReportsProblemsByExitStatus(t *testing.T) {
 	e.SetCoordinator(t, mail, -1, 101)
 	for _, args := range [][]string{{"status", "mail"}, {"status"}} {
 		without, with := e.runCommand(t, args...), e.runCommand(t, append(args, "--exit-code")...)
-		if without.status != 0 || with.status != 3 || with.stdout != without.stdout || with.stderr != "error: these groups have problems: bank/mail\n" {
+		if without.status != 0 || with.status != 3 || with.stdout != without.stdout ||
+			with.stderr != "error: these groups have problems: bank/mail\n" {
 			t.Errorf("%v: got exit status %d without the flag, and with it %+v", args, without.status, with)
 		}
 	}
@@ -90,7 +91,8 @@ func TestIncompleteOutputIsAnError(t *testing.T) {
 		}
 		root.SetOut(full)
 		root.SetErr(&notes)
-		if status := run(t.Context(), root); status != 1 || !strings.HasSuffix(notes.String(), "error: cannot write the output: write /dev/full: no space left on device\n") {
+		if status := run(t.Context(), root); status != 1 ||
+			!strings.HasSuffix(notes.String(), "error: cannot write the output: write /dev/full: no space left on device\n") {
 			t.Errorf("%s: got exit status %d, %q, want an error", command, status, &notes)
 		}
 	}
@@ -109,10 +111,12 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 // Names of algorithms, safety modes, faults and outputs are accepted in any case.
 func TestNamesAreAcceptedInAnyCase(t *testing.T) {
 	for given, canonical := range map[string]string{
-		"simulate --algorithm bully -o JSON":                           "simulate --algorithm Bully -o json",
-		"simulate --algorithm RINGSKIP --safety strict -o json":        "simulate --algorithm RingSkip --safety Strict -o json",
-		"simulate --schedules 1 --faults Loss,CRASH -o Transcript":     "simulate --schedules 1 --faults loss,crash -o transcript",
-		"simulate --schedules 1 --faults NONE -o transcript --seed 12": "simulate --schedules 1 --faults none -o transcript --seed 12",
+		"simulate --algorithm bully -o JSON":                    "simulate --algorithm Bully -o json",
+		"simulate --algorithm RINGSKIP --safety strict -o json": "simulate --algorithm RingSkip --safety Strict -o json",
+		"simulate --schedules 1 --faults Loss,CRASH -o Transcript": "simulate --schedules 1 --faults " +
+			"loss,crash -o transcript",
+		"simulate --schedules 1 --faults NONE -o transcript --seed 12": "simulate --schedules 1 --faults " +
+			"none -o transcript --seed 12",
 	} {
 		got, want := runCommand(t, nil, strings.Fields(given)...), runCommand(t, nil, strings.Fields(canonical)...)
 		for _, r := range []*result{&got, &want} {

@@ -22,8 +22,9 @@ import (
 
 const (
 	page          = "../../docs/kubectl.md"
-	generatedFrom = "<!-- Below, from the help texts: go test ./cmd/kubectl-conclave -run TestPageHasTheHelpTexts -update -->\n"
-	pageColumns   = 120
+	generatedFrom = "<!-- Below, from the help texts: go test ./cmd/kubectl-conclave -run " +
+		"TestPageHasTheHelpTexts -update -->\n"
+	pageColumns = 120
 )
 
 func TestPageHasTheHelpTexts(t *testing.T) {
@@ -45,7 +46,8 @@ func TestPageHasTheHelpTexts(t *testing.T) {
 func section(command *cobra.Command) string {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	command.Flags().VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"kubeconfig", "context", "namespace", "help"}, f.Name) { // The page has kubectl's flags once.
+		// The page has kubectl's flags once.
+		if !slices.Contains([]string{"kubeconfig", "context", "namespace", "help"}, f.Name) {
 			own.AddFlag(f)
 		}
 	})
@@ -85,15 +87,16 @@ func block(language, text string) string {
 	return "```" + language + "\n" + strings.TrimRight(text, " \n") + "\n```\n\n"
 }
 
-// Without the permission to forward ports, explain prints what the status contains, and one
-// line about what is missing.
+// Without the permission to forward ports, explain prints what the status contains, and one line about what is missing.
 func TestExplainWithoutPortForwarding(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
 	const user = "viewer@example.org"
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "viewer"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get"}},
+		},
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
@@ -102,28 +105,34 @@ func TestExplainWithoutPortForwarding(t *testing.T) {
 	must.Succeed(t, errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)))
 	const reason = "reading the agents' journals requires the permission to create pods/portforward in namespace bank"
 	got := e.runCommand(t, "explain", "ledger", "--as", user)
-	if want := "\n\nLast election\n  Not shown: " + reason + ".\n"; got.status != 0 || !strings.HasPrefix(got.stdout, "Coordinator\n  ledger-2 has been") || !strings.HasSuffix(got.stdout, want) {
+	if want := "\n\nLast election\n  Not shown: " + reason + ".\n"; got.status != 0 ||
+		!strings.HasPrefix(got.stdout, "Coordinator\n  ledger-2 has been") || !strings.HasSuffix(got.stdout, want) {
 		t.Errorf("got %+v, want the explanation and at its end %s", got, want)
 	}
 	file := filepath.Join(t.TempDir(), "ledger.html")
-	for _, want := range []result{{file + ": the last elections: 0\n", "the elections are missing: " + reason + "\n", 0}, {"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2}} {
+	for _, want := range []result{{file + ": the last elections: 0\n", "the elections are missing: " + reason + "\n", 0}, {
+		"", "error: " + file + " exists already: remove it, or name another file with --html\n", 2,
+	}} {
 		expect.Equal(t, e.runCommand(t, "explain", "ledger", "--html", file, "--as", user), want)
 	}
 	page, err := os.ReadFile(filepath.Clean(file))
-	for _, want := range []string{"Coordinator\n  ledger-2 has been", "Last election\n  Not shown: " + strings.ReplaceAll(reason, "'", "&#39;"), "plugin  ", `"missing":"` + reason} {
+	for _, want := range []string{"Coordinator\n  ledger-2 has been", "Last election\n  Not shown: " +
+		strings.ReplaceAll(reason, "'", "&#39;"), "plugin  ", `"missing":"` + reason} {
 		if err != nil || !strings.Contains(string(page), want) {
 			t.Errorf("got %v, %s, want a page with %s", err, page, want)
 		}
 	}
 	file += "7"
-	if got := e.runCommand(t, "explain", "ledger", "--html", file, "--term=7", "--as", user); got.stderr != "error: "+reason+"\n" {
+	if got := e.runCommand(t, "explain", "ledger", "--html", file, "--term=7", "--as",
+		user); got.stderr != "error: "+reason+"\n" {
 		t.Errorf("got %+v, want only the error %s", got, reason)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v for a page without the election, want that it doesn't exist", err)
 	}
 	for _, flag := range []string{"--term=7", "--output=mermaid"} {
-		if got := e.runCommand(t, "explain", "ledger", flag, "--as", user); got.status != 1 || got.stdout != "" || got.stderr != "error: "+reason+"\n" {
+		if got := e.runCommand(t, "explain", "ledger", flag, "--as", user); got.status != 1 || got.stdout != "" ||
+			got.stderr != "error: "+reason+"\n" {
 			t.Errorf("%s: got %+v, want only the error %s", flag, got, reason)
 		}
 	}

@@ -47,22 +47,29 @@ func TestReportHasNoCredentials(t *testing.T) {
 	e := newEnv(t)
 	group := e.CreateGroup(t, "ledger")
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "ledger-2", Annotations: map[string]string{"note": "hunter2"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, Name: "ledger-2", Annotations: map[string]string{"note": "hunter2"},
+		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "ledger", Image: "example.com/ledger:7", Args: []string{"--password=hunter2"}, Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}},
+			Name: "ledger", Image: "example.com/ledger:7", Args: []string{"--password=hunter2"},
+			Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}},
 		}}},
 	}
-	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "mail-0"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mail", Image: "example.com/mail"}}}}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: "mail-0"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "mail", Image: "example.com/mail"}},
+	}}
 	event := func(kind, name, message string) *corev1.Event {
 		return &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: e.Namespace, GenerateName: "event-"},
-			InvolvedObject: corev1.ObjectReference{Namespace: e.Namespace, Kind: kind, Name: name}, Type: "Normal", Reason: "Test", Message: message, LastTimestamp: metav1.Now(),
+			InvolvedObject: corev1.ObjectReference{Namespace: e.Namespace, Kind: kind, Name: name}, Type: "Normal",
+			Reason: "Test", Message: message, LastTimestamp: metav1.Now(),
 		}
 	}
 	for _, err := range []error{
 		e.Create(t.Context(), pod), e.Create(t.Context(), other),
 		e.Create(t.Context(), event("Pod", "ledger-2", `pull with password: "hunter2" and Bearer abcdefghijk of token 4711`)),
-		e.Create(t.Context(), event("ElectionGroup", group.Name, "ledger-2 was elected")), e.Create(t.Context(), event("Pod", "mail-0", "of another application")),
+		e.Create(t.Context(), event("ElectionGroup", group.Name, "ledger-2 was elected")),
+		e.Create(t.Context(), event("Pod", "mail-0", "of another application")),
 	} {
 		must.Succeed(t, err)
 	}
@@ -78,9 +85,11 @@ func TestReportHasNoCredentials(t *testing.T) {
 	}
 	files := readArchive(t, file)
 	for name, want := range map[string][]string{
-		"status.txt": {"coordinator ledger-2"}, "explain.txt": {"Its priority, 30, is the highest"}, "check.txt": {"No operator is installed"}, "version.txt": {"plugin"},
+		"status.txt": {"coordinator ledger-2"}, "explain.txt": {"Its priority, 30, is the highest"},
+		"check.txt": {"No operator is installed"}, "version.txt": {"plugin"},
 		"group.yaml": {"kind: ElectionGroup", "coordinator:"}, "pods.yaml": {"image: example.com/ledger:7"},
-		"events.txt": {"Pod/ledger-2", "and [removed] of token 4711", "ElectionGroup/ledger"}, "README.txt": {"the group " + e.Namespace + "/ledger", "Missing: journals/ledger-0.json"},
+		"events.txt": {"Pod/ledger-2", "and [removed] of token 4711", "ElectionGroup/ledger"},
+		"README.txt": {"the group " + e.Namespace + "/ledger", "Missing: journals/ledger-0.json"},
 	} {
 		text := files["case-7/"+name]
 		for _, part := range want {
@@ -90,7 +99,8 @@ func TestReportHasNoCredentials(t *testing.T) {
 		}
 	}
 	for name, text := range files {
-		if strings.Contains(text, "hunter2") || strings.Contains(text, "abcdefghijk") || strings.Contains(text, "mail") || strings.Contains(text, v1.GroupVersion.Group+"/note") {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, "abcdefghijk") || strings.Contains(text, "mail") ||
+			strings.Contains(text, v1.GroupVersion.Group+"/note") {
 			t.Errorf("%s has a credential, or something about another application: %s", name, text)
 		}
 	}
@@ -102,7 +112,8 @@ func TestReportKeepsFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine")
 	must.Succeed(t, os.WriteFile(file, []byte("mine"), 0o600))
 	got := e.runCommand(t, "report", "ledger", "--file", file)
-	if want := "error: " + file + " exists already: remove it, or name another file with --file\n"; got.status != 2 || got.stderr != want {
+	if want := "error: " + file + " exists already: remove it, or name another file with --file\n"; got.status != 2 ||
+		got.stderr != want {
 		t.Errorf("got %+v, want exit status 2 and %q", got, want)
 	}
 	if text, err := os.ReadFile(filepath.Clean(file)); err != nil || string(text) != "mine" {

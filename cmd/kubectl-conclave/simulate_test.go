@@ -21,26 +21,31 @@ import (
 
 func TestSimulateOutput(t *testing.T) {
 	for name, args := range map[string]string{
-		"default.txt":               "simulate",
-		"one-process.txt":           "simulate --processes 1",
-		"none-crashed.txt":          "simulate --algorithm Bully --processes 5 --initiators 1",
-		"three-crashed.txt":         "simulate --processes 6 --crashed 6,5,1",
-		"ten-thousand.txt":          "simulate --processes 10000",
-		"many-crashed.txt":          "simulate --processes 200 --crashed 200,150,149,10 --initiators 1,199",
-		"ring-skips.txt":            "simulate --algorithm RingSkip --processes 8 --crashed 8 --initiators 3,6",
-		"ring-order.txt":            "simulate --algorithm RingChampion --processes 5 --ring 3,1,4,2,5 --crashed 5 --initiators 1",
-		"bully.json":                "simulate --algorithm Bully --processes 10 --crashed 10 --initiators 4 -o json",
-		"recovered.json":            "simulate --processes 10 --recover 8 -o json",
-		"statustable.transcript":    "simulate --processes 4 -o transcript",
-		"recovered.transcript":      "simulate --processes 4 --recover 3 -o transcript",
-		"ring-skips.transcript":     "simulate --algorithm RingSkip --processes 4 --crashed 4 --initiators 2 -o transcript",
-		"ring-forwards.transcript":  "simulate --algorithm RingChampion --processes 3 --crashed 3 --initiators 1 -o transcript",
-		"bully.mermaid":             "simulate --algorithm Bully --processes 5 --crashed 5 --initiators 2 -o mermaid",
-		"ring-order.mermaid":        "simulate --algorithm RingSkip --processes 4 --ring 3,1,4,2 --crashed 4 --initiators 1 -o mermaid",
-		"majority.mermaid":          "simulate --algorithm RingChampion --processes 3 --safety Majority -o mermaid",
-		"truncated.mermaid":         "simulate --processes 1000 -o mermaid",
-		"many-participants.mermaid": "simulate --processes 60 --crashed 60,59,58,57,56,55,54,53,52,51,50,49,48,47,46,45,44,43,42,41,40,39,38,37,36,35,34,33,32,31,30,29,28,27,26,25,24,23,22,21,20,19,18,17 --initiators 1 -o mermaid",
-		"help.txt":                  "simulate --help",
+		"default.txt":       "simulate",
+		"one-process.txt":   "simulate --processes 1",
+		"none-crashed.txt":  "simulate --algorithm Bully --processes 5 --initiators 1",
+		"three-crashed.txt": "simulate --processes 6 --crashed 6,5,1",
+		"ten-thousand.txt":  "simulate --processes 10000",
+		"many-crashed.txt":  "simulate --processes 200 --crashed 200,150,149,10 --initiators 1,199",
+		"ring-skips.txt":    "simulate --algorithm RingSkip --processes 8 --crashed 8 --initiators 3,6",
+		"ring-order.txt": "simulate --algorithm RingChampion --processes 5 --ring 3,1,4,2,5 " +
+			"--crashed 5 --initiators 1",
+		"bully.json":             "simulate --algorithm Bully --processes 10 --crashed 10 --initiators 4 -o json",
+		"recovered.json":         "simulate --processes 10 --recover 8 -o json",
+		"statustable.transcript": "simulate --processes 4 -o transcript",
+		"recovered.transcript":   "simulate --processes 4 --recover 3 -o transcript",
+		"ring-skips.transcript":  "simulate --algorithm RingSkip --processes 4 --crashed 4 --initiators 2 -o transcript",
+		"ring-forwards.transcript": "simulate --algorithm RingChampion --processes 3 --crashed 3 " +
+			"--initiators 1 -o transcript",
+		"bully.mermaid": "simulate --algorithm Bully --processes 5 --crashed 5 --initiators 2 -o mermaid",
+		"ring-order.mermaid": "simulate --algorithm RingSkip --processes 4 --ring 3,1,4,2 --crashed 4 " +
+			"--initiators 1 -o mermaid",
+		"majority.mermaid":  "simulate --algorithm RingChampion --processes 3 --safety Majority -o mermaid",
+		"truncated.mermaid": "simulate --processes 1000 -o mermaid",
+		"many-participants.mermaid": "simulate --processes 60 --crashed " +
+			"60,59,58,57,56,55,54,53,52,51,50,49,48,47,46,45,44,43,42,41,40," +
+			"39,38,37,36,35,34,33,32,31,30,29,28,27,26,25,24,23,22,21,20,19,18,17 --initiators 1 -o mermaid",
+		"help.txt": "simulate --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runCommand(t, nil, strings.Fields(args)...)
@@ -79,8 +84,7 @@ func TestSafetyIncludesTheHandover(t *testing.T) {
 	expect.Containsf(t, got.stdout, `"coordinator":5,"agreed":true`, "the recovered process as coordinator")
 }
 
-// The timeouts of the office and of the simulation depend on the latency of messages
-// and on the length of the ring.
+// The timeouts of the office and of the simulation depend on the latency of messages and on the length of the ring.
 func TestSafetyAllowsForSlowAndLongRings(t *testing.T) {
 	for _, args := range []string{
 		"--latency 10s", "--latency 1h --recover 10", "--latency 1h --algorithm RingSkip",
@@ -94,14 +98,14 @@ func TestSafetyAllowsForSlowAndLongRings(t *testing.T) {
 }
 
 func TestSafetyWithoutMajorityElectsNone(t *testing.T) {
-	got := runCommand(t, nil, strings.Fields("simulate --algorithm Bully --processes 4 --crashed 2,3 --initiators 4 --safety Majority")...)
+	got := runCommand(t, nil,
+		strings.Fields("simulate --algorithm Bully --processes 4 --crashed 2,3 --initiators 4 --safety Majority")...)
 	if got.status != 0 || !strings.Contains(got.stdout, "no agreement: 1, 4 name nobody\n") {
 		t.Errorf("got exit status %d, want 0 and no agreement\n%s", got.status, got.stdout)
 	}
 }
 
-// The output of ten thousand processes must not print or compare all their tables row
-// by row.
+// The output of ten thousand processes must not print or compare all their tables row by row.
 func TestTenThousandProcessesAreFast(t *testing.T) {
 	started := time.Now()
 	got := runCommand(t, nil, "simulate", "--processes", "10000")
@@ -169,14 +173,17 @@ func TestSamplingResultIsPrinted(t *testing.T) {
 		"schedules.txt":  {sample: sampleWithoutViolations, args: "--schedules 1000"},
 		"schedules.json": {sample: sampleWithoutViolations, args: "--schedules 1000 --faults none -o json --seed 7"},
 		"violations.txt": {
-			sample: sampleWithViolations, args: "--schedules 1000 --seed 100 --faults crash,loss --safety Strict --algorithm RingSkip --processes 4",
+			sample: sampleWithViolations,
+			args:   "--schedules 1000 --seed 100 --faults crash,loss --safety Strict --algorithm RingSkip --processes 4",
 			status: 1,
-			err: "error: 3 of 1000 schedules violated an invariant; to replay the first one, run: kubectl conclave simulate --algorithm RingSkip " +
+			err: "error: 3 of 1000 schedules violated an invariant; to replay the first one, run: kubectl conclave " +
+				"simulate --algorithm RingSkip " +
 				"--processes 4 --safety Strict --faults loss,crash --schedules 1 --seed 104\n",
 		},
 		"violations.json": {
 			sample: sampleWithViolations, args: "--schedules 20 -o json", status: 1,
-			err: "error: 3 of 20 schedules violated an invariant; to replay the first one, run: kubectl conclave simulate --algorithm StatusTable " +
+			err: "error: 3 of 20 schedules violated an invariant; to replay the first one, run: kubectl conclave simulate " +
+				"--algorithm StatusTable " +
 				"--processes 5 --safety Majority --faults all --schedules 1 --seed 5\n",
 		},
 	} {
@@ -254,7 +261,9 @@ func TestTranscriptOfOneSchedule(t *testing.T) {
 			At: 1500, Process: 3, Input: election.Input{Kind: election.Suspect, Peer: 5},
 			Output: &election.Output{Events: []election.Event{{Kind: election.MarkedCrashed, Peer: 5, Term: 2}}},
 		})
-		return sim.Report{Schedules: 1, Violated: 1, Violations: []sim.Violation{{Seed: 3, Invariant: "one holder", Detail: "2 and 3"}}}, nil
+		return sim.Report{
+			Schedules: 1, Violated: 1, Violations: []sim.Violation{{Seed: 3, Invariant: "one holder", Detail: "2 and 3"}},
+		}, nil
 	}
 	got := runCommand(t, watched, "simulate", "--schedules", "1", "--seed", "3", "-o", "transcript")
 	want := `# StatusTable, 5 processes, Majority, faults: all, seed 3

@@ -44,9 +44,11 @@ func withoutDates(text string) string { return date.ReplaceAllString(text, "DATE
 func TestTermsAreCompleted(t *testing.T) {
 	e := newEnv(t)
 	g := e.CreateGroup(t, "ledger")
-	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(pluginenv.LongAgo.Time)}}
+	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(
+		pluginenv.LongAgo.Time)}}
 	must.Succeed(t, e.Status().Update(t.Context(), g))
-	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.Kubeconfig, "-n", e.Namespace, "--term", "")
+	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.Kubeconfig,
+		"-n", e.Namespace, "--term", "")
 	if !strings.HasPrefix(got.stdout, "100\tledger-2\n") {
 		t.Errorf("got completions %q, want the term of the tenure", got.stdout)
 	}
@@ -54,7 +56,8 @@ func TestTermsAreCompleted(t *testing.T) {
 
 func TestStatusWithoutGroupsSucceeds(t *testing.T) {
 	got := newEnv(t).runCommand(t, "status")
-	if got.status != 0 || got.stdout != "" || got.stderr != "No groups found in namespace bank; for those of all namespaces, use -A.\n" {
+	if got.status != 0 || got.stdout != "" ||
+		got.stderr != "No groups found in namespace bank; for those of all namespaces, use -A.\n" {
 		t.Errorf("got %+v, want a note and exit status 0", got)
 	}
 }
@@ -81,21 +84,39 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"status":            {[]string{"status", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
-		"watch":             {[]string{"watch", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
-		"explain":           {[]string{"explain", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
-		"another namespace": {[]string{"status", "elsewhere"}, "group elsewhere not found in namespace bank (did you mean -n default?); to list all groups, run: kubectl get electiongroups -A"},
-		"not allowed": {[]string{"status", "ledger", asNobody}, `electiongroups.conclave.dev "ledger" is forbidden: User "nobody@example.org" ` +
+		"status": {
+			[]string{"status", "absent"},
+			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
+		},
+		"watch": {
+			[]string{"watch", "absent"},
+			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
+		},
+		"explain": {
+			[]string{"explain", "absent"},
+			"group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
+		},
+		"another namespace": {
+			[]string{"status", "elsewhere"}, "group elsewhere not found in namespace bank (did you mean -n default?); to list " +
+				"all groups, run: kubectl get electiongroups -A",
+		},
+		"not allowed": {[]string{"status", "ledger", asNobody}, `electiongroups.conclave.dev "ledger" is forbidden: ` +
+			`User "nobody@example.org" ` +
 			`cannot get resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`},
-		"no server":  {[]string{"status", "--server", "http://127.0.0.1:1"}, "cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"no server": {
+			[]string{"status", "--server", "http://127.0.0.1:1"},
+			"cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
 		"no context": {[]string{"status", "--context", "moon"}, `cannot select a cluster: context "moon" does not exist`},
-		"no Conclave": {[]string{"status", "--server", empty.URL}, "this cluster has no ElectionGroups: install Conclave first " +
+		"no Conclave": {[]string{"status", "--server", empty.URL}, "this cluster has no ElectionGroups: " +
+			"install Conclave first " +
 			"(the server could not find the requested resource (get electiongroups.conclave.dev))"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.runCommand(t, test.args...)
 			if got.status != 1 || got.stderr != "error: "+test.want+"\n" || got.stdout != "" {
-				t.Errorf("%v: got exit status %d, stderr\n%swant 1,\nerror: %s\nstdout: got %q, want none", test.args, got.status, got.stderr, test.want, got.stdout)
+				t.Errorf("%v: got exit status %d, stderr\n%swant 1,\nerror: %s\nstdout: got %q, want none", test.args, got.status,
+					got.stderr, test.want, got.stdout)
 			}
 		})
 	}

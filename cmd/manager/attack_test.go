@@ -27,9 +27,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// TestUnfinishedRequestsDontExhaustManager has clients without credentials that send large
-// requests, and never finish them. The manager must stay below its memory limit, and still
-// inject agents.
+// TestUnfinishedRequestsDontExhaustManager has clients without credentials that send large requests, and never finish
+// them. The manager must stay below its memory limit, and still inject agents.
 func TestUnfinishedRequestsDontExhaustManager(t *testing.T) {
 	const (
 		hosts       = 4
@@ -71,7 +70,9 @@ func (e *env) sendUnfinished(host net.IP, address, path string, body int, config
 		return // The manager refuses the connection.
 	}
 	e.t.Cleanup(func() { _ = conn.Close() })
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, body); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		path, body); err != nil {
 		return
 	}
 	_, _ = io.WriteString(conn, strings.Repeat("x", body-1)) // Fails when the manager closes the connection.
@@ -99,7 +100,8 @@ func (e *env) review() []byte {
 	review, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create, Namespace: "default",
+			UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Operation: admissionv1.Create, Namespace: "default",
 			Object: runtime.RawExtension{Raw: pod},
 		},
 	})
@@ -114,7 +116,8 @@ func (e *env) admit(ctx context.Context, review []byte) error {
 		return err
 	}
 	var answer admissionv1.AdmissionReview
-	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK || answer.Response == nil || len(answer.Response.Patch) == 0 {
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK || answer.Response == nil ||
+		len(answer.Response.Patch) == 0 {
 		return fmt.Errorf("got status %d and no patch: %s: %w", status, text, err)
 	}
 	return nil

@@ -83,7 +83,8 @@ func (a *authorized) review(ctx context.Context, token string, key permission) (
 		return http.StatusInternalServerError, "the API server cannot review the access", err
 	}
 	if !may.Status.Allowed || may.Status.Denied {
-		return http.StatusForbidden, user.Username + " has no permission to " + strings.ToLower(key.method) + " " + key.path, nil
+		return http.StatusForbidden,
+			user.Username + " has no permission to " + strings.ToLower(key.method) + " " + key.path, nil
 	}
 	return http.StatusOK, "", nil
 }

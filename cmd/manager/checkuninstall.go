@@ -70,7 +70,8 @@ func checkUninstall(ctx context.Context) error {
 	if len(groups) > checkNames {
 		names += ", ..."
 	}
-	return fmt.Errorf("%d pods of groups in Strict mode could not be deleted without the operator: delete these groups first, or set another mode: %s", pods, names)
+	return fmt.Errorf("%d pods of groups in Strict mode could not be deleted without the operator: delete these groups "+
+		"first, or set another mode: %s", pods, names)
 }
 
 // heldPods returns the groups that hold pods, as NAMESPACE/GROUP, with the number of these pods.

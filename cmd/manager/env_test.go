@@ -52,8 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// env is an API server with all of config/default, and a manager with the permissions
-// that this grants.
+// env is an API server with all of config/default, and a manager with the permissions that this grants.
 type env struct {
 	client.Client
 	caBundle  []byte // nil means that of the webhook configuration
@@ -85,14 +84,14 @@ func (e *env) applyConfig() {
 	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
 	must.Succeed(e.t, err)
 	for _, object := range objects {
-		if err := e.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+		if err := e.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object),
+			client.FieldOwner("kubectl")); err != nil {
 			e.t.Fatal(object.GetKind(), object.GetName(), err)
 		}
 	}
 }
 
-// start runs the manager as a process. It returns a function that stops the process and
-// returns its exit status.
+// start runs the manager as a process. It returns a function that stops the process and returns its exit status.
 func (e *env) start() func() int {
 	e.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
@@ -110,7 +109,8 @@ func (e *env) start() func() int {
 	executable, err := os.Executable()
 	must.Succeed(e.t, err)
 	manager := exec.CommandContext(context.WithoutCancel(e.t.Context()), executable, args...)
-	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true", "POD_NAMESPACE="+namespace, "AGENT_IMAGE=agent:1"), e.log
+	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true", "POD_NAMESPACE="+namespace,
+		"AGENT_IMAGE=agent:1"), e.log
 	must.Succeed(e.t, manager.Start())
 	e.pid = manager.Process.Pid
 	stop := sync.OnceValue(func() int {
@@ -157,8 +157,7 @@ func (e *env) tlsConfig(service string) *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: service + "." + namespace + ".svc"}
 }
 
-// request sends a GET, or a POST if there is a body, to a server that must have a
-// certificate of the manager's CA.
+// request sends a GET, or a POST if there is a body, to a server that must have a certificate of the manager's CA.
 func (e *env) request(ctx context.Context, flag, service, path, token string, body []byte) (int, string, error) {
 	e.t.Helper()
 	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)} //nolint:contextcheck // the CA is read
@@ -185,7 +184,8 @@ func (e *env) request(ctx context.Context, flag, service, path, token string, bo
 func (e *env) token(in, name string, spec authenticationv1.TokenRequestSpec) string {
 	e.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: spec}
-	err := e.SubResource("token").Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
+	err := e.SubResource("token").Create(e.t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
 	must.Succeed(e.t, err)
 	return request.Status.Token
 }
@@ -199,7 +199,8 @@ func (e *env) create(objects ...client.Object) {
 
 // ready queries the readiness probe.
 func (e *env) ready() error {
-	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, "http://"+e.addresses["health-address"]+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet,
+		"http://"+e.addresses["health-address"]+"/readyz", http.NoBody)
 	if err != nil {
 		return err
 	}

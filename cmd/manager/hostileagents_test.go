@@ -24,9 +24,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// TestHostileAgentsDontExhaustManager: the forty pods of a tenant send reports of a megabyte with empty rows, as often as the
-// manager connects. A row takes 3 bytes there, and far more in memory. The manager must stay below its memory limit, elect in
-// another namespace, enroll and inject.
+// TestHostileAgentsDontExhaustManager: the forty pods of a tenant send reports of a megabyte with empty rows, as often
+// as the manager connects. A row takes 3 bytes there, and far more in memory. The manager must stay below its memory
+// limit, elect in another namespace, enroll and inject.
 func TestHostileAgentsDontExhaustManager(t *testing.T) {
 	const (
 		pods        = 40
@@ -52,7 +52,8 @@ func TestHostileAgentsDontExhaustManager(t *testing.T) {
 	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "greedy"}})
 	e.createGroup("greedy", "ledger", pods)
 	var sent atomic.Int32
-	attack := "HTTP/1.1 200 OK\r\n\r\nevent: group\ndata: {\"group\":\"ledger\",\"processes\":[{}" + strings.Repeat(",{}", 1<<20/3-100) + "]}\n\n"
+	attack := "HTTP/1.1 200 OK\r\n\r\nevent: group\ndata: {\"group\":\"ledger\",\"processes\":[{}" +
+		strings.Repeat(",{}", 1<<20/3-100) + "]}\n\n"
 	for i := range pods {
 		pod := types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("ledger-", i)}
 		e.createPod(pod)
@@ -97,10 +98,13 @@ func (e *env) certificates() *fakeagent.CertificateFactory {
 }
 
 // newAgent gives an existing pod an address, and returns an agent for it that doesn't run yet.
-func (e *env) newAgent(pod types.NamespacedName, ip string, certificates *fakeagent.CertificateFactory) *fakeagent.Agent {
+func (e *env) newAgent(pod types.NamespacedName, ip string,
+	certificates *fakeagent.CertificateFactory,
+) *fakeagent.Agent {
 	e.t.Helper()
 	agent, err := fakeagent.New(fakeagent.Identity{
-		Namespace: pod.Namespace, Pod: pod.Name, Groups: []string{"ledger"}, Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
+		Namespace: pod.Namespace, Pod: pod.Name, Groups: []string{"ledger"},
+		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
 	}, certificates)
 	must.Succeed(e.t, err)
 	running := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}

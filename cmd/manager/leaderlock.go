@@ -9,9 +9,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// newLeaderLock returns the Lease by which the replicas elect their leader. Its holder is the pod. So a leader that restarts, for
-// example after it couldn't reach the API server, leads again at once: it need not wait until the Lease of the process before it has
-// expired. That process has ended, because kubelet starts a container only when the last one has ended.
+// newLeaderLock returns the Lease by which the replicas elect their leader. Its holder is the pod. So a leader that
+// restarts, for example after it couldn't reach the API server, leads again at once: it need not wait until the Lease
+// of the process before it has expired. That process has ended, because kubelet starts a container only when the last
+// one has ended.
 //
 // It returns nil if the pod's name isn't known. Then the holder is the process.
 func (m *manager) newLeaderLock() (*resourcelock.LeaseLock, error) {

@@ -23,18 +23,21 @@ import (
 
 // TestTimeoutOfTheLeaseEndsNoWatch: only requests for the Lease have a timeout. Watches would end with it, too.
 func TestTimeoutOfTheLeaseEndsNoWatch(t *testing.T) {
-	m := &manager{options: options{podName: "conclave-manager-0"}, config: &rest.Config{Host: "https://127.0.0.1:1", UserAgent: "manager"}}
+	m := &manager{options: options{podName: "conclave-manager-0"}, config: &rest.Config{
+		Host: "https://127.0.0.1:1", UserAgent: "manager",
+	}}
 	lock, err := m.newLeaderLock()
 	if err != nil || lock.Identity() != "conclave-manager-0" {
 		t.Fatalf("got %+v, %v, want a lock of the pod", lock, err)
 	}
 	if m.config.Timeout != 0 || m.config.UserAgent != "manager" {
-		t.Errorf("got timeout %s and user agent %q for all requests, want none and %q", m.config.Timeout, m.config.UserAgent, "manager")
+		t.Errorf("got timeout %s and user agent %q for all requests, want none and %q", m.config.Timeout,
+			m.config.UserAgent, "manager")
 	}
 }
 
-// TestRestartedLeaderNeedNotWaitForItsLease: the process was killed, so it hasn't released its Lease. The next one in the same pod
-// continues it. Otherwise it would wait until the Lease has expired, and count as another leader.
+// TestRestartedLeaderNeedNotWaitForItsLease: the process was killed, so it hasn't released its Lease. The next one in
+// the same pod continues it. Otherwise it would wait until the Lease has expired, and count as another leader.
 func TestRestartedLeaderNeedNotWaitForItsLease(t *testing.T) {
 	const pod = "conclave-manager-7d4b9-x2x4z"
 	t.Setenv("POD_NAME", pod)
@@ -59,7 +62,8 @@ func TestRestartedLeaderNeedNotWaitForItsLease(t *testing.T) {
 	must.Succeed(t, e.get(&last, namespace, leaseName))
 	e.start()
 	after := lead(last.Spec)
-	if *after.HolderIdentity != pod || *after.LeaseTransitions != *before.LeaseTransitions || !after.AcquireTime.Equal(before.AcquireTime) {
+	if *after.HolderIdentity != pod || *after.LeaseTransitions != *before.LeaseTransitions ||
+		!after.AcquireTime.Equal(before.AcquireTime) {
 		t.Errorf("got Lease %+v after %+v, want the same tenure of pod %s", after, before, pod)
 	}
 }
@@ -85,7 +89,8 @@ func TestCheckUninstallFindsPodsOfStrictGroups(t *testing.T) {
 		t.Errorf("without pods of Strict groups: got status %d and %q, want success", status, stderr)
 	}
 	e.create(pod("ledger-0", v1.StopFinalizer("ledger")), pod("ledger-1", v1.StopFinalizer("ledger")))
-	want := "error: 2 pods of groups in Strict mode could not be deleted without the operator: delete these groups first, or set another mode: default/ledger\n"
+	want := "error: 2 pods of groups in Strict mode could not be deleted without the operator: delete these groups " +
+		"first, or set another mode: default/ledger\n"
 	if status, stderr := check(); status != command.ExitFailure || stderr != want {
 		t.Errorf("got status %d and %q, want status %d and %q", status, stderr, command.ExitFailure, want)
 	}
@@ -98,7 +103,9 @@ func TestManagerDoesNotReplaceTheCAOfGroups(t *testing.T) {
 	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}
 	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
 	e.create(group)
-	group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, LeaseMillis: 500, Members: group.Spec.Members}
+	group.Status.Protocol.MemberList = &v1.MemberList{
+		Version: 1, State: v1.ListSettled, LeaseMillis: 500, Members: group.Spec.Members,
+	}
 	group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	must.Succeed(t, e.Status().Update(t.Context(), group))
 	e.start()

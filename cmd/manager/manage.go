@@ -71,7 +71,9 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}, metrics: all, refusals: enroll.NewRefusals()}
+	m := &manager{
+		options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}, metrics: all, refusals: enroll.NewRefusals(),
+	}
 	if err := m.connect(); err != nil {
 		return err
 	}
@@ -85,7 +87,8 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addMetrics, m.addControllers} {
+	for _, add := range []func(context.Context,
+		ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addMetrics, m.addControllers} {
 		if err := add(ctx, mgr); err != nil {
 			return err
 		}
@@ -202,14 +205,17 @@ func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(m.caStore); err != nil {
 		return err
 	}
-	if err := mgr.Add(&authority.MetricsPublisher{Store: m.caStore, Client: m.live, Namespace: m.namespace, Log: m.log}); err != nil {
+	if err := mgr.Add(
+		&authority.MetricsPublisher{Store: m.caStore, Client: m.live, Namespace: m.namespace, Log: m.log}); err != nil {
 		return err
 	}
 	written, err := webhookWritten(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	publisher := &authority.WebhookPublisher{Store: m.caStore, Client: m.live, Name: webhookConfig, Written: written, Log: m.log}
+	publisher := &authority.WebhookPublisher{
+		Store: m.caStore, Client: m.live, Name: webhookConfig, Written: written, Log: m.log,
+	}
 	m.probes.require(func(*http.Request) error { return publisher.Ready() })
 	return mgr.Add(publisher)
 }

@@ -60,7 +60,8 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	e.expectRefusedWriteCounted(t)
 	expect.Equalf(t, stop(), command.ExitOK, "exit status")
 	var lease coordinationv1.Lease
-	if err := e.get(&lease, namespace, "conclave-manager"); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
+	if err := e.get(&lease, namespace, "conclave-manager"); err != nil || lease.Spec.HolderIdentity == nil ||
+		*lease.Spec.HolderIdentity != "" {
 		t.Errorf("got lease %+v, want it released: %v", lease.Spec, err)
 	}
 }
@@ -68,7 +69,8 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 func (e *env) expectEnrollment(t *testing.T) {
 	status, text := e.enroll(t)
 	var enrolled control.EnrollmentResponse
-	if err := json.Unmarshal([]byte(text), &enrolled); err != nil || status != http.StatusOK || enrolled.Certificate == "" || enrolled.CABundle == "" {
+	if err := json.Unmarshal([]byte(text), &enrolled); err != nil || status != http.StatusOK ||
+		enrolled.Certificate == "" || enrolled.CABundle == "" {
 		t.Fatalf("%d %s: %v", status, text, err)
 	}
 }
@@ -83,7 +85,8 @@ func (e *env) createPod(pod types.NamespacedName) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}},
-			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "none", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "none", RestartPolicy: new(
+				corev1.ContainerRestartPolicyAlways)}},
 		},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "ledger"}}

@@ -23,7 +23,8 @@ type metricSet struct {
 func newMetrics() (*metricSet, error) {
 	m := &metricSet{enroll.NewMetric(), webhook.NewMetric(), &authority.Expiry{}}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "conclave_operator_build_info", Help: "1, with the version of the operator.", ConstLabels: prometheus.Labels{"version": version},
+		Name: "conclave_operator_build_info", Help: "1, with the version of the operator.",
+		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
 	for _, one := range []prometheus.Collector{m.enrollments, m.injections, m.expiry, info} {

@@ -86,7 +86,9 @@ func (e *env) expectMetrics(t *testing.T) {
 		}
 	}
 	// One CA is valid for a year, and certificates are valid for a day: the values differ.
-	expiries := regexp.MustCompile(`conclave_operator_certificate_expiry_timestamp_seconds\{certificate="(\w+)"\} 1\.[7-9]`).FindAllStringSubmatch(text, -1)
+	expiries := regexp.MustCompile(
+		`conclave_operator_certificate_expiry_timestamp_seconds\{certificate="(\w+)"\} 1\.[7-9]`).
+		FindAllStringSubmatch(text, -1)
 	var certificates []string
 	for _, found := range expiries {
 		certificates = append(certificates, found[1])
@@ -103,7 +105,8 @@ func (e *env) expectMetricsCredentials(t *testing.T) {
 	var secret corev1.Secret
 	e.eventually("the credentials exist", func() error { return e.get(&secret, namespace, authority.MetricsSecretName) })
 	pair := identity.Pair{Cert: secret.Data[authority.MetricsCertKey], Key: secret.Data[authority.MetricsKeyKey]}
-	if names, err := identity.Verify(pair, secret.Data[authority.MetricsCAKey]); err != nil || !slices.Equal(names, identity.Names{control.MetricsReader}) {
+	if names, err := identity.Verify(pair, secret.Data[authority.MetricsCAKey]); err != nil ||
+		!slices.Equal(names, identity.Names{control.MetricsReader}) {
 		t.Errorf("got a certificate for %s, want %s: %v", names, control.MetricsReader, err)
 	}
 	e.caBundle = secret.Data[authority.MetricsCAKey]
@@ -167,7 +170,8 @@ func (r *reviewer) Create(_ context.Context, object client.Object, _ ...client.C
 		review.Status.User.Extra = map[string]authenticationv1.ExtraValue{"scopes": {"metrics"}}
 	case *authorizationv1.SubjectAccessReview:
 		asked := *review.Spec.NonResourceAttributes
-		review.Status.Allowed = review.Spec.User != "stranger" && asked.Path == "/metrics" && asked.Verb == "get" && review.Spec.Extra["scopes"][0] == "metrics"
+		review.Status.Allowed = review.Spec.User != "stranger" && asked.Path == "/metrics" && asked.Verb == "get" &&
+			review.Spec.Extra["scopes"][0] == "metrics"
 		review.Status.Denied = review.Spec.User == "denied"
 	default:
 		return fmt.Errorf("got %T, want a review", object)
@@ -179,7 +183,8 @@ func (r *reviewer) Create(_ context.Context, object client.Object, _ ...client.C
 func TestOnlyAuthorizedClientsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &reviewer{}
-		a := &authorized{api: api, log: slog.New(slog.DiscardHandler), handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+		a := &authorized{api: api, log: slog.New(slog.DiscardHandler), handler: http.HandlerFunc(
+			func(http.ResponseWriter, *http.Request) {})}
 		expect := func(method, header string, want, requests int) {
 			t.Helper()
 			before := api.requests
@@ -188,7 +193,8 @@ func TestOnlyAuthorizedClientsAreServed(t *testing.T) {
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
 			if w.Code != want || api.requests-before != requests {
-				t.Errorf("%s with %q: got status %d after %d requests, want %d after %d", method, header, w.Code, api.requests-before, want, requests)
+				t.Errorf("%s with %q: got status %d after %d requests, want %d after %d", method, header, w.Code,
+					api.requests-before, want, requests)
 			}
 		}
 		expect(http.MethodGet, "", http.StatusUnauthorized, 0)

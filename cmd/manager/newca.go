@@ -18,8 +18,9 @@ import (
 // manager also reports it in the status of these groups, because without a CA, it reports
 // nothing else.
 func (m *manager) mayCreateCA(ctx context.Context) error {
-	message := fmt.Sprintf("Secret %s/%s does not exist, but agents trust its CA: restore it. Or, to create a new CA, run: "+
-		"kubectl create secret generic %[2]s --namespace %[1]s, and restart the pods with agents when the manager is ready",
+	message := fmt.Sprintf(
+		"Secret %s/%s does not exist, but agents trust its CA: restore it. Or, to create a new CA, run: "+
+			"kubectl create secret generic %[2]s --namespace %[1]s, and restart the pods with agents when the manager is ready",
 		m.namespace, authority.SecretName)
 	refused := false
 	err := m.groups.groups(ctx, metav1.NamespaceAll, func(page []v1.ElectionGroup) {

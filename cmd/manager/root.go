@@ -73,11 +73,14 @@ func (o *options) add(root *cobra.Command) {
 	for _, f := range o.agent.Flags() {
 		flags.Var(f, f.Name, f.Usage)
 	}
-	flags.StringSliceVar(&o.agentPullSecrets, "agent-image-pull-secrets", nil, "Secrets, separated by commas, that the webhook adds to the imagePullSecrets of pods; they must exist in the namespaces of the pods")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
+	flags.StringSliceVar(&o.agentPullSecrets, "agent-image-pull-secrets", nil, "Secrets, separated by commas, that the "+
+		"webhook adds to the imagePullSecrets of pods; they must exist in the namespaces of the pods")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443",
+		"address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
-	flags.IntVar(&o.identityPort, "identity-port", 9444, "port of the identity service, which issues the agents' certificates")
+	flags.IntVar(&o.identityPort, "identity-port", 9444,
+		"port of the identity service, which issues the agents' certificates")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
@@ -87,7 +90,8 @@ func (o *options) check() error {
 	case o.namespace == "":
 		return command.UsageErrorf("the environment variable POD_NAMESPACE must be the manager's namespace, and is empty")
 	case len(validation.IsDNS1123Label(o.namespace)) > 0:
-		return command.UsageErrorf("the environment variable POD_NAMESPACE must be a valid namespace name, got %q", o.namespace)
+		return command.UsageErrorf("the environment variable POD_NAMESPACE must be a valid namespace name, got %q",
+			o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
 		return command.UsageErrorf("the environment variable AGENT_IMAGE must be the agent's image, and is empty")
 	}

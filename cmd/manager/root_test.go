@@ -22,9 +22,12 @@ func TestInvalidFlagsReportOneLine(t *testing.T) {
 }
 
 func TestInvalidEnvironmentReportsOneLine(t *testing.T) {
-	expect.Equal(t, refusal(t, "", "agent:1", []string{}), "error: "+"the environment variable POD_NAMESPACE must be the manager's namespace, and is empty"+"\n")
-	expect.Equal(t, refusal(t, "A b", "agent:1", []string{}), "error: "+`the environment variable POD_NAMESPACE must be a valid namespace name, got "A b"`+"\n")
-	expect.Equal(t, refusal(t, "conclave-system", " ", []string{}), "error: "+"the environment variable AGENT_IMAGE must be the agent's image, and is empty"+"\n")
+	expect.Equal(t, refusal(t, "", "agent:1", []string{}),
+		"error: "+"the environment variable POD_NAMESPACE must be the manager's namespace, and is empty"+"\n")
+	expect.Equal(t, refusal(t, "A b", "agent:1", []string{}),
+		"error: "+`the environment variable POD_NAMESPACE must be a valid namespace name, got "A b"`+"\n")
+	expect.Equal(t, refusal(t, "conclave-system", " ", []string{}),
+		"error: "+"the environment variable AGENT_IMAGE must be the agent's image, and is empty"+"\n")
 }
 
 // refusal returns what the manager prints when it refuses to start.

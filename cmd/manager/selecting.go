@@ -9,10 +9,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
-// The webhook lists the groups of a namespace for each pod that no group in the cache selects. A namespace can have thousands, of
-// more than a megabyte each, and many pods are created at the same time. So a list has only one
-// page in memory, and the pods of one namespace get a part of the lists only: the API server
-// waits for a webhook for five seconds.
+// The webhook lists the groups of a namespace for each pod that no group in the cache selects. A namespace can have
+// thousands, of more than a megabyte each, and many pods are created at the same time. So a list has only one page in
+// memory, and the pods of one namespace get a part of the lists only: the API server waits for a webhook for five
+// seconds.
 const (
 	maxGroupLists             = 8
 	maxGroupListsPerNamespace = maxGroupLists / 2
@@ -39,7 +39,8 @@ func (r *groupReader) groups(ctx context.Context, namespace string, use func([]v
 	defer release()
 	for next := ""; ; {
 		var page v1.ElectionGroupList
-		if err := r.live.List(ctx, &page, client.InNamespace(namespace), client.Limit(groupsPerPage), client.Continue(next)); err != nil {
+		if err := r.live.List(ctx, &page, client.InNamespace(namespace), client.Limit(groupsPerPage),
+			client.Continue(next)); err != nil {
 			return err
 		}
 		use(page.Items)

@@ -71,8 +71,7 @@ func (p *pagedGroups) List(_ context.Context, list client.ObjectList, opts ...cl
 	return nil
 }
 
-// TestGroupListsAreBounded: thirty pods are created in a namespace with a thousand groups. They
-// don't use up all lists.
+// TestGroupListsAreBounded: thirty pods are created in a namespace with a thousand groups. They don't use up all lists.
 func TestGroupListsAreBounded(t *testing.T) {
 	const pods, share = 30, 4
 	server := &pagedGroups{groups: 1001, released: make(chan struct{}), of: map[string]int{}}
@@ -109,6 +108,7 @@ func TestGroupListsAreBounded(t *testing.T) {
 	close(server.released)
 	work.Wait()
 	if server.most > maxGroupLists || server.unpaged {
-		t.Errorf("got %d lists at the same time, large pages: %t, want at most %d, all with small pages", server.most, server.unpaged, maxGroupLists)
+		t.Errorf("got %d lists at the same time, large pages: %t, want at most %d, all with small pages", server.most,
+			server.unpaged, maxGroupLists)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// TestServicesArePermittedLater: without the permission for Services, groups work without them and say so. Groups get their
-// Services when the permission comes, as in an installation that creates it after the manager.
+// TestServicesArePermittedLater: without the permission for Services, groups work without them and say so. Groups get
+// their Services when the permission comes, as in an installation that creates it after the manager.
 func TestServicesArePermittedLater(t *testing.T) {
 	e := newEnv(t)
 	binding := &rbacv1.ClusterRoleBinding{}
@@ -45,7 +45,8 @@ func TestServicesArePermittedLater(t *testing.T) {
 	e.eventually("the Service exists", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
 	e.awaitStalled("ledger", "")
 	// Its watch works, too.
-	must.Succeed(t, e.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}))
+	must.Succeed(t,
+		e.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}))
 	e.eventually("the Service exists again", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
 
 	// Without it, a new group gets its document, too. Its Service can't be read.
@@ -75,7 +76,8 @@ func (e *env) createGroupWithService(name string) {
 	e.create(&v1.ElectionGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: v1.ElectionGroupSpec{
-			Members: []v1.Member{{Pod: name + "-0", Priority: 1}}, Service: &v1.CoordinatorService{Name: name, Ports: []v1.ServicePort{{Port: 80}}},
+			Members: []v1.Member{{Pod: name + "-0", Priority: 1}},
+			Service: &v1.CoordinatorService{Name: name, Ports: []v1.ServicePort{{Port: 80}}},
 		},
 	})
 }
@@ -91,7 +93,8 @@ func (e *env) mayNotReadServices() error {
 	return err
 }
 
-// awaitStalled waits until a group has a document, and the condition Stalled with a reason, or without one if that is "".
+// awaitStalled waits until a group has a document, and the condition Stalled with a reason, or without one if that is
+// "".
 func (e *env) awaitStalled(name, reason string) {
 	e.t.Helper()
 	e.eventually("the group "+name+" has a document and is stalled by: "+reason, func() error {

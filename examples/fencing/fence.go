@@ -10,8 +10,9 @@ import (
 // header has the token of the coordinator that sends a request.
 const header = "Conclave-Token"
 
-// fence passes requests with the highest token so far to a handler, and rejects those with lower ones. It lets no request of a later
-// coordinator begin before the handler has answered those of former ones, so the server needs timeouts.
+// fence passes requests with the highest token so far to a handler, and rejects those with lower ones. It lets no
+// request of a later coordinator begin before the handler has answered those of former ones, so the server needs
+// timeouts.
 type fence struct {
 	next http.Handler
 	// save stores the highest token before the first request with it, for the next start of the server.
@@ -34,7 +35,8 @@ func (f *fence) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if token < f.highest {
-		http.Error(w, fmt.Sprintf("token %d is too low: a coordinator with token %d has written", token, f.highest), http.StatusConflict)
+		http.Error(w,
+			fmt.Sprintf("token %d is too low: a coordinator with token %d has written", token, f.highest), http.StatusConflict)
 		return
 	}
 	f.next.ServeHTTP(w, request)

@@ -37,10 +37,12 @@ type client struct {
 	unfenced func(value string)
 }
 
-// TestFormerCoordinatorsAreRejected lets a former coordinator write at the same time as the next one, and again afterwards, as a process
-// does that was paused between its check and its write. Without the fence, the same writes do damage.
+// TestFormerCoordinatorsAreRejected lets a former coordinator write at the same time as the next one, and again
+// afterwards, as a process does that was paused between its check and its write. Without the fence, the same writes do
+// damage.
 func TestFormerCoordinatorsAreRejected(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) kit{"HTTP": startHTTP, "PostgreSQL": startPostgres, "Redis": startRedis} {
+	for name, start := range map[string]func(
+		*testing.T) kit{"HTTP": startHTTP, "PostgreSQL": startPostgres, "Redis": startRedis} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := start(t)
@@ -111,12 +113,16 @@ func startPostgres(t *testing.T) kit {
 		command.Dir, command.SysProcAttr = data, &syscall.SysProcAttr{Credential: credential}
 		return command
 	}
-	if output, err := server("initdb", "--no-sync", "--auth", "trust", "--username", "postgres", "--pgdata", data+"/db").CombinedOutput(); err != nil {
+	if output, err := server("initdb", "--no-sync", "--auth", "trust", "--username", "postgres", "--pgdata",
+		data+"/db").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, output)
 	}
 	// Without TCP. What this test is about doesn't depend on the disk.
 	run(t, server("postgres", "-D", data+"/db", "-k", data, "-c", "listen_addresses=", "-c", "fsync=off"))
-	connect := []string{"--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host", data, "--username", "postgres", "--set", "VERBOSITY=sqlstate"}
+	connect := []string{
+		"--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--host", data, "--username", "postgres",
+		"--set", "VERBOSITY=sqlstate",
+	}
 	testwait.Until(t, "PostgreSQL accepts connections", func() bool {
 		return exec.CommandContext(t.Context(), "psql", append(connect, "--command", "SELECT 1")...).Run() == nil
 	})
@@ -192,7 +198,8 @@ func startRedis(t *testing.T) kit {
 			s := connectTo(t, "%s\nECHO %s\n", "redis-cli", "-s", socket)
 			return client{
 				write: func(token uint64, value string) bool {
-					answer := s.ask(fmt.Sprintf("EVALSHA %s 2 ledger:fence ledger %d SET ledger %s", strings.TrimSpace(string(hash)), token, value))
+					answer := s.ask(fmt.Sprintf("EVALSHA %s 2 ledger:fence ledger %d SET ledger %s",
+						strings.TrimSpace(string(hash)), token, value))
 					if answer != "OK" && !strings.HasPrefix(answer, "FENCE token ") {
 						t.Errorf("got %q", answer)
 					}
@@ -316,21 +323,23 @@ func TestTokenThatCannotBeStoredIsRejected(t *testing.T) {
 	}
 }
 
-// A former coordinator's write may take long. The next coordinator's write doesn't begin before it has ended, or it could be overwritten.
+// A former coordinator's write may take long. The next coordinator's write doesn't begin before it has ended, or it
+// could be overwritten.
 func TestLaterCoordinatorWaitsForWritesOfFormerOne(t *testing.T) {
 	began, both := make(chan struct{}), make(chan struct{})
-	f := &fence{save: func(uint64) error { return nil }, next: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-		if request.Header.Get(header) == "8" {
-			close(both)
-			return
-		}
-		close(began)
-		select {
-		case <-both:
-			t.Error("got a request with token 8 while one with token 7 was handled")
-		case <-time.After(100 * time.Millisecond): // Nothing tells that the other request waits.
-		}
-	})}
+	f := &fence{save: func(uint64) error { return nil }, next: http.HandlerFunc(
+		func(_ http.ResponseWriter, request *http.Request) {
+			if request.Header.Get(header) == "8" {
+				close(both)
+				return
+			}
+			close(began)
+			select {
+			case <-both:
+				t.Error("got a request with token 8 while one with token 7 was handled")
+			case <-time.After(100 * time.Millisecond): // Nothing tells that the other request waits.
+			}
+		})}
 	first := make(chan int)
 	go func() { first <- put(f, "7", "a") }()
 	<-began

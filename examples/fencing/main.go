@@ -1,6 +1,5 @@
-// Command fencing protects a value by fencing tokens. After a coordinator has written
-// the value, no former coordinator can write it, even if that process assumes that it
-// is still coordinator. Usage:
+// Command fencing protects a value by fencing tokens. After a coordinator has written the value, no former coordinator
+// can write it, even if that process assumes that it is still coordinator. Usage:
 //
 //	go run ./examples/fencing FILE
 //	curl -X PUT -H 'Conclave-Token: 29353636331530' -d hello http://127.0.0.1:8080/

@@ -27,9 +27,8 @@ type heldLock struct {
 	until time.Time
 }
 
-// lead grants locks until the tenure ends. The former coordinator may have granted a lock
-// to a process that requested it before this tenure began. Such a process either tells
-// about it, or its lock expires within leaseMax.
+// lead grants locks until the tenure ends. The former coordinator may have granted a lock to a process that requested
+// it before this tenure began. Such a process either tells about it, or its lock expires within leaseMax.
 func (c *coordinator) lead(ctx context.Context, token uint64) error {
 	began := time.Now()
 	held, silent := c.askForLocks(ctx, token)
@@ -101,7 +100,8 @@ func (c *coordinator) serveAcquire(w http.ResponseWriter, r *http.Request) {
 	// requested after its tenure. Its successor wouldn't know about it, nor wait for it.
 	token := c.current()
 	if token == 0 || !c.Leads(r.Context(), token) {
-		http.Error(w, "this process isn't coordinator, or doesn't know yet which locks are held", http.StatusServiceUnavailable)
+		http.Error(w, "this process isn't coordinator, or doesn't know yet which locks are held",
+			http.StatusServiceUnavailable)
 		return
 	}
 	c.mu.Lock()

@@ -8,8 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
-// A process that was paused reports a lock that has expired meanwhile, before or after the
-// process that holds the lock.
+// A process that was paused reports a lock that has expired meanwhile, before or after the process that holds the lock.
 func TestExpiredLockHidesNoOther(t *testing.T) {
 	now := time.Now()
 	expired := grant{Lock: "lock/a", Holder: "paused", Token: 7, Number: 1, Millis: -300}

@@ -1,11 +1,11 @@
-// Command worker takes part in the elections of groups, works while it is coordinator, and prints who is. It is the application of
-// the samples in config/samples. Usage: go run ./examples/worker GROUP...
+// Command worker takes part in the elections of groups, works while it is coordinator, and prints who is. It is the
+// application of the samples in config/samples. Usage: go run ./examples/worker GROUP...
 //
-// Without a group, it knows nothing of elections, and works until it is told to end: conclave-agent exec runs it only while its pod is
-// coordinator.
+// Without a group, it knows nothing of elections, and works until it is told to end: conclave-agent exec runs it only
+// while its pod is coordinator.
 //
-// If the environment variable LISTEN has an address, such as :8080, it answers requests there, with 503 while it doesn't lead: a Service
-// of a group leads to the coordinator.
+// If the environment variable LISTEN has an address, such as :8080, it answers requests there, with 503 while it
+// doesn't lead: a Service of a group leads to the coordinator.
 package main
 
 import (
@@ -72,7 +72,8 @@ func answer(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"pod": %q, "group": %q, "token": %d, "number": %d}`+"\n", pod, t.group, t.token, t.requests.Add(1))
 }
 
-// repeat calls f until ctx ends. Run and Watch fail while the agent doesn't have the group: the operator may not have published it yet.
+// repeat calls f until ctx ends. Run and Watch fail while the agent doesn't have the group: the operator may not have
+// published it yet.
 func repeat(ctx context.Context, group string, f func() error) {
 	for ctx.Err() == nil {
 		if err := f(); err != nil && ctx.Err() == nil {
@@ -85,8 +86,8 @@ func repeat(ctx context.Context, group string, f func() error) {
 	}
 }
 
-// lead returns the function that runs while this process is coordinator. In a real program, each step passes the token to the
-// resource that it changes, which rejects lower tokens: see examples/fencing.
+// lead returns the function that runs while this process is coordinator. In a real program, each step passes the token
+// to the resource that it changes, which rejects lower tokens: see examples/fencing.
 func lead(group string) func(ctx context.Context, token uint64) error {
 	return func(ctx context.Context, token uint64) error {
 		fmt.Printf("%s: leads with token %d\n", group, token)

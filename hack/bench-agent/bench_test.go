@@ -16,8 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// TestMain lets the test binary run the hidden commands that the benchmark starts as
-// processes.
+// TestMain lets the test binary run the hidden commands that the benchmark starts as processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
@@ -43,7 +42,8 @@ func TestInterruptionKeepsEarlierResults(t *testing.T) {
 	must.Succeed(t, program.DependOnProgram(t.Context(), "../..", "./cmd/agent"))
 	for text, groups := range map[string]int{"3 agents, Majority: starting": 1, "3 agents, Available: starting": 0} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		report, err := measure(ctx, &options{agents: []int{3}, modes: []string{"Available", "Majority"}, kills: 1}, cancelAt{text, cancel})
+		report, err := measure(ctx,
+			&options{agents: []int{3}, modes: []string{"Available", "Majority"}, kills: 1}, cancelAt{text, cancel})
 		cancel()
 		switch {
 		case !errors.Is(err, context.Canceled):
@@ -60,14 +60,17 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 	defer cancel()
 	must.Succeed(t, program.DependOnProgram(ctx, "../..", "./cmd/agent"))
 	report, err := measure(ctx, &options{
-		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, heartbeat: 100, idle: time.Second, groups: []int{1, 2},
+		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, heartbeat: 100,
+		idle: time.Second, groups: []int{1, 2},
 	}, io.Discard)
 	must.Succeed(t, err)
 	if count := report.Failures(); count > 0 {
 		t.Errorf("got %d failed rounds, want none: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
-	for name, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+	for name, series := range map[string]*benchmark.Series{
+		"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops,
+	} {
 		if series == nil {
 			t.Errorf("got no series for %s", name)
 		}
@@ -76,14 +79,17 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Errorf("got %d kills, want 2", group.Kills.Rounds)
 	}
 	for i, groups := range []int{1, 2} {
-		if i >= len(report.Idle) || report.Idle[i].Groups != groups || report.Idle[i].Resident == 0 || report.Idle[i].Follower == 0 || report.Idle[i].Coordinator == 0 {
+		if i >= len(report.Idle) || report.Idle[i].Groups != groups || report.Idle[i].Resident == 0 ||
+			report.Idle[i].Follower == 0 || report.Idle[i].Coordinator == 0 {
 			t.Errorf("got idle usages %+v, want positive values in %d groups", report.Idle, groups)
 		}
 	}
 	var printed bytes.Buffer
 	must.Succeed(t, report.Print(&printed))
 	for _, want := range []string{
-		"kill -9 until all agents know", "until 4 witnesses have completed", "hand-over: no coordinator", "SIGSTOP, then kill -9, until all agents know", "kill -9, p99", "highest resident memory", "idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
+		"kill -9 until all agents know", "until 4 witnesses have completed", "hand-over: no coordinator",
+		"SIGSTOP, then kill -9, until all agents know", "kill -9, p99", "highest resident memory",
+		"idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())

@@ -15,12 +15,11 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// floor measures the shortest possible failover on this machine for a detector that
-// relies on connections. It uses small Go processes and TCP on loopback: the victim is
-// killed; each witness, which is connected to the victim, reads the end-of-file and then
-// sends one request to a third process and receives the response. With as many witnesses
-// as there are survivors, this is what all survivors need at least. Measurements of the
-// floor alternate with kills of agents, so that both run under the same conditions.
+// floor measures the shortest possible failover on this machine for a detector that relies on connections. It uses
+// small Go processes and TCP on loopback: the victim is killed; each witness, which is connected to the victim, reads
+// the end-of-file and then sends one request to a third process and receives the response. With as many witnesses as
+// there are survivors, this is what all survivors need at least. Measurements of the floor alternate with kills of
+// agents, so that both run under the same conditions.
 type floor struct {
 	third   *benchmark.Child
 	address string
@@ -42,8 +41,7 @@ func newFloor(ctx context.Context) (*floor, error) {
 
 func (f *floor) close() { f.third.Kill() }
 
-// round returns the time from just before the kill until the last of the witnesses
-// received its response.
+// round returns the time from just before the kill until the last of the witnesses received its response.
 func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error) {
 	victim, err := benchmark.StartChild(ctx, peerCommand)
 	if err != nil {

@@ -18,8 +18,7 @@ type Idle struct {
 	Seconds float64
 	// Resident is the median of the agents' resident memory.
 	Resident float64
-	// Coordinator and Follower are CPU usages in percent of a core. Follower is the
-	// median.
+	// Coordinator and Follower are CPU usages in percent of a core. Follower is the median.
 	Coordinator float64
 	Follower    float64
 	Goals       []benchmark.Goal
@@ -59,8 +58,7 @@ func (i *Idle) judge(first *Idle) {
 	}
 }
 
-// idleIn measures agents that are members of several groups, all with the same
-// coordinator.
+// idleIn measures agents that are members of several groups, all with the same coordinator.
 func (r *runner) idleIn(ctx context.Context, groups int) (idle *Idle, err error) {
 	plan, err := r.plan("Majority", idlePeers+1)
 	if err != nil {

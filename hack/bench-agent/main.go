@@ -1,7 +1,6 @@
-// Command bench-agent measures real agents on this machine. It measures how soon the
-// survivors know the next coordinator after the coordinator's process was killed or
-// paused, how long no process leads during a hand-over, and what an idle agent costs. Run
-// it with `make bench-agent`. The comments of the methods kill, stop and handOver define
+// Command bench-agent measures real agents on this machine. It measures how soon the survivors know the next
+// coordinator after the coordinator's process was killed or paused, how long no process leads during a hand-over, and
+// what an idle agent costs. Run it with `make bench-agent`. The comments of the methods kill, stop and handOver define
 // the two moments between which each duration is measured.
 package main
 
@@ -45,10 +44,12 @@ func newRoot() *cobra.Command {
 	flags := root.Flags()
 	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 100")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
-	flags.IntVar(&o.kills, "kills", 200, fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
+	flags.IntVar(&o.kills, "kills", 200,
+		fmt.Sprintf("number of kills of the coordinator; at most %d of %d or more agents", killsOfLarge, largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
 	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP, and then killed")
-	flags.IntVar(&o.heartbeat, "heartbeat-millis", 100, "the interval of heartbeats; the suspicion timeout is four times as long, the lease five times")
+	flags.IntVar(&o.heartbeat, "heartbeat-millis", 100,
+		"the interval of heartbeats; the suspicion timeout is four times as long, the lease five times")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")

@@ -23,8 +23,7 @@ type runner struct {
 	groups   int
 }
 
-// measure runs the benchmark. With an error, it also returns what it has measured before: that may
-// have taken an hour.
+// measure runs the benchmark. With an error, it also returns what it has measured before: that may have taken an hour.
 func measure(ctx context.Context, o *options, progress io.Writer) (*Report, error) {
 	report := &Report{}
 	folder, err := os.MkdirTemp("", "bench-agent-")
@@ -63,15 +62,15 @@ func (r *runner) printf(format string, arguments ...any) {
 	fmt.Fprintf(r.progress, "bench-agent: "+format+"\n", arguments...)
 }
 
-// plan returns a group. Preemption is off, so that exactly one
-// election follows each kill.
+// plan returns a group. Preemption is off, so that exactly one election follows each kill.
 func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	r.groups++
 	folder := filepath.Join(r.folder, fmt.Sprint(r.groups))
 	plan := agentcluster.Options{
 		Binary: r.binary, Folder: folder, Agents: agents, TLS: true,
 		Group: agentcluster.Group{
-			Safety: agentcluster.Safety{Mode: mode, LeaseMillis: int32(5 * r.options.heartbeat)}, Timing: agentcluster.Timing{HeartbeatMillis: int32(r.options.heartbeat)},
+			Safety:     agentcluster.Safety{Mode: mode, LeaseMillis: int32(5 * r.options.heartbeat)},
+			Timing:     agentcluster.Timing{HeartbeatMillis: int32(r.options.heartbeat)},
 			Preemption: agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)},
 		},
 	}
@@ -101,8 +100,7 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 	if group.Stops, err = r.rounds(ctx, h, group, "stop", r.options.stops, h.stop); err != nil {
 		return nil, err
 	}
-	// Hand-overs come last, because a process that has stepped down is ineligible for a
-	// while.
+	// Hand-overs come last, because a process that has stepped down is ineligible for a while.
 	if group.HandOvers, err = r.rounds(ctx, h, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
 		return nil, err
 	}
@@ -149,7 +147,8 @@ func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error
 // rounds runs a number of rounds, each with agents that follow the same coordinator. A round
 // that times out is reported as a failure; any other error ends the benchmark.
 func (r *runner) rounds(
-	ctx context.Context, h *harness, group *Group, kind string, count int, round func(context.Context) (time.Duration, error),
+	ctx context.Context, h *harness, group *Group, kind string, count int,
+	round func(context.Context) (time.Duration, error),
 ) (*benchmark.Series, error) {
 	if group.Agents < 2 {
 		count = 0

@@ -46,7 +46,8 @@ func (g *Group) judge(heartbeat int) {
 		return
 	}
 	if g.Kills != nil && g.Mode == "Strict" {
-		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, maximum", "ms", g.Kills.Max, float64(5*heartbeat+5)))
+		g.Goals = append(g.Goals,
+			benchmark.AtMost("failover after kill -9, maximum", "ms", g.Kills.Max, float64(5*heartbeat+5)))
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
@@ -120,7 +121,8 @@ func (g *Group) print(table io.Writer) {
 }
 
 func (i *Idle) print(out io.Writer) {
-	fmt.Fprintf(out, "\nidle for %.0f s with %d peers, groups: %d: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
+	fmt.Fprintf(out,
+		"\nidle for %.0f s with %d peers, groups: %d: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
 		i.Seconds, i.Peers, i.Groups, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
 		fmt.Fprintf(out, "idle, groups: %d: %s\n", i.Groups, goal)

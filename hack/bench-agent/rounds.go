@@ -74,9 +74,8 @@ func (h *harness) settle(ctx context.Context) error {
 	}
 }
 
-// kill kills the coordinator's process. It returns the time from just before that until
-// the last survivor has announced the same new coordinator as the others. Then it
-// restarts the agent.
+// kill kills the coordinator's process. It returns the time from just before that until the last survivor has announced
+// the same new coordinator as the others. Then it restarts the agent.
 func (h *harness) kill(ctx context.Context) (time.Duration, error) {
 	victim := h.cluster.Agent(h.coordinator)
 	took, failed := h.failover(ctx, victim.Kill)
@@ -93,8 +92,8 @@ func (h *harness) restart(ctx context.Context, victim *agentcluster.Agent) error
 	return benchmark.Wait(ctx, h.grantDelay+margin)
 }
 
-// stop pauses the coordinator's process with SIGSTOP and measures like kill. The process doesn't continue, like one on a node
-// that has failed.
+// stop pauses the coordinator's process with SIGSTOP and measures like kill. The process doesn't continue, like one on
+// a node that has failed.
 func (h *harness) stop(ctx context.Context) (time.Duration, error) {
 	victim := h.cluster.Agent(h.coordinator)
 	took, failed := h.failover(ctx, victim.Stop)
@@ -111,9 +110,8 @@ func (h *harness) failover(ctx context.Context, inject func() (time.Time, error)
 	return took, err
 }
 
-// handOver makes the coordinator hand over its office. It returns the time during which
-// no process led: from the former coordinator's event that it no longer leads until the
-// next coordinator's event that it leads.
+// handOver makes the coordinator hand over its office. It returns the time during which no process led: from the former
+// coordinator's event that it no longer leads until the next coordinator's event that it leads.
 func (h *harness) handOver(ctx context.Context) (time.Duration, error) {
 	former := h.coordinator
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)

@@ -46,7 +46,8 @@ func TestAllResultsAreReported(t *testing.T) {
 	if s.Empty == 0 || s.Resident == 0 || s.Peak == 0 || s.Start == 0 {
 		t.Errorf("got scale results %+v, want positive values", s)
 	}
-	if e := s.Elections; e.Count == 0 || e.Lag == nil || e.Lag.Rounds != e.Count || e.Requests.withPrefix(writes) < 1 || e.Cost["kube-apiserver"] == 0 {
+	if e := s.Elections; e.Count == 0 || e.Lag == nil || e.Lag.Rounds != e.Count || e.Requests.withPrefix(writes) < 1 ||
+		e.Cost["kube-apiserver"] == 0 {
 		t.Errorf("got election results %+v, want positive values", e)
 	}
 	if s.Restart.Connected == 0 || s.Restart.Requests.withPrefix("watches") == 0 {
@@ -62,7 +63,8 @@ func TestAllResultsAreReported(t *testing.T) {
 	printed.Reset()
 	var encoded Scale
 	report.json = true
-	if err := errors.Join(report.Print(&printed), json.Unmarshal(printed.Bytes(), &encoded)); err != nil || encoded.Groups != 3 || encoded.Elections.Lag.Median <= 0 {
+	if err := errors.Join(report.Print(&printed), json.Unmarshal(printed.Bytes(), &encoded)); err != nil ||
+		encoded.Groups != 3 || encoded.Elections.Lag.Median <= 0 {
 		t.Errorf("got %+v and %v, want the results as JSON", encoded, err)
 	}
 }
@@ -91,8 +93,7 @@ func TestDifferencesAndSums(t *testing.T) {
 	expect.Equalf(t, (Quantities{}).String(), "none", "for no requests")
 }
 
-// A request belongs to the first kind that matches, so specific kinds come first and the
-// last kind matches everything.
+// A request belongs to the first kind that matches, so specific kinds come first and the last kind matches everything.
 func TestLastRequestKindMatchesAllRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range kinds {

@@ -45,8 +45,8 @@ func (e *scaleEnv) elections(ctx context.Context) error {
 	return e.recordPeak()
 }
 
-// cpuTimes returns the CPU time of each program in milliseconds. The fake agents run in this program, which also watches the
-// statuses.
+// cpuTimes returns the CPU time of each program in milliseconds. The fake agents run in this program, which also
+// watches the statuses.
 func (e *scaleEnv) cpuTimes() (Quantities, error) {
 	pids := map[string]int{"manager": e.manager.process.Process.Pid, "fake agents": os.Getpid()}
 	var err error
@@ -66,8 +66,7 @@ func (e *scaleEnv) cpuTimes() (Quantities, error) {
 	return times, nil
 }
 
-// runElections starts elections and returns when a status has shown each of them, or 30 s
-// after the last one.
+// runElections starts elections and returns when a status has shown each of them, or 30 s after the last one.
 func (e *scaleEnv) runElections(ctx context.Context, result *Elections) error {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / e.options.rate))
 	defer ticker.Stop()
@@ -115,12 +114,10 @@ func (e *scaleEnv) nextElection(g *fakeGroup) election {
 	return election{coordinator: g.pods[g.coordinator], term: int64(term)} //nolint:gosec // nor that large
 }
 
-// electionGap is the time without a coordinator in an election. Five real agents need
-// about that long after a kill.
+// electionGap is the time without a coordinator in an election. Five real agents need about that long after a kill.
 const electionGap = 1500 * time.Microsecond
 
-// elect makes the agents of a group report that no process leads, and after electionGap
-// that another one does.
+// elect makes the agents of a group report that no process leads, and after electionGap that another one does.
 func (e *scaleEnv) elect(ctx context.Context, g *fakeGroup, next election) error {
 	term := uint64(next.term) //nolint:gosec // terms aren't negative
 	if err := g.clearCoordinator(term); err != nil {

@@ -57,7 +57,9 @@ func address(n int) string {
 
 func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/groupsPerNamespace) }
 
-func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certificates *fakeagent.CertificateFactory) (*fakeGroups, error) {
+func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch,
+	certificates *fakeagent.CertificateFactory,
+) (*fakeGroups, error) {
 	all := &fakeGroups{client: c, groups: make([]*fakeGroup, r.options.groups)}
 	var err error
 	if all.port, err = fakeagent.ListenPort(ctx, control.OperatorPort); err != nil {
@@ -81,11 +83,12 @@ func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certific
 			g.pods[i] = fmt.Sprintf("%s-%d", g.key.Name, i)
 		}
 	}
-	return all, parallel(ctx, concurrency, r.options.groups*r.options.members, func(ctx context.Context, n int) (err error) {
-		g, i := all.groups[n/r.options.members], n%r.options.members
-		g.agents[i], err = all.createMember(ctx, g, i, n, certificates)
-		return err
-	})
+	return all,
+		parallel(ctx, concurrency, r.options.groups*r.options.members, func(ctx context.Context, n int) (err error) {
+			g, i := all.groups[n/r.options.members], n%r.options.members
+			g.agents[i], err = all.createMember(ctx, g, i, n, certificates)
+			return err
+		})
 }
 
 // parallel calls a function with 0 to n-1, in a number of goroutines, until one call fails.
@@ -103,7 +106,9 @@ func parallel(ctx context.Context, goroutines, n int, do func(ctx context.Contex
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
 
 // createMember starts the fake agent of a member and creates its pod.
-func (f *fakeGroups) createMember(ctx context.Context, g *fakeGroup, member, n int, certificates *fakeagent.CertificateFactory) (*fakeagent.Agent, error) {
+func (f *fakeGroups) createMember(ctx context.Context, g *fakeGroup, member, n int,
+	certificates *fakeagent.CertificateFactory,
+) (*fakeagent.Agent, error) {
 	ip := address(n)
 	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
@@ -129,23 +134,28 @@ func podOf(namespace, name string, n int, group string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name,
 			Labels: map[string]string{
-				"app.kubernetes.io/name": "ledger", "app.kubernetes.io/instance": name, "controller-revision-hash": "ledger-7d9c6b5f4",
-				"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": fmt.Sprint(n), v1.LabelAgent: v1.AgentEnabled,
+				"app.kubernetes.io/name": "ledger", "app.kubernetes.io/instance": name,
+				"controller-revision-hash":           "ledger-7d9c6b5f4",
+				"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": fmt.Sprint(n),
+				v1.LabelAgent: v1.AgentEnabled,
 			},
-			Annotations: map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080", v1.AnnotationGroups: group},
+			Annotations: map[string]string{
+				"prometheus.io/scrape": "true", "prometheus.io/port": "8080", v1.AnnotationGroups: group,
+			},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: nodeOf(n), ServiceAccountName: "default",
 			Containers: []corev1.Container{{
 				Name: "application", Image: "registry.example.com/bank/ledger:1.27.3",
-				Env: []corev1.EnvVar{{Name: "LOG_LEVEL", Value: "info"}, {Name: "DATABASE", Value: "postgres://ledger.bank.svc:5432/ledger"}},
+				Env: []corev1.EnvVar{
+					{Name: "LOG_LEVEL", Value: "info"}, {Name: "DATABASE", Value: "postgres://ledger.bank.svc:5432/ledger"},
+				},
 			}},
 		},
 	}
 }
 
-// injected returns the pod with the agent's container, as the webhook would have patched
-// it.
+// injected returns the pod with the agent's container, as the webhook would have patched it.
 func injected(pod *corev1.Pod, caBundle string) (*corev1.Pod, error) {
 	before, err := json.Marshal(pod)
 	if err != nil {
@@ -193,8 +203,11 @@ func (f *fakeGroups) createPod(ctx context.Context, pod *corev1.Pod, ip string) 
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &now, QOSClass: pod.Status.QOSClass,
 		InitContainerStatuses: statuses(pod.Spec.InitContainers), ContainerStatuses: statuses(pod.Spec.Containers),
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	} {
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	return f.client.Status().Update(ctx, pod)
 }
@@ -212,8 +225,7 @@ func (f *fakeGroups) createElectionGroups(ctx context.Context) error {
 	})
 }
 
-// electFirst makes each group elect its highest member as soon as all its agents have
-// joined the group.
+// electFirst makes each group elect its highest member as soon as all its agents have joined the group.
 func (f *fakeGroups) electFirst(ctx context.Context) error {
 	return parallel(ctx, len(f.groups), len(f.groups), func(ctx context.Context, n int) error {
 		g := f.groups[n]

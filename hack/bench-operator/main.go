@@ -1,6 +1,5 @@
-// Command bench-operator measures the operator with many groups. Run it with `make
-// bench-operator`. The comments of type Scale define the two moments between which each
-// duration is measured.
+// Command bench-operator measures the operator with many groups. Run it with `make bench-operator`. The comments of
+// type Scale define the two moments between which each duration is measured.
 package main
 
 import (
@@ -61,14 +60,17 @@ func newRoot() *cobra.Command {
 	flags.Float64Var(&o.rate, "rate", 50, "elections per second")
 	flags.DurationVar(&o.elections, "elections", time.Minute, "how long to run elections")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "how long to count the requests of an idle manager")
-	flags.StringVar(&o.memoryLimit, "memory-limit", "", "GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
+	flags.StringVar(&o.memoryLimit, "memory-limit", "",
+		"GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
 	flags.BoolVar(&o.json, "json", false, "print the results as JSON")
 	return root
 }
 
 func (o *options) check() error {
 	if o.groups < 1 || o.members < 1 || o.groups*o.members > maxMembers {
-		return fmt.Errorf("--groups and --members must be 1 or more, with at most %d members in all, got --groups %d --members %d", maxMembers, o.groups, o.members)
+		return fmt.Errorf(
+			"--groups and --members must be 1 or more, with at most %d members in all, got --groups %d --members %d",
+			maxMembers, o.groups, o.members)
 	}
 	if o.rate <= 0 {
 		return fmt.Errorf("--rate must be above 0, got %g", o.rate)
@@ -86,7 +88,8 @@ func (o *options) checkFileLimit() error {
 		return fmt.Errorf("cannot read the limit of open files: %w", err)
 	}
 	if needed := o.groups*o.members + spareFiles; uint64(needed) > limit.Max { //nolint:gosec // It is positive.
-		return fmt.Errorf("%d members need %d open files, but the limit is %d: raise it by ulimit -n, or use fewer groups", o.groups*o.members, needed, limit.Max)
+		return fmt.Errorf("%d members need %d open files, but the limit is %d: raise it by ulimit -n, or use fewer groups",
+			o.groups*o.members, needed, limit.Max)
 	}
 	return nil
 }

@@ -45,17 +45,20 @@ func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.D
 		return nil, fmt.Errorf("cannot build the manager: %w\n%s", err, output)
 	}
 	kubeconfig := filepath.Join(r.folder, "manager.kubeconfig")
-	if err := s.addUser(kubeconfig, managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system, "system:authenticated"); err != nil {
+	if err := s.addUser(kubeconfig, managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system,
+		"system:authenticated"); err != nil {
 		return nil, err
 	}
-	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
+	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" +
+		kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
 	container := deployment.Spec.Template.Spec.Containers[0]
 	for _, variable := range container.Env {
 		if variable.ValueFrom == nil {
 			p.environment = append(p.environment, variable.Name+"="+variable.Value)
 		}
 	}
-	p.environment = append(p.environment, "MEMORY_LIMIT="+strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10))
+	p.environment = append(p.environment,
+		"MEMORY_LIMIT="+strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10))
 	if r.options.memoryLimit != "" {
 		p.environment = append(p.environment, "GOMEMLIMIT="+r.options.memoryLimit)
 	}
@@ -126,7 +129,8 @@ func (p *manager) await(ctx context.Context, condition string, limit time.Durati
 		case <-p.exited:
 			return fmt.Errorf("the manager has exited; the end of its log:\n%s", p.logTail())
 		case <-deadline:
-			return fmt.Errorf("timed out after %s waiting for %s; the end of the manager's log:\n%s", limit, condition, p.logTail())
+			return fmt.Errorf("timed out after %s waiting for %s; the end of the manager's log:\n%s",
+				limit, condition, p.logTail())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):

@@ -41,18 +41,22 @@ func (s *Scale) print(out io.Writer) error {
 	line := func(name, format string, values ...any) {
 		fmt.Fprintf(table, "  %s\t"+format+"\n", append([]any{name}, values...)...)
 	}
-	line("memory of the manager", "%.0f MiB without groups, %.0f with all groups, %.0f at most", s.Empty, s.Resident, s.Peak)
+	line("memory of the manager", "%.0f MiB without groups, %.0f with all groups, %.0f at most",
+		s.Empty, s.Resident, s.Peak)
 	line("memory for each agent", "%.1f KiB", s.StreamMemory)
 	line("start until every status complete", "%.1f s", s.Start)
 	e := s.Elections
 	if lag := e.Lag; lag != nil {
-		line("agent's report until status visible", "median %.2f ms, p99 %.2f, max %.2f of %d", lag.Median, lag.P99, lag.Max, lag.Rounds)
+		line("agent's report until status visible", "median %.2f ms, p99 %.2f, max %.2f of %d", lag.Median,
+			lag.P99, lag.Max, lag.Rounds)
 	}
-	line("elections", "%d in %.0f s; %d skipped because the status didn't show the previous election of the group", e.Count, e.Seconds, e.Skipped)
+	line("elections", "%d in %.0f s; %d skipped because the status didn't show the previous election of the group",
+		e.Count, e.Seconds, e.Skipped)
 	line("manager's requests per election", "%s", e.Requests)
 	line("CPU per election, in ms", "%s", e.Cost)
 	line("idle", "%.0f s: %s", s.Idle.Seconds, s.Idle.Requests)
-	line("restart until all agents connected", "%.1f s; %s; %d changes of groups", s.Restart.Connected, s.Restart.Requests, s.Restart.Changes)
+	line("restart until all agents connected", "%.1f s; %s; %d changes of groups", s.Restart.Connected,
+		s.Restart.Requests, s.Restart.Changes)
 	if err := table.Flush(); err != nil {
 		return err
 	}

@@ -20,10 +20,9 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// requestCounter counts the requests of one user with the API server's metrics. The
-// metrics of requests don't identify the user. The metrics of API priority and fairness
-// contain the name of the flow schema of each request, so requestCounter creates a flow
-// schema for each kind of request of this user. The schemas have the priority level that
+// requestCounter counts the requests of one user with the API server's metrics. The metrics of requests don't identify
+// the user. The metrics of API priority and fairness contain the name of the flow schema of each request, so
+// requestCounter creates a flow schema for each kind of request of this user. The schemas have the priority level that
 // service accounts have by default.
 type requestCounter struct {
 	admin *kubernetes.Clientset
@@ -75,9 +74,11 @@ func listKinds() []requestKind {
 		if of.group == "events.k8s.io" {
 			name = "new-events"
 		}
-		all = append(all, requestKind{writes + "-" + name, writing, group, resources}, requestKind{reads + "-" + name, everything, group, resources})
+		all = append(all, requestKind{writes + "-" + name, writing, group, resources},
+			requestKind{reads + "-" + name, everything, group, resources})
 	}
-	return append(all, requestKind{writes + "-others", writing, everything, everything}, requestKind{reads + "-others", everything, everything, everything})
+	return append(all, requestKind{writes + "-others", writing, everything, everything},
+		requestKind{reads + "-others", everything, everything, everything})
 }
 
 // newRequestCounter starts to count the requests of a user.
@@ -89,9 +90,13 @@ func newRequestCounter(ctx context.Context, admin *kubernetes.Clientset, name, u
 			Spec: flowcontrolv1.FlowSchemaSpec{
 				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-low"},
 				MatchingPrecedence:         int32(500 + i), //nolint:gosec // there are few
-				DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+				DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{
+					Type: flowcontrolv1.FlowDistinguisherMethodByUserType,
+				},
 				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-					Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
+					Subjects: []flowcontrolv1.Subject{
+						{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}},
+					},
 					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
 						Verbs: kind.verbs, APIGroups: kind.groups, Resources: kind.resources, Namespaces: everything, ClusterScope: true,
 					}},
@@ -99,7 +104,9 @@ func newRequestCounter(ctx context.Context, admin *kubernetes.Clientset, name, u
 			},
 		}
 		if i == len(kinds)-1 {
-			schema.Spec.Rules[0].NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: everything, NonResourceURLs: everything}}
+			schema.Spec.Rules[0].NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{
+				{Verbs: everything, NonResourceURLs: everything},
+			}
 		}
 		if _, err := admin.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{}); err != nil {
 			return nil, fmt.Errorf("cannot count the requests of %s: %w", user, err)
@@ -110,8 +117,7 @@ func newRequestCounter(ctx context.Context, admin *kubernetes.Clientset, name, u
 
 func (c *requestCounter) schema(kind string) string { return "bench-" + c.name + "-" + kind }
 
-// await returns when the API server uses the flow schemas. It then sets their Dangling
-// conditions to False.
+// await returns when the API server uses the flow schemas. It then sets their Dangling conditions to False.
 func (c *requestCounter) await(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, waitMax, true, func(ctx context.Context) (bool, error) {
 		for _, kind := range kinds {
@@ -167,7 +173,8 @@ func (r Quantities) String() string {
 	if len(r) == 0 {
 		return "none"
 	}
-	all := slices.SortedFunc(maps.Keys(r), func(a, b string) int { return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a, b)) })
+	all := slices.SortedFunc(maps.Keys(r),
+		func(a, b string) int { return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a, b)) })
 	for i, name := range all {
 		all[i] = fmt.Sprintf("%s %g", name, r[name])
 	}
@@ -175,7 +182,8 @@ func (r Quantities) String() string {
 }
 
 // dispatched matches the samples of the requests that the API server has dispatched.
-var dispatched = regexp.MustCompile(`(?m)^apiserver_flowcontrol_dispatched_requests_total{.*flow_schema="([^"]*)".*} (\S+)$`)
+var dispatched = regexp.MustCompile(
+	`(?m)^apiserver_flowcontrol_dispatched_requests_total{.*flow_schema="([^"]*)".*} (\S+)$`)
 
 // count returns the numbers of requests so far by kind.
 func (c *requestCounter) count(ctx context.Context) (Quantities, error) {

@@ -61,10 +61,10 @@ type Restart struct {
 // memoryGoal is the goal for the memory of the manager in MiB, for each thousand groups of 5.
 const memoryGoal = 150
 
-// judge compares the results with the goals. The goals are for 1,000 groups of 5; smaller
-// runs must reach them too.
+// judge compares the results with the goals. The goals are for 1,000 groups of 5; smaller runs must reach them too.
 func (s *Scale) judge() {
-	s.Goals = append(s.Goals, benchmark.AtMost("peak memory of the manager", "MiB", s.Peak, memoryGoal*max(1, float64(s.Groups*s.Members)/5000)))
+	s.Goals = append(s.Goals,
+		benchmark.AtMost("peak memory of the manager", "MiB", s.Peak, memoryGoal*max(1, float64(s.Groups*s.Members)/5000)))
 	if s.Elections.Lag != nil {
 		s.Goals = append(s.Goals, benchmark.AtMost("status lag, p99", "ms", s.Elections.Lag.P99, 250))
 	}

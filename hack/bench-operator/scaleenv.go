@@ -19,8 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
-// scaleEnv is the environment of the scale part: an API server, the manager as a process,
-// and fake agents.
+// scaleEnv is the environment of the scale part: an API server, the manager as a process, and fake agents.
 type scaleEnv struct {
 	*runner
 	server       *server
@@ -63,8 +62,7 @@ func (e *scaleEnv) close(ctx context.Context) (err error) {
 	return err
 }
 
-// setUp builds the manager and creates its service account, with the permissions that it
-// has in a deployment.
+// setUp builds the manager and creates its service account, with the permissions that it has in a deployment.
 func (e *scaleEnv) setUp(ctx context.Context) error {
 	e.printf("building the manager")
 	var err error
@@ -115,8 +113,7 @@ func (e *scaleEnv) deployment() (*appsv1.Deployment, error) {
 	return nil, fmt.Errorf("config/default must contain a Deployment %s", managerName)
 }
 
-// measureEmpty measures the manager without groups. In this run the manager creates the
-// CA, which the fake agents need.
+// measureEmpty measures the manager without groups. In this run the manager creates the CA, which the fake agents need.
 func (e *scaleEnv) measureEmpty(ctx context.Context) error {
 	e.printf("starting a manager without groups")
 	if err := e.manager.start(); err != nil {
@@ -165,8 +162,7 @@ func (e *scaleEnv) createGroups(ctx context.Context) (err error) {
 	return e.create(ctx, "MutatingWebhookConfiguration")
 }
 
-// start starts the manager and waits until all groups have a complete status. Before, none
-// of them has a status.
+// start starts the manager and waits until all groups have a complete status. Before, none of them has a status.
 func (e *scaleEnv) start(ctx context.Context) error {
 	size := e.groups.size()
 	if err := e.manager.start(); err != nil {
@@ -180,7 +176,8 @@ func (e *scaleEnv) start(ctx context.Context) error {
 		count, err := e.observer.completeGroups()
 		if time.Since(printed) > 10*time.Second {
 			printed = time.Now()
-			e.printf("%d of %d agents are connected, %d of %d groups are complete", e.groups.connected(), size, count, e.options.groups)
+			e.printf("%d of %d agents are connected, %d of %d groups are complete", e.groups.connected(),
+				size, count, e.options.groups)
 		}
 		return count == e.options.groups, err
 	})

@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// server is an API server with etcd. Its etcd doesn't sync to the disk, so that the
-// results don't depend on the disk.
+// server is an API server with etcd. Its etcd doesn't sync to the disk, so that the results don't depend on the disk.
 type server struct {
 	environment *envtest.Environment
 	config      *rest.Config
@@ -37,7 +36,8 @@ func startServer(ctx context.Context) (*server, error) {
 		}
 	}
 	s := &server{environment: &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}}
-	// Without this address, which nobody uses, an API server doesn't start where no route leads out, as in the namespace of compare.
+	// Without this address, which nobody uses, an API server doesn't start where no route leads out, as in the namespace
+	// of compare.
 	s.environment.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "192.0.2.1")
 	var err error
 	if s.config, err = s.environment.Start(); err != nil {
@@ -52,9 +52,8 @@ func startServer(ctx context.Context) (*server, error) {
 
 func (s *server) close() error { return s.environment.Stop() }
 
-// addUser creates a user and writes its kubeconfig. The user isn't in group
-// system:masters: requests of that group are exempt from the flow schemas by which
-// requests are counted.
+// addUser creates a user and writes its kubeconfig. The user isn't in group system:masters: requests of that group are
+// exempt from the flow schemas by which requests are counted.
 func (s *server) addUser(kubeconfig, name string, groups ...string) error {
 	user, err := s.environment.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {

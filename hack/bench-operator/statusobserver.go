@@ -17,8 +17,7 @@ import (
 // statusObserver watches the statuses of all groups through the API server.
 type statusObserver struct {
 	mu sync.Mutex
-	// complete tells whether a group has a coordinator, all its members are ready and
-	// all its agents are connected.
+	// complete tells whether a group has a coordinator, all its members are ready and all its agents are connected.
 	complete map[types.NamespacedName]bool
 	terms    map[types.NamespacedName]int64
 	// pending are the elections that no status has shown yet.
@@ -37,7 +36,8 @@ type election struct {
 
 func newStatusObserver() *statusObserver {
 	return &statusObserver{
-		complete: map[types.NamespacedName]bool{}, terms: map[types.NamespacedName]int64{}, pending: map[types.NamespacedName]election{},
+		complete: map[types.NamespacedName]bool{}, terms: map[types.NamespacedName]int64{},
+		pending: map[types.NamespacedName]election{},
 	}
 }
 
@@ -111,8 +111,7 @@ func complete(group *v1.ElectionGroup) bool {
 	return false
 }
 
-// expect announces an election of a group. It returns false if the group's previous
-// election is still pending.
+// expect announces an election of a group. It returns false if the group's previous election is still pending.
 func (o *statusObserver) expect(key types.NamespacedName, e election) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -166,13 +165,13 @@ func (o *statusObserver) changes() int {
 	return o.events
 }
 
-// result returns the lag of each election that a status has shown, and a message for each
-// one that is still pending.
+// result returns the lag of each election that a status has shown, and a message for each one that is still pending.
 func (o *statusObserver) result() (lags []time.Duration, missed []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for key, e := range o.pending {
-		missed = append(missed, fmt.Sprintf("%s: the status didn't show that %s leads in term %d", key, e.coordinator, e.term))
+		missed = append(missed,
+			fmt.Sprintf("%s: the status didn't show that %s leads in term %d", key, e.coordinator, e.term))
 	}
 	return o.lags, missed
 }

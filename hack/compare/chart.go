@@ -18,7 +18,8 @@ func failoverChart(failovers []Failover, shown []fault) string {
 		From:  0.1, To: 100_000, Format: duration,
 	}
 	if len(shown) == 1 {
-		c.Title = "The leader is " + strings.Split(shown[0].title, ":")[0] + " (" + shown[0].name + "): time until all survivors know the next one"
+		c.Title = "The leader is " + strings.Split(shown[0].title,
+			":")[0] + " (" + shown[0].name + "): time until all survivors know the next one"
 	}
 	for _, f := range shown {
 		c.Kinds = append(c.Kinds, f.name+" ("+strings.Split(f.title, ":")[0]+")")

@@ -94,7 +94,8 @@ func TestVacantTimeIsThatWithoutAClaim(t *testing.T) {
 	}
 }
 
-// careless is an election like that of a Lease, with a file. A leader that has lost it goes on with its work for a while.
+// careless is an election like that of a Lease, with a file. A leader that has lost it goes on with its work for a
+// while.
 type careless struct {
 	spec    *spec
 	leading atomic.Bool
@@ -118,7 +119,8 @@ func (c *careless) run(ctx context.Context, to *reporter) error {
 		switch {
 		case !renewed && (c.spec.Self == 0 || err == nil), string(holder) == strconv.Itoa(c.spec.Self):
 			draft := filepath.Join(c.spec.Folder, "draft")
-			if err := errors.Join(os.WriteFile(draft, []byte(strconv.Itoa(c.spec.Self)), 0o600), os.Rename(draft, file)); err != nil {
+			if err := errors.Join(os.WriteFile(draft, []byte(strconv.Itoa(c.spec.Self)), 0o600),
+				os.Rename(draft, file)); err != nil {
 				return err
 			}
 			c.leading.Store(true)
@@ -142,7 +144,8 @@ func TestSeededDoubleLeaderIsReported(t *testing.T) {
 	s := start(t, "careless", "", false)
 	result, err := s.round(t.Context(), faults[2])
 	must.Succeed(t, err)
-	if report := newFailover(s.of, faults[2], []outcome{result}); report.Two != 1 || !strings.Contains(report.String(), "two leaders in 1 of 1") {
+	if report := newFailover(s.of, faults[2], []outcome{result}); report.Two != 1 ||
+		!strings.Contains(report.String(), "two leaders in 1 of 1") {
 		t.Errorf("got %s, want two leaders", report)
 	}
 }
@@ -169,11 +172,17 @@ func TestReportHasAllResults(t *testing.T) {
 	r := &Report{Failovers: []Failover{
 		newFailover(of, faults[0], []outcome{{took: 1500 * time.Millisecond}, {late: true}}),
 		newFailover(of, faults[2], []outcome{{late: true, two: time.Millisecond}}),
-	}, Outages: []Outage{{System: "raft"}, {System: "lease", Vacant: 50_000, Changed: true}}, Idle: []Idle{{System: "floor", Resident: 20}, {System: "raft", Resident: 30.5}}}
+	}, Outages: []Outage{
+		{System: "raft"}, {System: "lease", Vacant: 50_000, Changed: true},
+	}, Idle: []Idle{{System: "floor", Resident: 20}, {System: "raft", Resident: 30.5}}}
 	output := filepath.Join(t.TempDir(), "results", "compare")
 	must.Succeed(t, r.write(output))
 	for extension, wanted := range map[string][]string{
-		".md":   {"| hashicorp/raft | 1.5 s / 1.5 s; 1 not within 60 s | - | -; 1 not within 60 s (1: 1 ms) | - |", "| 10.5 |", "| hashicorp/raft | never | none | the same leader |", "| Lease, 15/10/2 s | 50 s | none | another leader |", "HeartbeatTimeout and ElectionTimeout 1 s"},
+		".md": {
+			"| hashicorp/raft | 1.5 s / 1.5 s; 1 not within 60 s | - | -; 1 not within 60 s (1: 1 ms) | - |", "| 10.5 |",
+			"| hashicorp/raft | never | none | the same leader |", "| Lease, 15/10/2 s | 50 s | none | another leader |",
+			"HeartbeatTimeout and ElectionTimeout 1 s",
+		},
 		".json": {`"Median": 1500`},
 		".svg":  {"not within 60 s", ">1.5 s<"},
 	} {

@@ -22,7 +22,8 @@ func startConclave(_ context.Context, s *spec) ([]elector, error) {
 		return nil, err
 	}
 	// As without DialWith, all groups share the connection for renewals.
-	options := []client.Option{client.At("http://" + s.API), client.LogTo(slog.New(slog.DiscardHandler)), client.DialWith(s.dialer().DialContext)}
+	options := []client.Option{client.At("http://" + s.API), client.LogTo(slog.New(slog.DiscardHandler)), client.DialWith(
+		s.dialer().DialContext)}
 	var all []elector
 	for i := range s.Groups {
 		all = append(all, &conclaveElector{group: groupName(i), members: s.Members, options: options})

@@ -43,7 +43,8 @@ type spec struct {
 	Folder string
 	// Server is the file for the API server, or etcd's address.
 	Server string
-	// Agent is the command that starts Conclave's agent, and API the address that it serves. Members are the names of all members.
+	// Agent is the command that starts Conclave's agent, and API the address that it serves. Members are the names of all
+	// members.
 	Agent   []string
 	API     string
 	Members []string
@@ -69,7 +70,8 @@ func (s *spec) dialTimeout(address string, timeout time.Duration) (net.Conn, err
 
 // daemon starts another process of this candidate. All are in one process group, so that a fault hits them at once.
 func (s *spec) daemon(arguments ...string) error {
-	log, err := os.OpenFile(filepath.Join(s.Folder, filepath.Base(arguments[0])+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(s.Folder, filepath.Base(arguments[0])+".log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -194,8 +196,8 @@ func (r *reporter) know(leader int) {
 	r.check()
 }
 
-// check asks whether this process leads. A leader that was stopped for a while hasn't led in between if its first answer
-// after that is no: it never said yes too late.
+// check asks whether this process leads. A leader that was stopped for a while hasn't led in between if its first
+// answer after that is no: it never said yes too late.
 func (r *reporter) check() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

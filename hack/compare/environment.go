@@ -71,7 +71,8 @@ func (e *environment) hosts(size int) []string {
 	return hosts
 }
 
-// silentRules drop what silent candidates send to others or receive from them. Adding rules again has no effect on packets.
+// silentRules drop what silent candidates send to others or receive from them. Adding rules again has no effect on
+// packets.
 const silentRules = `add set ip compare silent { type ipv4_addr; }
 add chain ip compare silence { type filter hook input priority -1; }
 flush chain ip compare silence
@@ -79,8 +80,8 @@ add rule ip compare silence ip saddr @silent ip daddr != @silent drop
 add rule ip compare silence ip daddr @silent ip saddr != @silent drop
 `
 
-// count makes nft count the packets between these hosts, and between them and servers, with the name of the system. What a
-// candidate sends to itself isn't on the wire.
+// count makes nft count the packets between these hosts, and between them and servers, with the name of the system.
+// What a candidate sends to itself isn't on the wire.
 func (e *environment) count(ctx context.Context, name string, hosts []string) error {
 	if !e.counted {
 		return nil
@@ -88,15 +89,18 @@ func (e *environment) count(ctx context.Context, name string, hosts []string) er
 	name = strings.ReplaceAll(name, "-", "_")
 	all := strings.Join(hosts, ", ")
 	var rules strings.Builder
-	fmt.Fprintf(&rules, "add table ip compare\n"+silentRules+"add chain ip compare sent { type filter hook output priority 0; }\nadd counter ip compare %s\n", name)
+	fmt.Fprintf(&rules, "add table ip compare\n"+silentRules+
+		"add chain ip compare sent { type filter hook output priority 0; }\nadd counter ip compare %s\n", name)
 	for _, host := range hosts {
 		fmt.Fprintf(&rules, "add rule ip compare sent ip saddr %s ip daddr %s accept\n", host, host)
 	}
-	fmt.Fprintf(&rules, "add rule ip compare sent ip saddr { %s } counter name %s accept\nadd rule ip compare sent ip daddr { %s } counter name %s accept\n", all, name, all, name)
+	fmt.Fprintf(&rules, "add rule ip compare sent ip saddr { %s } counter name %s accept\nadd rule ip compare sent ip "+
+		"daddr { %s } counter name %s accept\n", all, name, all, name)
 	return nft(ctx, rules.String())
 }
 
-// silence makes the network drop all packets between a candidate and others, or no longer does: change is add or delete.
+// silence makes the network drop all packets between a candidate and others, or no longer does: change is add or
+// delete.
 func (e *environment) silence(ctx context.Context, change, host string) error {
 	return nft(ctx, change+" element ip compare silent { "+host+" }\n")
 }

@@ -41,16 +41,17 @@ type OperatorGrowth struct {
 	}
 }
 
-// memberCounts are the numbers of candidates of a group, up to the most that a group may have, and groupCounts those of groups with
-// three candidates. operatorCounts are those of groups of an operator, with five members each. More need more open files than many
-// machines permit.
+// memberCounts are the numbers of candidates of a group, up to the most that a group may have, and groupCounts those of
+// groups with three candidates. operatorCounts are those of groups of an operator, with five members each. More need
+// more open files than many machines permit.
 var (
 	memberCounts   = []int{3, 10, 30, 60, 100}
 	groupCounts    = []int{1, 3, 10, 30, manyGroups}
 	operatorCounts = []int{10, 100, 1000, 3000}
 )
 
-// growth measures how failover and idle cost of some systems grow with the members of a group and with the groups of a process.
+// growth measures how failover and idle cost of some systems grow with the members of a group and with the groups of a
+// process.
 func (r *runner) growth(ctx context.Context) error {
 	growth := Growth{Report: r.report}
 	for _, groups := range operatorCounts {
@@ -75,7 +76,8 @@ func (r *runner) growth(ctx context.Context) error {
 				return fmt.Errorf("%s with %d members: %w", of.title, size, err)
 			}
 			growth.Members = append(growth.Members, result)
-			r.printf("%s with %d members: median %s, CPU %.2f %%, %.1f MiB", of.title, size, duration(result.Took.Median), result.CPU, result.Resident)
+			r.printf("%s with %d members: median %s, CPU %.2f %%, %.1f MiB", of.title, size, duration(result.Took.Median),
+				result.CPU, result.Resident)
 		}
 		for _, groups := range groupCounts {
 			if err := r.idleWith(ctx, []system{of}, groups); err != nil {
@@ -184,8 +186,10 @@ func (g Growth) ByMembers() (all []quantity) {
 		all = append(all, named(name,
 			grow("failover, median, ms", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Took.Median }),
 			grow("failover, maximum, ms", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Took.Max }),
-			grow("CPU of all members, % of a core", "%.2f", of, members, func(m MemberGrowth) float64 { return m.CPU * float64(m.Members) }),
-			grow("packets/s of all members", "%.0f", of, members, func(m MemberGrowth) float64 { return m.Packets * float64(m.Members) }),
+			grow("CPU of all members, % of a core", "%.2f", of, members,
+				func(m MemberGrowth) float64 { return m.CPU * float64(m.Members) }),
+			grow("packets/s of all members", "%.0f", of, members,
+				func(m MemberGrowth) float64 { return m.Packets * float64(m.Members) }),
 			grow("memory of a member, MiB", "%.1f", of, members, func(m MemberGrowth) float64 { return m.Resident }),
 		)...)
 	}
@@ -214,11 +218,16 @@ func (g Growth) ByGroups() (all []quantity) {
 func (g Growth) ByOperators() []quantity {
 	groups := func(o OperatorGrowth) int { return o.Groups }
 	return named("",
-		grow("memory beyond that without groups, MiB", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Resident - o.Empty }),
-		grow("first start until all groups have a status, s", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Start }),
-		grow("restart until all agents are connected, s", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Restart.Connected }),
-		grow("election until the status shows it, median, ms", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Elections.Lag.Median }),
-		grow("election until the status shows it, p99, ms", "%.1f", g.Operators, groups, func(o OperatorGrowth) float64 { return o.Elections.Lag.P99 }),
+		grow("memory beyond that without groups, MiB", "%.1f", g.Operators, groups,
+			func(o OperatorGrowth) float64 { return o.Resident - o.Empty }),
+		grow("first start until all groups have a status, s", "%.1f", g.Operators, groups,
+			func(o OperatorGrowth) float64 { return o.Start }),
+		grow("restart until all agents are connected, s", "%.1f", g.Operators, groups,
+			func(o OperatorGrowth) float64 { return o.Restart.Connected }),
+		grow("election until the status shows it, median, ms", "%.1f", g.Operators, groups,
+			func(o OperatorGrowth) float64 { return o.Elections.Lag.Median }),
+		grow("election until the status shows it, p99, ms", "%.1f", g.Operators, groups,
+			func(o OperatorGrowth) float64 { return o.Elections.Lag.P99 }),
 	)
 }
 

@@ -107,7 +107,8 @@ func etcdStarter(ttl int) starter {
 		}
 		var all []elector
 		for i := range s.Groups {
-			all = append(all, &etcdElector{client: client, prefix: s.Set + "/" + groupName(i), self: strconv.Itoa(s.Self), ttl: ttl})
+			all = append(all,
+				&etcdElector{client: client, prefix: s.Set + "/" + groupName(i), self: strconv.Itoa(s.Self), ttl: ttl})
 		}
 		return all, nil
 	}

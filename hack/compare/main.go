@@ -1,6 +1,6 @@
 // Command compare measures Conclave beside other ways to elect a leader, all in one run on one machine. Run it with
-// `make compare`. It starts the candidates of each system as processes, takes the leader away, and notes when all survivors
-// know the next one, as they report it themselves. Each system is an elector: see elector.go.
+// `make compare`. It starts the candidates of each system as processes, takes the leader away, and notes when all
+// survivors know the next one, as they report it themselves. Each system is an elector: see elector.go.
 package main
 
 import (
@@ -73,12 +73,16 @@ func newRoot() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.IntVar(&o.rounds, "rounds", 20, "how often each fault hits each system")
 	flags.DurationVar(&o.idle, "idle", 10*time.Second, "how long to measure idle candidates")
-	flags.StringSliceVar(&o.only, "only", nil, "measure only these systems (growth: floor and conclave-majority, unless you say others): "+strings.Join(allNames(), ", "))
+	flags.StringSliceVar(&o.only,
+		"only", nil, "measure only these systems (growth: floor and conclave-majority, unless you say others): "+
+			strings.Join(allNames(), ", "))
 	flags.StringVar(&o.agent, "agent", "bin/conclave-agent", "the program of Conclave's agent")
 	flags.StringVar(&o.report, "report", compareReport, "what to measure: "+strings.Join(reports, ", "))
-	flags.StringVar(&o.output, "output", "", "write this file with the extensions .md and .json (default docs/results/ and the report's name)")
+	flags.StringVar(&o.output, "output", "",
+		"write this file with the extensions .md and .json (default docs/results/ and the report's name)")
 	root.AddCommand(inside, newCandidateCommand(), newReplicaCommand(), &cobra.Command{
-		Use: "draw", Short: "Write the reports in docs/results and the README's picture again, from their JSON files", Args: cobra.NoArgs,
+		Use:   "draw",
+		Short: "Write the reports in docs/results and the README's picture again, from their JSON files", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return draw(filepath.Join("docs", "results")) },
 	})
 	return root

@@ -41,7 +41,10 @@ func run(ctx context.Context, o *options, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	r := &runner{options: o, env: &environment{agent: o.agent, counted: true}, folder: folder, progress: progress, report: &Report{Rounds: o.rounds, Candidates: candidates}}
+	r := &runner{
+		options: o, env: &environment{agent: o.agent, counted: true}, folder: folder, progress: progress,
+		report: &Report{Rounds: o.rounds, Candidates: candidates},
+	}
 	if r.systems, err = o.selected(); err != nil {
 		return err
 	}
@@ -104,7 +107,8 @@ func (r *runner) newSet(ctx context.Context, s system, size, groups int, poll ti
 	return newSet(ctx, s, name, r.folder, size, groups, poll, r.env)
 }
 
-// maxSets is how many sets of candidates that wait for most of the time are measured at once. More of them delay each other.
+// maxSets is how many sets of candidates that wait for most of the time are measured at once. More of them delay each
+// other.
 const maxSets = 10
 
 // slowPoll is how often candidates of these systems ask whether they lead.
@@ -153,7 +157,9 @@ func (r *runner) failovers(ctx context.Context) error {
 	r.report.DelaysTogether = stop()
 	close(failures)
 	if d := r.report.DelaysTogether; d.P99 > delayLimit {
-		r.printf("WARNING: the machine is too slow for this: a process that slept was woken %s late (p99): don't publish the report", duration(d.P99))
+		r.printf(
+			"WARNING: the machine is too slow for this: a process that slept was woken %s late (p99): don't publish the report",
+			duration(d.P99))
 	}
 	err := ctx.Err()
 	for failed := range failures {
@@ -200,7 +206,9 @@ func (r *runner) failoversOf(ctx context.Context, of system, copies, rounds int,
 	return nil
 }
 
-func (r *runner) roundsOf(ctx context.Context, of system, rounds int, poll time.Duration, done func(int, outcome)) error {
+func (r *runner) roundsOf(ctx context.Context, of system, rounds int, poll time.Duration,
+	done func(int, outcome),
+) error {
 	s, err := r.newSet(ctx, of, candidates, 1, poll)
 	if err != nil {
 		return err
@@ -221,8 +229,8 @@ func (r *runner) roundsOf(ctx context.Context, of system, rounds int, poll time.
 	return nil
 }
 
-// idle measures all systems at the same time, once for each number of groups. With many groups, some systems need all of the machine,
-// so they are measured one after the other.
+// idle measures all systems at the same time, once for each number of groups. With many groups, some systems need all
+// of the machine, so they are measured one after the other.
 func (r *runner) idle(ctx context.Context) error {
 	for _, groups := range []int{1, 10} {
 		if err := r.idleWith(ctx, r.systems, groups); err != nil {
@@ -241,7 +249,8 @@ func (r *runner) idle(ctx context.Context) error {
 const manyGroups = 100
 
 func (r *runner) idleWith(ctx context.Context, systems []system, groups int) error {
-	systems = slices.DeleteFunc(slices.Clone(systems), func(s system) bool { return groups > 1 && s.single || groups > cmp.Or(s.most, groups) })
+	systems = slices.DeleteFunc(slices.Clone(systems),
+		func(s system) bool { return groups > 1 && s.single || groups > cmp.Or(s.most, groups) })
 	if len(systems) == 0 {
 		return nil
 	}
@@ -255,7 +264,8 @@ func (r *runner) idleWith(ctx context.Context, systems []system, groups int) err
 	if len(sets) == 0 {
 		return nil
 	}
-	// Those that have settled first have been idle for longer. Until the others are, too, some work of their start goes on.
+	// Those that have settled first have been idle for longer. Until the others are, too, some work of their start goes
+	// on.
 	if err := benchmark.Wait(ctx, r.options.idle); err != nil {
 		return err
 	}
@@ -263,8 +273,8 @@ func (r *runner) idleWith(ctx context.Context, systems []system, groups int) err
 	return r.observeIdle(ctx, sets, groups)
 }
 
-// settledSets returns a set of each system that agrees on a leader in all groups. The report says which don't. The sets start one
-// after the other, since a machine that starts all of them at once is too slow for some.
+// settledSets returns a set of each system that agrees on a leader in all groups. The report says which don't. The sets
+// start one after the other, since a machine that starts all of them at once is too slow for some.
 func (r *runner) settledSets(ctx context.Context, systems []system, groups int, poll time.Duration) (sets []*set) {
 	for _, of := range systems {
 		s, err := r.newSet(ctx, of, candidates, groups, poll)

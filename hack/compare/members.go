@@ -44,7 +44,8 @@ func (e *raftElector) open(tuned bool) error {
 	config.LocalID = raft.ServerID(strconv.Itoa(e.spec.Self))
 	config.LogOutput = io.Discard
 	if tuned {
-		config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+		config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond,
+			50*time.Millisecond, 50*time.Millisecond
 		config.CommitTimeout = 5 * time.Millisecond
 	}
 	store, err := raftboltdb.NewBoltStore(filepath.Join(e.spec.Folder, groupName(e.group)+".raft"))
@@ -59,7 +60,8 @@ func (e *raftElector) open(tuned bool) error {
 	if err != nil {
 		return err
 	}
-	transport := raft.NewNetworkTransport(raftStream{listener, e.spec}, 3, 10*time.Second, io.Discard) // As NewTCPTransport in the documentation.
+	// As NewTCPTransport in the documentation.
+	transport := raft.NewNetworkTransport(raftStream{listener, e.spec}, 3, 10*time.Second, io.Discard)
 	known, err := raft.HasExistingState(store, store, snapshots)
 	if err != nil {
 		return err
@@ -148,7 +150,9 @@ func (g *gossiper) run(ctx context.Context, to *reporter) error {
 	config := memberlist.DefaultLANConfig()
 	config.Name, config.BindAddr, config.LogOutput = strconv.Itoa(g.spec.Self), g.spec.host(), io.Discard
 	config.BindPort, config.AdvertisePort, config.Events = gossipPort, gossipPort, g
-	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{g.spec.host()}, BindPort: gossipPort, Logger: log.New(io.Discard, "", 0)})
+	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+		BindAddrs: []string{g.spec.host()}, BindPort: gossipPort, Logger: log.New(io.Discard, "", 0),
+	})
 	if err != nil {
 		return err
 	}

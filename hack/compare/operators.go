@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// operator is a program that elects its active replica. Three replicas run on this machine, each with an address of its own.
+// operator is a program that elects its active replica. Three replicas run on this machine, each with an address of its
+// own.
 type operator struct {
 	name, title string
 	// module has the program in the folder command. Without it, the program is one of the cluster.
@@ -37,21 +38,26 @@ type operator struct {
 }
 
 // adaptedImports replaces the first line of the imports.
-const adaptedImports = "import (\n\tconclave \"github.com/conclave-dev/conclave/client\"\n\t\"github.com/conclave-dev/conclave/controllerruntime\"\n"
+const adaptedImports = "import (\n\tconclave " +
+	"\"github.com/conclave-dev/conclave/client\"\n\t\"github.com/conclave-dev/conclave/controllerruntime\"\n"
 
 var operators = []operator{
 	{
-		name: "kube-controller-manager", title: "kube-controller-manager", leaseNamespace: "kube-system", lease: "kube-controller-manager",
+		name: "kube-controller-manager", title: "kube-controller-manager", leaseNamespace: "kube-system",
+		lease: "kube-controller-manager",
 		arguments: []string{
-			"--kubeconfig=$KUBECONFIG", "--bind-address=$HOST", "--secure-port=10257", "--authentication-skip-lookup=true", "--leader-elect=true",
+			"--kubeconfig=$KUBECONFIG", "--bind-address=$HOST", "--secure-port=10257",
+			"--authentication-skip-lookup=true", "--leader-elect=true",
 			"--controllers=deployment-controller,replicaset-controller",
 		},
-		probe: deploymentProbe(), settings: "Only the controllers of Deployments and ReplicaSets run. The probe changes a Deployment without pods until its `observedGeneration` follows.",
+		probe: deploymentProbe(), settings: "Only the controllers of Deployments and ReplicaSets run. The probe changes a " +
+			"Deployment without pods until its `observedGeneration` follows.",
 	},
 	{
 		name: "kube-scheduler", title: "kube-scheduler", leaseNamespace: "kube-system", lease: "kube-scheduler",
 		arguments: []string{
-			"--kubeconfig=$KUBECONFIG", "--bind-address=$HOST", "--secure-port=10259", "--authentication-skip-lookup=true", "--leader-elect=true",
+			"--kubeconfig=$KUBECONFIG", "--bind-address=$HOST", "--secure-port=10259",
+			"--authentication-skip-lookup=true", "--leader-elect=true",
 		},
 		probe: podProbe(), settings: "The probe creates a pod until it has a node.",
 	},
@@ -61,15 +67,22 @@ var operators = []operator{
 		adapted: []string{
 			"import (\n", adaptedImports,
 			"mgr, err := ctrl.NewManager(kubeConfig, options)",
-			"election := controllerruntime.New(\"group-0\", conclave.At(os.Getenv(\"CONCLAVE\")))\n\tmgr, err := ctrl.NewManager(kubeConfig, election.Options(options))",
+			"election := controllerruntime.New(\"group-0\", conclave.At(os.Getenv(\"CONCLAVE\")))\n\tmgr, err := " +
+				"ctrl.NewManager(kubeConfig, election.Options(options))",
 			"mgr.Start(ctx); err", "election.Run(ctx, mgr.Start); err",
 		},
 		leaseNamespace: "kueue-system", lease: "c1f6bfd2.kueue.x-k8s.io", crds: "config/components/crd/bases",
 		config: kueueConfig,
 		// Standbys look at a change again after this time.
-		adaptedConfig: []string{"leaderElect: true,", "leaderElect: true, leaseDuration: 1s, renewDeadline: 700ms, retryPeriod: 200ms,"},
-		arguments:     []string{"--config=$CONFIG", "--feature-gates=VisibilityOnDemand=false"}, environment: []string{"POD_NAMESPACE=kueue-system", "CERTS=$CERTS"},
-		probe: clusterQueueProbe(), settings: "Its manifest's configuration for the election. A standby of Kueue postpones changes that it sees, by `leaderElection.leaseDuration` (15 s): so that is 1 s with Conclave, where nothing else uses it. The probe stops and resumes a ClusterQueue until the condition `Active` follows.",
+		adaptedConfig: []string{
+			"leaderElect: true,", "leaderElect: true, leaseDuration: 1s, renewDeadline: 700ms, retryPeriod: 200ms,",
+		},
+		arguments:   []string{"--config=$CONFIG", "--feature-gates=VisibilityOnDemand=false"},
+		environment: []string{"POD_NAMESPACE=kueue-system", "CERTS=$CERTS"},
+		probe:       clusterQueueProbe(),
+		settings: "Its manifest's configuration for the election. A standby of Kueue postpones " +
+			"changes that it sees, by `leaderElection.leaseDuration` (15 s): so that is 1 s with Conclave, where nothing else " +
+			"uses it. The probe stops and resumes a ClusterQueue until the condition `Active` follows.",
 	},
 	{
 		name: "keda", title: "KEDA", module: "github.com/kedacore/keda/v2", version: "v2.21.0", command: "cmd/operator",
@@ -77,17 +90,20 @@ var operators = []operator{
 		adapted: []string{
 			"import (\n", adaptedImports,
 			"mgr, err := ctrl.NewManager(cfg, ctrl.Options{",
-			"election := controllerruntime.New(\"group-0\", conclave.At(os.Getenv(\"CONCLAVE\")))\n\tmgr, err := ctrl.NewManager(cfg, election.Options(ctrl.Options{",
+			"election := controllerruntime.New(\"group-0\", conclave.At(os.Getenv(\"CONCLAVE\")))\n\tmgr, err := " +
+				"ctrl.NewManager(cfg, election.Options(ctrl.Options{",
 			"RetryPeriod:             retryPeriod,\n\t})", "RetryPeriod:             retryPeriod,\n\t}))",
 			"mgr.Start(ctx); err", "election.Run(ctx, mgr.Start); err",
 		},
 		leaseNamespace: "keda", lease: "operator.keda.sh", crds: "config/crd/bases",
 		arguments: []string{
-			"--leader-elect", "--metrics-bind-address=$HOST:8080", "--health-probe-bind-address=$HOST:8081", "--metrics-service-bind-address=$HOST:9666",
+			"--leader-elect", "--metrics-bind-address=$HOST:8080", "--health-probe-bind-address=$HOST:8081",
+			"--metrics-service-bind-address=$HOST:9666",
 			"--cert-dir=$CERTS", "--enable-cert-rotation=false",
 		},
 		environment: []string{"POD_NAMESPACE=keda", "KEDA_CLUSTER_OBJECT_NAMESPACE=keda", "WATCH_NAMESPACE=", "HOST=$HOST"},
-		probe:       scaledObjectProbe(), settings: "The arguments of its manifest for the election. The probe changes `maxReplicaCount` of a ScaledObject until its HorizontalPodAutoscaler follows.",
+		probe:       scaledObjectProbe(), settings: "The arguments of its manifest for the election. The probe changes " +
+			"`maxReplicaCount` of a ScaledObject until its HorizontalPodAutoscaler follows.",
 	},
 }
 
@@ -187,7 +203,8 @@ func (o *operator) source(ctx context.Context, folder, repository string, adapte
 		}
 		source = strings.Replace(source, changes[i], changes[i+1], 1)
 	}
-	if err := errors.Join(replace(main, source), os.Chmod(filepath.Join(folder, "go.mod"), 0o600), os.Chmod(filepath.Join(folder, "go.sum"), 0o600)); err != nil || !adapted {
+	if err := errors.Join(replace(main, source), os.Chmod(filepath.Join(folder, "go.mod"), 0o600),
+		os.Chmod(filepath.Join(folder, "go.sum"), 0o600)); err != nil || !adapted {
 		return err
 	}
 	edit := []string{"mod", "edit"}

@@ -21,7 +21,8 @@ const outageLasts = time.Minute
 // Outage is what happened while the API server and etcd were away, in milliseconds.
 type Outage struct {
 	System string
-	// Vacant is for how long no candidate said that it leads, until all candidates agreed again, and Two for how long several did.
+	// Vacant is for how long no candidate said that it leads, until all candidates agreed again, and Two for how long
+	// several did.
 	Vacant, Two float64
 	// Changed: another candidate leads afterwards.
 	Changed bool
@@ -83,7 +84,8 @@ func vacant(claims []claim, from, to int64) time.Duration {
 	return time.Duration(sum + max(0, to-from))
 }
 
-// freezeServers stops all processes of the API server and of etcd that this process has started, and continues them after a time.
+// freezeServers stops all processes of the API server and of etcd that this process has started, and continues them
+// after a time.
 func freezeServers(ctx context.Context, lasts time.Duration) error {
 	servers, err := children("kube-apiserver", "etcd")
 	if err != nil {
@@ -114,7 +116,8 @@ func children(names ...string) (found []int, err error) {
 		}
 		fields := strings.Fields(string(status))
 		parent := slices.Index(fields, "PPid:") + 1
-		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil && slices.Contains(names, fields[1]) && fields[parent] == strconv.Itoa(os.Getpid()) {
+		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil && slices.Contains(names, fields[1]) &&
+			fields[parent] == strconv.Itoa(os.Getpid()) {
 			found = append(found, pid)
 		}
 	}

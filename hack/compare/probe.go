@@ -121,7 +121,8 @@ func clusterQueueProbe() probe {
 		return object("kueue.x-k8s.io/v1beta2", "ClusterQueue", "", probeName)
 	}
 	return probe{
-		objects: "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: probe}\nspec: {namespaceSelector: {}}\n",
+		objects: "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: probe}\nspec: " +
+			"{namespaceSelector: {}}\n",
 		change: func(ctx context.Context, c client.Client, number int) error {
 			return patch(ctx, c, get(), `{"spec":{"stopPolicy":%q}}`, []string{"None", "Hold"}[number%2])
 		},
@@ -151,7 +152,8 @@ spec:
   triggers: [{type: cron, metadata: {timezone: Etc/UTC, start: 0 6 * * *, end: 0 20 * * *, desiredReplicas: "10"}}]
 `,
 		change: func(ctx context.Context, c client.Client, number int) error {
-			return patch(ctx, c, object("keda.sh/v1alpha1", "ScaledObject", probeNamespace, probeName), `{"spec":{"maxReplicaCount":%d}}`, 100+number)
+			return patch(ctx, c, object("keda.sh/v1alpha1", "ScaledObject", probeNamespace, probeName),
+				`{"spec":{"maxReplicaCount":%d}}`, 100+number)
 		},
 		done: func(ctx context.Context, c client.Client, number int) (bool, error) {
 			o := object("autoscaling/v2", "HorizontalPodAutoscaler", probeNamespace, "keda-hpa-probe")

@@ -44,14 +44,15 @@ type Gap struct {
 // Return is what happened while the API server and etcd were away for outageLasts.
 type Return struct {
 	Operator, Election string
-	// Took is how long after their return the first change was reconciled, in milliseconds. Exits is how many processes had ended.
+	// Took is how long after their return the first change was reconciled, in milliseconds. Exits is how many processes
+	// had ended.
 	Took  float64
 	Exits int
 }
 
 const (
-	// restBefore passes before each fault, while changes are reconciled and no process is started. Then comes a random part of restMore,
-	// which is the longest time between two renewals of the operators' Leases.
+	// restBefore passes before each fault, while changes are reconciled and no process is started. Then comes a random
+	// part of restMore, which is the longest time between two renewals of the operators' Leases.
 	restBefore, restMore = 15 * time.Second, 2 * time.Second
 	// gapLimit bounds the wait for another leader that reconciles.
 	gapLimit = 5 * time.Minute
@@ -77,7 +78,8 @@ func reconciling(ctx context.Context, o *options, progress io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	r := &reconciler{runner: &runner{
-		options: o, env: &environment{agent: o.agent, counted: true}, folder: folder, progress: progress, report: &Report{Rounds: o.rounds, Candidates: candidates},
+		options: o, env: &environment{agent: o.agent, counted: true}, folder: folder, progress: progress,
+		report: &Report{Rounds: o.rounds, Candidates: candidates},
 	}}
 	r.printf("waiting until the machine is quiet, for a minute at most")
 	if err := r.report.describeMachine(ctx); err != nil {
@@ -114,8 +116,8 @@ func (o *operator) elections() []string {
 	return []string{byLease, byConclave}
 }
 
-// measure measures the operators with the adapter one after the other, and then all with a Lease at the same time: they wait for
-// most of the time.
+// measure measures the operators with the adapter one after the other, and then all with a Lease at the same time: they
+// wait for most of the time.
 func (r *reconciler) measure(ctx context.Context) error {
 	var leased []*operator
 	for i := range operators {
@@ -144,7 +146,8 @@ func (r *reconciler) measureAll(ctx context.Context, all []*operator, election s
 			return err
 		}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: of.leaseNamespace}}
-		s, err := newReplicas(ctx, of, election == byConclave, file, filepath.Join(r.folder, of.name+election), r.env, namespace)
+		s, err := newReplicas(ctx, of, election == byConclave, file,
+			filepath.Join(r.folder, of.name+election), r.env, namespace)
 		if err != nil {
 			return fmt.Errorf("%s: %w", of.title, err)
 		}
@@ -182,8 +185,11 @@ func (r *reconciler) faults(ctx context.Context, s *replicas, election string) e
 			}
 			all, calm = append(all, gap), usual
 		}
-		g := Gap{Operator: s.of.name, Election: election, Fault: f.name, Took: benchmark.NewSeries(all), Calm: benchmark.Millis(calm)}
-		r.printf("%s (%s), %s: median %s, max %s, usually %s", s.of.title, election, f.name, duration(g.Took.Median), duration(g.Took.Max), duration(g.Calm))
+		g := Gap{
+			Operator: s.of.name, Election: election, Fault: f.name, Took: benchmark.NewSeries(all), Calm: benchmark.Millis(calm),
+		}
+		r.printf("%s (%s), %s: median %s, max %s, usually %s", s.of.title, election, f.name, duration(g.Took.Median),
+			duration(g.Took.Max), duration(g.Calm))
 		r.mutex.Lock()
 		r.gaps = append(r.gaps, g)
 		r.mutex.Unlock()
@@ -201,7 +207,8 @@ func (r *replicas) settle(ctx context.Context, rest time.Duration) error {
 			return err
 		}
 		_, _, err := r.leader(ctx)
-		if now := r.starts(); now != starts || err != nil || r.prober.gap(since) > 2*time.Second || r.prober.after(monotonic()-int64(2*time.Second)) == 0 {
+		if now := r.starts(); now != starts || err != nil || r.prober.gap(since) > 2*time.Second ||
+			r.prober.after(monotonic()-int64(2*time.Second)) == 0 {
 			since, starts = monotonic(), now
 		}
 		if monotonic()-since > int64(rest) {
@@ -213,8 +220,8 @@ func (r *replicas) settle(ctx context.Context, rest time.Duration) error {
 	}
 }
 
-// round lets a fault hit the leader. It returns the longest time between two changes that were reconciled one after the other, and
-// the median of that time before the fault.
+// round lets a fault hit the leader. It returns the longest time between two changes that were reconciled one after the
+// other, and the median of that time before the fault.
 func (r *replicas) round(ctx context.Context, f fault) (gap, calm time.Duration, err error) {
 	leader, before, err := r.leader(ctx)
 	if err != nil {
@@ -283,10 +290,13 @@ func (r *reconciler) serverAway(ctx context.Context, sets []*replicas, election 
 		}
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%s (%s) reconciles nothing after the return of the API server: %w: %w", s.of.title, election, err, s.prober.lastError())
+			return fmt.Errorf("%s (%s) reconciles nothing after the return of the API server: %w: %w", s.of.title, election,
+				err, s.prober.lastError())
 		}
-		result := Return{Operator: s.of.name, Election: election, Took: benchmark.Millis(time.Duration(s.prober.since(back)[1] - back)), Exits: s.starts() - starts[i]}
-		r.printf("%s (%s): %s after their return, %d processes ended", s.of.title, election, duration(result.Took), result.Exits)
+		result := Return{Operator: s.of.name, Election: election, Took: benchmark.Millis(time.Duration(s.prober.since(
+			back)[1] - back)), Exits: s.starts() - starts[i]}
+		r.printf("%s (%s): %s after their return, %d processes ended", s.of.title, election,
+			duration(result.Took), result.Exits)
 		r.returns = append(r.returns, result)
 	}
 	return nil
@@ -298,10 +308,13 @@ var operatorsMarkdown string
 // write writes the report, sorted by operator. They were measured at the same time.
 func (r *Reconciling) write(output string) error {
 	order := func(name, election string) int {
-		return 2*slices.IndexFunc(operators, func(o operator) bool { return o.name == name }) + strings.Count(election, byConclave)
+		return 2*slices.IndexFunc(operators, func(o operator) bool { return o.name == name }) +
+			strings.Count(election, byConclave)
 	}
-	slices.SortStableFunc(r.Gaps, func(a, b Gap) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
-	slices.SortStableFunc(r.Returns, func(a, b Return) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
+	slices.SortStableFunc(r.Gaps,
+		func(a, b Gap) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
+	slices.SortStableFunc(r.Returns,
+		func(a, b Return) int { return order(a.Operator, a.Election) - order(b.Operator, b.Election) })
 	return writeReport(output, operatorsMarkdown, r, template.FuncMap{
 		"title": operatorTitle, "operators": func() []operator { return operators },
 		"gap": func(like *Gap, fault string) *Gap {

@@ -30,7 +30,8 @@ func startScheduler(t *testing.T) *replicas {
 	})
 	at := slices.IndexFunc(operators, func(o operator) bool { return o.name == "kube-scheduler" })
 	of := operators[at]
-	of.arguments = append(slices.Clone(of.arguments), "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=300ms")
+	of.arguments = append(slices.Clone(of.arguments), "--leader-elect-lease-duration=2s",
+		"--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=300ms")
 	file, _, err := of.program(os.Getenv("KUBEBUILDER_ASSETS"), false)
 	must.Succeed(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: of.leaseNamespace}}
@@ -52,7 +53,8 @@ func TestOperatorReconcilesNothingWithoutLeader(t *testing.T) {
 		must.Succeedf(t, err, "%s", f.name)
 		// The Lease was renewed at most 0.3 s before. The leader may be renewing just then.
 		if gap < time.Second || gap > time.Since(began)+usual || usual >= gap/2 {
-			t.Errorf("%s: got a gap of %s, usually %s, want more than a second in a round of %s", f.name, gap, usual, time.Since(began))
+			t.Errorf("%s: got a gap of %s, usually %s, want more than a second in a round of %s", f.name,
+				gap, usual, time.Since(began))
 		}
 	}
 }
@@ -68,10 +70,17 @@ func TestGapsAreThoseAfterTheFault(t *testing.T) {
 
 func TestOperatorsReport(t *testing.T) {
 	output := t.TempDir() + "/operators"
-	report := Reconciling{&Report{Rounds: 2}, []Gap{{"keda", byConclave, "kill -9", benchmark.NewSeries([]time.Duration{time.Second}), 100}}, []Return{{"kueue", byLease, 3000, 4}}}
+	report := Reconciling{
+		&Report{Rounds: 2},
+		[]Gap{{"keda", byConclave, "kill -9", benchmark.NewSeries([]time.Duration{time.Second}), 100}},
+		[]Return{{"kueue", byLease, 3000, 4}},
+	}
 	must.Succeed(t, report.write(output))
 	text := must.ReadFile(t, output+".md")
-	for _, want := range []string{"| KEDA | Conclave | 1 s / 1 s (100 ms) | - | - | - |", "| Kueue | Lease | 3 s | 4 |", "| kube-scheduler | that of the cluster |"} {
+	for _, want := range []string{
+		"| KEDA | Conclave | 1 s / 1 s (100 ms) | - | - | - |", "| Kueue | Lease | 3 s | 4 |",
+		"| kube-scheduler | that of the cluster |",
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, text)
 		}

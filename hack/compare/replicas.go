@@ -45,7 +45,8 @@ type replica struct {
 	programs []*program
 }
 
-// program is a process that is started again a second after it has ended. A kubelet waits longer if that happens repeatedly.
+// program is a process that is started again a second after it has ended. A kubelet waits longer if that happens
+// repeatedly.
 type program struct {
 	arguments, environment []string
 	log                    string
@@ -58,7 +59,9 @@ type program struct {
 const restartAfter = time.Second
 
 // newReplicas starts three replicas.
-func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder string, env *environment, namespace *corev1.Namespace) (*replicas, error) {
+func newReplicas(ctx context.Context, of *operator, adapted bool, file, folder string, env *environment,
+	namespace *corev1.Namespace,
+) (*replicas, error) {
 	r := &replicas{of: of, env: env, stop: func() {}}
 	config, err := clientcmd.BuildConfigFromFlags("", env.kubeconfig)
 	if err != nil {
@@ -120,14 +123,17 @@ func (r *replicas) programs(index int, host, file, folder, server string) ([]*pr
 		return nil, err
 	}
 	files := map[string]string{"tls.crt": string(certificate), "ca.crt": string(certificate), "tls.key": string(key)}
-	// All addresses of the loopback device reach the API server. So each replica uses its own one, whose packets can be dropped.
+	// All addresses of the loopback device reach the API server. So each replica uses its own one, whose packets can be
+	// dropped.
 	text, err := os.ReadFile(r.env.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := strings.Cut(strings.TrimPrefix(server, "https://"), ":")
-	files["kubeconfig"] = strings.Replace(string(text), "server: "+server, "server: https://"+host+":"+port+"\n    tls-server-name: localhost", 1)
-	values := strings.NewReplacer("$HOST", host, "$CERTS", folder, "$CONFIG", filepath.Join(folder, "config"), "$KUBECONFIG", filepath.Join(folder, "kubeconfig"))
+	files["kubeconfig"] = strings.Replace(string(text), "server: "+server,
+		"server: https://"+host+":"+port+"\n    tls-server-name: localhost", 1)
+	values := strings.NewReplacer("$HOST", host, "$CERTS", folder, "$CONFIG", filepath.Join(folder, "config"),
+		"$KUBECONFIG", filepath.Join(folder, "kubeconfig"))
 	files["config"] = values.Replace(r.of.config)
 	if r.agents != nil {
 		files["config"] = strings.NewReplacer(r.of.adaptedConfig...).Replace(files["config"])
@@ -144,7 +150,8 @@ func (r *replicas) programs(index int, host, file, folder, server string) ([]*pr
 	if err != nil {
 		return nil, err
 	}
-	p := &program{arguments: []string{executable, "replica", "replica-" + strconv.Itoa(index), file}, log: filepath.Join(folder, "log")}
+	p := &program{arguments: []string{executable, "replica", "replica-" + strconv.Itoa(index), file}, log: filepath.Join(
+		folder, "log")}
 	for _, argument := range r.of.arguments {
 		p.arguments = append(p.arguments, values.Replace(argument))
 	}
@@ -157,7 +164,8 @@ func (r *replicas) programs(index int, host, file, folder, server string) ([]*pr
 	}
 	name := r.agents.Names()[index]
 	p.environment = append(p.environment, "CONCLAVE=http://"+r.agents.Agent(name).API)
-	agent := &program{arguments: []string{r.env.agent, "--config", filepath.Join(filepath.Dir(folder), "agents", name, "agent.yaml")}, log: filepath.Join(folder, "agent.log")}
+	agent := &program{arguments: []string{r.env.agent, "--config", filepath.Join(filepath.Dir(folder), "agents", name,
+		"agent.yaml")}, log: filepath.Join(folder, "agent.log")}
 	return []*program{agent, p}, nil
 }
 

@@ -23,13 +23,13 @@ import (
 type Report struct {
 	Machine, CPU string
 	Versions     []string
-	// LoadBefore and LoadAfter are load averages. Busy is the share of the machine that was in use before anything was started,
-	// in percent.
+	// LoadBefore and LoadAfter are load averages. Busy is the share of the machine that was in use before anything was
+	// started, in percent.
 	LoadBefore, LoadAfter string
 	Busy                  float64
 	Rounds, Candidates    int
-	// DelaysAlone and DelaysTogether are how late a process was woken that slept, in milliseconds, while systems were measured
-	// alone and together.
+	// DelaysAlone and DelaysTogether are how late a process was woken that slept, in milliseconds, while systems were
+	// measured alone and together.
 	DelaysAlone, DelaysTogether benchmark.Series
 	Failovers                   []Failover
 	Outages                     []Outage
@@ -107,8 +107,8 @@ func duration(ms float64) string {
 	}
 }
 
-// delayLimit is the longest delay in milliseconds, in 99 % of all cases, with which the systems that are measured together are measured
-// fairly. They have timeouts of at least a second.
+// delayLimit is the longest delay in milliseconds, in 99 % of all cases, with which the systems that are measured
+// together are measured fairly. They have timeouts of at least a second.
 const delayLimit = 20
 
 // watchDelays measures how late a sleeping process is woken, until the function that it returns is called.
@@ -137,7 +137,8 @@ func watchDelays() (stop func() benchmark.Series) {
 	}
 }
 
-// busyLimit is the share of the machine in percent that others may use. For a minute, describeMachine waits until they don't use more.
+// busyLimit is the share of the machine in percent that others may use. For a minute, describeMachine waits until they
+// don't use more.
 const (
 	busyLimit     = 5
 	quietAttempts = 20
@@ -154,7 +155,9 @@ func (r *Report) describeMachine(ctx context.Context) error {
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			if slices.Contains([]string{"k8s.io/client-go", "github.com/hashicorp/raft", "github.com/hashicorp/memberlist", "go.etcd.io/etcd/client/v3"}, module.Path) {
+			if slices.Contains([]string{
+				"k8s.io/client-go", "github.com/hashicorp/raft", "github.com/hashicorp/memberlist", "go.etcd.io/etcd/client/v3",
+			}, module.Path) {
 				r.Versions = append(r.Versions, module.Path+" "+module.Version)
 			}
 		}
@@ -183,7 +186,8 @@ func busy(ctx context.Context, period time.Duration) (float64, error) {
 			return 0, err
 		}
 		var times [8]float64 // user, nice, system, idle, iowait, irq, softirq, steal
-		if _, err := fmt.Sscanf(string(text), "cpu %g %g %g %g %g %g %g %g", &times[0], &times[1], &times[2], &times[3], &times[4], &times[5], &times[6], &times[7]); err != nil {
+		if _, err := fmt.Sscanf(string(text), "cpu %g %g %g %g %g %g %g %g", &times[0], &times[1], &times[2], &times[3],
+			&times[4], &times[5], &times[6], &times[7]); err != nil {
 			return 0, fmt.Errorf("cannot parse /proc/stat: %w", err)
 		}
 		for _, t := range times {
@@ -224,9 +228,11 @@ func (r *Report) write(output string) error {
 		"failover": func(system, fault string) *Failover {
 			return find(r.Failovers, func(f *Failover) bool { return f.System == system && f.Fault == fault })
 		},
-		"systems": r.measured, "beyond": r.beyondFloor, "chart": func() string { return base + ".svg" }, "idlechart": func() string { return base + "-idle.svg" },
+		"systems": r.measured, "beyond": r.beyondFloor, "chart": func() string { return base + ".svg" },
+		"idlechart": func() string { return base + "-idle.svg" },
 	})
-	return errors.Join(err, publish(output+".svg", failoverChart(r.Failovers, faults)), publish(output+"-idle.svg", idleChart(r.Idle)))
+	return errors.Join(err, publish(output+".svg", failoverChart(r.Failovers, faults)),
+		publish(output+"-idle.svg", idleChart(r.Idle)))
 }
 
 // picture is that of the README.
@@ -237,7 +243,9 @@ func draw(folder string) error {
 	var compared Report
 	var reconciled Reconciling
 	var grown Growth
-	for name, report := range map[string]any{compareReport: &compared, operatorsReport: &reconciled, growthReport: &grown} {
+	for name, report := range map[string]any{
+		compareReport: &compared, operatorsReport: &reconciled, growthReport: &grown,
+	} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".json"))
 		if err != nil {
 			return err
@@ -269,7 +277,8 @@ func allFaults() []string { return slices.Concat(faultNames(false), faultNames(t
 
 // writeReport writes a report as Markdown and JSON.
 func writeReport(output, markdown string, report any, functions template.FuncMap) error {
-	parsed, err := template.New("").Funcs(template.FuncMap{"ms": duration, "title": titleOf, "faults": allFaults}).Funcs(functions).Parse(markdown)
+	parsed, err := template.New("").Funcs(template.FuncMap{"ms": duration, "title": titleOf, "faults": allFaults}).
+		Funcs(functions).Parse(markdown)
 	if err != nil {
 		return err
 	}

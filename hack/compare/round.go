@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// agreed returns the leader of a group on which all candidates but one agree, and when the last one knew it. The leader must
-// itself say that it leads. except is -1 if all count.
+// agreed returns the leader of a group on which all candidates but one agree, and when the last one knew it. The leader
+// must itself say that it leads. except is -1 if all count.
 func (s *set) agreed(group, except int) (leader int, at int64, ok bool) {
 	leader = -1
 	for i, c := range s.candidates {

@@ -34,7 +34,9 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 		_, err := os.Stat(config)
 		fresh := errors.Is(err, fs.ErrNotExist)
 		var text strings.Builder
-		text.WriteString(fmt.Sprintf("port %s\nbind %s\nbind-source-addr %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n", sentinelPort, s.host(), s.host(), s.Folder, s.host()))
+		text.WriteString(
+			fmt.Sprintf("port %s\nbind %s\nbind-source-addr %s\ndir %s\nprotected-mode no\nsentinel announce-ip %s\n",
+				sentinelPort, s.host(), s.host(), s.Folder, s.host()))
 		var all []elector
 		for i := range s.Groups {
 			master := s.Hosts[0]
@@ -44,17 +46,23 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 				}
 			}
 			port := strconv.Itoa(redisPort + i)
-			arguments := []string{"redis-server", "--port", port, "--bind", s.host(), "--bind-source-addr", s.host(), "--dir", s.Folder, "--save", "", "--protected-mode", "no", "--replica-announce-ip", s.host()}
+			arguments := []string{
+				"redis-server", "--port", port, "--bind", s.host(), "--bind-source-addr", s.host(), "--dir", s.Folder, "--save", "",
+				"--protected-mode", "no", "--replica-announce-ip", s.host(),
+			}
 			if master != s.host() {
 				arguments = append(arguments, "--replicaof", master, port)
 			}
 			if err := s.daemon(arguments...); err != nil {
 				return nil, err
 			}
-			text.WriteString(strings.NewReplacer("GROUP", groupName(i), "MASTER", master, "PORT", port, "DOWN", downAfter, "TIMEOUT", failoverTimeout).Replace(
-				"sentinel monitor GROUP MASTER PORT 2\nsentinel down-after-milliseconds GROUP DOWN\nsentinel failover-timeout GROUP TIMEOUT\n"))
+			text.WriteString(strings.NewReplacer("GROUP", groupName(i), "MASTER", master, "PORT", port, "DOWN", downAfter,
+				"TIMEOUT", failoverTimeout).Replace(
+				"sentinel monitor GROUP MASTER PORT 2\nsentinel down-after-milliseconds GROUP DOWN\nsentinel " +
+					"failover-timeout GROUP TIMEOUT\n"))
 			all = append(all, &sentinelElector{
-				s, i, redis.NewClient(s.redisOptions(s.host(), port)), redis.NewSentinelClient(s.redisOptions(s.host(), sentinelPort)),
+				s, i, redis.NewClient(s.redisOptions(s.host(), port)),
+				redis.NewSentinelClient(s.redisOptions(s.host(), sentinelPort)),
 			})
 		}
 		if fresh {
@@ -67,7 +75,9 @@ func sentinelStarter(downAfter, failoverTimeout string) starter {
 }
 
 func (s *spec) redisOptions(host, port string) *redis.Options {
-	return &redis.Options{Addr: net.JoinHostPort(host, port), MaxRetries: -1, Dialer: s.dialer().DialContext, DisableIdentity: true}
+	return &redis.Options{
+		Addr: net.JoinHostPort(host, port), MaxRetries: -1, Dialer: s.dialer().DialContext, DisableIdentity: true,
+	}
 }
 
 // askOthers asks the other Sentinels who the master is.

@@ -63,8 +63,11 @@ type claim struct {
 }
 
 // newSet starts size candidates in folder, in a number of groups.
-func newSet(ctx context.Context, of system, name, folder string, size, groups int, poll time.Duration, env *environment) (*set, error) {
-	s := &set{of: of, name: name, env: env, changed: make(chan struct{}), candidates: make([]*candidate, size), close: func() error { return nil }}
+func newSet(ctx context.Context, of system, name, folder string, size, groups int, poll time.Duration,
+	env *environment,
+) (*set, error) {
+	s := &set{of: of, name: name, env: env, changed: make(chan struct{}), candidates: make([]*candidate,
+		size), close: func() error { return nil }}
 	hosts := env.hosts(size)
 	var agents *agentcluster.Cluster
 	if of.mode != "" {
@@ -81,7 +84,8 @@ func newSet(ctx context.Context, of system, name, folder string, size, groups in
 		return nil, err
 	}
 	for i := range hosts {
-		sp := &spec{System: of.name, Self: i, Hosts: hosts, Set: name, Groups: groups, Folder: filepath.Join(folder, name, strconv.Itoa(i)), Poll: poll}
+		sp := &spec{System: of.name, Self: i, Hosts: hosts, Set: name, Groups: groups, Folder: filepath.Join(folder, name,
+			strconv.Itoa(i)), Poll: poll}
 		if agents != nil {
 			member := agents.Names()[i]
 			sp.API, sp.Members = agents.Agent(member).API, agents.Names()
@@ -109,7 +113,9 @@ func newAgents(ctx context.Context, mode, folder, binary string, size, groups in
 	}
 	plan := agentcluster.Options{Binary: binary, Folder: folder, Agents: size, TLS: true}
 	for i := range groups {
-		group := agentcluster.Group{Name: groupName(i), Safety: agentcluster.Safety{Mode: mode}, Preemption: agentcluster.Preemption{Policy: "Never"}}
+		group := agentcluster.Group{
+			Name: groupName(i), Safety: agentcluster.Safety{Mode: mode}, Preemption: agentcluster.Preemption{Policy: "Never"},
+		}
 		if i == 0 {
 			plan.Group = group
 		} else {

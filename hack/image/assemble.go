@@ -50,7 +50,8 @@ func (r recipe) layer(program string) (v1.Layer, error) {
 		return nil, err
 	}
 	var files bytes.Buffer
-	if err := archive.Tar(&files, r.Created, []archive.File{{Name: r.Name(), Executable: true, Content: content}}); err != nil {
+	if err := archive.Tar(&files, r.Created,
+		[]archive.File{{Name: r.Name(), Executable: true, Content: content}}); err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {

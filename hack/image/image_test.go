@@ -126,7 +126,8 @@ func TestSBOMNamesEveryModule(t *testing.T) {
 		}
 	}
 	if len(document.Relationships) != len(document.Packages)+1 {
-		t.Errorf("got %d packages and %d relationships, want one more relationship", len(document.Packages), len(document.Relationships))
+		t.Errorf("got %d packages and %d relationships, want one more relationship", len(document.Packages),
+			len(document.Relationships))
 	}
 }
 

@@ -24,7 +24,8 @@ func makeIndex(t *testing.T, source string) string {
 	output := t.TempDir()
 	var stdout bytes.Buffer
 	err := run(t.Context(), []string{
-		"-source", source, "-package", "./testdata/hello", "-version", "test", "-tag", "registry.example.com/conclave/hello:test",
+		"-source", source, "-package", "./testdata/hello", "-version", "test", "-tag",
+		"registry.example.com/conclave/hello:test",
 		"-platform", "linux/amd64,linux/arm64", "-output", output,
 	}, &stdout)
 	must.Succeed(t, err)
@@ -55,7 +56,8 @@ func TestIndexHasImageForEachPlatform(t *testing.T) {
 		t.Fatalf("got manifests %+v (%v), want the image index", top, err)
 	}
 	names := top.Manifests[0].Annotations
-	if names["io.containerd.image.name"] != "registry.example.com/conclave/hello:test" || names["org.opencontainers.image.ref.name"] != "test" {
+	if names["io.containerd.image.name"] != "registry.example.com/conclave/hello:test" ||
+		names["org.opencontainers.image.ref.name"] != "test" {
 		t.Errorf("got annotations %v, want the name and the tag", names)
 	}
 	index, err := archived.ImageIndex(top.Manifests[0].Digest)
@@ -105,7 +107,8 @@ func TestDockerfileMatches(t *testing.T) {
 		`ENTRYPOINT ["/agent"]`,
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
-		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" + gobuild.LinkerFlags + " -X main.version=",
+		"-trimpath -buildvcs=false -gcflags " + gobuild.CompilerFlags + " -ldflags \"" +
+			gobuild.LinkerFlags + " -X main.version=",
 	}
 	for key, value := range constantLabels {
 		lines = append(lines, key+`="`+value+`"`)
@@ -117,7 +120,8 @@ func TestDockerfileMatches(t *testing.T) {
 	}
 }
 
-// A replaced module has the name of its replacement. The modules ./api and ./client of this repository have the program's version.
+// A replaced module has the name of its replacement. The modules ./api and ./client of this repository have the
+// program's version.
 func TestModulesOfSBOM(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.8", Main: debug.Module{Path: "example.com/program"},
@@ -136,7 +140,8 @@ func TestModulesOfSBOM(t *testing.T) {
 	got := packages[2]
 	if got["name"] != "example.com/a_New" || got["sourceInfo"] != "go.sum h1:x" ||
 		got["SPDXID"] != "SPDXRef-Module-example.com-a-New-v1.0.1-incompatible" {
-		t.Errorf("got %v, want the name and the checksum of the replacement, and an ID of letters, digits, periods and hyphens", got)
+		t.Errorf(
+			"got %v, want the name and the checksum of the replacement, and an ID of letters, digits, periods and hyphens", got)
 	}
 	references, _ := got["externalRefs"].([]object)
 	must.Equalf(t, len(references), 1, "references")

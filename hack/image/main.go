@@ -2,11 +2,11 @@
 // which runs as a non-root user. The output is NAME.tar, which docker, podman, kind and containerd can load, and
 // NAME.spdx.json, a software bill of materials (SBOM).
 //
-// With several platforms, or -index, NAME.tar is an OCI archive with an image index, because the format of `docker save` has no index, and
-// there is a NAME-OS-ARCHITECTURE.spdx.json for each platform.
+// With several platforms, or -index, NAME.tar is an OCI archive with an image index, because the format of `docker
+// save` has no index, and there is a NAME-OS-ARCHITECTURE.spdx.json for each platform.
 //
-// Builds are reproducible: the same input yields the same digest, regardless of the machine, the directory and the time.
-// SOURCE_DATE_EPOCH (in seconds) sets the date of the image, by default 1970-01-01.
+// Builds are reproducible: the same input yields the same digest, regardless of the machine, the directory and the
+// time. SOURCE_DATE_EPOCH (in seconds) sets the date of the image, by default 1970-01-01.
 package main
 
 import (
@@ -85,7 +85,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&r.Package, "package", "", "main `package` to build")
 	flags.StringVar(&r.Version, "version", "unversioned", "version for the binary and the labels")
 	flags.BoolVar(&r.Index, "index", false, "write an OCI archive with an image index, also for one platform")
-	flags.StringVar(&platforms, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for, or several, separated by commas")
+	flags.StringVar(&platforms, "platform", "linux/"+runtime.GOARCH,
+		"`os/architecture` to build for, or several, separated by commas")
 	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
 	flags.StringVar(&r.Tags, "tags", "", "build `tags`, separated by commas, for a binary that only tests use")
 	flags.StringVar(&output, "output", "dist", "`directory` for the output")

@@ -58,7 +58,8 @@ func (r recipe) sbom(info *debug.BuildInfo, sum, digest string) object {
 		}
 		packages = append(packages, module(dependency.Path, dependency.Version, dependency.Sum))
 	}
-	relationships := []object{relationship(documentID, "DESCRIBES", programID), relationship(programID, "CONTAINS", binaryID)}
+	relationships := []object{relationship(documentID, "DESCRIBES", programID), relationship(programID,
+		"CONTAINS", binaryID)}
 	for _, p := range packages[1:] {
 		relationships = append(relationships, relationship(programID, "DEPENDS_ON", p["SPDXID"]))
 	}
@@ -95,7 +96,9 @@ func module(path, version, sum string) object {
 	m := object{
 		"SPDXID": "SPDXRef-Module-" + notInID.ReplaceAllString(path+"-"+version, "-"), "name": path, "versionInfo": version,
 		"primaryPackagePurpose": "LIBRARY", "filesAnalyzed": false,
-		"externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}},
+		"externalRefs": []object{
+			{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator},
+		},
 	}
 	for _, key := range []string{"supplier", "downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"} {
 		m[key] = noAssertion

@@ -17,8 +17,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 )
 
-// write writes one image in the format of `docker save`, which all common runtimes can load, or all as an OCI archive. It returns
-// the digest by which a registry knows the image, or the index.
+// write writes one image in the format of `docker save`, which all common runtimes can load, or all as an OCI archive.
+// It returns the digest by which a registry knows the image, or the index.
 func (r recipe) write(file string, images []v1.Image) (v1.Hash, error) {
 	tag, err := name.NewTag(r.Tag)
 	if err != nil {
@@ -70,10 +70,11 @@ func (r recipe) writeIndex(file string, tag name.Tag, images []v1.Image) (v1.Has
 		return v1.Hash{}, err
 	}
 	// containerd gives the image the name of the first annotation. Other tools select the image by the second one.
-	err = path.AppendDescriptor(v1.Descriptor{MediaType: index.MediaType, Digest: digest, Size: size, Annotations: map[string]string{
-		"io.containerd.image.name":          tag.Name(),
-		"org.opencontainers.image.ref.name": tag.TagStr(),
-	}})
+	err = path.AppendDescriptor(
+		v1.Descriptor{MediaType: index.MediaType, Digest: digest, Size: size, Annotations: map[string]string{
+			"io.containerd.image.name":          tag.Name(),
+			"org.opencontainers.image.ref.name": tag.TagStr(),
+		}})
 	if err != nil {
 		return v1.Hash{}, err
 	}

@@ -1,6 +1,6 @@
-// Command kubernetes is every program of Kubernetes that a node of kind needs, and etcd, in one binary: it looks at the name it was
-// called by, and is that program. They share nearly all their code, so one binary builds and links in a fraction of the time and
-// space that eight would take.
+// Command kubernetes is every program of Kubernetes that a node of kind needs, and etcd, in one binary: it looks at the
+// name it was called by, and is that program. They share nearly all their code, so one binary builds and links in a
+// fraction of the time and space that eight would take.
 package main
 
 import (
@@ -70,7 +70,8 @@ func main() {
 			names = append(names, known)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(os.Stderr, "%s is none of the programs in here: link or copy this file to one of %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "%s is none of the programs in here: link or copy this file to one of %s\n",
+			name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	os.Exit(run())

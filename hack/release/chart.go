@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 )
 
-// writeChart packs the chart with the version and the digests of the images. The config folder in it is a symbolic link, which the
-// archive replaces by the files. helm package would write the time of the build to the archive.
+// writeChart packs the chart with the version and the digests of the images. The config folder in it is a symbolic
+// link, which the archive replaces by the files. helm package would write the time of the build to the archive.
 func (r *release) writeChart(digests map[string]string) error {
 	const folder = "charts/conclave"
 	files, err := archive.Folder(os.DirFS(r.source), folder)
@@ -61,7 +61,8 @@ func (r *release) stampValues(content []byte, digests map[string]string) ([]byte
 		return fmt.Sprintf("repository: %s\n%stag: \"\"\n%[2]sdigest: %s\n", r.image(words[1]), words[2], digests[words[1]])
 	})
 	if strings.Contains(stamped, "image.invalid") {
-		return nil, fmt.Errorf("each image must have repository: image.invalid/NAME, tag: unset and digest: \"\", where NAME is an image of the release")
+		return nil, fmt.Errorf("each image must have repository: image.invalid/NAME, tag: unset and digest: \"\", where " +
+			"NAME is an image of the release")
 	}
 	return []byte(stamped), nil
 }

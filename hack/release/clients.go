@@ -28,7 +28,8 @@ func (r *release) writeClients() error {
 			return err
 		}
 		if name == "package.json" {
-			content = []byte(strings.Replace(string(content), `"version": "0.0.0"`, fmt.Sprintf(`"version": %q`, r.version[1:]), 1))
+			content = []byte(strings.Replace(string(content), `"version": "0.0.0"`,
+				fmt.Sprintf(`"version": %q`, r.version[1:]), 1))
 		}
 		files = append(files, archive.File{Name: "package/" + name, Content: content})
 	}
@@ -59,10 +60,13 @@ func (r *release) writeWheel(license []byte) error {
 	}
 	version := strings.NewReplacer("-alpha.", "a", "-beta.", "b", "-rc.", "rc").Replace(r.version[1:])
 	info := "conclave-" + version + ".dist-info/"
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: Apache-2.0\nRequires-Python: %s\n",
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: "+
+		"Apache-2.0\nRequires-Python: %s\n",
 		field("name"), version, field("description"), repository, field("requires-python"))
-	files = append(files, archive.File{Name: info + "LICENSE", Content: license}, archive.File{Name: info + "METADATA", Content: []byte(metadata)},
-		archive.File{Name: info + "WHEEL", Content: []byte("Wheel-Version: 1.0\nGenerator: conclave\nRoot-Is-Purelib: true\nTag: py3-none-any\n")})
+	files = append(files, archive.File{Name: info + "LICENSE", Content: license},
+		archive.File{Name: info + "METADATA", Content: []byte(metadata)},
+		archive.File{Name: info + "WHEEL", Content: []byte(
+			"Wheel-Version: 1.0\nGenerator: conclave\nRoot-Is-Purelib: true\nTag: py3-none-any\n")})
 	var record strings.Builder
 	for _, file := range files {
 		sum := sha256.Sum256(file.Content)

@@ -47,7 +47,8 @@ func TestClientsCanBeImported(t *testing.T) {
 	}
 	t.Run("python", func(t *testing.T) {
 		// Python imports from a zip archive, too.
-		got := run(t, r.output, "PYTHONPATH="+filepath.Join(r.output, "conclave-0.2.0rc1-py3-none-any.whl"), "python3", "-c", `
+		got := run(t, r.output,
+			"PYTHONPATH="+filepath.Join(r.output, "conclave-0.2.0rc1-py3-none-any.whl"), "python3", "-c", `
 import base64, conclave.aio, hashlib, importlib.metadata
 package = importlib.metadata.distribution("conclave")
 for file in package.files:
@@ -89,8 +90,10 @@ func TestHeadlampPluginIsSmall(t *testing.T) {
 		Annotations map[string]string
 	}
 	must.Succeed(t, yaml.Unmarshal(read(t, r, "artifacthub-pkg.yml"), &metadata))
-	url, sum := metadata.Annotations["headlamp/plugin/archive-url"], metadata.Annotations["headlamp/plugin/archive-checksum"]
-	if metadata.Version != "0.2.0-rc.1" || url != r.download(name) || sum != fmt.Sprintf("sha256:%x", sha256.Sum256(packed)) {
+	url, sum := metadata.Annotations["headlamp/plugin/archive-url"],
+		metadata.Annotations["headlamp/plugin/archive-checksum"]
+	if metadata.Version != "0.2.0-rc.1" || url != r.download(name) ||
+		sum != fmt.Sprintf("sha256:%x", sha256.Sum256(packed)) {
 		t.Errorf("got metadata %+v, want those of %s", metadata, r.download(name))
 	}
 }
@@ -131,15 +134,18 @@ func TestProvenanceNamesFilesSourceAndBuilder(t *testing.T) {
 		}
 	}
 	build := statement.Predicate.BuildDefinition
-	if build.ExternalParameters.Version != r.version || build.ExternalParameters.Registry != r.registry || build.BuildType == "" {
+	if build.ExternalParameters.Version != r.version ||
+		build.ExternalParameters.Registry != r.registry || build.BuildType == "" {
 		t.Errorf("got build %+v, want the version and the registry", build)
 	}
-	if source := build.ResolvedDependencies[0]; source.URI != "git+"+repository+"@refs/tags/v0.1.0" || source.Digest.GitCommit != r.commit {
+	if source := build.ResolvedDependencies[0]; source.URI != "git+"+repository+"@refs/tags/v0.1.0" ||
+		source.Digest.GitCommit != r.commit {
 		t.Errorf("got source %+v, want the tag and the commit", source)
 	}
 	// SECURITY.md tells users to expect this identity in the certificate.
 	security, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
-	if id := statement.Predicate.RunDetails.Builder.ID; err != nil || id == "" || !strings.Contains(string(security), "--certificate-identity "+id) {
+	if id := statement.Predicate.RunDetails.Builder.ID; err != nil || id == "" ||
+		!strings.Contains(string(security), "--certificate-identity "+id) {
 		t.Errorf("got builder %q (%v), want the identity in SECURITY.md", id, err)
 	}
 }
@@ -148,7 +154,8 @@ func TestChangedSourcesHaveNoCommit(t *testing.T) {
 	r := newRelease(t, t.TempDir())
 	git := func(arguments ...string) {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, arguments...)...)
+		command := exec.CommandContext(t.Context(), "git",
+			append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, arguments...)...)
 		command.Dir = r.source
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", arguments, err, output)
@@ -173,12 +180,14 @@ func TestChangedSourcesHaveNoCommit(t *testing.T) {
 		t.Errorf("got commit %q (%v) of changed sources, want none", r.commit, err)
 	}
 	r.source = t.TempDir()
-	if err := r.readCommit(t.Context()); err == nil || !strings.Contains(err.Error(), "must be a clone of the repository") {
+	if err := r.readCommit(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "must be a clone of the repository") {
 		t.Errorf("got error %v without a repository, want one that asks for a clone", err)
 	}
 }
 
-// TestArchivesHaveBinariesOfTheirPlatform, by their build info, and by the format that the operating system and the processor accept.
+// TestArchivesHaveBinariesOfTheirPlatform, by their build info, and by the format that the operating system and the
+// processor accept.
 func TestArchivesHaveBinariesOfTheirPlatform(t *testing.T) {
 	r := newRelease(t, root)
 	for _, c := range []struct{ platform, file, format string }{
@@ -204,7 +213,8 @@ func TestArchivesHaveBinariesOfTheirPlatform(t *testing.T) {
 			settings[setting.Key] = setting.Value
 		}
 		if got := settings["GOOS"] + "/" + settings["GOARCH"]; got != c.platform || settings["CGO_ENABLED"] != "0" {
-			t.Errorf("%s: got a binary of %s with CGO_ENABLED=%s, want a static one of %s", c.file, got, settings["CGO_ENABLED"], c.platform)
+			t.Errorf("%s: got a binary of %s with CGO_ENABLED=%s, want a static one of %s", c.file, got,
+				settings["CGO_ENABLED"], c.platform)
 		}
 		expect.Equalf(t, format(binary), c.format, "%s: binary in the format", c.file)
 	}

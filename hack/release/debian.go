@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/archive"
 )
 
-// writePackage writes the Debian package of the agent, with the unit of systemd and the scripts in the folder debian. GitHub replaces
-// the ~ of a Debian version in names of files, so the package has a name like the archives.
+// writePackage writes the Debian package of the agent, with the unit of systemd and the scripts in the folder debian.
+// GitHub replaces the ~ of a Debian version in names of files, so the package has a name like the archives.
 func (r *release) writePackage(ctx context.Context, p program, platform string) error {
 	target, binary, err := r.compile(ctx, p, platform)
 	if err != nil {

@@ -40,7 +40,8 @@ func TestDebianPackage(t *testing.T) {
 		deb, architecture := writeTestPackage(t, r, platform), strings.TrimPrefix(platform, "linux/")
 		runProgram(t, "dpkg-deb", "--info", deb)
 		for field, want := range map[string]string{
-			"Package": "conclave-agent", "Version": "0.2.0~rc.1", "Architecture": architecture, "Depends": "systemd", "Homepage": repository,
+			"Package": "conclave-agent", "Version": "0.2.0~rc.1", "Architecture": architecture,
+			"Depends": "systemd", "Homepage": repository,
 		} {
 			if got := strings.TrimSpace(runProgram(t, "dpkg-deb", "--field", deb, field)); got != want {
 				t.Errorf("%s: got %s %q, want %q", architecture, field, got, want)
@@ -71,7 +72,8 @@ func TestDebianPackageHasFolders(t *testing.T) {
 	}
 }
 
-// TestDebianPackageInstalls: what dpkg unpacks runs, its scripts have no errors of syntax, and systemd accepts and confines its unit.
+// TestDebianPackageInstalls: what dpkg unpacks runs, its scripts have no errors of syntax, and systemd accepts and
+// confines its unit.
 func TestDebianPackageInstalls(t *testing.T) {
 	r := newRelease(t, root)
 	deb, folder := writeTestPackage(t, r, "linux/amd64"), t.TempDir()
@@ -85,12 +87,14 @@ func TestDebianPackageInstalls(t *testing.T) {
 	}
 	if license, err := os.ReadFile(filepath.Join(root, "LICENSE")); err != nil {
 		t.Error(err)
-	} else if got, err := os.ReadFile(filepath.Join(folder, "usr/share/doc/conclave-agent/copyright")); err != nil || !bytes.Equal(got, license) {
+	} else if got, err := os.ReadFile(filepath.Join(folder, "usr/share/doc/conclave-agent/copyright")); err != nil ||
+		!bytes.Equal(got, license) {
 		t.Errorf("got another copyright than the LICENSE (%v)", err)
 	}
 	unit := filepath.Join(folder, "usr/lib/systemd/system/conclave-agent.service")
 	content := must.ReadFile(t, unit)
-	// systemd-analyze needs the program and the targets of this machine, so it gets the unit with the path of the unpacked program.
+	// systemd-analyze needs the program and the targets of this machine, so it gets the unit with the path of the unpacked
+	// program.
 	const start = "ExecStart=/usr/bin/conclave-agent --config"
 	if !bytes.Contains(content, []byte(start)) {
 		t.Fatalf("got no %q in the unit", start)

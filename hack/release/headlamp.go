@@ -19,7 +19,8 @@ func (r *release) writeHeadlamp(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	if err := r.execute(ctx, filepath.Join(r.source, "clients/headlamp/build"), filepath.Join(folder, "conclave")); err != nil {
+	if err := r.execute(ctx, filepath.Join(r.source, "clients/headlamp/build"),
+		filepath.Join(folder, "conclave")); err != nil {
 		return err
 	}
 	files, err := archive.Folder(os.DirFS(folder), "conclave")
@@ -28,7 +29,8 @@ func (r *release) writeHeadlamp(ctx context.Context) error {
 	}
 	for i := range files {
 		if file := &files[i]; file.Name == "conclave/package.json" {
-			file.Content = []byte(strings.Replace(string(file.Content), `"version": "0.0.0"`, fmt.Sprintf(`"version": %q`, r.version[1:]), 1))
+			file.Content = []byte(strings.Replace(string(file.Content), `"version": "0.0.0"`,
+				fmt.Sprintf(`"version": %q`, r.version[1:]), 1))
 		}
 	}
 	file := "conclave-headlamp-" + r.version[1:] + ".tar.gz"

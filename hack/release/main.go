@@ -1,6 +1,7 @@
-// Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the chart and the
-// samples with the digests of these images, archives of the programs, Debian packages of the agent, the manifest for krew, the formula
-// for Homebrew, the clients for Python and TypeScript, the plugin for Headlamp, release notes, the provenance of all these files, and checksums.
+// Release writes all files of a release to a folder: images for several platforms with their SBOMs, the manifests, the
+// chart and the samples with the digests of these images, archives of the programs, Debian packages of the agent, the
+// manifest for krew, the formula for Homebrew, the clients for Python and TypeScript, the plugin for Headlamp, release
+// notes, the provenance of all these files, and checksums.
 //
 // Like those of hack/image, the files depend only on the sources, the flags and SOURCE_DATE_EPOCH.
 package main
@@ -52,11 +53,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&r.source, "source", ".", "`folder` of the repository")
 	flags.StringVar(&r.output, "output", "dist/release", "`folder` for the files, whose content is removed first")
 	flags.StringVar(&r.version, "version", "", "`version` of the release, such as v0.1.0")
-	flags.StringVar(&r.registry, "registry", "", "`registry` and folder of the images, such as registry.example.com/conclave")
-	flags.Func("platform", "`platforms` of images and programs, such as linux/amd64,linux/arm64; all by default. Package managers need all", func(value string) error {
-		r.platforms = strings.Split(value, ",")
-		return nil
-	})
+	flags.StringVar(&r.registry, "registry", "",
+		"`registry` and folder of the images, such as registry.example.com/conclave")
+	flags.Func("platform",
+		"`platforms` of images and programs, such as linux/amd64,linux/arm64; all by default. Package managers need all",
+		func(value string) error {
+			r.platforms = strings.Split(value, ",")
+			return nil
+		})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -85,11 +89,13 @@ func (r *release) check() error {
 		}
 	}
 	if len(r.supported(imagePlatforms)) == 0 {
-		return fmt.Errorf("-platform must have one for images, %s, got %s", strings.Join(imagePlatforms, " or "), strings.Join(r.platforms, ","))
+		return fmt.Errorf("-platform must have one for images, %s, got %s", strings.Join(imagePlatforms, " or "),
+			strings.Join(r.platforms, ","))
 	}
 	host, _, _ := strings.Cut(r.registry, "/")
 	if !folder.MatchString(r.registry) || !strings.ContainsAny(host, ".:") && host != "localhost" {
-		return fmt.Errorf("REGISTRY must be where users pull the images, such as registry.example.com/conclave, got %q", r.registry)
+		return fmt.Errorf("REGISTRY must be where users pull the images, such as registry.example.com/conclave, got %q",
+			r.registry)
 	}
 	return nil
 }
@@ -101,7 +107,8 @@ func (r *release) supported(platforms []string) []string {
 	if r.platforms == nil {
 		return platforms
 	}
-	return slices.DeleteFunc(slices.Clone(platforms), func(platform string) bool { return !slices.Contains(r.platforms, platform) })
+	return slices.DeleteFunc(slices.Clone(platforms),
+		func(platform string) bool { return !slices.Contains(r.platforms, platform) })
 }
 
 // image returns the name of an image without its tag.
@@ -137,7 +144,8 @@ func (r *release) write(ctx context.Context) error {
 	}
 	digests := map[string]string{}
 	for _, source := range []string{"./cmd/manager", "./cmd/agent", "./cmd/kubectl-conclave", "./examples/worker"} {
-		if digests[path.Base(source)], err = r.writeImage(ctx, source, strings.Join(r.supported(imagePlatforms), ",")); err != nil {
+		if digests[path.Base(source)], err = r.writeImage(ctx, source,
+			strings.Join(r.supported(imagePlatforms), ",")); err != nil {
 			return err
 		}
 	}

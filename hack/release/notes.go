@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// changes returns what CHANGELOG.md says about the version. A release candidate has the entry of the version for which it is one.
+// changes returns what CHANGELOG.md says about the version. A release candidate has the entry of the version for which
+// it is one.
 func (r *release) changes() (string, error) {
 	content, err := os.ReadFile(filepath.Join(r.source, "CHANGELOG.md"))
 	if err != nil {
@@ -25,7 +26,8 @@ func (r *release) changes() (string, error) {
 	return "", fmt.Errorf("CHANGELOG.md must have an entry for the release: ## %s - DATE", r.version)
 }
 
-// checkModules fails unless the modules that importers get together are of one version. Replacements hide that in this repository.
+// checkModules fails unless the modules that importers get together are of one version. Replacements hide that in this
+// repository.
 func (r *release) checkModules() error {
 	const file, required = "controllerruntime/go.mod", "github.com/conclave-dev/conclave/client "
 	content, err := os.ReadFile(filepath.Join(r.source, file))

@@ -21,7 +21,9 @@ const plugin = "kubectl-conclave"
 var (
 	agent    = program{"conclave-agent", "./cmd/agent", []string{"linux/amd64", "linux/arm64"}}
 	programs = []program{
-		{plugin, "./cmd/kubectl-conclave", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}},
+		{plugin, "./cmd/kubectl-conclave", []string{
+			"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64",
+		}},
 		agent,
 	}
 )

@@ -32,9 +32,9 @@ func (r *release) readCommit(ctx context.Context) error {
 	return nil
 }
 
-// writeProvenance writes a statement of in-toto, with the predicate SLSA provenance v1, about all files before it: SHA256SUMS, which has
-// the statement, comes later. Like all other files, it is the same wherever it is built, so it always names the workflow as the builder.
-// Only the signature of that workflow proves it.
+// writeProvenance writes a statement of in-toto, with the predicate SLSA provenance v1, about all files before it:
+// SHA256SUMS, which has the statement, comes later. Like all other files, it is the same wherever it is built, so it
+// always names the workflow as the builder. Only the signature of that workflow proves it.
 func (r *release) writeProvenance() error {
 	entries, err := os.ReadDir(r.output)
 	if err != nil {

@@ -36,7 +36,9 @@ var (
 func newRelease(t *testing.T, source string) *release {
 	t.Helper()
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
-	r := &release{source: source, output: t.TempDir(), version: "v0.1.0", registry: "registry.example.com/conclave", stdout: t.Output()}
+	r := &release{
+		source: source, output: t.TempDir(), version: "v0.1.0", registry: "registry.example.com/conclave", stdout: t.Output(),
+	}
 	must.Succeed(t, r.check())
 	must.Succeed(t, r.prepare())
 	return r
@@ -47,7 +49,8 @@ func build(t *testing.T, r *release) {
 	t.Helper()
 	for _, err := range []error{
 		r.writeInstaller(t.Context(), digests), r.writeChart(digests), r.writeProgram(t.Context(), hello, hello.platforms[0]),
-		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"), r.writeClients(), r.writeHeadlamp(t.Context()),
+		r.writeProgram(t.Context(), hello, "windows/amd64"), r.writePackage(t.Context(), helloAgent, "linux/amd64"),
+		r.writeClients(), r.writeHeadlamp(t.Context()),
 		r.writeNotes("changes", digests), r.writeProvenance(), r.writeChecksums(),
 	} {
 		must.Succeed(t, err)
@@ -59,14 +62,16 @@ func copySources(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "elsewhere")
 	for _, path := range []string{
-		"Makefile", "LICENSE", "go.mod", "go.sum", "api/go.mod", "client/go.mod", "config", "charts", "hack/overlay", "hack/tools",
+		"Makefile", "LICENSE", "go.mod", "go.sum", "api/go.mod", "client/go.mod", "config", "charts",
+		"hack/overlay", "hack/tools",
 		"hack/image/testdata/hello", "hack/release/debian", "cmd/kubectl-conclave/kubectl_complete-conclave",
 		"clients/python", "clients/typescript/package.json", "clients/typescript/index.js", "clients/typescript/index.d.ts",
 		"clients/headlamp/build", "clients/headlamp/package.json", "clients/headlamp/src", "clients/headlamp/tsconfig.json",
 	} {
 		to := filepath.Join(folder, filepath.Dir(path))
 		must.Succeed(t, os.MkdirAll(to, 0o755))
-		if output, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, path), to).CombinedOutput(); err != nil {
+		if output, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(root, path),
+			to).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
@@ -80,7 +85,8 @@ func TestSamplesHaveTheDigestOfTheirImage(t *testing.T) {
 	must.Succeed(t, err)
 	for _, sample := range samples {
 		text := string(read(t, r, "sample-"+filepath.Base(sample)))
-		if want := "image: registry.example.com/conclave/worker@sha256:555"; !strings.Contains(text, want) || strings.Contains(text, ".invalid") {
+		if want := "image: registry.example.com/conclave/worker@sha256:555"; !strings.Contains(text, want) ||
+			strings.Contains(text, ".invalid") {
 			t.Errorf("got sample %s\nwant it with %s and no other image", text, want)
 		}
 	}
@@ -102,7 +108,8 @@ func TestCandidateHasTheChangesOfItsVersion(t *testing.T) {
 
 func TestPlatforms(t *testing.T) {
 	for platforms, want := range map[string]string{
-		"linux/amd64": "", "linux/arm64,darwin/arm64": "", "darwin/arm64": "must have one for images", "plan9/amd64": `got "plan9/amd64"`,
+		"linux/amd64": "", "linux/arm64,darwin/arm64": "", "darwin/arm64": "must have one for images",
+		"plan9/amd64": `got "plan9/amd64"`,
 	} {
 		r := newRelease(t, root)
 		r.platforms = strings.Split(platforms, ",")
@@ -120,7 +127,10 @@ func TestSecondBuildIsIdentical(t *testing.T) {
 	build(t, first)
 	build(t, second)
 	want := []string{
-		"SHA256SUMS", "artifacthub-pkg.yml", "conclave-0.1.0-py3-none-any.whl", "conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz", "conclave-headlamp-0.1.0.tar.gz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz", "kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
+		"SHA256SUMS", "artifacthub-pkg.yml", "conclave-0.1.0-py3-none-any.whl",
+		"conclave-0.1.0.tgz", "conclave-agent_v0.1.0_linux_amd64.deb", "conclave-dev-client-0.1.0.tgz",
+		"conclave-headlamp-0.1.0.tar.gz", "install.yaml", "kubectl-conclave_v0.1.0_linux_amd64.tar.gz",
+		"kubectl-conclave_v0.1.0_windows_amd64.zip", "notes.md",
 		"provenance.json",
 	}
 	expect.EqualSlicesf(t, names(t, first.output), want, "files")
@@ -151,7 +161,8 @@ func TestManifestsNameDigests(t *testing.T) {
 	}
 	chart := unpack(t, read(t, r, "conclave-0.1.0.tgz"))
 	var metadata struct{ Version, AppVersion string }
-	if err := yaml.Unmarshal(chart["conclave/Chart.yaml"], &metadata); err != nil || metadata.Version != "0.1.0" || metadata.AppVersion != "v0.1.0" {
+	if err := yaml.Unmarshal(chart["conclave/Chart.yaml"], &metadata); err != nil || metadata.Version != "0.1.0" ||
+		metadata.AppVersion != "v0.1.0" {
 		t.Errorf("got versions %+v of the chart (%v), want 0.1.0 and v0.1.0", metadata, err)
 	}
 	type image struct{ Repository, Tag, Digest string }
@@ -196,14 +207,18 @@ func TestFormulaHasChecksumOfEachPlatform(t *testing.T) {
 	writeArchives(t, r)
 	must.Succeed(t, r.writeFormula())
 	formula := string(read(t, r, "conclave.rb"))
-	for _, platform := range []string{"on_macos on_intel darwin_amd64", "on_macos on_arm darwin_arm64", "on_linux on_intel linux_amd64", "on_linux on_arm linux_arm64"} {
+	for _, platform := range []string{
+		"on_macos on_intel darwin_amd64", "on_macos on_arm darwin_arm64", "on_linux on_intel linux_amd64",
+		"on_linux on_arm linux_arm64",
+	} {
 		words := strings.Fields(platform)
 		file := "kubectl-conclave_v0.1.0_" + words[2] + ".tar.gz"
 		sum, err := checksum(filepath.Join(r.output, file))
 		must.Succeed(t, err)
 		_, block, _ := strings.Cut(formula, "  "+words[0]+" do\n")
 		block, _, _ = strings.Cut(block, "\n  end\n")
-		want := "    " + words[1] + " do\n      url \"" + repository + "/releases/download/v0.1.0/" + file + "\"\n      sha256 \"" + sum + "\"\n    end"
+		want := "    " + words[1] + " do\n      url \"" + repository + "/releases/download/v0.1.0/" + file +
+			"\"\n      sha256 \"" + sum + "\"\n    end"
 		if !strings.Contains(block, want) {
 			t.Errorf("got formula\n%s\nwant in %s:\n%s", formula, words[0], want)
 		}
@@ -233,11 +248,13 @@ func TestKrewManifestHasChecksumOfEachPlatform(t *testing.T) {
 // TestChangelogDescribesRelease: the real one, and a missing entry.
 func TestChangelogDescribesRelease(t *testing.T) {
 	r := newRelease(t, root)
-	if changes, err := r.changes(); err != nil || !strings.HasPrefix(changes, "The first release.") || strings.Contains(changes, "## v") {
+	if changes, err := r.changes(); err != nil || !strings.HasPrefix(changes, "The first release.") ||
+		strings.Contains(changes, "## v") {
 		t.Errorf("got changes %q (%v), want those of v0.1.0 only", changes, err)
 	}
 	r.version = "v0.1"
-	if _, err := r.changes(); err == nil || err.Error() != "CHANGELOG.md must have an entry for the release: ## v0.1 - DATE" {
+	if _, err := r.changes(); err == nil ||
+		err.Error() != "CHANGELOG.md must have an entry for the release: ## v0.1 - DATE" {
 		t.Errorf("got error %v, want one that asks for the entry", err)
 	}
 }
@@ -246,7 +263,8 @@ func TestChangelogDescribesRelease(t *testing.T) {
 func TestModulesAreOfOneVersion(t *testing.T) {
 	r := newRelease(t, root)
 	for version, want := range map[string]string{
-		"v0.1.0": "", "v0.1.0-rc.1": "", "v0.2.0": "controllerruntime/go.mod must require github.com/conclave-dev/conclave/client v0.2.0",
+		"v0.1.0": "", "v0.1.0-rc.1": "",
+		"v0.2.0": "controllerruntime/go.mod must require github.com/conclave-dev/conclave/client v0.2.0",
 	} {
 		r.version = version
 		if got := fmt.Sprint(r.checkModules()); got != cmp.Or(want, "<nil>") {
@@ -256,7 +274,8 @@ func TestModulesAreOfOneVersion(t *testing.T) {
 }
 
 func TestInvalidArguments(t *testing.T) {
-	const version, registry = "VERSION must be a version such as v0.1.0", "REGISTRY must be where users pull the images, such as registry.example.com/conclave, got "
+	const version, registry = "VERSION must be a version such as v0.1.0",
+		"REGISTRY must be where users pull the images, such as registry.example.com/conclave, got "
 	for _, c := range []struct{ args, want string }{
 		{"", version},
 		{"-version v0.1 -registry example.org/conclave", version},
@@ -267,7 +286,8 @@ func TestInvalidArguments(t *testing.T) {
 		{"-version v0.1.0 -registry https://example.org/conclave", registry},
 		{"-version v0.1.0 -registry example.org/conclave/", registry},
 		{"-version v0.1.0 -registry example.org/Conclave", registry},
-		{"-version v9.9.9 -registry localhost:5000 -source " + root, "CHANGELOG.md must have an entry for the release: ## v9.9.9 - DATE"},
+		{"-version v9.9.9 -registry localhost:5000 -source " +
+			root, "CHANGELOG.md must have an entry for the release: ## v9.9.9 - DATE"},
 	} {
 		err := run(t.Context(), append(strings.Fields(c.args), "-output", t.TempDir()), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -10,8 +10,8 @@ import (
 // sampleImage is the image of the samples in the repository, which nobody can pull.
 const sampleImage = "image: image.invalid/worker:unset\n"
 
-// writeSamples writes the sample groups with the digest of their image. Files of a release are in one folder, so their names begin
-// with sample-.
+// writeSamples writes the sample groups with the digest of their image. Files of a release are in one folder, so their
+// names begin with sample-.
 func (r *release) writeSamples(digests map[string]string) error {
 	samples, err := filepath.Glob(filepath.Join(r.source, "config", "samples", "*.yaml"))
 	if err != nil {

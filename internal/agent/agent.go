@@ -46,8 +46,8 @@ type Options struct {
 	// Memory is what survives the end of the process, in addition to Store. It may be nil.
 	Memory  *memory.Dir
 	Metrics func(group string) group.Metrics
-	// Problems, if it isn't nil, returns further reasons why the agent isn't ready, and problems that don't prevent that. Call
-	// Refresh when its result changes.
+	// Problems, if it isn't nil, returns further reasons why the agent isn't ready, and problems that don't prevent that.
+	// Call Refresh when its result changes.
 	Problems func() (own, others []string)
 	// OnReport, if it isn't nil, is called with each report of a group that differs from
 	// the previous one. It must not block.

@@ -26,7 +26,9 @@ import (
 )
 
 // startAgents starts agents a, b, c... in this process.
-func startAgents(t *testing.T, n int, mode office.Mode, algorithm string, change ...func(*config.Group)) map[string]*Agent {
+func startAgents(t *testing.T, n int, mode office.Mode, algorithm string,
+	change ...func(*config.Group),
+) map[string]*Agent {
 	t.Helper()
 	g, listeners := newGroup(t, n, mode, algorithm)
 	for _, f := range change {
@@ -83,7 +85,8 @@ func testOptions(t *testing.T, life uint32, dir string, listener net.Listener) O
 	must.Succeed(t, err)
 	return Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") },
+		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
 
@@ -127,7 +130,9 @@ func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, co
 
 func TestAgentsElect(t *testing.T) {
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
-		for _, algorithm := range []string{"Bully", "StatusTable", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"} {
+		for _, algorithm := range []string{
+			"Bully", "StatusTable", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip",
+		} {
 			t.Run(fmt.Sprint(mode, " ", algorithm), func(t *testing.T) {
 				t.Parallel()
 				agents := startAgents(t, 5, mode, algorithm)
@@ -142,8 +147,7 @@ func TestAgentsElect(t *testing.T) {
 	}
 }
 
-// TestExclusionSurvivesNewSettings, even if the caller doesn't wait until they are
-// applied.
+// TestExclusionSurvivesNewSettings, even if the caller doesn't wait until they are applied.
 func TestExclusionSurvivesNewSettings(t *testing.T) {
 	agents := startAgents(t, 3, office.Majority, "StatusTable")
 	awaitCoordinator(t, agents, "c")

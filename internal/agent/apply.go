@@ -99,7 +99,9 @@ func (a *Agent) chooseList(g *config.Group, running *control.List, document []by
 		a.options.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save || document != nil {
-		record := state.Record{UID: g.UID, List: &choice.List, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision}
+		record := state.Record{
+			UID: g.UID, List: &choice.List, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision,
+		}
 		if err := a.options.Store.Save(g.Name, record); err != nil {
 			return err
 		}
@@ -123,7 +125,8 @@ func (a *Agent) store(g *config.Group) error {
 	stored, unreadable := a.options.Store.Load(g.Name)
 	*g = wanted
 	g.Safety.LimitLease(stored.Lease)
-	if unreadable != nil || stored.UID != g.UID || stored.List == nil || longestLease(g) > stored.Lease || !g.LeaseSuitsTiming() {
+	if unreadable != nil || stored.UID != g.UID || stored.List == nil ||
+		longestLease(g) > stored.Lease || !g.LeaseSuitsTiming() {
 		return err
 	}
 	g.List = *stored.List
@@ -148,7 +151,8 @@ func (a *Agent) apply(ctx context.Context, p Prepared) error {
 		a.options.Log.Info("joining group", "group", next.Name, "version", next.List.Version)
 		return a.join(ctx, next, false)
 	case len(next.FixedSettings(before)) > 0:
-		a.options.Log.Info("joining group again with new settings", "group", next.Name, "settings", next.ChangedSettings(before))
+		a.options.Log.Info("joining group again with new settings", "group", next.Name, "settings",
+			next.ChangedSettings(before))
 		return a.rejoin(ctx, next)
 	default:
 		if err := a.reconfigure(ctx, before, next); err != nil {
@@ -169,9 +173,11 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	}
 	corrections := a.options.Clock.Corrections()
 	g, err := group.New(group.Config{ //nolint:contextcheck // slog's handlers ignore the context of Enabled
-		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
+		Self: a.self, Life: a.options.Life, Clock: a.options.Clock,
+		NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
-		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),
+		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded,
+		LongestLease: longest, OutSince: a.outSince(),
 		TraceFolder: a.options.TraceFolder, Memory: stored, Remembered: remembered, Claimed: a.claimed(&settings),
 	})
 	if err != nil {
@@ -179,9 +185,11 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		return err
 	}
 	if longest > settings.Safety.Lease && remembered == nil {
-		a.options.Log.Info("waiting for the previous, longer lease to expire before granting", "group", settings.Name, "lease", longest)
+		a.options.Log.Info("waiting for the previous, longer lease to expire before granting", "group",
+			settings.Name, "lease", longest)
 	}
-	joined := &joinedGroup{Group: g, uid: settings.UID, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, longest)}
+	joined := &joinedGroup{Group: g, uid: settings.UID, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings,
+		longest)}
 	if settings.Probe != nil {
 		var probing context.Context
 		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
@@ -207,7 +215,8 @@ func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error
 	owner := memory.Owner{Domain: a.Config().Domain, Member: a.self, Group: g.Name, UID: g.UID}
 	file, remembered, without, err := a.options.Memory.Open(owner)
 	if without != nil {
-		a.options.Log.Warn("cannot remember grants: after a restart, this agent waits for the lease", "group", g.Name, "error", without)
+		a.options.Log.Warn("cannot remember grants: after a restart, this agent waits for the lease",
+			"group", g.Name, "error", without)
 	}
 	return file, remembered, err
 }
@@ -356,7 +365,8 @@ func (a *Agent) startLeaseTimer(g config.Group, longest time.Duration) (stop fun
 			return
 		}
 		if err := a.options.Store.LeaseExpired(state.KeyOf(&g), lease); err != nil {
-			a.options.Log.Warn("cannot record that the longer lease has expired; the next start waits for it again", "group", g.Name, "error", err)
+			a.options.Log.Warn("cannot record that the longer lease has expired; the next start waits for it again",
+				"group", g.Name, "error", err)
 		}
 	})
 	return func() {

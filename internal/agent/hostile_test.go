@@ -123,7 +123,10 @@ func connectHostile(t *testing.T, to *testAgent) *hostilePeer {
 	must.Succeed(t, err)
 	t.Cleanup(func() { raw.Close() })
 	r := &hostilePeer{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
-	r.write(wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(time.Now()).CurrentTerm()}})
+	r.write(wire.Frame{
+		Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(
+			time.Now()).CurrentTerm()},
+	})
 	return r
 }
 
@@ -161,7 +164,8 @@ func isBeat(m *wire.Message) bool { return m.Kind == election.Beat }
 // message returns a valid message after applying change to it.
 func (r *hostilePeer) message(change func(*wire.Message)) wire.Frame {
 	m := &wire.Message{
-		Group: "ledger", Kind: election.Beat, Term: r.lastBeat.Term, Subject: "a", Version: r.lastBeat.Version, Digest: r.lastBeat.Digest,
+		Group: "ledger", Kind: election.Beat, Term: r.lastBeat.Term, Subject: "a", Version: r.lastBeat.Version,
+		Digest:       r.lastBeat.Digest,
 		ConfigDigest: r.lastBeat.ConfigDigest,
 		Hold:         election.Hold{Life: r.life, Held: true, Version: r.lastBeat.Version},
 	}
@@ -169,8 +173,7 @@ func (r *hostilePeer) message(change func(*wire.Message)) wire.Frame {
 	return wire.Frame{Message: m}
 }
 
-// awaitProcessed waits until the agent has processed all written frames: it sends a PROBE
-// and waits for the response.
+// awaitProcessed waits until the agent has processed all written frames: it sends a PROBE and waits for the response.
 func (r *hostilePeer) awaitProcessed() {
 	r.t.Helper()
 	r.write(r.message(func(m *wire.Message) { m.Kind, m.Subject, m.Hold.Held = election.Probe, "", false }))
@@ -262,9 +265,11 @@ func TestFloodOfMessagesHasNoEffect(t *testing.T) {
 		r := connectHostile(t, h)
 		r.lastBeat = beat
 		long := strings.Repeat("n", wire.MaxName)
-		batch := wire.Append(nil, r.message(func(m *wire.Message) { m.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
+		batch := wire.Append(nil,
+			r.message(func(m *wire.Message) { m.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
 		for range 100 {
-			batch = wire.Append(batch, r.message(func(m *wire.Message) { m.Kind, m.Subject, m.Hold.Held = election.Probe, "", false }))
+			batch = wire.Append(batch,
+				r.message(func(m *wire.Message) { m.Kind, m.Subject, m.Hold.Held = election.Probe, "", false }))
 			batch = wire.Append(batch, r.message(func(m *wire.Message) { m.Kind, m.Term = election.Deny, m.Term-1 }))
 		}
 		flooding.Go(func() { _, _ = io.Copy(io.Discard, r.reader) }) // Until the connection ends.
@@ -330,7 +335,8 @@ func TestWrongClockAffectsNoOtherMember(t *testing.T) {
 			if l := agents[c.member].leaderChange().Leader; l.Leading {
 				t.Errorf("%s: got %+v, want another coordinator", c.member, l)
 			}
-			if l := agents[c.coordinator].leaderChange().Leader; !l.Leading || election.Token(l.Token).Term() > agents[c.coordinator].termCeiling() {
+			if l := agents[c.coordinator].leaderChange().Leader; !l.Leading ||
+				election.Token(l.Token).Term() > agents[c.coordinator].termCeiling() {
 				t.Errorf("%s: got %+v, want it to be the coordinator with a plausible term", c.coordinator, l)
 			}
 		})

@@ -15,9 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as
-// happens when a user edits their files. They grant nothing before the grants of the
-// longer lease have expired: there is no next tenure before.
+// TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as happens when a user edits their
+// files. They grant nothing before the grants of the longer lease have expired: there is no next tenure before.
 func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	t.Parallel()
 	t.Run("restarted", func(t *testing.T) { testShorterLease(t, false) })
@@ -65,7 +64,8 @@ func testShorterLease(t *testing.T, replaced bool) {
 		}
 	}
 	if waited := time.Since(restarted); waited < before {
-		t.Errorf("got the next tenure %s after a and b were restarted, want it after the lease of %s at the earliest", waited, before)
+		t.Errorf("got the next tenure %s after a and b were restarted, want it after the lease of %s at the earliest",
+			waited, before)
 	}
 
 	// The longer lease has expired, so the next start waits for the shorter one.

@@ -18,7 +18,9 @@ import (
 )
 
 // startRememberingAgent starts an agent that remembers its grants, with its state in dir.
-func startRememberingAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
+func startRememberingAgent(t *testing.T, g config.Group, self string, life uint32, dir string,
+	listener net.Listener,
+) *Agent {
 	t.Helper()
 	options := testOptions(t, life, dir, listener)
 	remembered, err := OpenMemory(dir, options.Log)
@@ -71,8 +73,7 @@ func TestAgentsThatJoinAgainRemember(t *testing.T) {
 	}
 }
 
-// TestAvailableForgetsGrants: what an agent granted before doesn't tell which terms the group
-// has used in this mode.
+// TestAvailableForgetsGrants: what an agent granted before doesn't tell which terms the group has used in this mode.
 func TestAvailableForgetsGrants(t *testing.T) {
 	t.Parallel()
 	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
@@ -128,9 +129,8 @@ func TestAgentIsReadyWhenItVotes(t *testing.T) {
 	}
 }
 
-// TestOutSince: an agent counts the time for which it grants nothing from when it locked its
-// store. When it leaves a group, or joins it again with other settings, it may have granted
-// just before.
+// TestOutSince: an agent counts the time for which it grants nothing from when it locked its store. When it leaves a
+// group, or joins it again with other settings, it may have granted just before.
 func TestOutSince(t *testing.T) {
 	t.Parallel()
 	agents := startAgents(t, 1, office.Majority, "StatusTable")
@@ -149,9 +149,8 @@ func TestOutSince(t *testing.T) {
 	expect.AtLeastf(t, a.outSince(), before, "tick after the agent left the group")
 }
 
-// TestJoinAgainInHigherTerm: an agent that leaves a group and joins it again has the same
-// incarnation. A message about a claim of its first participation, which names the incarnation
-// and the term, must not count for one of the second.
+// TestJoinAgainInHigherTerm: an agent that leaves a group and joins it again has the same incarnation. A message about
+// a claim of its first participation, which names the incarnation and the term, must not count for one of the second.
 func TestJoinAgainInHigherTerm(t *testing.T) {
 	t.Parallel()
 	agents := startAgents(t, 1, office.Majority, "StatusTable")

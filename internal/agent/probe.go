@@ -17,8 +17,9 @@ import (
 // failures in a row. One success makes it healthy again.
 func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	client := &http.Client{
-		Timeout:       p.Timeout,
-		Transport:     &http.Transport{DisableKeepAlives: true}, // A new connection tests whether the application still accepts one.
+		Timeout: p.Timeout,
+		// A new connection tests whether the application still accepts one.
+		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	ticker := time.NewTicker(p.Period)

@@ -24,9 +24,10 @@ func (a *Agent) Refresh() {
 	}
 }
 
-// Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready before it votes and
-// the coordinator knows: a rollout that went on before that would take the majority away from the coordinator, or its successor. In a pod, pod/api.go adds the problems of the time
-// before the first document. The readiness of the pod itself is that of its application (ADR 37).
+// Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready
+// before it votes and the coordinator knows: a rollout that went on before that would take the majority away from the
+// coordinator, or its successor. In a pod, pod/api.go adds the problems of the time before the first document. The
+// readiness of the pod itself is that of its application (ADR 37).
 func (a *Agent) Problems() (own, others []string) {
 	own, others = a.lastingProblems()
 	others = append(others, a.transport.Absent()...)
@@ -82,9 +83,9 @@ func (a *Agent) lastingProblems() (own, others []string) {
 	return own, others
 }
 
-// isOutvoted reports whether this agent and the members of a group whose configuration fits to its own are no majority. Then
-// it is this agent that must be corrected, as far as it can know. Otherwise it is ready: one member with a wrong list or a wrong
-// clock must not make all others unready.
+// isOutvoted reports whether this agent and the members of a group whose configuration fits to its own are no majority.
+// Then it is this agent that must be corrected, as far as it can know. Otherwise it is ready: one member with a wrong
+// list or a wrong clock must not make all others unready.
 func isOutvoted(g *config.Group, problems ...map[string]string) bool {
 	fit := 0
 	for _, m := range g.List.Members {

@@ -34,7 +34,8 @@ func TestWrongListMakesOnlyItsMemberUnready(t *testing.T) {
 			}
 		}
 		own, others := agents["c"].Problems()
-		return len(own) == 2 && strings.Contains(own[0], "ignoring peer a") && strings.Contains(own[1], "ignoring peer b") && len(others) == 0
+		return len(own) == 2 && strings.Contains(own[0], "ignoring peer a") &&
+			strings.Contains(own[1], "ignoring peer b") && len(others) == 0
 	})
 	if reported := agents["a"].reportedProblems(); len(reported) != 1 {
 		t.Errorf("a reports %q, want the problem of c", reported)
@@ -72,8 +73,8 @@ func TestAgentIsOutvoted(t *testing.T) {
 	}
 }
 
-// TestAbsentPeerIsNamedOnce: no process listens at its address for some seconds. That is no reason to be unready, and the operator
-// knows it already.
+// TestAbsentPeerIsNamedOnce: no process listens at its address for some seconds. That is no reason to be unready, and
+// the operator knows it already.
 func TestAbsentPeerIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	g, listeners := newGroup(t, 2, office.Majority, "StatusTable")
@@ -85,7 +86,8 @@ func TestAbsentPeerIsNamedOnce(t *testing.T) {
 	const warning = "cannot connect to peer for a while"
 	testwait.Until(t, "a names b, and dials again", func() bool {
 		own, others := a.Problems()
-		return len(own) == 0 && len(others) == 1 && strings.HasPrefix(others[0], "peer b: not connected for ") && !strings.Contains(others[0], "for 5s") &&
+		return len(own) == 0 && len(others) == 1 && strings.HasPrefix(others[0], "peer b: not connected for ") &&
+			!strings.Contains(others[0], "for 5s") &&
 			strings.Contains(others[0], "connection refused") && log.Contains(warning)
 	})
 	if reported := a.reportedProblems(); len(reported) > 0 {
@@ -100,19 +102,24 @@ func TestAbsentPeerIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestLastPublicationWins: the document that was applied last, which comes first, may have
-// been published before the others. For example, an agent that restarts applies those that
-// it has stored in any order.
+// TestLastPublicationWins: the document that was applied last, which comes first, may have been published before the
+// others. For example, an agent that restarts applies those that it has stored in any order.
 func TestLastPublicationWins(t *testing.T) {
 	published := func(revision int64, members ...control.Member) config.Group {
-		return config.Group{Provenance: config.Provenance{Revision: revision}, List: control.List{Version: 1, Members: members}}
+		return config.Group{
+			Provenance: config.Provenance{Revision: revision}, List: control.List{Version: 1, Members: members},
+		}
 	}
 	renewed := published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "new-b"}, control.Member{Name: "c"})
-	renewed.List.Previous = &control.PreviousList{Members: []control.Member{{Name: "d", UID: "d"}, {Name: "c", UID: "former-c"}}}
+	renewed.List.Previous = &control.PreviousList{
+		Members: []control.Member{{Name: "d", UID: "d"}, {Name: "c", UID: "former-c"}},
+	}
 	c := &config.Config{Self: "a", Groups: []config.Group{
-		published(5, control.Member{Name: "b", Address: "10.0.0.5:7373", UID: "former-b"}, control.Member{Name: "e", UID: "e"}),
+		published(5, control.Member{Name: "b", Address: "10.0.0.5:7373", UID: "former-b"},
+			control.Member{Name: "e", UID: "e"}),
 		renewed,
-		published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"}, control.Member{Name: "c", Address: "10.0.0.3:7373"}),
+		published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"},
+			control.Member{Name: "c", Address: "10.0.0.3:7373"}),
 	}}
 	expect.DeepEqualf(t, addresses(c), map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""},
 		"addresses")

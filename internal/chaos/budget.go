@@ -15,14 +15,16 @@ type Budget struct {
 	limit float64
 }
 
-var budgetSyntax = regexp.MustCompile(`^\s*(?:(median|p99|max)\((elected|known|status|service|settled)\)|(two-leaders|flaps|violations))\s*>\s*(\S+)\s*$`)
+var budgetSyntax = regexp.MustCompile(
+	`^\s*(?:(median|p99|max)\((elected|known|status|service|settled)\)|(two-leaders|flaps|violations))\s*>\s*(\S+)\s*$`)
 
 // ParseBudget parses a budget such as p99(elected) > 2s, or two-leaders > 0.
 func ParseBudget(text string) (b Budget, err error) {
 	parts := budgetSyntax.FindStringSubmatch(text)
 	if parts == nil {
-		return b, fmt.Errorf("must be such as 'p99(elected) > 2s', with median, p99 or max of elected, known, status, service or settled, "+
-			"or such as 'two-leaders > 0', with two-leaders, flaps or violations, got %q", text)
+		return b, fmt.Errorf(
+			"must be such as 'p99(elected) > 2s', with median, p99 or max of elected, known, status, service or settled, "+
+				"or such as 'two-leaders > 0', with two-leaders, flaps or violations, got %q", text)
 	}
 	b = Budget{text: text, statistic: parts[1], measure: parts[2] + parts[3]}
 	if b.statistic == "" {
@@ -41,7 +43,8 @@ func ParseBudget(text string) (b Budget, err error) {
 	return b, nil
 }
 
-// NotMeasured returns why what the budget limits isn't measured for a group, or for another leader, or if faults are only observed, or "".
+// NotMeasured returns why what the budget limits isn't measured for a group, or for another leader, or if faults are
+// only observed, or "".
 func (b *Budget) NotMeasured(ofGroup, seesTwo, observes bool) string {
 	switch {
 	case observes && slices.Contains([]string{"flaps", "settled", "known"}, b.measure):

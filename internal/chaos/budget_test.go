@@ -49,18 +49,23 @@ func TestBudgets(t *testing.T) {
 
 func TestBudgetsOfWhatIsNotMeasuredAreRefused(t *testing.T) {
 	for text, want := range map[string][3]bool{ // for a group, for an answer, for a Lease
-		"p99(elected) > 2s": {true, true, true}, "max(service) > 2s": {true, false, false}, "flaps > 0": {false, true, true}, "two-leaders > 0": {true, true, false},
+		"p99(elected) > 2s": {true, true, true}, "max(service) > 2s": {true, false, false}, "flaps > 0": {false, true, true},
+		"two-leaders > 0": {true, true, false},
 	} {
 		b, err := ParseBudget(text)
 		must.Succeed(t, err)
-		if got := [3]bool{b.NotMeasured(true, true, false) == "", b.NotMeasured(false, true, false) == "", b.NotMeasured(false, false, false) == ""}; got != want {
+		if got := [3]bool{b.NotMeasured(true, true, false) == "", b.NotMeasured(false, true,
+			false) == "", b.NotMeasured(false, false, false) == ""}; got != want {
 			t.Errorf("%s: got measured %v, want %v", text, got, want)
 		}
 	}
 }
 
 func TestReportOfAnotherLeader(t *testing.T) {
-	r := &Result{Namespace: "bank", Leader: "http://8080/leader", Candidates: "app=web", Evidence: "It proves nothing.", Members: 3, Seed: 7}
+	r := &Result{
+		Namespace: "bank", Leader: "http://8080/leader", Candidates: "app=web",
+		Evidence: "It proves nothing.", Members: 3, Seed: 7,
+	}
 	r.Faults = []Fault{
 		{Number: 1, Kind: Freeze, Elected: new(16500.0), Flaps: 1, TwoLeaders: new(3000.0)},
 		{Number: 2, Kind: Freeze, Elected: new(16000.0), Settled: new(16100.0)},
@@ -142,7 +147,10 @@ func TestParseKinds(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{"rain"}, `unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss, delay, apiserver`},
+		{
+			[]string{"rain"}, `unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, ` +
+				`drain, manager, agent, app, freeze, node, partition, loss, delay, apiserver`,
+		},
 		{[]string{Pod, Pod}, "kind pod is named twice; name it once"},
 	} {
 		if _, err := ParseKinds(c.names); err == nil || err.Error() != c.want {

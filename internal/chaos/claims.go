@@ -20,8 +20,8 @@ type Claim struct {
 	Detail string
 }
 
-// maxSilence is the longest time between two claims of a process to lead from which it follows that it led in between. A
-// process that loses the lead and regains it within this time, and says nothing of that, breaks this assumption.
+// maxSilence is the longest time between two claims of a process to lead from which it follows that it led in between.
+// A process that loses the lead and regains it within this time, and says nothing of that, breaks this assumption.
 //
 // Each of the two claims holds at some instant between Sent and Received. So the time from the first Sent
 // to the last Received counts: a claim may hold long before it is received, and the next one long after
@@ -37,8 +37,8 @@ func (c *Claim) continuesTo(next *Claim) bool {
 	return c.Leading && next.Leading && next.Received.Sub(c.Sent) <= maxSilence
 }
 
-// Overlap has the times during which two processes led for certain: the first and the last of them, and their sum. If that is 0, there is
-// an instant in between.
+// Overlap has the times during which two processes led for certain: the first and the last of them, and their sum. If
+// that is 0, there is an instant in between.
 type Overlap struct {
 	A, B        Agent
 	From, Until time.Time
@@ -46,22 +46,25 @@ type Overlap struct {
 }
 
 func (o *Overlap) String() string {
-	text := fmt.Sprintf("%s and %s led at the same time, for %s or longer between %s and %s", o.A.Pod, o.B.Pod, o.Total.Round(time.Millisecond), clock(o.From), clock(o.Until))
+	text := fmt.Sprintf("%s and %s led at the same time, for %s or longer between %s and %s", o.A.Pod, o.B.Pod,
+		o.Total.Round(time.Millisecond), clock(o.From), clock(o.Until))
 	if o.A.Pod == o.B.Pod {
 		text += fmt.Sprintf(" (UIDs %s and %s)", o.A.UID, o.B.UID)
 	}
 	return text
 }
 
-// span is a time during which a process led for certain. A single claim doesn't tell the instant, only that there is one in it.
+// span is a time during which a process led for certain. A single claim doesn't tell the instant, only that there is
+// one in it.
 type span struct {
 	from, until time.Time
 	single      bool
 	instant     int
 }
 
-// Overlaps returns which processes led at the same time, for certain. A process leads for certain from the
-// time at which a claim is received until its next one is sent, if both are within maxSilence. So a slow connection can hide an overlap, but can't invent one.
+// Overlaps returns which processes led at the same time, for certain. A process leads for certain from the time at
+// which a claim is received until its next one is sent, if both are within maxSilence. So a slow connection can hide an
+// overlap, but can't invent one.
 func Overlaps(claims []Claim) (all []Overlap) {
 	spans := map[Agent][]span{}
 	var agents []Agent
@@ -124,7 +127,8 @@ func overlapOf(ofA, ofB []span) (overlap Overlap) {
 	return overlap
 }
 
-// meets returns when both processes led for certain. The instant of a single claim must be in the span of the other process.
+// meets returns when both processes led for certain. The instant of a single claim must be in the span of the other
+// process.
 func (x span) meets(y span) (from, until time.Time, ok bool) {
 	within := func(single, span span) bool { return !single.from.Before(span.from) && !single.until.After(span.until) }
 	switch {
@@ -144,7 +148,8 @@ func (x span) meets(y span) (from, until time.Time, ok bool) {
 	return from, until, from.Before(until)
 }
 
-// Successions returns the claims with which the lead went to another process since the fault, or returned to one that had lost it.
+// Successions returns the claims with which the lead went to another process since the fault, or returned to one that
+// had lost it.
 func (r *Record) Successions() (all []Claim) {
 	leads, last := r.Before, map[Agent]Claim{}
 	for _, c := range r.Claims {

@@ -79,7 +79,8 @@ type election struct {
 
 const processes, duration = 3, 20_000
 
-// newElection returns tenures of random lengths with gaps. No process regains the lead sooner than the assumption permits.
+// newElection returns tenures of random lengths with gaps. No process regains the lead sooner than the assumption
+// permits.
 func newElection(seed uint64) *election {
 	e := &election{random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a schedule of a test
 	lost := make([]int, processes)
@@ -103,7 +104,8 @@ func newElection(seed uint64) *election {
 	return e
 }
 
-// ask returns the answers to queries of each process, which take up to slowest milliseconds. Some are lost. The answer is what was true at some instant in between.
+// ask returns the answers to queries of each process, which take up to slowest milliseconds. Some are lost. The answer
+// is what was true at some instant in between.
 func (e *election) ask(slowest int) (claims []Claim) {
 	for p := range processes {
 		for now := 0; now < duration; {
@@ -148,7 +150,8 @@ func TestTwoLeadersAreFound(t *testing.T) {
 		}
 		for i := range overlaps {
 			o := &overlaps[i]
-			if o.From.Before(at(from-int(maxSilence/time.Millisecond))) || o.Until.After(at(from+1000+int(maxSilence/time.Millisecond))) {
+			if o.From.Before(at(from-int(maxSilence/time.Millisecond))) ||
+				o.Until.After(at(from+1000+int(maxSilence/time.Millisecond))) {
 				t.Fatalf("seed %d: got %s, want it between %s and a second later", seed, o, clock(at(from)))
 			}
 		}
@@ -164,18 +167,23 @@ func TestElectionsOfOtherLeadersAreMeasured(t *testing.T) {
 		claims         []Claim
 		elected, flaps int // -1: none
 	}{
-		"another leads":         {[]Claim{said("a", 50, 60, true), said("b", 110, 130, true), said("b", 200, 210, true)}, 30, 0},
-		"the same still leads":  {[]Claim{said("a", 50, 60, true), said("a", 110, 130, true)}, -1, 0},
-		"the same leads again":  {[]Claim{said("a", 110, 111, false), said("a", 130, 140, true)}, 40, 0},
-		"asked before":          {[]Claim{said("b", 90, 130, true), said("b", 131, 140, true)}, -1, 0},
-		"it changes twice more": {[]Claim{said("b", 110, 111, true), said("b", 120, 121, false), said("c", 130, 131, true), said("c", 140, 141, false), said("b", 150, 151, true)}, 11, 2},
-		"two at the same time":  {[]Claim{said("a", 50, 60, true), said("b", 110, 111, true), said("a", 120, 121, true), said("b", 130, 131, true)}, 11, 0},
+		"another leads": {
+			[]Claim{said("a", 50, 60, true), said("b", 110, 130, true), said("b", 200, 210, true)}, 30, 0,
+		},
+		"the same still leads": {[]Claim{said("a", 50, 60, true), said("a", 110, 130, true)}, -1, 0},
+		"the same leads again": {[]Claim{said("a", 110, 111, false), said("a", 130, 140, true)}, 40, 0},
+		"asked before":         {[]Claim{said("b", 90, 130, true), said("b", 131, 140, true)}, -1, 0},
+		"it changes twice more": {[]Claim{said("b", 110, 111, true), said("b", 120, 121, false), said("c", 130, 131,
+			true), said("c", 140, 141, false), said("b", 150, 151, true)}, 11, 2},
+		"two at the same time": {[]Claim{said("a", 50, 60, true), said("b", 110, 111, true), said("a", 120, 121,
+			true), said("b", 130, 131, true)}, 11, 0},
 	} {
 		r := &Record{ByClaims: true, Before: before, Fault: at(100), Claims: c.claims}
 		got := Measure(r)
 		var f Fault
 		f.SetRecord(r)
-		if c.elected < 0 != (got.Elected == nil) || got.Elected != nil && *got.Elected != time.Duration(c.elected)*time.Millisecond || f.Flaps != c.flaps || (got.Missing == "") != (got.Elected != nil) {
+		if c.elected < 0 != (got.Elected == nil) || got.Elected != nil && *got.Elected != time.Duration(c.elected)*
+			time.Millisecond || f.Flaps != c.flaps || (got.Missing == "") != (got.Elected != nil) {
 			t.Errorf("%s: got %v (%s), %d flaps, want %d, %d", name, got.Elected, got.Missing, f.Flaps, c.elected, c.flaps)
 		}
 	}
@@ -186,12 +194,20 @@ func TestChangesAreObserved(t *testing.T) {
 		claims []Claim
 		want   string
 	}{
-		"none":                 {[]Claim{said("a", 110, 111, true), said("a", 150, 151, true)}, ""},
-		"another leads":        {[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("b", 150, 152, true), said("b", 200, 201, true)}, "b 41 ms"},
-		"the same leads again": {[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("a", 150, 151, true)}, "a 40 ms"},
-		"nobody led before":    {[]Claim{said("b", 150, 151, true)}, "b 51 ms"},
-		"two changes":          {[]Claim{said("a", 110, 111, true), said("b", 150, 151, true), said("b", 160, 161, false), said("c", 190, 191, true)}, "b 40 ms; c 40 ms"},
-		"two at the same time": {[]Claim{said("a", 110, 111, true), said("b", 120, 121, true), said("a", 130, 131, true), said("b", 150, 151, true), said("b", 160, 161, false), said("a", 190, 191, false), said("c", 200, 201, true)}, "b 10 ms, two for 9 ms; c 50 ms"},
+		"none": {[]Claim{said("a", 110, 111, true), said("a", 150, 151, true)}, ""},
+		"another leads": {[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("b", 150, 152,
+			true), said("b", 200, 201, true)}, "b 41 ms"},
+		"the same leads again": {
+			[]Claim{said("a", 110, 111, true), said("a", 130, 131, false), said("a", 150, 151, true)}, "a 40 ms",
+		},
+		"nobody led before": {[]Claim{said("b", 150, 151, true)}, "b 51 ms"},
+		"two changes": {[]Claim{said("a", 110, 111, true), said("b", 150, 151, true), said("b", 160, 161,
+			false), said("c", 190, 191, true)}, "b 40 ms; c 40 ms"},
+		"two at the same time": {
+			[]Claim{said("a", 110, 111, true), said("b", 120, 121, true), said("a", 130, 131, true), said("b",
+				150, 151, true), said("b", 160, 161, false), said("a", 190, 191, false), said("c", 200, 201, true)},
+			"b 10 ms, two for 9 ms; c 50 ms",
+		},
 	} {
 		r := &Record{ByClaims: true, Before: Agent{"a", "uid-a"}, Fault: at(100), Claims: c.claims}
 		var got []string

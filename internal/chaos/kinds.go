@@ -78,16 +78,38 @@ var kinds = []Kind{
 	{Name: Rollout, Effect: "restarts all pods one after the other, as kubectl rollout restart does"},
 	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it", Ousts: true},
 	{Name: Cordon, Effect: "cordons the coordinator's node", OfGroup: true, Held: true, Shared: true, Ousts: true},
-	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true, Shared: true, Ousts: true},
+	{
+		Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it",
+		Held: true, Shared: true, Ousts: true,
+	},
 	{Name: Manager, Effect: "deletes all pods of the operator", OfGroup: true, Expect: NoElection, Shared: true},
 	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", OfGroup: true, Access: ByMachine},
-	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
-	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true, Ousts: true},
+	{
+		Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL",
+		Access: ByMachine, Expect: ElectionPossible,
+	},
+	{
+		Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP",
+		Access: ByMachine, Held: true, Ousts: true,
+	},
 	{Name: Node, Effect: "pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
-	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", OfGroup: true, Access: ByMachine, Held: true, Ousts: true},
-	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
-	{Name: Delay, Effect: "delays all packets from and to the coordinator's pod by 300 ms for 5 s, if the kernel has netem", OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true},
-	{Name: APIServer, Effect: "disconnects the nodes of the control plane from all others for 20 s", Access: ByMachine, Expect: NoElection, Held: true, Shared: true},
+	{
+		Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", OfGroup: true,
+		Access: ByMachine, Held: true, Ousts: true,
+	},
+	{
+		Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s",
+		OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true,
+	},
+	{
+		Name:    Delay,
+		Effect:  "delays all packets from and to the coordinator's pod by 300 ms for 5 s, if the kernel has netem",
+		OfGroup: true, Access: ByMachine, Expect: ElectionPossible, Held: true,
+	},
+	{
+		Name: APIServer, Effect: "disconnects the nodes of the control plane from all others for 20 s", Access: ByMachine,
+		Expect: NoElection, Held: true, Shared: true,
+	},
 }
 
 // Kinds returns all kinds.
@@ -117,8 +139,8 @@ func ParseKinds(names []string) ([]Kind, error) {
 	return found, nil
 }
 
-// Step is a fault in the schedule, and the additional pause before it. Its length varies, so that faults don't always coincide
-// with the same phase of periodic tasks.
+// Step is a fault in the schedule, and the additional pause before it. Its length varies, so that faults don't always
+// coincide with the same phase of periodic tasks.
 type Step struct {
 	Kind   Kind
 	Jitter time.Duration

@@ -78,13 +78,14 @@ func (r *Record) measure() (t Times) {
 
 // ledByOusted reports whether a victim was coordinator in this term that can't be the next one.
 func (r *Record) ledByOusted(term uint64) bool {
-	return r.Ousted && slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Leading && c.Term == term && r.Victims[c.From.UID] })
+	return r.Ousted &&
+		slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Leading && c.Term == term && r.Victims[c.From.UID] })
 }
 
 func (r *Record) since(t time.Time) *time.Duration { return new(max(0, t.Sub(r.Fault))) }
 
-// known returns when the last survivor reported a coordinator of this term or a later one. Agents whose pods ended meanwhile count
-// until their end.
+// known returns when the last survivor reported a coordinator of this term or a later one. Agents whose pods ended
+// meanwhile count until their end.
 func (r *Record) known(term uint64) *time.Duration {
 	var last time.Time
 	for _, agent := range r.Agents {
@@ -109,7 +110,8 @@ func (r *Record) known(term uint64) *time.Duration {
 
 // knownByNew returns when the first agent reported the coordinator.
 func (r *Record) knownByNew(term uint64) *time.Duration {
-	at := slices.IndexFunc(r.Changes, func(c Change) bool { return c.Coordinator != "" && c.Term >= term && !c.At.Before(r.Fault) })
+	at := slices.IndexFunc(r.Changes,
+		func(c Change) bool { return c.Coordinator != "" && c.Term >= term && !c.At.Before(r.Fault) })
 	if at < 0 {
 		return nil
 	}

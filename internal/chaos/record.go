@@ -10,12 +10,13 @@ type Record struct {
 	// Before is the coordinator before the fault, and Term its term.
 	Before Agent
 	Term   uint64
-	// Fault is the time just before the fault, and Since the time just after the last change that a fault, or its end, caused.
+	// Fault is the time just before the fault, and Since the time just after the last change that a fault, or its end,
+	// caused.
 	Fault, Since time.Time
 	// Victims are the UIDs of the pods that the fault affects.
 	Victims map[string]bool
-	// Ousted: no victim can be the next coordinator. One may still win an election, for example before it is killed or isolated, or
-	// on its side of a partition. That isn't a failover.
+	// Ousted: no victim can be the next coordinator. One may still win an election, for example before it is killed or
+	// isolated, or on its side of a partition. That isn't a failover.
 	Ousted bool
 	// Claims say who leads, if this isn't a group. ByObjects: objects say so, and not the processes themselves.
 	Claims    []Claim

@@ -39,7 +39,9 @@ func TestCheckAnswers(t *testing.T) {
 }
 
 func TestTokensAreComparedWithThoseOfEarlierRecords(t *testing.T) {
-	before := []Answer{{Token: 5, Received: at(1)}, {Token: 9, Sent: at(2), Received: at(3)}, {Token: 7, Sent: at(2), Received: at(3)}}
+	before := []Answer{
+		{Token: 5, Received: at(1)}, {Token: 9, Sent: at(2), Received: at(3)}, {Token: 7, Sent: at(2), Received: at(3)},
+	}
 	later := Answer{Token: 8, Sent: at(10), Received: at(11)}
 	if p := CheckAnswers(append(HighestToken(before), later)); p == nil {
 		t.Error("got no problem, want one: token 8 after token 9")
@@ -56,12 +58,18 @@ func TestCheckTerms(t *testing.T) {
 		statuses []Status
 		bad      bool
 	}{
-		"terms grow":                      {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a, Coordinator: "b", Term: 6}}},
-		"no coordinator in between":       {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 6}}},
-		"another agent is behind":         {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: b, Coordinator: "b", Term: 4}}},
-		"an agent returns to a lower one": {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 4}}, bad: true},
-		"the status grows":                {statuses: []Status{{Term: 4}, {Term: 4}, {Term: 5}}},
-		"the status decreases":            {statuses: []Status{{Term: 5}, {Term: 4}}, bad: true},
+		"terms grow": {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a, Coordinator: "b", Term: 6}}},
+		"no coordinator in between": {
+			changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 6}},
+		},
+		"another agent is behind": {
+			changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: b, Coordinator: "b", Term: 4}},
+		},
+		"an agent returns to a lower one": {
+			changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 4}}, bad: true,
+		},
+		"the status grows":     {statuses: []Status{{Term: 4}, {Term: 4}, {Term: 5}}},
+		"the status decreases": {statuses: []Status{{Term: 5}, {Term: 4}}, bad: true},
 	} {
 		if p := CheckTerms(c.changes, c.statuses); (p != nil) != c.bad {
 			t.Errorf("%s: got %v, want a problem: %t", name, p, c.bad)
@@ -71,7 +79,9 @@ func TestCheckTerms(t *testing.T) {
 
 func TestAvailableModeMayHaveACoordinatorOnEachSide(t *testing.T) {
 	r := Record{
-		Answers: []Answer{{From: Agent{Pod: "a"}, Token: 7, Received: at(1)}, {From: Agent{Pod: "b"}, Token: 5, Sent: at(2), Received: at(3)}},
+		Answers: []Answer{
+			{From: Agent{Pod: "a"}, Token: 7, Received: at(1)}, {From: Agent{Pod: "b"}, Token: 5, Sent: at(2), Received: at(3)},
+		},
 		Changes: []Change{{Coordinator: "a", Term: 7}, {Coordinator: "b", Term: 5}},
 	}
 	expect.Lenf(t, r.Problems(false), 2, "problems in Majority")
@@ -82,7 +92,8 @@ func TestAvailableModeMayHaveACoordinatorOnEachSide(t *testing.T) {
 func failover() *Record {
 	p0, p1, p2 := Agent{"p-0", "u0"}, Agent{"p-1", "u1"}, Agent{"p-2", "u2"}
 	return &Record{
-		Before: p2, Term: 7, Fault: at(100), Victims: map[string]bool{"u2": true}, Agents: []Agent{p0, p1, p2}, HasService: true,
+		Before: p2, Term: 7, Fault: at(100), Victims: map[string]bool{"u2": true},
+		Agents: []Agent{p0, p1, p2}, HasService: true,
 		Addresses: map[string][]string{"p-0": {"10.0.0.0"}, "p-1": {"10.0.0.1"}, "p-2": {"10.0.0.2"}},
 		Changes: []Change{
 			{From: p0, At: at(0), Coordinator: "p-2", Term: 7},
@@ -90,25 +101,33 @@ func failover() *Record {
 			{From: p1, At: at(105), Coordinator: "p-1", Leading: true, Term: 8},
 			{From: p0, At: at(109), Coordinator: "p-1", Term: 8},
 		},
-		Statuses: []Status{{At: at(0), Coordinator: "p-2", Term: 7}, {At: at(120), Term: 7}, {At: at(130), Coordinator: "p-1", Term: 8}},
-		Routes:   []Route{{At: at(110)}, {At: at(120), Addresses: []string{"10.0.0.2"}}, {At: at(145), Addresses: []string{"10.0.0.1"}}},
+		Statuses: []Status{
+			{At: at(0), Coordinator: "p-2", Term: 7}, {At: at(120), Term: 7}, {At: at(130), Coordinator: "p-1", Term: 8},
+		},
+		Routes: []Route{
+			{At: at(110)}, {At: at(120), Addresses: []string{"10.0.0.2"}}, {At: at(145), Addresses: []string{"10.0.0.1"}},
+		},
 	}
 }
 
 func TestMeasure(t *testing.T) {
 	cases := golden.Open(t, "testdata/measures.txt")
 	for name, change := range map[string]func(*Record){
-		"failover":                          func(*Record) {},
-		"no election":                       func(r *Record) { r.Changes = r.Changes[:2] },
-		"a survivor doesn't know":           func(r *Record) { r.Changes = r.Changes[:3] },
-		"the pod of a survivor ends":        func(r *Record) { r.Changes[3] = Change{From: r.Changes[3].From, At: at(106), Gone: true} },
+		"failover":                func(*Record) {},
+		"no election":             func(r *Record) { r.Changes = r.Changes[:2] },
+		"a survivor doesn't know": func(r *Record) { r.Changes = r.Changes[:3] },
+		"the pod of a survivor ends": func(r *Record) {
+			r.Changes[3] = Change{From: r.Changes[3].From, At: at(106), Gone: true}
+		},
 		"a survivor knows a later one only": func(r *Record) { r.Changes[3].Term = 9 },
 		"no survivor":                       func(r *Record) { r.Agents = r.Agents[2:] },
 		"the status skips a term":           func(r *Record) { r.Statuses[2].Term = 9 },
 		"the status is behind":              func(r *Record) { r.Statuses[2].Term = 7 },
 		"the Service routes to two":         func(r *Record) { r.Routes[2].Addresses = []string{"10.0.0.1", "10.0.0.2"} },
 		"the coordinator stays, in a later term": func(r *Record) {
-			r.Changes = []Change{{From: r.Agents[0], At: at(105), Coordinator: "p-2", Term: 8}, {From: r.Agents[1], At: at(106), Coordinator: "p-2", Term: 8}}
+			r.Changes = []Change{{From: r.Agents[0], At: at(105), Coordinator: "p-2", Term: 8}, {
+				From: r.Agents[1], At: at(106), Coordinator: "p-2", Term: 8,
+			}}
 		},
 	} {
 		r := failover()
@@ -154,8 +173,10 @@ func TestElectionsOfAGroupAreObserved(t *testing.T) {
 	r := &Record{Fault: at(0), Term: 5, HasService: true}
 	r.Addresses = map[string][]string{"a": {"10.0.0.1"}, "b": {"10.0.0.2"}}
 	r.Changes = []Change{
-		{From: b, At: at(-10), Coordinator: "a", Term: 5}, {From: b, At: at(100), Term: 5},
-		{From: b, At: at(150), Coordinator: "b", Leading: true, Term: 6}, {From: a, At: at(160), Coordinator: "b", Term: 6},
+		{From: b, At: at(-10), Coordinator: "a", Term: 5},
+		{From: b, At: at(100), Term: 5},
+		{From: b, At: at(150), Coordinator: "b", Leading: true, Term: 6},
+		{From: a, At: at(160), Coordinator: "b", Term: 6},
 		{From: a, At: at(300), Coordinator: "a", Leading: true, Term: 7},
 	}
 	for _, answer := range []struct {

@@ -44,7 +44,9 @@ func (r *Result) cells(s *Summary) []string {
 	if r.ObservedMillis > 0 {
 		return []string{s.Kind, count, s.Elected.String(), s.Status.String(), s.Service.String()}
 	}
-	return []string{s.Kind, count, s.Elected.String(), s.Known.String(), s.Status.String(), s.Service.String(), s.Settled.String()}
+	return []string{
+		s.Kind, count, s.Elected.String(), s.Known.String(), s.Status.String(), s.Service.String(), s.Settled.String(),
+	}
 }
 
 func (d *Distribution) String() string {
@@ -131,7 +133,8 @@ func (r *Result) Verdict() string {
 	}
 	counted := plural(faults, "fault")
 	if r.ObservedMillis > 0 {
-		counted = fmt.Sprintf("%s of the leader in %s", plural(faults, "change"), time.Duration(r.ObservedMillis)*time.Millisecond)
+		counted = fmt.Sprintf("%s of the leader in %s", plural(faults, "change"),
+			time.Duration(r.ObservedMillis)*time.Millisecond)
 	}
 	if r.Interrupted {
 		verdict += " before the run was interrupted"

@@ -10,8 +10,8 @@ import (
 type Result struct {
 	Namespace string `json:"namespace"`
 	Group     string `json:"group,omitempty"`
-	// Leader is the source that says who leads, if this isn't a group. Candidates selects the pods, and Evidence says what the source
-	// proves.
+	// Leader is the source that says who leads, if this isn't a group. Candidates selects the pods, and Evidence says what
+	// the source proves.
 	Leader     string `json:"leader,omitempty"`
 	Candidates string `json:"candidates,omitempty"`
 	Evidence   string `json:"evidence,omitempty"`
@@ -19,7 +19,8 @@ type Result struct {
 	Safety     string `json:"safety,omitempty"`
 	Members    int    `json:"members"`
 	Seed       uint64 `json:"seed"`
-	// ObservedMillis isn't 0 if faults were injected by something else, and only observed. Then an element of Faults is a change of the leader.
+	// ObservedMillis isn't 0 if faults were injected by something else, and only observed. Then an element of Faults is a
+	// change of the leader.
 	ObservedMillis int64 `json:"observedMillis,omitempty"`
 	// Summary has an element for each kind of fault that was injected.
 	Summary []Summary `json:"summary"`
@@ -48,8 +49,8 @@ type Fault struct {
 	Service     *float64 `json:"serviceMillis,omitempty"`
 	// Settled is the time until all members were up again and everything agreed.
 	Settled *float64 `json:"settledMillis,omitempty"`
-	// Flaps is how often the lead changed again, and TwoLeaders how long two processes led at the same time, at least. 0 is an instant.
-	// Only leaders that aren't groups have these.
+	// Flaps is how often the lead changed again, and TwoLeaders how long two processes led at the same time, at least. 0
+	// is an instant. Only leaders that aren't groups have these.
 	Flaps      int      `json:"flaps,omitempty"`
 	TwoLeaders *float64 `json:"twoLeadersMillis,omitempty"`
 	// Refused is the reason why the fault wasn't injected, such as a disruption budget.
@@ -143,8 +144,8 @@ func Summarize(faults []Fault) []Summary {
 	return summaries
 }
 
-// distribution returns the distribution of those values that were observed, or nil if none was. A quantile is the smallest value
-// that at least this part of the values doesn't exceed.
+// distribution returns the distribution of those values that were observed, or nil if none was. A quantile is the
+// smallest value that at least this part of the values doesn't exceed.
 func distribution(observed []*float64) *Distribution {
 	var values []float64
 	for _, v := range observed {
@@ -157,5 +158,7 @@ func distribution(observed []*float64) *Distribution {
 	}
 	slices.Sort(values)
 	quantile := func(q float64) float64 { return values[max(0, int(math.Ceil(q*float64(len(values))))-1)] }
-	return &Distribution{Count: len(values), Min: values[0], Median: quantile(0.5), P99: quantile(0.99), Max: values[len(values)-1]}
+	return &Distribution{
+		Count: len(values), Min: values[0], Median: quantile(0.5), P99: quantile(0.99), Max: values[len(values)-1],
+	}
 }

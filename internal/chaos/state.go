@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// State is the state of a group, as seen by the agents, the API server and the operator, or of another leader and its candidates.
+// State is the state of a group, as seen by the agents, the API server and the operator, or of another leader and its
+// candidates.
 type State struct {
 	// Members is the number of members that must be up.
 	Members int
@@ -77,7 +78,8 @@ func problem(invariant, format string, args ...any) Problem {
 	return Problem{invariant, fmt.Sprintf(format, args...)}
 }
 
-// Problems returns what is different from the state in which a group without faults settles. It is empty if the group has settled.
+// Problems returns what is different from the state in which a group without faults settles. It is empty if the group
+// has settled.
 func (s *State) Problems() (all []Problem) {
 	all = append(all, s.recovery()...)
 	if s.ByClaims {
@@ -145,7 +147,8 @@ func (s *State) highest() []Problem {
 	case !leads.Eligible:
 		return []Problem{problem(Highest, "%s leads, which isn't eligible", s.Coordinator)}
 	case s.Preempts && leads.Pod != best.Pod:
-		return []Problem{problem(Highest, "%s (priority %d) leads, although %s (priority %d) is eligible", leads.Pod, leads.Priority, best.Pod, best.Priority)}
+		return []Problem{problem(Highest, "%s (priority %d) leads, although %s (priority %d) is eligible", leads.Pod,
+			leads.Priority, best.Pod, best.Priority)}
 	}
 	return nil
 }
@@ -160,7 +163,9 @@ func (s *State) agreement() (all []Problem) {
 			all = append(all, problem(Agreement, "the agent of %s reports coordinator %q in term %d, the status %q in term %d",
 				p.Pod, p.View.Coordinator, p.View.Term, s.Coordinator, s.Term))
 		case p.View.Leading != (p.Pod == s.Coordinator):
-			all = append(all, problem(Agreement, "the agent of %s reports that it is leading: %t, the status shows coordinator %q", p.Pod, p.View.Leading, s.Coordinator))
+			all = append(all,
+				problem(Agreement, "the agent of %s reports that it is leading: %t, the status shows coordinator %q", p.Pod,
+					p.View.Leading, s.Coordinator))
 		}
 	}
 	return all
@@ -185,7 +190,8 @@ func (s *State) service() []Problem {
 		return nil
 	}
 	if want := []string{s.Pods[at].IP}; !slices.Equal(s.Endpoints, want) {
-		return []Problem{problem(Service, "the Service routes to [%s], want %s of %s", strings.Join(s.Endpoints, " "), want[0], s.Coordinator)}
+		return []Problem{problem(Service, "the Service routes to [%s], want %s of %s",
+			strings.Join(s.Endpoints, " "), want[0], s.Coordinator)}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func settledGroup() *State {
 		if name == "p-2" {
 			role = "coordinator"
 		}
-		s.Rows = append(s.Rows, Row{Pod: name, Priority: int32(10 * (i + 1)), Up: true, Eligible: true}) //nolint:gosec // a small number
+		s.Rows = append(s.Rows, Row{Pod: name, Priority: int32(10 * (i + 1)), Up: true, Eligible: true})
 		s.Pods = append(s.Pods, PodState{
 			Agent: agent, IP: "10.0.0." + name[2:], Node: []string{"a", "a", "b"}[i], Ready: true, Role: role,
 			View: &Change{From: agent, Coordinator: "p-2", Leading: name == "p-2", Term: 7},
@@ -67,7 +67,8 @@ func TestProblems(t *testing.T) {
 
 func TestVictims(t *testing.T) {
 	for kind, want := range map[string]string{
-		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1", Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "",
+		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1",
+		Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "",
 	} {
 		expect.Equalf(t, names(Victims(kind, settledGroup())), want, "%s", kind)
 	}
@@ -93,10 +94,12 @@ func TestObstacle(t *testing.T) {
 		change    func(*State)
 		available bool
 	}{
-		"none":                                {Node, func(*State) {}, false},
-		"no coordinator":                      {Pod, func(s *State) { s.Coordinator = "" }, false},
-		"no election, no coordinator":         {Manager, func(s *State) { s.Coordinator = "" }, false},
-		"no successor":                        {Pod, func(s *State) { s.Rows[0].Eligible, s.Rows[1].Eligible = false, false }, false},
+		"none":                        {Node, func(*State) {}, false},
+		"no coordinator":              {Pod, func(s *State) { s.Coordinator = "" }, false},
+		"no election, no coordinator": {Manager, func(s *State) { s.Coordinator = "" }, false},
+		"no successor": {
+			Pod, func(s *State) { s.Rows[0].Eligible, s.Rows[1].Eligible = false, false }, false,
+		},
 		"all on one node":                     {Cordon, func(s *State) { s.Pods[0].Node, s.Pods[1].Node = "b", "b" }, false},
 		"the majority on one node":            {Node, func(s *State) { s.Pods[0].Node = "b" }, false},
 		"the majority on one node, available": {Node, func(s *State) { s.Pods[0].Node = "b" }, true},
@@ -113,9 +116,11 @@ func TestObstacle(t *testing.T) {
 func newResult() *Result {
 	r := &Result{Namespace: "bank", Group: "ledger", Algorithm: "StatusTable", Safety: "Majority", Members: 5, Seed: 7}
 	for i := range 100 {
-		r.Faults = append(r.Faults, Fault{Number: i + 1, Kind: ForcePod, Elected: new(float64(100 - i)), Settled: new(8000.0)})
+		r.Faults = append(r.Faults,
+			Fault{Number: i + 1, Kind: ForcePod, Elected: new(float64(100 - i)), Settled: new(8000.0)})
 	}
-	r.Faults = append(r.Faults, Fault{Kind: Pod, Elected: new(1.5)}, Fault{Kind: Evict, Refused: "budget"}, Fault{Kind: Manager})
+	r.Faults = append(r.Faults, Fault{Kind: Pod, Elected: new(1.5)},
+		Fault{Kind: Evict, Refused: "budget"}, Fault{Kind: Manager})
 	r.Summary = Summarize(r.Faults)
 	return r
 }
@@ -139,8 +144,13 @@ Milliseconds from the fault: median / p99 / maximum.
 
 // Without faults of its own, the command shows changes of the leader, and no columns for what it can't know.
 func TestObservedChangesAreReported(t *testing.T) {
-	r := &Result{Namespace: "web", Leader: "lease/web", Candidates: "app=web", Evidence: "A Lease.", Members: 3, ObservedMillis: 600_000}
-	r.Faults = []Fault{{Number: 1, Kind: changeOfLeader, Elected: new(16500.0), TwoLeaders: new(20.0)}, {Number: 2, Kind: changeOfLeader, Elected: new(2000.0)}}
+	r := &Result{
+		Namespace: "web", Leader: "lease/web", Candidates: "app=web", Evidence: "A Lease.",
+		Members: 3, ObservedMillis: 600_000,
+	}
+	r.Faults = []Fault{{Number: 1, Kind: changeOfLeader, Elected: new(16500.0), TwoLeaders: new(20.0)}, {
+		Number: 2, Kind: changeOfLeader, Elected: new(2000.0),
+	}}
 	r.Summary = Summarize(r.Faults)
 	r.Violations = []Violation{{Problem: Problem{OneLeader, "two of them"}}}
 	var b strings.Builder
@@ -165,12 +175,17 @@ func TestReportsNameViolations(t *testing.T) {
 	var table, markdown strings.Builder
 	must.Succeed(t, r.WriteTable(&table))
 	must.Succeed(t, r.WriteMarkdown(&markdown))
-	for _, want := range []string{"102 faults: 1 violation of invariants before the run was interrupted", "- fault 3 (force-pod): one coordinator: two of them\n"} {
+	for _, want := range []string{
+		"102 faults: 1 violation of invariants before the run was interrupted",
+		"- fault 3 (force-pod): one coordinator: two of them\n",
+	} {
 		if !strings.Contains(table.String(), want) || !strings.Contains(markdown.String(), want) {
 			t.Errorf("got\n%s\n%s\nwant both to contain %q", &table, &markdown, want)
 		}
 	}
-	for _, want := range []string{"| force-pod | 100 | 50.0 / 99.0 / 100 | - |", "- `freeze` was not possible: no permission\n"} {
+	for _, want := range []string{
+		"| force-pod | 100 | 50.0 / 99.0 / 100 | - |", "- `freeze` was not possible: no permission\n",
+	} {
 		if !strings.Contains(markdown.String(), want) {
 			t.Errorf("got\n%s\nwant it to contain %q", &markdown, want)
 		}

@@ -39,8 +39,8 @@ func successor(s *State) string {
 	return best.Pod
 }
 
-// Obstacle returns why a fault of this kind can't show a failover at present, or "". The members that a held fault spares must be
-// able to elect another coordinator.
+// Obstacle returns why a fault of this kind can't show a failover at present, or "". The members that a held fault
+// spares must be able to elect another coordinator.
 func Obstacle(kind Kind, s *State, victims []PodState, available bool) string {
 	if kind.Expect != ElectionExpected {
 		return ""
@@ -68,7 +68,8 @@ func Obstacle(kind Kind, s *State, victims []PodState, available bool) string {
 	case !eligible:
 		return fmt.Sprintf("all eligible members are on node %s", victims[0].Node)
 	case kind.Name == Node && !available && spared <= s.Members/2:
-		return fmt.Sprintf("%d of %d members are on node %s, so the others aren't a majority", s.Members-spared, s.Members, victims[0].Node)
+		return fmt.Sprintf("%d of %d members are on node %s, so the others aren't a majority", s.Members-spared,
+			s.Members, victims[0].Node)
 	}
 	return ""
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// CheckAnswers finds two responses that contradict each other: a coordinator with a lower token than an earlier one, or two
-// coordinators with the same token. A process with the same token in two responses was coordinator in between, so this also finds
-// two coordinators at the same time.
+// CheckAnswers finds two responses that contradict each other: a coordinator with a lower token than an earlier one, or
+// two coordinators with the same token. A process with the same token in two responses was coordinator in between, so
+// this also finds two coordinators at the same time.
 func CheckAnswers(leading []Answer) *Problem {
 	bySent := slices.SortedFunc(slices.Values(leading), func(a, b Answer) int { return a.Sent.Compare(b.Sent) })
-	byReceived := slices.SortedFunc(slices.Values(leading), func(a, b Answer) int { return a.Received.Compare(b.Received) })
+	byReceived := slices.SortedFunc(slices.Values(leading),
+		func(a, b Answer) int { return a.Received.Compare(b.Received) })
 	holders := map[uint64]Answer{}
 	var highest Answer
 	for _, current := range bySent {
@@ -33,7 +34,8 @@ func CheckAnswers(leading []Answer) *Problem {
 }
 
 func (a Answer) String() string {
-	return fmt.Sprintf("%s (UID %s) led with token %d between %s and %s", a.From.Pod, a.From.UID, a.Token, clock(a.Sent), clock(a.Received))
+	return fmt.Sprintf("%s (UID %s) led with token %d between %s and %s", a.From.Pod, a.From.UID, a.Token,
+		clock(a.Sent), clock(a.Received))
 }
 
 func clock(t time.Time) string { return t.Format("15:04:05.000000") }
@@ -57,7 +59,8 @@ func CheckTerms(changes []Change, statuses []Status) *Problem {
 			continue
 		}
 		if before := last[c.From]; c.Term < before.Term {
-			return new(problem(Growing, "the agent of %s reported term %d of %s after term %d of %s", c.From.Pod, c.Term, c.Coordinator, before.Term, before.Coordinator))
+			return new(problem(Growing, "the agent of %s reported term %d of %s after term %d of %s", c.From.Pod, c.Term,
+				c.Coordinator, before.Term, before.Coordinator))
 		}
 		last[c.From] = c
 	}
@@ -71,8 +74,8 @@ func CheckTerms(changes []Change, statuses []Status) *Problem {
 	return nil
 }
 
-// Problems returns the contradictions to the invariants that hold at every instant. In Available mode, each side of a partition may
-// have a coordinator, in any term.
+// Problems returns the contradictions to the invariants that hold at every instant. In Available mode, each side of a
+// partition may have a coordinator, in any term.
 func (r *Record) Problems(available bool) (all []Problem) {
 	if r.ByClaims {
 		for _, o := range Overlaps(r.Claims) {

@@ -78,7 +78,9 @@ func CheckForwarding(ctx context.Context, c client.Client, namespace, purpose st
 // MayForwardPorts reports whether the user may connect to the agents of a namespace.
 func MayForwardPorts(ctx context.Context, c client.Client, namespace string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods", Subresource: "portforward"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "create", Resource: "pods", Subresource: "portforward",
+		},
 	}}
 	if err := c.Create(ctx, review); err != nil {
 		return false, RequestError(err)
@@ -88,7 +90,8 @@ func MayForwardPorts(ctx context.Context, c client.Client, namespace string) (bo
 
 // ReadJournal reads the journal of the agent in a pod, whose port is forwarded.
 func ReadJournal(ctx context.Context, port *portforward.Port, pod, group string) (*journal.Journal, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(group)+journal.Path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		port.URL+control.GroupPath(group)+journal.Path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,8 @@ func ReadStatus(ctx context.Context, forward PortForwarder, pod types.Namespaced
 		return fmt.Errorf("%s: %w", pod.Name, WithoutPrefix(err))
 	}
 	defer port.Close()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(group)+"/status", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		port.URL+control.GroupPath(group)+"/status", http.NoBody)
 	if err != nil {
 		return err
 	}

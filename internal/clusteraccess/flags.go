@@ -114,9 +114,12 @@ func (c *Flags) Namespace() (string, error) {
 func (c *Flags) RestConfig() (*rest.Config, error) {
 	if c.noClusterSelected() {
 		if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
-			return nil, fmt.Errorf("cannot select a cluster: the environment variable KUBECONFIG names no existing file, or one without a cluster: %q", path)
+			return nil, fmt.Errorf(
+				"cannot select a cluster: the environment variable KUBECONFIG names no existing file, or one without a cluster: %q",
+				path)
 		}
-		return nil, errors.New("cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG")
+		return nil,
+			errors.New("cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG")
 	}
 	config, err := c.config.ToRESTConfig()
 	if err != nil {
@@ -129,7 +132,8 @@ func (c *Flags) RestConfig() (*rest.Config, error) {
 // environment names an API server. ConfigFlags then tries http://localhost:8080.
 func (c *Flags) noClusterSelected() bool {
 	raw, err := c.config.ToRawKubeConfigLoader().RawConfig()
-	if err != nil || !clientcmdapi.IsConfigEmpty(&raw) || *c.config.APIServer != "" || clientcmd.ClusterDefaults.Server != localServer {
+	if err != nil || !clientcmdapi.IsConfigEmpty(&raw) || *c.config.APIServer != "" ||
+		clientcmd.ClusterDefaults.Server != localServer {
 		return false
 	}
 	_, err = rest.InClusterConfig()
@@ -156,8 +160,10 @@ func (c *Flags) Connect() (client.WithWatch, error) {
 	mapper.Add(v1.GroupVersion.WithKind("ElectionGroup"), meta.RESTScopeNamespace)
 	for kind, group := range map[string]schema.GroupVersion{
 		"Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
-		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion, "DaemonSet": appsv1.SchemeGroupVersion,
-		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion, "Lease": coordinationv1.SchemeGroupVersion,
+		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion,
+		"DaemonSet":  appsv1.SchemeGroupVersion,
+		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion,
+		"Lease": coordinationv1.SchemeGroupVersion,
 	} {
 		mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
 	}

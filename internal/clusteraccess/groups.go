@@ -55,8 +55,9 @@ func GetGroup(ctx context.Context, c client.Client, namespace, name string) (*v1
 	g := &v1.ElectionGroup{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {
 		if apierrors.IsNotFound(err) && !isKindMissing(err) {
-			return nil, fmt.Errorf("group %s not found in namespace %s%s; to list all groups, run: kubectl get electiongroups -A",
-				name, namespace, cmp.Or(sameGroup(ctx, c, name), similarGroup(ctx, c, namespace, name)))
+			return nil,
+				fmt.Errorf("group %s not found in namespace %s%s; to list all groups, run: kubectl get electiongroups -A",
+					name, namespace, cmp.Or(sameGroup(ctx, c, name), similarGroup(ctx, c, namespace, name)))
 		}
 		return nil, RequestError(err)
 	}

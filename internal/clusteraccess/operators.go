@@ -30,11 +30,14 @@ type Operator struct {
 	Replicas, Available          int32
 }
 
-// OperatorLabels are those of the operator's Deployment and pods. The pod by which Helm uninstalls it has the same name.
-var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
+// OperatorLabels are those of the operator's Deployment and pods. The pod by which Helm uninstalls it has the same
+// name.
+var OperatorLabels = client.MatchingLabels{
+	"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager",
+}
 
-// ListOperators finds the operators of the cluster, which should be one, by the labels of their Deployments. Users who may
-// list the Deployments of the default namespace only find those there.
+// ListOperators finds the operators of the cluster, which should be one, by the labels of their Deployments. Users who
+// may list the Deployments of the default namespace only find those there.
 func ListOperators(ctx context.Context, c client.Client) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
 	err := c.List(ctx, &list, OperatorLabels)
@@ -57,7 +60,8 @@ func FindOperator(ctx context.Context, c client.Client) (*Operator, error) {
 		for i := range deployments {
 			namespaces = append(namespaces, deployments[i].Namespace)
 		}
-		return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(slices.Sorted(slices.Values(namespaces)), ", "))
+		return nil, fmt.Errorf("operators are installed in several namespaces: %s",
+			strings.Join(slices.Sorted(slices.Values(namespaces)), ", "))
 	}
 	return OperatorOf(&deployments[0]), nil
 }
@@ -122,6 +126,7 @@ func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 
 // SilenceText says for how long an operator has not shown that it runs.
 func SilenceText(operator string, silence time.Duration) string {
-	return fmt.Sprintf("%s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check",
+	return fmt.Sprintf("%s has not shown that it runs for %s. Elections continue without it, but this status may be "+
+		"outdated. To find the cause, run: kubectl conclave check",
 		operator, duration.HumanDuration(silence))
 }

@@ -61,7 +61,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(names) == 0 {
 		return UsageErrorf("%s accepts no arguments, got %q", cmd.CommandPath(), args[0])
 	}
-	return UsageErrorf("unknown command %q for %s%s; available commands: %s", args[0], cmd.CommandPath(), DidYouMean(args[0], names), strings.Join(names, ", "))
+	return UsageErrorf("unknown command %q for %s%s; available commands: %s", args[0], cmd.CommandPath(),
+		DidYouMean(args[0], names), strings.Join(names, ", "))
 }
 
 // validValues describes the valid values of a flag by its type.
@@ -94,7 +95,8 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &missing):
 		return UsageErrorf("--%s requires a value", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
-		return UsageErrorf("%s%s; for the flags, run: %s --help", err, DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd)), cmd.CommandPath())
+		return UsageErrorf("%s%s; for the flags, run: %s --help", err,
+			DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd)), cmd.CommandPath())
 	}
 	return UsageErrorf("%s", err)
 }

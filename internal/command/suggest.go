@@ -12,7 +12,8 @@ func Choose(what, given string, names []string) (string, error) {
 	if name, known := inAnyCase(given, names); known {
 		return name, nil
 	}
-	return "", UsageErrorf("unknown %s %q%s: choose one of %s", what, given, DidYouMean(given, names), strings.Join(names, ", "))
+	return "",
+		UsageErrorf("unknown %s %q%s: choose one of %s", what, given, DidYouMean(given, names), strings.Join(names, ", "))
 }
 
 // Canonical replaces each name in a comma-separated list that differs from a known one

@@ -37,7 +37,8 @@ func TestChooseAcceptsAnyCase(t *testing.T) {
 		}
 	}
 	_, err := Choose("algorithm", "buly", names)
-	if want := `unknown algorithm "buly" (did you mean Bully?): choose one of Bully, RingSkip`; err == nil || err.Error() != want {
+	if want := `unknown algorithm "buly" (did you mean Bully?): choose one of Bully, RingSkip`; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	expect.Equal(t, Canonical("ringskip,rain,BULLY", names), "RingSkip,rain,Bully")

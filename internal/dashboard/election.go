@@ -40,7 +40,8 @@ func (a *Actions) lastElection(w http.ResponseWriter, r *http.Request, g *v1.Ele
 		respond(w, http.StatusNotFound, result{Error: "there is no such group"})
 		return
 	case len(g.Status.Processes) > transcript.MaxLifelines:
-		respond(w, http.StatusBadRequest, result{Error: fmt.Sprintf("the group has %d members; the elections of up to %d are shown here, and others by kubectl conclave explain",
+		respond(w, http.StatusBadRequest, result{Error: fmt.Sprintf(
+			"the group has %d members; the elections of up to %d are shown here, and others by kubectl conclave explain",
 			len(g.Status.Processes), transcript.MaxLifelines)})
 		return
 	}

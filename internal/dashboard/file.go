@@ -27,12 +27,14 @@ type File struct {
 	At time.Time
 }
 
-// The policy permits only the file's own script and style. What agents and pods wrote is text or JSON, in which < is escaped.
+// The policy permits only the file's own script and style. What agents and pods wrote is text or JSON, in which < is
+// escaped.
 const filePage = `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '%s'; style-src '%s'; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '%s'; style-src '%s';
+ base-uri 'none'; form-action 'none'">
 <title>%s · Conclave</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
@@ -55,14 +57,16 @@ func (f *File) Write(w io.Writer) error {
 	for i, e := range f.Elections {
 		elections[i] = newShownElection(e)
 	}
-	data, err := json.Marshal(map[string]any{"at": f.At.UTC(), "detail": NewDetail(f.Group, f.At), "elections": elections, "missing": f.Missing})
+	data, err := json.Marshal(
+		map[string]any{"at": f.At.UTC(), "detail": NewDetail(f.Group, f.At), "elections": elections, "missing": f.Missing})
 	if err != nil {
 		return fmt.Errorf("cannot encode the elections: %w", err)
 	}
 	var script strings.Builder
 	bundle(&script, "file", map[string]bool{})
 	style := asset("style.css")
-	_, err = fmt.Fprintf(w, filePage, hash(script.String()), hash(style), html.EscapeString(f.Group.Namespace+"/"+f.Group.Name), style,
+	_, err = fmt.Fprintf(w, filePage, hash(script.String()), hash(style),
+		html.EscapeString(f.Group.Namespace+"/"+f.Group.Name), style,
 		html.EscapeString(f.Versions), html.EscapeString(f.Text), data, script.String())
 	return err
 }

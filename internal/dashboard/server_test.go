@@ -55,7 +55,8 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 		cancel()
 		expect.Equalf(t, response.Code, want, "%s: status with %s", request, response.Body)
 		for header, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
+				"'self'; connect-src 'self'; " +
 				"base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
@@ -70,7 +71,10 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 // TestPageIsSelfContained: the page loads nothing from elsewhere, and has no inline code.
 func TestPageIsSelfContained(t *testing.T) {
 	handler := dashboard.NewHandler(dashboard.NewStore(), 7377, nil, "")
-	for _, path := range []string{"/", "/app.js", "/cards.js", "/dom.js", "/file.js", "/group.js", "/nodes.js", "/overview.js", "/picture.js", "/sequence.js", "/stepdown.js", "/stream.js", "/style.css", "/icon.svg"} {
+	for _, path := range []string{
+		"/", "/app.js", "/cards.js", "/dom.js", "/file.js", "/group.js", "/nodes.js", "/overview.js", "/picture.js",
+		"/sequence.js", "/stepdown.js", "/stream.js", "/style.css", "/icon.svg",
+	} {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 		request.Host = "localhost:7377"
 		response := httptest.NewRecorder()
@@ -87,8 +91,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// TestStepDownNeedsTheKey: neither another site nor another user of the machine can make a
-// coordinator step down.
+// TestStepDownNeedsTheKey: neither another site nor another user of the machine can make a coordinator step down.
 func TestStepDownNeedsTheKey(t *testing.T) {
 	store := dashboard.NewStore()
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
@@ -120,19 +123,27 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		want   int
 		text   string
 	}{
-		"the page":               {good, with(key), http.StatusOK, "ledger-1 leads"},
-		"without the key":        {good, nil, http.StatusForbidden, "open the address that kubectl conclave dashboard has printed"},
-		"another key":            {good, with(dashboard.NewKey()), http.StatusForbidden, "open the address"},
-		"an empty key":           {good, with(""), http.StatusForbidden, "open the address"},
-		"another site":           {good, with(key, "Sec-Fetch-Site", "cross-site"), http.StatusForbidden, "other web sites"},
-		"another port":           {good, with(key, "Sec-Fetch-Site", "same-site"), http.StatusForbidden, "other web sites"},
-		"a form of another site": {good, with(key, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"), http.StatusForbidden, "cross-origin"},
-		"another origin":         {good, with(key, "Origin", "http://localhost:80"), http.StatusForbidden, "cross-origin"},
-		"a name that resolves":   {good, with(key, "Host", "evil.example:7377"), http.StatusMisdirectedRequest, "this server is"},
-		"a former coordinator":   {`{"coordinator":"ledger-0"}`, with(key), http.StatusConflict, "the coordinator has changed since; nothing was done"},
-		"no coordinator":         {`{}`, with(key), http.StatusConflict, "nothing was done"},
-		"what isn't JSON":        {`x`, with(key), http.StatusBadRequest, "cannot parse the request"},
-		"a large request":        {`{"to":"` + strings.Repeat("x", 5000) + `"}`, with(key), http.StatusBadRequest, "too large"},
+		"the page":        {good, with(key), http.StatusOK, "ledger-1 leads"},
+		"without the key": {good, nil, http.StatusForbidden, "open the address that kubectl conclave dashboard has printed"},
+		"another key":     {good, with(dashboard.NewKey()), http.StatusForbidden, "open the address"},
+		"an empty key":    {good, with(""), http.StatusForbidden, "open the address"},
+		"another site":    {good, with(key, "Sec-Fetch-Site", "cross-site"), http.StatusForbidden, "other web sites"},
+		"another port":    {good, with(key, "Sec-Fetch-Site", "same-site"), http.StatusForbidden, "other web sites"},
+		"a form of another site": {
+			good, with(key, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"), http.StatusForbidden, "cross-origin",
+		},
+		"another origin": {good, with(key, "Origin", "http://localhost:80"), http.StatusForbidden, "cross-origin"},
+		"a name that resolves": {
+			good, with(key, "Host", "evil.example:7377"), http.StatusMisdirectedRequest, "this server is",
+		},
+		"a former coordinator": {
+			`{"coordinator":"ledger-0"}`, with(key), http.StatusConflict, "the coordinator has changed since; nothing was done",
+		},
+		"no coordinator":  {`{}`, with(key), http.StatusConflict, "nothing was done"},
+		"what isn't JSON": {`x`, with(key), http.StatusBadRequest, "cannot parse the request"},
+		"a large request": {
+			`{"to":"` + strings.Repeat("x", 5000) + `"}`, with(key), http.StatusBadRequest, "too large",
+		},
 		"a server that may not":  {good, with(""), http.StatusForbidden, "open the address"},
 		"a server without a key": {good, with(" "), http.StatusForbidden, "open the address"},
 	} {
@@ -141,7 +152,8 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		if name == "a server that may not" {
 			server = dashboard.NewHandler(store, 7377, nil, "")
 		}
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/actions/bank/ledger/step-down", strings.NewReader(c.body))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/actions/bank/ledger/step-down",
+			strings.NewReader(c.body))
 		request.Host = "localhost:7377"
 		for key, value := range c.header {
 			request.Header.Set(key, value)

@@ -65,7 +65,8 @@ type Summary struct {
 // NewSummary summarizes a group.
 func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
-		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
+		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm),
+		LastChange: lastChange(g),
 		FlapsUntil: describe.FlapsUntil(g, now), Places: describe.NodeTable([]v1.ElectionGroup{*g}),
 	}
 	s.Up, s.Members = describe.MembersUp(g)
@@ -94,7 +95,8 @@ func healthOf(g *v1.ElectionGroup) Health {
 		return Unavailable
 	case !has(v1.ConditionAvailable, metav1.ConditionTrue):
 		// Without pods or agents, there is no coordinator.
-		if has(v1.ConditionAgentsConnected, metav1.ConditionFalse) && g.Status.ReadyMembers != nil && *g.Status.ReadyMembers == 0 {
+		if has(v1.ConditionAgentsConnected, metav1.ConditionFalse) && g.Status.ReadyMembers != nil &&
+			*g.Status.ReadyMembers == 0 {
 			return Unavailable
 		}
 		return Unknown
@@ -174,7 +176,8 @@ type Tenure struct {
 func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	d := Detail{
 		Summary: NewSummary(g, now), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
-		Problems: describe.Problems(g), Warnings: describe.Warnings(g, now), DownTogether: describe.DownTogether(g), Nodes: nodes(g), Processes: append([]v1.Process{}, g.Status.Processes...),
+		Problems: describe.Problems(g), Warnings: describe.Warnings(g, now), DownTogether: describe.DownTogether(g),
+		Nodes: nodes(g), Processes: append([]v1.Process{}, g.Status.Processes...),
 		Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
 	}
 	if c := g.Status.Coordinator; c != nil {

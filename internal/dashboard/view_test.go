@@ -32,7 +32,8 @@ func TestHealth(t *testing.T) {
 	} {
 		g := &v1.ElectionGroup{}
 		for of, status := range map[v1.ConditionType]metav1.ConditionStatus{
-			v1.ConditionAvailable: c.available, v1.ConditionReady: c.ready, v1.ConditionDegraded: c.degraded, v1.ConditionProgressing: c.progressing,
+			v1.ConditionAvailable: c.available, v1.ConditionReady: c.ready, v1.ConditionDegraded: c.degraded,
+			v1.ConditionProgressing: c.progressing,
 		} {
 			if status != "" {
 				g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{Type: string(of), Status: status})
@@ -43,7 +44,8 @@ func TestHealth(t *testing.T) {
 	gone := &v1.ElectionGroup{}
 	gone.Status.ReadyMembers = new(int32(0))
 	gone.Status.Conditions = []metav1.Condition{
-		{Type: string(v1.ConditionAvailable), Status: unknown}, {Type: string(v1.ConditionAgentsConnected), Status: no, Reason: string(v1.ReasonPodsMissing)},
+		{Type: string(v1.ConditionAvailable), Status: unknown},
+		{Type: string(v1.ConditionAgentsConnected), Status: no, Reason: string(v1.ReasonPodsMissing)},
 	}
 	expect.Equalf(t, dashboard.NewSummary(gone, time.Now()).Health, dashboard.Unavailable, "all pods are gone")
 }
@@ -60,13 +62,24 @@ func TestEndedTenures(t *testing.T) {
 		want    int
 		more    bool
 	}{
-		"no election":                            {nil, 0, false},
-		"the first tenure":                       {[]v1.Tenure{{Number: 1, From: *ago(5)}}, 0, false},
-		"one end, and one before the hour":       {[]v1.Tenure{{Number: 3, From: *ago(59)}, {Number: 2, From: *ago(70), Until: ago(59), EndReason: v1.EndCrash}, {Number: 1, From: *ago(90), Until: ago(71), EndReason: v1.EndCrash}}, 1, false},
-		"no coordinator now":                     {[]v1.Tenure{{Number: 1, From: *ago(50), Until: ago(1), EndReason: v1.EndCrash}}, 1, false},
-		"a planned end":                          {[]v1.Tenure{{Number: 2, From: *ago(5)}, {Number: 1, From: *ago(90), Until: ago(6), EndReason: v1.EndPreempted}}, 0, false},
-		"an earlier end that is not known":       {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(50), Until: ago(6), EndReason: v1.EndCrash}}, 1, true},
-		"the oldest known began before the hour": {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(70), Until: ago(6), EndReason: v1.EndCrash}}, 1, false},
+		"no election":      {nil, 0, false},
+		"the first tenure": {[]v1.Tenure{{Number: 1, From: *ago(5)}}, 0, false},
+		"one end, and one before the hour": {
+			[]v1.Tenure{{Number: 3, From: *ago(59)}, {Number: 2, From: *ago(70), Until: ago(
+				59), EndReason: v1.EndCrash}, {Number: 1, From: *ago(90), Until: ago(71), EndReason: v1.EndCrash}}, 1, false,
+		},
+		"no coordinator now": {[]v1.Tenure{{Number: 1, From: *ago(50), Until: ago(1), EndReason: v1.EndCrash}}, 1, false},
+		"a planned end": {
+			[]v1.Tenure{{Number: 2, From: *ago(5)}, {Number: 1, From: *ago(90), Until: ago(6), EndReason: v1.EndPreempted}},
+			0, false,
+		},
+		"an earlier end that is not known": {
+			[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(50), Until: ago(6), EndReason: v1.EndCrash}}, 1, true,
+		},
+		"the oldest known began before the hour": {
+			[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(70), Until: ago(6), EndReason: v1.EndCrash}},
+			1, false,
+		},
 	} {
 		g := &v1.ElectionGroup{}
 		g.Status.History = c.history
@@ -105,7 +118,8 @@ func TestDetail(t *testing.T) {
 		ObservedGeneration: 1, Members: new(int32(3)), ReadyMembers: new(int32(2)), Term: 7,
 		Coordinator: &v1.Coordinator{Pod: "b", Priority: 20, Term: 7, ElectedAt: at},
 		Protocol: v1.ProtocolState{MemberList: &v1.MemberList{
-			Version: 1, State: v1.ListAdopting, Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}},
+			Version: 1, State: v1.ListAdopting,
+			Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}},
 		}},
 		Processes: []v1.Process{
 			{Pod: "c", Priority: 30, Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing, Message: "There is no pod"},
@@ -119,19 +133,23 @@ func TestDetail(t *testing.T) {
 		},
 	}
 	d := dashboard.NewDetail(g, at.Time)
-	if len(d.Nodes) != 3 || d.Nodes[0].Pod != "b" || d.Nodes[2].Pod != "a" || d.Processes[0].Pod != "c" || !d.Ring || !d.Adopting || d.Ordinal != "3rd" {
+	if len(d.Nodes) != 3 || d.Nodes[0].Pod != "b" || d.Nodes[2].Pod != "a" || d.Processes[0].Pod != "c" || !d.Ring ||
+		!d.Adopting || d.Ordinal != "3rd" {
 		t.Errorf("got %+v, want a ring b, c, a in the 3rd election", d)
 	}
-	if len(d.Places) != 1 || d.Places[0].Node != "node-2" || d.Places[0].Zone != "east" || d.Places[0].Coordinators[0] != "bank/ledger" || d.Places[0].Stops[0] != "bank/ledger" {
+	if len(d.Places) != 1 || d.Places[0].Node != "node-2" || d.Places[0].Zone != "east" ||
+		d.Places[0].Coordinators[0] != "bank/ledger" || d.Places[0].Stops[0] != "bank/ledger" {
 		t.Errorf("got places %+v, want node-2, which stops the group", d.Places)
 	}
-	if got, want := d.Description, "The members form a ring. 2 of 3 members are up. b is the coordinator. c is crashed."; got != want {
+	if got, want := d.Description,
+		"The members form a ring. 2 of 3 members are up. b is the coordinator. c is crashed."; got != want {
 		t.Errorf("got description %q, want %q", got, want)
 	}
 	if d.Tenures[1].End != "c crashed" || d.Tenures[0].Gap != "4.8 ms" || !d.Tenures[0].Until.IsZero() {
 		t.Errorf("got tenures %+v", d.Tenures)
 	}
-	if d.Failovers == nil || d.Failovers.Text != "2 failovers: median 20.0 s, longest 20.0 s" || d.Failovers.Buckets[2].Count != 1 || d.Failovers.Buckets[9].Count != 1 {
+	if d.Failovers == nil || d.Failovers.Text != "2 failovers: median 20.0 s, longest 20.0 s" ||
+		d.Failovers.Buckets[2].Count != 1 || d.Failovers.Buckets[9].Count != 1 {
 		t.Errorf("got histogram %+v", d.Failovers)
 	}
 	if d.Tenures[0].Failure || !d.Tenures[1].Failure {
@@ -141,13 +159,13 @@ func TestDetail(t *testing.T) {
 	const want = "2 failovers: median 20.0 s, longest 20.0 s; 1 after a failure: 4.8 ms"
 	expect.Equal(t, dashboard.NewDetail(g, at.Time).Failovers.Text, want)
 	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)
-	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
+	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil ||
+		empty.Tenures == nil || len(empty.Problems) != 1 {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)
 	}
 }
 
-// TestGroupsThatWereNeverRead: until the groups have been read, nobody may conclude that there
-// are none.
+// TestGroupsThatWereNeverRead: until the groups have been read, nobody may conclude that there are none.
 func TestGroupsThatWereNeverRead(t *testing.T) {
 	store := dashboard.NewStore()
 	lost := dashboard.Connection{State: dashboard.Lost, Error: "forbidden"}

@@ -21,8 +21,8 @@ func (s *Store) Watch(ctx context.Context, c client.WithWatch, namespace string)
 }
 
 // WatchOperator keeps in the store whether the operator runs until the context ends: without it, each page looks as if
-// nothing happened. While its Lease can't be read, it is unknown whether the operator runs, for example because the user
-// may not read it. Then the pages say nothing.
+// nothing happened. While its Lease can't be read, it is unknown whether the operator runs, for example because the
+// user may not read it. Then the pages say nothing.
 func (s *Store) WatchOperator(ctx context.Context, c client.Client) {
 	observed := func(since time.Time, _ error) { s.SetSilentSince(since) }
 	operatorlease.Watch(ctx, clusteraccess.LeaseReader(c), s.Now, observed)

@@ -40,7 +40,8 @@ func Explain(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 
 func coordinator(g *v1.ElectionGroup, now time.Time) string {
 	if c := g.Status.Coordinator; c != nil {
-		return fmt.Sprintf("%s has been the coordinator of %s/%s in term %d since %s (%s).", c.Pod, g.Namespace, g.Name, c.Term,
+		return fmt.Sprintf("%s has been the coordinator of %s/%s in term %d since %s (%s).", c.Pod,
+			g.Namespace, g.Name, c.Term,
 			c.ElectedAt.UTC().Format("2006-01-02 15:04:05.000 MST"), age(c.ElectedAt.Time, now))
 	}
 	text := fmt.Sprintf("%s/%s has no coordinator", g.Namespace, g.Name)
@@ -101,7 +102,8 @@ func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 	case a.needsMajority && a.missing > 0:
 		return fmt.Sprintf("A coordinator needs %d of %s. Up: %d.", a.majority, Count(a.members, "member"), a.up)
 	case len(a.candidates) == 0 && (c == nil || c.Reason != string(v1.ReasonNoEligibleMember)):
-		return "No member that is up is eligible: each has priority 0, is being deleted, or is ineligible because of its application or the operator."
+		return "No member that is up is eligible: each has priority 0, is being deleted, or is ineligible because of its " +
+			"application or the operator."
 	case c != nil && c.Message != "":
 		return "The operator reports: " + sentence(c.Message)
 	}
@@ -160,7 +162,8 @@ func nextCoordinator(g *v1.ElectionGroup, a *analysis) string {
 	case c == nil:
 		return fmt.Sprintf("%s (%d) has the highest priority of the eligible members.", next.Pod, next.Priority)
 	case a.needsMajority && a.spare == 0:
-		return fmt.Sprintf("%s (%d) has the next priority. But if %s fails, there is no majority, and no coordinator until there is one.",
+		return fmt.Sprintf(
+			"%s (%d) has the next priority. But if %s fails, there is no majority, and no coordinator until there is one.",
 			next.Pod, next.Priority, c.Pod)
 	}
 	return fmt.Sprintf("If %s fails, %s (%d) becomes coordinator.", c.Pod, next.Pod, next.Priority)
@@ -179,9 +182,11 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	var lines []string
 	if a.needsMajority {
 		spare = min(spare, a.spare)
-		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs %d (%s).", a.up, Count(a.members, "member"), a.majority, g.Spec.Safety.Mode))
+		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs %d (%s).", a.up, Count(a.members, "member"),
+			a.majority, g.Spec.Safety.Mode))
 	} else {
-		lines = append(lines, fmt.Sprintf("Up: %d of %s. A coordinator needs no other member (Available).", a.up, Count(a.members, "member")))
+		lines = append(lines,
+			fmt.Sprintf("Up: %d of %s. A coordinator needs no other member (Available).", a.up, Count(a.members, "member")))
 	}
 	switch {
 	case a.needsMajority && a.missing > 0 || electable == 0:
@@ -190,7 +195,8 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	case spare == 0:
 		lines = append(lines, "If one more member fails, whichever it is, there is no coordinator until it is up again.")
 	default:
-		lines = append(lines, fmt.Sprintf("If any %s, there is still a coordinator. If %d fail, there may be none.", fail(spare), spare+1))
+		lines = append(lines,
+			fmt.Sprintf("If any %s, there is still a coordinator. If %d fail, there may be none.", fail(spare), spare+1))
 	}
 	if a.members > 1 && (spare > 0 || electable == 1) {
 		lines = append(lines, placeTolerance(g, "node", nodeOf)...)
@@ -200,12 +206,15 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 	}
 	switch {
 	case a.needsMajority && a.members == 2:
-		lines = append(lines, "The majority of two members is two, so this group tolerates no failure: add a third member, which may have priority 0.")
+		lines = append(lines, "The majority of two members is two, so this group tolerates no failure: add a third member, "+
+			"which may have priority 0.")
 	case !a.needsMajority && a.members > 1:
-		lines = append(lines, "In a network partition, each side has its own coordinator: the systems that a coordinator writes to should reject lower fencing tokens.")
+		lines = append(lines, "In a network partition, each side has its own coordinator: the systems that a coordinator "+
+			"writes to should reject lower fencing tokens.")
 	}
 	if list := g.Status.Protocol.MemberList; list != nil && list.State == v1.ListAdopting && a.needsMajority {
-		lines = append(lines, fmt.Sprintf("Until list %d has settled, a coordinator also needs a majority of list %d.", list.Version, list.Version-1))
+		lines = append(lines, fmt.Sprintf("Until list %d has settled, a coordinator also needs a majority of list %d.",
+			list.Version, list.Version-1))
 	}
 	return lines
 }

@@ -33,7 +33,8 @@ func Gaps(g *v1.ElectionGroup, now time.Time) (total string, longest []string) {
 		if gap.Until.Time.Before(since) {
 			continue
 		}
-		text := fmt.Sprintf("%s until %s", v1.FormatGap(time.Duration(gap.Micros)*time.Microsecond), gap.Until.UTC().Format("2006-01-02 15:04:05 MST"))
+		text := fmt.Sprintf("%s until %s", v1.FormatGap(time.Duration(gap.Micros)*time.Microsecond),
+			gap.Until.UTC().Format("2006-01-02 15:04:05 MST"))
 		if end := (&v1.Tenure{Pod: gap.Pod, EndReason: gap.EndReason}).DescribeEnd(); end != "" {
 			text += ", after " + end
 		}

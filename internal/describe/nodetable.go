@@ -50,7 +50,8 @@ func NodeTable(groups []v1.ElectionGroup) []NodeRow {
 		all = append(all, *row)
 	}
 	slices.SortFunc(all, func(a, b NodeRow) int {
-		return cmp.Or(cmp.Compare(len(b.Coordinators), len(a.Coordinators)), cmp.Compare(b.Members, a.Members), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(len(b.Coordinators), len(a.Coordinators)), cmp.Compare(b.Members, a.Members),
+			cmp.Compare(a.Node, b.Node))
 	})
 	return all
 }

@@ -102,7 +102,9 @@ func Intact(g *v1.ElectionGroup) *v1.ElectionGroup {
 		p.Status, p.Reason, p.Message = v1.ProcessNormal, "", ""
 	}
 	if list := g.Status.Protocol.MemberList; list != nil {
-		intact.Status.Protocol.MemberList = &v1.MemberList{Version: list.Version, State: v1.ListSettled, Members: list.Members}
+		intact.Status.Protocol.MemberList = &v1.MemberList{
+			Version: list.Version, State: v1.ListSettled, Members: list.Members,
+		}
 	}
 	return intact
 }

@@ -106,12 +106,15 @@ func TestNodeTable(t *testing.T) {
 	for _, row := range describe.NodeTable([]v1.ElectionGroup{*ledger, *mail, *audit, *stopped}) {
 		lines = append(lines, fmt.Sprint(row))
 	}
-	want := "{n2 y [bank/audit] 4 [bank/ledger bank/audit]}\n{n1 x [bank/ledger] 2 []}\n{n3  [bank/mail] 1 []}\n{n4  [] 2 []}"
+	want := "{n2 y [bank/audit] 4 [bank/ledger bank/audit]}\n{n1 x [bank/ledger] 2 []}\n{n3  " +
+		"[bank/mail] 1 []}\n{n4  [] 2 []}"
 	expect.Equal(t, strings.Join(lines, "\n"), want)
 }
 
 func TestJoinNames(t *testing.T) {
-	for names, want := range map[string]string{"": "", "a": "a", "a b": "a and b", "a b c d e": "a, b, c, d and e", "a b c d e f g": "a, b, c, d, e and 2 more"} {
+	for names, want := range map[string]string{
+		"": "", "a": "a", "a b": "a and b", "a b c d e": "a, b, c, d and e", "a b c d e f g": "a, b, c, d, e and 2 more",
+	} {
 		expect.Equalf(t, describe.JoinNames(strings.Fields(names), "and"), want, "%s", names)
 	}
 }

@@ -24,9 +24,13 @@ func TestRunbooksAreThoseOfAlerts(t *testing.T) {
 func TestAdviceOnMissingRenewals(t *testing.T) {
 	g := &v1.ElectionGroup{}
 	g.Name, g.Namespace = "ledger", "bank"
-	for reason, alsoAgent := range map[v1.EndReason]bool{v1.EndNotRenewed: true, v1.EndSessionClosed: false, v1.EndProbeFailed: false} {
-		got := flappingAdvice(g, reason, []v1.Tenure{{Pod: "ledger-0", EndReason: v1.EndCrash}, {Pod: "ledger-1", EndReason: reason}})
-		if strings.Contains(got, "application or its agent") != alsoAgent || !strings.HasSuffix(got, ": kubectl logs ledger-1 -n bank") {
+	for reason, alsoAgent := range map[v1.EndReason]bool{
+		v1.EndNotRenewed: true, v1.EndSessionClosed: false, v1.EndProbeFailed: false,
+	} {
+		got := flappingAdvice(g, reason,
+			[]v1.Tenure{{Pod: "ledger-0", EndReason: v1.EndCrash}, {Pod: "ledger-1", EndReason: reason}})
+		if strings.Contains(got, "application or its agent") != alsoAgent ||
+			!strings.HasSuffix(got, ": kubectl logs ledger-1 -n bank") {
 			t.Errorf("%s: got advice %q", reason, got)
 		}
 	}

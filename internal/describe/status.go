@@ -62,7 +62,8 @@ func Statuses(w io.Writer, groups []v1.ElectionGroup, now time.Time) {
 			up = fmt.Sprintf("%d of %d", *g.Status.ReadyMembers, *g.Status.Members)
 		}
 		c := g.Status.Coordinator
-		fmt.Fprintf(columns, "%s/%s\t%s\t%s\t%s\t%s\t%s\n", g.Namespace, g.Name, c.Pod, age(c.ElectedAt.Time, now), up, g.Spec.Algorithm, g.Spec.Safety.Mode)
+		fmt.Fprintf(columns, "%s/%s\t%s\t%s\t%s\t%s\t%s\n", g.Namespace, g.Name, c.Pod, age(c.ElectedAt.Time, now), up,
+			g.Spec.Algorithm, g.Spec.Safety.Mode)
 	}
 	if healthy == 0 {
 		return
@@ -75,7 +76,8 @@ func Statuses(w io.Writer, groups []v1.ElectionGroup, now time.Time) {
 
 func headline(g *v1.ElectionGroup, now time.Time) string {
 	if c := g.Status.Coordinator; c != nil {
-		return fmt.Sprintf("coordinator %s in term %d%s, elected %s ago", c.Pod, c.Term, ordinalOfElection(g), age(c.ElectedAt.Time, now))
+		return fmt.Sprintf("coordinator %s in term %d%s, elected %s ago", c.Pod, c.Term, ordinalOfElection(g),
+			age(c.ElectedAt.Time, now))
 	}
 	if g.Status.Term > 0 {
 		return fmt.Sprintf("no coordinator; the last term was %d", g.Status.Term)

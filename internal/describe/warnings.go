@@ -14,7 +14,8 @@ import (
 // Warnings returns what no condition says: settings and placements that will be a problem after a
 // failure, and what went wrong repeatedly although the group is healthy now.
 func Warnings(g *v1.ElectionGroup, now time.Time) (all []Problem) {
-	for _, find := range []func(*v1.ElectionGroup, time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfDrain, warnOfPlaces} {
+	for _, find := range []func(*v1.ElectionGroup,
+		time.Time) []Problem{warnOfFailures, warnOfUnlisted, warnOfDrain, warnOfPlaces} {
 		all = append(all, find(g, now)...)
 	}
 	for i := range all {
@@ -73,9 +74,10 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 			reasons = append(reasons, fmt.Sprintf("%d %s", count[reason], reason))
 		}
 		return []Problem{{
-			Reason:  string(reasonFlapping),
-			Message: fmt.Sprintf("%d tenures have ended by a failure in the last ten minutes: %s.", len(ends), strings.Join(reasons, ", ")),
-			Advice:  flappingAdvice(g, order[0], ends),
+			Reason: string(reasonFlapping),
+			Message: fmt.Sprintf("%d tenures have ended by a failure in the last ten minutes: %s.", len(ends),
+				strings.Join(reasons, ", ")),
+			Advice: flappingAdvice(g, order[0], ends),
 		}}
 	}
 	ends := slices.DeleteFunc(failures(g, now, lapsesPeriod), func(t v1.Tenure) bool { return t.EndReason != v1.EndLapse })
@@ -83,9 +85,10 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 		return nil
 	}
 	return []Problem{{
-		Reason:  string(reasonLeaseLapses),
-		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within the lease (spec.safety.leaseMillis: %d, and longer while renewals are late).", len(ends), g.Spec.Safety.LeaseMillis),
-		Advice:  flappingAdvice(g, v1.EndLapse, ends),
+		Reason: string(reasonLeaseLapses),
+		Message: fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within the lease "+
+			"(spec.safety.leaseMillis: %d, and longer while renewals are late).", len(ends), g.Spec.Safety.LeaseMillis),
+		Advice: flappingAdvice(g, v1.EndLapse, ends),
 	}}
 }
 
@@ -93,14 +96,19 @@ func warnOfFailures(g *v1.ElectionGroup, now time.Time) []Problem {
 func flappingAdvice(g *v1.ElectionGroup, reason v1.EndReason, ends []v1.Tenure) string {
 	switch reason {
 	case v1.EndLapse:
-		return fmt.Sprintf("Find out what delays agents, such as a CPU limit or the network. For the lease that their delays need, run: kubectl conclave check %s %s", g.Name, namespaceFlag(g))
+		return fmt.Sprintf("Find out what delays agents, such as a CPU limit or the network. For the lease that their "+
+			"delays need, run: kubectl conclave check %s %s", g.Name, namespaceFlag(g))
 	case v1.EndSilence:
-		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " + namespaceFlag(g)
+		return "Find out what delays agents, such as a CPU limit, a busy node or the network: kubectl conclave check " +
+			namespaceFlag(g)
 	case v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed:
 		last := slices.IndexFunc(ends, func(t v1.Tenure) bool { return t.EndReason == reason })
-		logs := fmt.Sprintf("See the logs of the application, with --previous if its container has restarted: kubectl logs %s %s", ends[last].Pod, namespaceFlag(g))
+		logs := fmt.Sprintf(
+			"See the logs of the application, with --previous if its container has restarted: kubectl logs %s %s",
+			ends[last].Pod, namespaceFlag(g))
 		if reason == v1.EndNotRenewed {
-			return "The application or its agent was delayed or paused, for example by a CPU limit or a busy node (kubectl conclave check " + namespaceFlag(g) + "). " + logs
+			return "The application or its agent was delayed or paused, for example by a CPU limit or a busy node (kubectl " +
+				"conclave check " + namespaceFlag(g) + "). " + logs
 		}
 		return logs
 	default:
@@ -135,12 +143,15 @@ func warnOfDrain(g *v1.ElectionGroup, _ time.Time) []Problem {
 	if drain == nil || *drain >= lease || g.Spec.Safety.Mode == v1.Available {
 		return nil
 	}
-	message := fmt.Sprintf("spec.timing.drainMillis (%d) is shorter than spec.safety.leaseMillis (%d), so a coordinator must stop when its agent hasn't answered for %d ms.",
+	message := fmt.Sprintf("spec.timing.drainMillis (%d) is shorter than spec.safety.leaseMillis (%d), so a coordinator "+
+		"must stop when its agent hasn't answered for %d ms.",
 		*drain, lease, *drain)
 	if *drain == 0 {
-		message = "spec.timing.drainMillis is 0, so agents promise no time: an application with a session can't act as coordinator."
+		message = "spec.timing.drainMillis is 0, so agents promise no time: an application with a session " +
+			"can't act as coordinator."
 	}
-	return []Problem{{Reason: "ShortDrain", Message: message, Advice: fmt.Sprintf("Set spec.timing.drainMillis to at least %d.", lease)}}
+	return []Problem{{Reason: "ShortDrain", Message: message, Advice: fmt.Sprintf(
+		"Set spec.timing.drainMillis to at least %d.", lease)}}
 }
 
 // minSpread is the number of members, and of zones, from which a group can survive the loss of any
@@ -168,9 +179,11 @@ func sharedPlaces(g *v1.ElectionGroup, kind, key string, places []Place) (all []
 		}
 		all = append(all, Problem{
 			Reason: "SharedPlace",
-			Message: fmt.Sprintf("The %s %s has %d of %d members (%s): if it fails, there is no %s.", kind, p.Name, len(p.Members),
+			Message: fmt.Sprintf("The %s %s has %d of %d members (%s): if it fails, there is no %s.", kind, p.Name, len(
+				p.Members),
 				len(g.Status.Protocol.MemberList.Members), JoinNames(p.Members, "and"), p.Missing),
-			Advice: fmt.Sprintf("Spread the pods over more %ss: set topologySpreadConstraints or podAntiAffinity with the topologyKey %s in the pod template.", kind, key),
+			Advice: fmt.Sprintf("Spread the pods over more %ss: set topologySpreadConstraints or podAntiAffinity with the "+
+				"topologyKey %s in the pod template.", kind, key),
 		})
 	}
 	return all

@@ -113,8 +113,8 @@ type Hold struct {
 	// Ceiling is, in the answer to a PROBE and in a DENY, the highest term that the sender's clock
 	// allows now. 0 is unknown.
 	Ceiling Term
-	// ElectionTerm is, in the answer to a PROBE, the term of the sender's last election. It is above the term of the office if
-	// elections failed since.
+	// ElectionTerm is, in the answer to a PROBE, the term of the sender's last election. It is above the term of the
+	// office if elections failed since.
 	ElectionTerm Term
 	// Held: the sender of a BEAT already holds the office, rather than
 	// requesting it. In a PROBE it marks the answer, and in a RESIGNED the end of a

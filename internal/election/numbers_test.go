@@ -128,7 +128,8 @@ func TestTermClock(t *testing.T) {
 func TestTermClockLimits(t *testing.T) {
 	var none election.TermClock
 	if none.Floor() != 0 || none.Ceiling(0) != election.MaxTerm || none.Due(election.MaxTerm) != 0 {
-		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0), none.Due(election.MaxTerm))
+		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0),
+			none.Due(election.MaxTerm))
 	}
 	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerEpoch: 1_000_000_000}
 	expect.Equalf(t, seconds.Ceiling(50+999_999_999).Epoch(), 27_000_000, "less than a second after boot: ceiling")
@@ -139,9 +140,8 @@ func TestTermClockLimits(t *testing.T) {
 	}
 }
 
-// While the clock is behind the floor of the list, the reading is above the floor, it
-// rises whenever the clock has risen by thirty epochs, and the next floor exceeds it. At
-// any time, it permits fifteen elections.
+// While the clock is behind the floor of the list, the reading is above the floor, it rises whenever the clock has
+// risen by thirty epochs, and the next floor exceeds it. At any time, it permits fifteen elections.
 func TestTermClockBehindFloorOfList(t *testing.T) {
 	const epoch, ticks = election.Epoch(10_000), 10
 	for _, floor := range []election.Term{epoch.First(), epoch.Last()} {
@@ -167,7 +167,8 @@ func TestTermClockBehindFloorOfList(t *testing.T) {
 	}
 }
 
-// Later tells what the clock of another process permits at most, and not much more. While that clock is behind the floor, its reading hardly rises.
+// Later tells what the clock of another process permits at most, and not much more. While that clock is behind the
+// floor, its reading hardly rises.
 func TestLaterCeilingOfAnotherClock(t *testing.T) {
 	const epoch, ticks = election.Epoch(10_000), 10
 	for _, floor := range []election.Term{0, epoch.First(), epoch.Last()} {
@@ -200,19 +201,23 @@ func TestDescriptions(t *testing.T) {
 		"3 -> 4 ELECT_ME term 2 about 1 from 1, hop 2 [1 3]": ring.Describe(),
 		"3 -> 4 BEAT term 2 held ready":                      beat.Describe(),
 		"0 -> 0 UNKNOWN term 0":                              election.Message{Kind: 200}.Describe(),
-		"elected 9, term 2":                                  election.Event{Kind: election.Elected, Peer: 9, Term: 2}.Describe(),
-		"started, term 2":                                    election.Event{Kind: election.Started, Term: 2}.Describe(),
-		"tenure 9, term 2, token 32777":                      election.Event{Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9)}.Describe(),
-		"unknown, term 0":                                    election.Event{Kind: 99}.Describe(),
-		"tick":                                               election.Input{Kind: election.TimePassed}.Describe(),
-		"suspect 4":                                          election.Input{Kind: election.Suspect, Peer: 4}.Describe(),
-		"receive 3 -> 4 BEAT term 2 held ready":              election.Input{Kind: election.Receive, Message: beat}.Describe(),
-		"undelivered 3 -> 4 BEAT term 2 held ready":          election.Input{Kind: election.Undelivered, Message: beat}.Describe(),
-		"adopt nothing":                                      election.Input{Kind: election.Adopt}.Describe(),
-		"adopt version 3":                                    election.Input{Kind: election.Adopt, Roster: roster}.Describe(),
-		"unknown 4":                                          election.Input{Kind: 99, Peer: 4}.Describe(),
-		"Unknown":                                            election.Unknown.String(),
-		"Crashed":                                            election.Crashed.String(),
+		"elected 9, term 2": election.Event{
+			Kind: election.Elected, Peer: 9, Term: 2,
+		}.Describe(),
+		"started, term 2": election.Event{Kind: election.Started, Term: 2}.Describe(),
+		"tenure 9, term 2, token 32777": election.Event{
+			Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9),
+		}.Describe(),
+		"unknown, term 0":                       election.Event{Kind: 99}.Describe(),
+		"tick":                                  election.Input{Kind: election.TimePassed}.Describe(),
+		"suspect 4":                             election.Input{Kind: election.Suspect, Peer: 4}.Describe(),
+		"receive 3 -> 4 BEAT term 2 held ready": election.Input{Kind: election.Receive, Message: beat}.Describe(),
+		"undelivered 3 -> 4 BEAT term 2 held ready": election.Input{Kind: election.Undelivered, Message: beat}.Describe(),
+		"adopt nothing":   election.Input{Kind: election.Adopt}.Describe(),
+		"adopt version 3": election.Input{Kind: election.Adopt, Roster: roster}.Describe(),
+		"unknown 4":       election.Input{Kind: 99, Peer: 4}.Describe(),
+		"Unknown":         election.Unknown.String(),
+		"Crashed":         election.Crashed.String(),
 	} {
 		expect.Equal(t, got, want)
 	}
@@ -220,7 +225,9 @@ func TestDescriptions(t *testing.T) {
 
 // The counting rule: the messages of the office never count, all others do.
 func TestCountedKinds(t *testing.T) {
-	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Probe}
+	office := []election.Kind{
+		election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Probe,
+	}
 	for kind := election.NoKind; kind <= election.Probe; kind++ {
 		want := !slices.Contains(office, kind)
 		if kind.Counts() != want || slices.Contains(election.Kinds(), kind) != want {

@@ -100,7 +100,8 @@ func NewProcess(c Config) (Process, error) {
 		return Process{}, err
 	}
 	p := Process{
-		Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Coordinator: c.Coordinator, NoPreemption: c.NoPreemption,
+		Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Coordinator: c.Coordinator,
+		NoPreemption: c.NoPreemption,
 	}
 	if c.Coordinator != None {
 		p.CoordinatorTerm = c.Term

@@ -23,9 +23,11 @@ func TestInvalidMemberLists(t *testing.T) {
 		"an ID twice":                {list{{1, 1}, {2, 2}, {1, 3}}, "member ID 1 is on the list twice"},
 		"a priority twice":           {list{{1, 7}, {2, 2}, {3, 7}}, "members 1 and 3 have the same priority 7"},
 		"a priority that is too big": {list{{1, election.MaxPriority + 1}}, "priority 16384 is above the limit of 16383"},
-		"an ID that is too big":      {list{{1, 1}, {election.MaxID + 1, 2}}, "member ID 1048577 is above the limit of 1048576"},
-		"an absurd ID":               {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
-		"observers only":             {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
+		"an ID that is too big": {
+			list{{1, 1}, {election.MaxID + 1, 2}}, "member ID 1048577 is above the limit of 1048576",
+		},
+		"an absurd ID":   {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
+		"observers only": {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := election.NewRoster(1, c.ring)
@@ -44,8 +46,7 @@ func TestMemberListLimits(t *testing.T) {
 	}
 }
 
-// members returns n members in a random order, with random IDs and priorities.
-// About a quarter of them are observers.
+// members returns n members in a random order, with random IDs and priorities. About a quarter of them are observers.
 func members(random *rand.Rand, n int) []election.Member {
 	ids, priorities := random.Perm(3*n), random.Perm(5*n)
 	ring := make([]election.Member, n)

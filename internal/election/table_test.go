@@ -160,7 +160,8 @@ func TestStatusTableEncoding(t *testing.T) {
 	roster := mustRoster(t, 1, members(random, 6))
 	seen := map[string]string{}
 	for range 3000 {
-		x := tablePair{plain: plainTable{roster: roster, crashed: map[election.ID]bool{}}, table: election.NewStatusTable(roster, 0)}
+		x := tablePair{plain: plainTable{roster: roster, crashed: map[election.ID]bool{}}, table: election.NewStatusTable(
+			roster, 0)}
 		for range random.IntN(12) {
 			id := roster.Ring()[random.IntN(6)].ID
 			if random.IntN(3) == 0 {

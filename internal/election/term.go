@@ -142,8 +142,8 @@ func (c TermClock) Ceiling(now Tick) Term {
 	return c.reading(c.AtBoot + Epoch(max(0, now-c.Boot)/c.TicksPerEpoch)).Last()
 }
 
-// Later returns the highest term that another clock may permit some time after it permitted ceiling. If that is above the floor, the
-// other clock has the same floor, and the reading tells how far it is behind.
+// Later returns the highest term that another clock may permit some time after it permitted ceiling. If that is above
+// the floor, the other clock has the same floor, and the reading tells how far it is behind.
 func (c TermClock) Later(ceiling Term, passed Tick) Term {
 	if c.TicksPerEpoch <= 0 {
 		return MaxTerm

@@ -19,8 +19,8 @@
 // The ring overwrites the oldest entries. A restart of the agent, or joining the group
 // again with other settings, loses them all.
 //
-// A trace is a file with all inputs and outputs of a group's machine, from which a developer can repeat an election step
-// by step: see internal/testing/replay.
+// A trace is a file with all inputs and outputs of a group's machine, from which a developer can repeat an election
+// step by step: see internal/testing/replay.
 //
 // These words have one meaning each, except for record:
 //
@@ -156,7 +156,8 @@ func (r *Ring) Steps(name func(election.ID) string, cause func(uint8) string, at
 func (r *Ring) export(m *message, name func(election.ID) string) Message {
 	exported := Message{
 		Kind: m.kind.String(), From: name(m.from), To: name(m.to), Term: uint64(m.term), Lamport: m.lamport, Life: m.life,
-		Subject: name(m.subject), Origin: name(m.origin), Hops: m.hops, Held: m.held, Ready: m.ready, Ineligible: m.ineligible,
+		Subject: name(m.subject), Origin: name(m.origin), Hops: m.hops, Held: m.held,
+		Ready: m.ready, Ineligible: m.ineligible,
 	}
 	if r.nextList-m.listStart > listSize {
 		return exported // Newer lists have replaced this one.

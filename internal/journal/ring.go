@@ -61,7 +61,9 @@ type Ring struct {
 
 // Record records a step. coordinator is the one that the process knows after it, and cause why the coordinator
 // gives up the office in it, 0 if it doesn't.
-func (r *Ring) Record(in *election.Input, send []election.Message, events []election.Event, coordinator election.ID, cause uint8) {
+func (r *Ring) Record(in *election.Input, send []election.Message, events []election.Event,
+	coordinator election.ID, cause uint8,
+) {
 	r.repeats.follow(coordinator)
 	begun := r.concerns(in)
 	if begun {

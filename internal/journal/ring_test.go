@@ -36,7 +36,10 @@ func receive(now election.Tick, m election.Message) *election.Input {
 }
 
 func beat(term election.Term, lamport uint64) election.Message {
-	return election.Message{Kind: election.Beat, From: 2, To: 1, Term: term, Subject: 2, Lamport: lamport, Hold: election.Hold{Held: true, Life: 7}}
+	return election.Message{
+		Kind: election.Beat, From: 2, To: 1, Term: term, Subject: 2, Lamport: lamport,
+		Hold: election.Hold{Held: true, Life: 7},
+	}
 }
 
 func grant(term election.Term, lamport uint64) election.Message {
@@ -59,7 +62,8 @@ func TestRepeatedHeartbeatsAreNotRecorded(t *testing.T) {
 	r.Record(&election.Input{Kind: election.TimePassed, Now: 7}, nil, lost, election.None, 0)
 	r.Record(receive(8, beat(3, 8)), []election.Message{grant(3, 8)}, nil, 2, 0)
 	got := steps(r)
-	if len(got) != 3 || got[1].Input != "tick" || got[1].Events[0].Peer != "p2" || got[2].Message.Lamport != 8 || len(got[2].Sent) != 1 {
+	if len(got) != 3 || got[1].Input != "tick" || got[1].Events[0].Peer != "p2" ||
+		got[2].Message.Lamport != 8 || len(got[2].Sent) != 1 {
 		t.Errorf("got %+v, want the loss and the first heartbeat after it", got)
 	}
 }
@@ -80,7 +84,8 @@ func TestProbesOfALongVacancyAreRecordedOnce(t *testing.T) {
 func TestStepsHaveWholeMessages(t *testing.T) {
 	r := new(Ring)
 	sent := election.Message{
-		Kind: election.Election, From: 1, To: 3, Term: 4, Lamport: 9, Subject: 2, Origin: 1, Hops: 2, List: []election.ID{1, 3},
+		Kind: election.Election, From: 1, To: 3, Term: 4, Lamport: 9, Subject: 2, Origin: 1,
+		Hops: 2, List: []election.ID{1, 3},
 		Hold: election.Hold{Life: 5, Held: true, Ready: true, Ineligible: true},
 	}
 	r.Record(&election.Input{Kind: election.Ended, Peer: 2, Now: 100}, []election.Message{sent},
@@ -98,8 +103,7 @@ func TestStepsHaveWholeMessages(t *testing.T) {
 	}
 }
 
-// A full ring has the newest steps, and only complete ones. A list that was overwritten is
-// left out.
+// A full ring has the newest steps, and only complete ones. A list that was overwritten is left out.
 func TestFullRingReplacesTheOldestSteps(t *testing.T) {
 	r := new(Ring)
 	long := make([]election.ID, listSize/4)
@@ -135,7 +139,9 @@ func TestCloneIsIndependent(t *testing.T) {
 // The journal is on the failover path.
 func TestRecordingAllocatesNothing(t *testing.T) {
 	r := new(Ring)
-	sent := []election.Message{beat(3, 1), grant(3, 2), {Kind: election.Election, From: 1, To: 2, List: []election.ID{1, 2, 3}}}
+	sent := []election.Message{
+		beat(3, 1), grant(3, 2), {Kind: election.Election, From: 1, To: 2, List: []election.ID{1, 2, 3}},
+	}
 	found := []election.Event{{Kind: election.MarkedCrashed, Peer: 2, Term: 3}}
 	term := election.Term(0)
 	r.Record(receive(0, beat(0, 0)), sent, found, 2, 0) // makes room for the members

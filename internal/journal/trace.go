@@ -13,8 +13,8 @@ import (
 // maxTrace is the size in bytes after which a recorder stops.
 const maxTrace = 64 << 20
 
-// TraceHeader is the first line of a trace. A trace is a file of JSON lines, and each further line has one step. Only the
-// version of the program that wrote a trace can replay it: another version may behave differently.
+// TraceHeader is the first line of a trace. A trace is a file of JSON lines, and each further line has one step. Only
+// the version of the program that wrote a trace can replay it: another version may behave differently.
 type TraceHeader struct {
 	Group     string `json:"group"`
 	Agent     string `json:"agent"`
@@ -99,8 +99,8 @@ func CreateTrace(folder string, header TraceHeader, c office.Config) (*Recorder,
 	return r, r.write(header)
 }
 
-// Step writes a step that the machine has just done, or that it has just switched to other settings, if they aren't nil.
-// It stops at the first error, and when the trace has reached its maximum size.
+// Step writes a step that the machine has just done, or that it has just switched to other settings, if they aren't
+// nil. It stops at the first error, and when the trace has reached its maximum size.
 func (r *Recorder) Step(
 	in *election.Input, s *office.Settings, out *election.Output, m election.Machine, names []string,
 ) error {

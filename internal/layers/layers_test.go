@@ -18,16 +18,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// table lists the folders of this repository from top to bottom. Of this repository, a folder imports only what is further
-// down in the table, whatever its line names. A line is
+// table lists the folders of this repository from top to bottom. Of this repository, a folder imports only what is
+// further down in the table, whatever its line names. A line is
 //
 //	FOLDERS : IMPORTS OF CODE : IMPORTS OF TESTS, IN ADDITION TO "tests" # REASON
 //
-// FOLDER/... is about a folder and those below it that have no longer line; these import each other freely. An import is a
-// folder of this repository, a package of the standard library or one of another module; /... adds those below it. "std" is the
-// standard library, "any" is everything outside of this repository, and "all" is everything. -x takes x away: the last word
-// that matches decides. !x does so, too, also by way of other packages. NAME = WORDS gives words a name. No package imports
-// what "nowhere" names.
+// FOLDER/... is about a folder and those below it that have no longer line; these import each other freely. An import
+// is a folder of this repository, a package of the standard library or one of another module; /... adds those below it.
+// "std" is the standard library, "any" is everything outside of this repository, and "all" is everything. -x takes x
+// away: the last word that matches decides. !x does so, too, also by way of other packages. NAME = WORDS gives words a
+// name. No package imports what "nowhere" names.
 const table = `
 algorithms = internal/election/bully internal/election/ring internal/election/statustable
 core       = bytes cmp encoding/binary errors fmt hash/crc32 hash/fnv iter maps math math/bits slices sort strconv strings unicode unicode/utf8
@@ -194,13 +194,15 @@ func (l *line) check(lines []line, test bool, imported string) error {
 	return nil
 }
 
-// allowed reports whether the last word that matches a package allows it. A folder is relative to the repository if it is ours.
+// allowed reports whether the last word that matches a package allows it. A folder is relative to the repository if it
+// is ours.
 func allowed(words []string, folder string, ours bool) bool {
 	result := false
 	for _, word := range words {
 		name := strings.TrimLeft(word, "-!")
 		first, _, _ := strings.Cut(folder, "/")
-		if name == "all" || name == "any" && !ours || name == "std" && !ours && !strings.Contains(first, ".") || matches(name, folder) {
+		if name == "all" || name == "any" && !ours ||
+			name == "std" && !ours && !strings.Contains(first, ".") || matches(name, folder) {
 			result = name == word
 		}
 	}
@@ -301,7 +303,8 @@ func walk(t *testing.T, visit func(name string)) {
 			visit(name)
 			return nil
 		}
-		if name != "." && (base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+		if name != "." &&
+			(base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
 			return fs.SkipDir
 		}
 		return nil

@@ -16,7 +16,8 @@ var budget = map[string]int{"product": 63_500, "tests": 79_000, "tools": 11_500}
 // part returns to which part a file belongs.
 func part(name string) string {
 	switch top, _, _ := strings.Cut(name, "/"); {
-	case strings.HasSuffix(name, "_test.go"), strings.HasPrefix(name, "internal/testing/"), strings.HasPrefix(name, "internal/election/electiontest/"):
+	case strings.HasSuffix(name, "_test.go"), strings.HasPrefix(name, "internal/testing/"),
+		strings.HasPrefix(name, "internal/election/electiontest/"):
 		return "tests"
 	case top == "hack", top == "test", top == "examples":
 		return "tools"

@@ -74,7 +74,8 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 		takes := s.rng.ticks(1, s.schedule.stopsWithin+4)
 		s.queue.push(event{at: s.queue.now + takes, kind: eventAppStopped, process: id, slot: p.tenures})
 	case election.OfficeResigned:
-		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
+		asked := p.stopTerm == e.Term &&
+			p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
 		if p.running && !asked {
 			s.checker.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
 		}
@@ -114,7 +115,8 @@ func (s *simulation) checkSoleHolder(id election.ID) {
 		case other != id && q.up && q.status.Token != 0 && q.clock.local(s.queue.now) < q.status.Until:
 			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
 		case s.mode == office.Strict && s.schedule.faults&Mixed == 0 && q.clock.local(s.queue.now) < q.lostTenureUntil:
-			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure before the tenure of process %d, which crashed, has expired", id, other))
+			s.checker.fail("one holder",
+				fmt.Sprintf("process %d has tenure before the tenure of process %d, which crashed, has expired", id, other))
 		}
 	}
 }
@@ -135,23 +137,25 @@ func (s *simulation) checkStatus(id election.ID) {
 	if status.Term < p.status.Term && (s.usesGrants() || status.Coordinator == p.status.Coordinator) {
 		s.checker.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, p.status.Term, status.Term))
 	}
-	if status.Coordinator != election.None && (status.Coordinator != p.status.Coordinator || status.Term != p.status.Term) {
+	if status.Coordinator != election.None &&
+		(status.Coordinator != p.status.Coordinator || status.Term != p.status.Term) {
 		s.checkCoordinator(id, status)
 	}
 	if s.usesGrants() && status.Token != 0 && status.Until > p.status.Until {
 		s.checkSoleHolder(id)
 	}
 	if p.running && status.Token == 0 {
-		s.checker.fail("lapse", fmt.Sprintf("the application of process %d acts as coordinator, and was not notified of the end of the tenure", id))
+		s.checker.fail("lapse",
+			fmt.Sprintf("the application of process %d acts as coordinator, and was not notified of the end of the tenure", id))
 	}
 	p.status = status
 	s.checkSent(id)
 }
 
-// checkSent checks the messages of the last step. Without a cause, a process sends
-// no message of an election. Once all processes agree, they send only BEATs and
-// the grants in reply, with NeverPreempt the PROBEs of processes that outrank
-// the coordinator, and the PROBEs of processes that wait for one that is down. Any other message restarts the quiet period.
+// checkSent checks the messages of the last step. Without a cause, a process sends no message of an election. Once all
+// processes agree, they send only BEATs and the grants in reply, with NeverPreempt the PROBEs of processes that outrank
+// the coordinator, and the PROBEs of processes that wait for one that is down. Any other message restarts the quiet
+// period.
 func (s *simulation) checkSent(id election.ID) {
 	if s.checker.electionCause && s.checker.agreedSince == 0 {
 		return
@@ -230,7 +234,8 @@ func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 		}
 		if n.coordinator != status.Coordinator {
 			s.checker.fail("one coordinator per term",
-				fmt.Sprintf("in term %d process %d follows %d, another process %d", status.Term, id, status.Coordinator, n.coordinator))
+				fmt.Sprintf("in term %d process %d follows %d, another process %d", status.Term, id,
+					status.Coordinator, n.coordinator))
 		}
 		return
 	}
@@ -248,7 +253,8 @@ func (s *simulation) checkAgreement() {
 	if s.checker.agreedSince == 0 {
 		s.checker.agreedSince = now
 	}
-	s.checker.agreed = s.checker.agreed || now >= max(s.checker.agreedSince, s.schedule.healAt+s.schedule.waitsForApplications())+lease
+	s.checker.agreed = s.checker.agreed ||
+		now >= max(s.checker.agreedSince, s.schedule.healAt+s.schedule.waitsForApplications())+lease
 	s.checker.done = now >= s.checker.agreedSince+s.schedule.quietFor
 }
 

@@ -12,8 +12,8 @@ import (
 
 // The faults from Latency on are drawn from random numbers of their own, too: see process_faults.go.
 
-// possibleFaults returns the faults that the schedule of a seed may have. With Few, half of the schedules may have at most nine of
-// them: some histories are rare where everything happens.
+// possibleFaults returns the faults that the schedule of a seed may have. With Few, half of the schedules may have at
+// most nine of them: some histories are rare where everything happens.
 func (s *simulation) possibleFaults(seed uint64) Fault {
 	r := rng(seed * 5)
 	r.next()
@@ -27,13 +27,14 @@ func (s *simulation) possibleFaults(seed uint64) Fault {
 	return s.faults & some
 }
 
-// drawFault draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules have
-// it, ten times as many if they have few faults, and in others all.
+// drawFault draws whether the schedule has a fault. In a run with all older faults, that many of a thousand schedules
+// have it, ten times as many if they have few faults, and in others all.
 func (s *simulation) drawFault(f Fault, perMille int) bool {
 	switch few := s.possible&Few != 0; {
 	case s.possible&f == 0:
 		return false
-	case few && s.rng3.below(100) >= perMille, !few && s.possible&baseFaults == baseFaults && s.rng3.below(1000) >= perMille:
+	case few && s.rng3.below(100) >= perMille,
+		!few && s.possible&baseFaults == baseFaults && s.rng3.below(1000) >= perMille:
 		return false
 	}
 	s.schedule.faults |= f
@@ -75,7 +76,8 @@ func (sch *schedule) drawConfigurationFaults(s *simulation) {
 	}
 }
 
-// addConfigurationFaults adds the actions of these faults, before the time at or, for bursts, after it. It returns the time of the last one.
+// addConfigurationFaults adds the actions of these faults, before the time at or, for bursts, after it. It returns the
+// time of the last one.
 func (sch *schedule) addConfigurationFaults(s *simulation, at election.Tick) election.Tick {
 	r := &s.rng3
 	some := func(f Fault, kind actionKind) {
@@ -118,13 +120,14 @@ func (s *simulation) replaceMember() {
 		return
 	}
 	wanted := slices.Clone(s.operator.wanted)
-	wanted[s.rng3.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(priority(next, s.rng3.below(maxLevel)))}
+	wanted[s.rng3.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(
+		priority(next, s.rng3.below(maxLevel)))}
 	s.operator.wanted = wanted
 	s.reconcileAt(s.queue.now)
 }
 
-// startInNewPod reports whether a process whose pod was replaced starts with an older list. Its predecessor may have granted for the longest
-// lease that the list permits.
+// startInNewPod reports whether a process whose pod was replaced starts with an older list. Its predecessor may have
+// granted for the longest lease that the list permits.
 func (s *simulation) startInNewPod(p *process, id election.ID) bool {
 	latest := s.operator.latest()
 	if s.schedule.faults&Pods == 0 || latest == 0 || s.queue.now >= s.schedule.healAt {
@@ -167,7 +170,8 @@ func (s *simulation) mayNotPreempt() bool {
 	return s.policy == office.NeverPreempt || s.schedule.faults&Mixed != 0
 }
 
-// rejoin makes a process that doesn't act as coordinator join the group again. The other processes take it for the same incarnation.
+// rejoin makes a process that doesn't act as coordinator join the group again. The other processes take it for the same
+// incarnation.
 func (s *simulation) rejoin(id election.ID) {
 	p := &s.processes[id]
 	if !p.up || p.pausedUntil > s.queue.now || p.status.Token != 0 || !p.roster.Has(id) {
@@ -181,7 +185,8 @@ func (s *simulation) rejoin(id election.ID) {
 	s.boot(id, true, p.machine.ClaimedTerm())
 }
 
-// waitsForApplications returns how long the processes may wait for applications, or for stable periods, before they agree.
+// waitsForApplications returns how long the processes may wait for applications, or for stable periods, before they
+// agree.
 func (sch *schedule) waitsForApplications() election.Tick {
 	if sch.faults&(Drains|Burst) == 0 {
 		return 0
@@ -192,17 +197,21 @@ func (sch *schedule) waitsForApplications() election.Tick {
 // sparesTenures are the faults that end no tenure, as long as enough members can grant.
 const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Drains | Operator | Mixed
 
-// checkDrain checks that a process whose tenure has expired wasn't waiting for its application to stop. It has the drain
-// timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the tight timing, which
-// Drains doesn't have, and with the leases of Grow, a list that the others adopt half a lease sooner ends any tenure. A tenure that began
-// while a list was on its way may end, too: another process may have claimed a higher term under that list before.
+// checkDrain checks that a process whose tenure has expired wasn't waiting for its application to stop. It has the
+// drain timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the
+// tight timing, which Drains doesn't have, and with the leases of Grow, a list that the others adopt half a lease
+// sooner ends any tenure. A tenure that began while a list was on its way may end, too: another process may have
+// claimed a higher term under that list before.
 func (s *simulation) checkDrain(id election.ID, term election.Term) {
 	p := &s.processes[id]
-	waits := p.running && !p.appDead && p.stopTerm == term && p.clock.local(s.queue.now) < p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
+	waits := p.running && !p.appDead && p.stopTerm == term &&
+		p.clock.local(s.queue.now) < p.clock.local(p.stopRequestedAt)+s.schedule.timing.drain
 	listOnItsWay := s.operator.publishedAt <= p.tenureSince && p.tenureSince <= p.adoptedAt
-	if waits && !listOnItsWay && s.usesGrants() && s.schedule.faults&Drains != 0 && s.schedule.faults&^sparesTenures == 0 && s.majorityGrants(p.roster) {
-		s.checker.fail("drain", fmt.Sprintf("the tenure of process %d expired %d ticks after its application was asked to stop, want %d",
-			id, s.queue.now-p.stopRequestedAt, s.schedule.timing.drain))
+	if waits && !listOnItsWay && s.usesGrants() && s.schedule.faults&Drains != 0 &&
+		s.schedule.faults&^sparesTenures == 0 && s.majorityGrants(p.roster) {
+		s.checker.fail("drain",
+			fmt.Sprintf("the tenure of process %d expired %d ticks after its application was asked to stop, want %d",
+				id, s.queue.now-p.stopRequestedAt, s.schedule.timing.drain))
 	}
 }
 

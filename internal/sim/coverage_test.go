@@ -115,8 +115,7 @@ func (s *simulation) anyUp() bool {
 	return false
 }
 
-// pausedHolder reports whether a process other than id is paused while its
-// application acts as coordinator.
+// pausedHolder reports whether a process other than id is paused while its application acts as coordinator.
 func (s *simulation) pausedHolder(id election.ID) bool {
 	for other := range s.processes {
 		p := &s.processes[other]
@@ -202,12 +201,12 @@ func reachable(f Fault, phase listPhase) bool {
 
 // faultOfAction has the actions that are faults. Others end one.
 var faultOfAction = map[actionKind]Fault{
-	actCrash: Crash, actCrashAll: Crash, actKillApp: AppDead, actPause: Pause, actPartition: Partition, actCutLink: Partition,
+	actCrash: Crash, actCrashAll: Crash, actKillApp: AppDead, actPause: Pause,
+	actPartition: Partition, actCutLink: Partition,
 	actStepDown: StepDown, actChangeLease: Leases, actSlowDown: Slow, actReportGone: Gone,
 }
 
-// Random schedules visit each combination of a fault, a role and a phase of a change of
-// the member list.
+// Random schedules visit each combination of a fault, a role and a phase of a change of the member list.
 func TestEveryCombinationIsVisited(t *testing.T) {
 	algorithm, err := catalog.Find("StatusTable")
 	must.Succeed(t, err)

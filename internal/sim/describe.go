@@ -125,7 +125,8 @@ func (o *Outcome) ByCoordinator() []CoordinatorGroup {
 		}
 		groups[i].Processes = append(groups[i].Processes, v.Process)
 	}
-	slices.SortStableFunc(groups, func(a, b CoordinatorGroup) int { return cmp.Compare(len(b.Processes), len(a.Processes)) })
+	slices.SortStableFunc(groups,
+		func(a, b CoordinatorGroup) int { return cmp.Compare(len(b.Processes), len(a.Processes)) })
 	return groups
 }
 
@@ -147,7 +148,8 @@ func (o *Outcome) Describe() string {
 		if g.Coordinator == election.None {
 			whom = "nobody"
 		}
-		texts = append(texts, fmt.Sprintf("%s %s %s", FormatRanges(g.Processes), plural(len(g.Processes), "names", "name"), whom))
+		texts = append(texts,
+			fmt.Sprintf("%s %s %s", FormatRanges(g.Processes), plural(len(g.Processes), "names", "name"), whom))
 	}
 	if more := len(groups) - maxNamed; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more coordinators are named", more))

@@ -57,7 +57,8 @@ func visitedTransitions(t *testing.T) map[transitions.Row]int {
 	for _, algorithm := range catalog.All() {
 		for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 			for _, size := range []int{1, 3, 5} {
-				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: size, faults: allFaults, onTransition: record})
+				s, err := newSimulation(
+					settings{algorithm: algorithm, mode: mode, size: size, faults: allFaults, onTransition: record})
 				must.Succeed(t, err)
 				for seed := range uint64(schedulesPerCase()) {
 					if v := s.run(seed); v != nil {
@@ -79,8 +80,7 @@ func schedulesPerCase() int {
 	return 4000
 }
 
-// Random schedules visit each transition of the table in the package comment of
-// office, and no other one.
+// Random schedules visit each transition of the table in the package comment of office, and no other one.
 func TestTransitionsAreDocumented(t *testing.T) {
 	source := must.ReadFile(t, "../election/office/doc.go")
 	documented, err := transitions.Parse(string(source))

@@ -23,9 +23,8 @@ func explore(t *testing.T, x sim.Exploration) {
 	t.Logf("%d states, %d transitions, %d terminal states", found.States, found.Transitions, found.TerminalStates)
 }
 
-// Three processes with two crashes at any step and one restart: every interleaving
-// ends with an agreement on the highest live process, and that agreement can be
-// reached from every state without further faults.
+// Three processes with two crashes at any step and one restart: every interleaving ends with an agreement on the
+// highest live process, and that agreement can be reached from every state without further faults.
 func TestEveryInterleavingOfThree(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		t.Run(algorithm, func(t *testing.T) {
@@ -57,9 +56,8 @@ func TestEveryInterleavingOfFour(t *testing.T) {
 	}
 }
 
-// Offices with a crash at any step and the loss of any one message, which may be
-// combined: in every interleaving there is at most one holder, tokens increase, and
-// from every state the highest live process can still acquire the office.
+// Offices with a crash at any step and the loss of any one message, which may be combined: in every interleaving there
+// is at most one holder, tokens increase, and from every state the highest live process can still acquire the office.
 func TestEveryInterleavingOfOffices(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, mode := range modes {
@@ -79,8 +77,7 @@ func TestEveryInterleavingOfOffices(t *testing.T) {
 	}
 }
 
-// Offices with a crash and a restart at any step. In rounds there are tens of
-// thousands of states instead of a million.
+// Offices with a crash and a restart at any step. In rounds there are tens of thousands of states instead of a million.
 func TestEveryRoundOfOfficesWithRestart(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, mode := range modes {
@@ -101,6 +98,7 @@ func TestExploreFindsDeadEnd(t *testing.T) {
 	found, err := sim.Explore(sim.Exploration{Algorithm: "RingAllIDs", Processes: 4, Crashes: 2})
 	must.Succeed(t, err)
 	if found.Violation == nil || found.Violation.Invariant != "agreement" || len(found.Path) == 0 {
-		t.Errorf("got violation %+v after %d moves, want one of agreement and the moves that lead to it", found.Violation, len(found.Path))
+		t.Errorf("got violation %+v after %d moves, want one of agreement and the moves that lead to it",
+			found.Violation, len(found.Path))
 	}
 }

@@ -8,16 +8,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// stateGraph is the graph of the states that an Exploration has visited, with the
-// transitions that are not faults. A group with offices never terminates, so there
-// is no final state to check. Instead, a state in which all processes agree must be
-// reachable from every state.
+// stateGraph is the graph of the states that an Exploration has visited, with the transitions that are not faults. A
+// group with offices never terminates, so there is no final state to check. Instead, a state in which all processes
+// agree must be reachable from every state.
 type stateGraph struct {
 	agreed []bool
 	// predecessors has, for each state, those with a transition to it.
 	predecessors [][]int32
-	// foundFrom and foundBy are the state and the move by which each state was found
-	// first.
+	// foundFrom and foundBy are the state and the move by which each state was found first.
 	foundFrom []int32
 	foundBy   []string
 }
@@ -74,9 +72,8 @@ func (e *explorer) findDeadEnd() {
 	e.found.Path = e.graph.path(state)
 }
 
-// agreed reports whether all live processes follow the highest one and, with
-// offices, whether it has tenure. It also returns true if too few processes are up
-// for one to have tenure.
+// agreed reports whether all live processes follow the highest one and, with offices, whether it has tenure. It also
+// returns true if too few processes are up for one to have tenure.
 func (e *explorer) agreed(s *systemState) bool {
 	best := e.best(s)
 	for id, m := range s.machines {

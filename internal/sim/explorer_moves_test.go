@@ -120,9 +120,8 @@ func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 
 func (e *explorer) link(from, to election.ID) int { return int(from)*(e.x.Processes+1) + int(to) }
 
-// hasEffect reports whether the arrival of a message would have an effect now. A
-// message to a process that is down has none, unless its sender learns of that. It is
-// lost at once, so that its arrival doesn't double the number of states.
+// hasEffect reports whether the arrival of a message would have an effect now. A message to a process that is down has
+// none, unless its sender learns of that. It is lost at once, so that its arrival doesn't double the number of states.
 func (e *explorer) hasEffect(s *systemState, m *election.Message) bool {
 	return s.up[m.To] || e.algorithm.Ring && m.Kind.Counts() && s.up[m.From]
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Exploration describes a small group of which every interleaving is visited: any
-// message in flight may be the next to arrive, any process may crash at any step,
-// and time passes when no message is in flight.
+// Exploration describes a small group of which every interleaving is visited: any message in flight may be the next to
+// arrive, any process may crash at any step, and time passes when no message is in flight.
 //
 // In the initial state, all processes agree that the highest is the coordinator.
 type Exploration struct {
@@ -22,15 +21,13 @@ type Exploration struct {
 	Safety string
 	// Crashes, Restarts and Losses are the most crashes, restarts and lost messages.
 	Crashes, Restarts, Losses int
-	// CrashOnlyWhenIdle restricts the crashes of an election without offices to times
-	// at which no election runs, as [Textbook] assumes. Restarts are always so
-	// restricted.
+	// CrashOnlyWhenIdle restricts the crashes of an election without offices to times at which no election runs, as
+	// [Textbook] assumes. Restarts are always so restricted.
 	CrashOnlyWhenIdle bool
-	// Rounds limits how far messages overtake each other: all messages that are in
-	// flight at one time form a round, and the messages that are sent meanwhile arrive
-	// after that round. In a round, any message may be the next to arrive. Without this
-	// limit, the search also visits every state in which the answer to one message
-	// arrives before another message that was sent earlier.
+	// Rounds limits how far messages overtake each other: all messages that are in flight at one time form a round, and
+	// the messages that are sent meanwhile arrive after that round. In a round, any message may be the next to arrive.
+	// Without this limit, the search also visits every state in which the answer to one message arrives before another
+	// message that was sent earlier.
 	Rounds bool
 }
 
@@ -46,8 +43,7 @@ const (
 	exploreTransMax election.Tick = 1
 	// epochsPerLife exceeds the number of epochs that one incarnation uses.
 	epochsPerLife = 100
-	// bootAge is the time since boot at the start, so large that the clock never
-	// limits the terms.
+	// bootAge is the time since boot at the start, so large that the clock never limits the terms.
 	bootAge election.Tick = 1 << 20
 )
 
@@ -126,8 +122,7 @@ func (e *explorer) begin() (*systemState, error) {
 	return s, nil
 }
 
-// machine creates the Machine of a process. If it has lost its memory, it doesn't
-// know the coordinator.
+// machine creates the Machine of a process. If it has lost its memory, it doesn't know the coordinator.
 func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (election.Machine, error) {
 	s.incarnations[id]++
 	c := election.Config{Self: id, Roster: e.roster, Timing: election.DefaultTiming(exploreTransMax, 0)}
@@ -148,7 +143,9 @@ func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (ele
 		Policy:     office.Always, DrainTimeout: 1, Life: s.incarnations[id], MemoryLost: memoryLost, Start: s.now,
 		// Each incarnation may use terms above all of the previous one. The true
 		// progress of the clock doesn't matter: states are encoded without the time.
-		Clock: election.TermClock{AtBoot: epochsPerLife * election.Epoch(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerEpoch: 1},
+		Clock: election.TermClock{
+			AtBoot: epochsPerLife * election.Epoch(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerEpoch: 1,
+		},
 	})
 }
 
@@ -277,7 +274,8 @@ func (e *explorer) checkTerminal(s *systemState, number int32) {
 		if got := s.machines[id].Status().Coordinator; got != best {
 			e.found.Violation = &Violation{
 				Invariant: "agreement",
-				Detail:    fmt.Sprintf("in a terminal state process %d follows %d, not %d, the highest live process", id, got, best),
+				Detail: fmt.Sprintf("in a terminal state process %d follows %d, not %d, the highest live process",
+					id, got, best),
 			}
 			e.found.Path = e.graph.path(int(number))
 			return

@@ -91,7 +91,8 @@ const (
 	Mixed
 	// Rejoin: a process joins the group again, without its memory, in the same incarnation.
 	Rejoin
-	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This breaks no assumption, but it is no fault either.
+	// Grow: leases are usually shorter than the longest one, and grow while renewals are late. This breaks no assumption,
+	// but it is no fault either.
 	Grow
 	// Tail: the time that a message takes has a heavy tail, during the whole schedule.
 	Tail
@@ -113,7 +114,10 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator", "burst", "pods", "mixed", "rejoin", "grow", "tail", "redial", "few"}
+var optionalFaultNames = []string{
+	"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator",
+	"burst", "pods", "mixed", "rejoin", "grow", "tail", "redial", "few",
+}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -141,7 +141,8 @@ func (s *simulation) countTenure() {
 	}
 }
 
-// extraTenuresInAvailable returns how many more tenures may begin in Available, where several processes may hold the office at a time.
+// extraTenuresInAvailable returns how many more tenures may begin in Available, where several processes may hold the
+// office at a time.
 func (s *simulation) extraTenuresInAvailable() int {
 	more, faults := s.size, s.schedule.faults
 	if faults&Lossy != 0 {
@@ -174,19 +175,21 @@ func (s *simulation) checkLastingFaults() {
 		most *= 2 // two lost messages end each tenure
 	}
 	if s.schedule.permitsCoordinator() && !s.needsAffected() && vacant > most {
-		s.checker.fail("outage", fmt.Sprintf("for %d of %d ticks there was no coordinator, want at most %d", vacant, minute, most))
+		s.checker.fail("outage",
+			fmt.Sprintf("for %d of %d ticks there was no coordinator, want at most %d", vacant, minute, most))
 	}
 }
 
-// needsAffected reports whether a group can't do without the process that is paused or whose application fails, again and again:
-// the list has shrunk.
+// needsAffected reports whether a group can't do without the process that is paused or whose application fails, again
+// and again: the list has shrunk.
 func (s *simulation) needsAffected() bool {
 	sch := &s.schedule
-	return sch.faults&Throttle != 0 && s.operator.current.Has(sch.slow.id) && (s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
+	return sch.faults&Throttle != 0 && s.operator.current.Has(sch.slow.id) &&
+		(s.needsAll() || !s.canLeadWithout(sch.slow.id)) || sch.faults&Failing != 0 && !s.canLeadWithout(sch.failing.id)
 }
 
-// tenuresOfAffected returns how many tenures may begin within a minute in such a group: three for each pause, and for each time for which the
-// application is down. It recovers from the failures of earlier tenures meanwhile.
+// tenuresOfAffected returns how many tenures may begin within a minute in such a group: three for each pause, and for
+// each time for which the application is down. It recovers from the failures of earlier tenures meanwhile.
 func (s *simulation) tenuresOfAffected() (n int) {
 	if s.schedule.faults&Throttle != 0 {
 		n += 3 * int(minute/s.schedule.slow.each+1)
@@ -197,8 +200,9 @@ func (s *simulation) tenuresOfAffected() (n int) {
 	return n
 }
 
-// restartedRecently reports whether a member has started less than two minutes ago, and after the others. It doesn't count the lapses of its first half
-// minute, so it may be the only one that hands over to the process that stands still.
+// restartedRecently reports whether a member has started less than two minutes ago, and after the others. It doesn't
+// count the lapses of its first half minute, so it may be the only one that hands over to the process that stands
+// still.
 func (s *simulation) restartedRecently() bool {
 	return slices.ContainsFunc(s.operator.current.Ring(), func(m election.Member) bool {
 		since := s.processes[m.ID].bootedAt
@@ -212,14 +216,14 @@ func (s *simulation) canLeadWithout(id election.ID) bool {
 	})
 }
 
-// tenureOutlastsLosses reports whether a tenure outlasts two heartbeats in a row whose answers are lost. With TCP, no message is lost: the later
-// ones wait for it, as with Tail.
+// tenureOutlastsLosses reports whether a tenure outlasts two heartbeats in a row whose answers are lost. With TCP, no
+// message is lost: the later ones wait for it, as with Tail.
 func (sch *schedule) tenureOutlastsLosses() bool {
 	return sch.latency == 0 || 3*sch.timing.heartbeat+2*(sch.latency+transMax) < sch.leaseAfter*7/8
 }
 
-// permitsCoordinator reports whether a group can have a coordinator for most of the time: the answers to a heartbeat arrive a heartbeat
-// before the tenure ends. After some lapses, processes want that margin.
+// permitsCoordinator reports whether a group can have a coordinator for most of the time: the answers to a heartbeat
+// arrive a heartbeat before the tenure ends. After some lapses, processes want that margin.
 func (sch *schedule) permitsCoordinator() bool {
 	if sch.faults&Throttle != 0 && sch.slow.lasts <= sch.maxLease() {
 		return false // a paused coordinator keeps its tenure

@@ -107,7 +107,8 @@ func (s *simulation) finishLeaseChange(id election.ID) {
 // drawMemory draws whether a process that restarts remembers its grants. In its first pod, or a new
 // one, it has none. A process in another schedule, or after another restart, has lost its memory.
 func (s *simulation) drawMemory(p *process) {
-	random := rng(uint64(s.queue.now) ^ uint64(p.incarnation)<<32) // The other random numbers of the schedule remain the same.
+	// The other random numbers of the schedule remain the same.
+	random := rng(uint64(s.queue.now) ^ uint64(p.incarnation)<<32)
 	random.next()
 	p.remembersGrants = s.remembers && s.usesGrants() && p.incarnation > 0 && !p.podGone && random.percent(60)
 }

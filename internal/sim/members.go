@@ -39,7 +39,8 @@ func membersOf(roster *election.Roster) []memberlist.Member[election.ID] {
 }
 
 func (o *operator) reset(roster *election.Roster, decided *memberlist.List[election.ID]) {
-	*o = operator{wanted: decided.Members, decided: decided, latestPublished: decided, published: append(o.published[:0], roster), current: roster}
+	*o = operator{wanted: decided.Members, decided: decided, latestPublished: decided, published: append(o.published[:0],
+		roster), current: roster}
 }
 
 // adoptionWait returns the time after which a process counts as having adopted a list.
@@ -85,7 +86,8 @@ func (s *simulation) reconcile() {
 	facts := memberlist.Facts[election.ID]{
 		Draining:  s.drainingCoordinator(),
 		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
-		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) }, Term: int64(o.term),
+		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) },
+		Term:      int64(o.term),
 	}
 	if s.queue.now < s.schedule.healAt {
 		facts.Wanted = o.wanted
@@ -101,7 +103,8 @@ func (s *simulation) reconcile() {
 	s.schedule.push(s, action{at: s.queue.now + s.operatorDelay(), kind: actPublish})
 }
 
-// drainingCoordinator reports whether a process holds the office that the list decided last doesn't permit to be elected.
+// drainingCoordinator reports whether a process holds the office that the list decided last doesn't permit to be
+// elected.
 func (s *simulation) drainingCoordinator() bool {
 	for id := election.ID(1); id <= s.maxID; id++ {
 		mayLead := func(m memberlist.Member[election.ID]) bool { return m.Name == id && m.Priority > 0 }
@@ -252,7 +255,8 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 }
 
 func hasPriority(members []memberlist.Member[election.ID], priority int64) bool {
-	return priority > 0 && slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
+	return priority > 0 &&
+		slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
 }
 
 // drawPriority draws the priority of a process that joins. A priority of 0 makes

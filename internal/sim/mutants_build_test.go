@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// Go compiles and links each package's tests once, with all mutants. The function that a mutant changes begins with a switch that
-// holds its mutated body: the process that checks mutant 17 has CONCLAVE_MUTANT=17, and all others run the original body. An
-// overlay replaces the files, so those of the working copy don't change.
+// Go compiles and links each package's tests once, with all mutants. The function that a mutant changes begins with a
+// switch that holds its mutated body: the process that checks mutant 17 has CONCLAVE_MUTANT=17, and all others run the
+// original body. An overlay replaces the files, so those of the working copy don't change.
 
 // chosenMutant is the code that reads the number of the mutant, in each package that has some.
 const chosenMutant = `package %s
@@ -76,7 +76,8 @@ func writeOverlay(t *testing.T, folder string, files map[string]*mutatedFile) st
 	texts := map[string]string{}
 	for path, f := range files {
 		texts[path] = f.text()
-		texts[filepath.Join(filepath.Dir(path), "chosen_mutant.go")] = fmt.Sprintf(chosenMutant, f.parsed.Name.Name, mutantVariable)
+		texts[filepath.Join(filepath.Dir(path), "chosen_mutant.go")] = fmt.Sprintf(chosenMutant,
+			f.parsed.Name.Name, mutantVariable)
 	}
 	replace := map[string]string{}
 	for path, text := range texts {

@@ -19,7 +19,8 @@ var electionMutants = []mutant{
 	},
 	{
 		description: "all identifiers: forwards before it sends its own", file: "election/ring/allids.go",
-		old: "if m.Eligible() && m.ownTerm != m.Term {\n", new: "if m.Eligible() && m.ownTerm != m.Term {\n\t\tm.forward(msg, out)\n\t\tr.sendOwn(m, out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
+		old: "if m.Eligible() && m.ownTerm != m.Term {\n", new: "if m.Eligible() && m.ownTerm != m.Term " +
+			"{\n\t\tm.forward(msg, out)\n\t\tr.sendOwn(m, out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
 		check: countCheck + "/^RingAllIDs$", pkg: "election/catalog", wantOutput: "RingAllIDs",
 	},
 	{
@@ -29,7 +30,8 @@ var electionMutants = []mutant{
 	},
 	{
 		description: "active list: forwards before it sends its own", file: "election/ring/activelist.go",
-		old: "if m.Eligible() && m.ownTerm != m.Term {\n", new: "if m.Eligible() && m.ownTerm != m.Term {\n\t\tm.forward(msg, out)\n\t\tr.sendOwn(m, out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
+		old: "if m.Eligible() && m.ownTerm != m.Term {\n", new: "if m.Eligible() && m.ownTerm != m.Term " +
+			"{\n\t\tm.forward(msg, out)\n\t\tr.sendOwn(m, out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
 		check: "^TestScripts$/^RingActiveList$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{

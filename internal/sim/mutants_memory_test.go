@@ -18,8 +18,9 @@ var memoryMutants = []mutant{
 		check: "^TestRestartedCoordinatorReleasesItsOwnGrant$", pkg: "election/office", wantOutput: "after the restart",
 	},
 	{
-		description: "a restarted member reports a new list while grants under the old one are in force", file: "election/office/config.go",
-		old: "	l.Adopt(c.Roster.Version)\n", new: "",
+		description: "a restarted member reports a new list while grants under the old one are in force",
+		file:        "election/office/config.go",
+		old:         "	l.Adopt(c.Roster.Version)\n", new: "",
 		check: "^TestRestartedMemberReportsNewList", pkg: "election/office", wantOutput: "as adopted",
 	},
 }

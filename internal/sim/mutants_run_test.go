@@ -20,7 +20,8 @@ const (
 )
 
 func allMutants() []mutant {
-	return slices.Concat(mutants, termMutants, electionMutants, growMutants, settingsMutants, outageMutants, memoryMutants, tenureMutants)
+	return slices.Concat(mutants, termMutants, electionMutants, growMutants, settingsMutants, outageMutants,
+		memoryMutants, tenureMutants)
 }
 
 // TestMutantsFitTheCode also in short runs, which don't compile them.
@@ -32,8 +33,8 @@ func TestMutantsFitTheCode(t *testing.T) {
 	}
 }
 
-// A test detects each of these bugs, so the checks are able to fail. Without a bug, the same programs pass: with fewer cases,
-// because the same tests run completely without mutants.
+// A test detects each of these bugs, so the checks are able to fail. Without a bug, the same programs pass: with fewer
+// cases, because the same tests run completely without mutants.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv(mutantVariable) != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
@@ -46,7 +47,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			unchanged[name] = true
 			t.Run("no mutant/"+name, func(t *testing.T) {
 				t.Parallel()
-				if output, err := m.run(t, programs, noMutant, "-test.short"); err != nil || strings.Contains(output, "no tests to run") {
+				if output, err := m.run(t, programs, noMutant, "-test.short"); err != nil ||
+					strings.Contains(output, "no tests to run") {
 					t.Errorf("got error %v of %s without a mutant:\n%s", err, m.check, output)
 				}
 			})

@@ -23,8 +23,9 @@ var tenureMutants = []mutant{
 		check: "^TestDelaysThatVaryCauseFewTenures$", pkg: "election/office", wantOutput: "want at most 3",
 	},
 	{
-		description: "grants must last for two heartbeats after lapses, whatever the lease is", file: "election/office/penalty.go",
-		old: "max(slack, 0)/2)", new: "heartbeat)",
+		description: "grants must last for two heartbeats after lapses, whatever the lease is",
+		file:        "election/office/penalty.go",
+		old:         "max(slack, 0)/2)", new: "heartbeat)",
 		check: "^TestFastNetworkIsFastEnoughAfterLapses$", pkg: "election/office", wantOutput: "got no coordinator for 4 s",
 	},
 	{

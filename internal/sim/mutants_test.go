@@ -55,8 +55,9 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "a member counts its silence from before its earlier incarnations ended", file: "election/office/config.go",
-		old: "c.Start-c.EarlierEnded, c.Start)", new: "c.Start-2*c.EarlierEnded, c.Start)",
+		description: "a member counts its silence from before its earlier incarnations ended",
+		file:        "election/office/config.go",
+		old:         "c.Start-c.EarlierEnded, c.Start)", new: "c.Start-2*c.EarlierEnded, c.Start)",
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
@@ -90,18 +91,21 @@ var mutants = []mutant{
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "got no coordinator for",
 	},
 	{
-		description: "a coordinator gives up its term whenever a member asks (Available)", file: "election/office/available.go",
-		old: "p.raisesAgainAt = m.now + m.cfg.usualLease()<<p.raises", new: "",
+		description: "a coordinator gives up its term whenever a member asks (Available)",
+		file:        "election/office/available.go",
+		old:         "p.raisesAgainAt = m.now + m.cfg.usualLease()<<p.raises", new: "",
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "tenures",
 	},
 	{
-		description: "the end of an earlier incarnation releases the grant of the current one", file: "election/grants/ledger.go",
-		old: "if l.holder == h {\n\t\tl.free(now)", new: "if l.holder.ID == h.ID {\n\t\tl.free(now)",
+		description: "the end of an earlier incarnation releases the grant of the current one",
+		file:        "election/grants/ledger.go",
+		old:         "if l.holder == h {\n\t\tl.free(now)", new: "if l.holder.ID == h.ID {\n\t\tl.free(now)",
 		check: ".", pkg: "election/grants", wantOutput: "FAIL",
 	},
 	{
 		description: "the old member list is ignored", file: "election/grants/support.go",
-		old: "LowestBound(s.roster.Previous, s.roster.Previous.Majority(), s.reported)", new: "LowestBound(s.roster.Previous, 1, s.reported)",
+		old:   "LowestBound(s.roster.Previous, s.roster.Previous.Majority(), s.reported)",
+		new:   "LowestBound(s.roster.Previous, 1, s.reported)",
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
@@ -112,7 +116,8 @@ var mutants = []mutant{
 	{
 		description: "terms of the old member list are forgotten", file: "election/office/claim.go",
 		old: "if m.term <= m.support.Floor() && m.cfg.Mode != Available {", new: "if false {",
-		check: "^TestNewTenureIsAboveFloorOfList$|^TestClaimAtFloorOfListIsAbandoned$", pkg: "election/office", wantOutput: "FAIL",
+		check: "^TestNewTenureIsAboveFloorOfList$|^TestClaimAtFloorOfListIsAbandoned$",
+		pkg:   "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "an expired tenure continues", file: "election/office/hold.go",
@@ -121,7 +126,8 @@ var mutants = []mutant{
 	},
 	{
 		description: "the incumbent doesn't wait for its application", file: "election/office/role.go",
-		old: "m.tenure.successor, m.tenure.drainUntil = successor, m.now+m.cfg.DrainTimeout", new: "m.tenure.successor, m.tenure.drainUntil = successor, m.now",
+		old:   "m.tenure.successor, m.tenure.drainUntil = successor, m.now+m.cfg.DrainTimeout",
+		new:   "m.tenure.successor, m.tenure.drainUntil = successor, m.now",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
 	{
@@ -141,7 +147,8 @@ var mutants = []mutant{
 	},
 	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
-		old: "return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)\n", new: "return true || !m.follows(p) && m.hasReached(id, term)\n",
+		old:   "return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)\n",
+		new:   "return true || !m.follows(p) && m.hasReached(id, term)\n",
 		check: "^TestOnlyUnprovenVacancyNeedsPreVote$", pkg: "election/office", wantOutput: "pre-vote",
 	},
 	{
@@ -152,11 +159,13 @@ var mutants = []mutant{
 	{
 		description: "an election that led nowhere is repeated", file: "election/office/campaign.go",
 		old: "named || m.vacancy.attempts > 1 || ", new: "named || ",
-		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^RingActiveList$", pkg: "election/office", wantOutput: "FAIL",
+		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^RingActiveList$",
+		pkg:   "election/office", wantOutput: "FAIL",
 	},
 	{
-		description: "a process in Available mode leaves its coordinator for a lower one", file: "election/office/available.go",
-		old: "!m.roster.Outranks(msg.From, m.coordinator))", new: "false)",
+		description: "a process in Available mode leaves its coordinator for a lower one",
+		file:        "election/office/available.go",
+		old:         "!m.roster.Outranks(msg.From, m.coordinator))", new: "false)",
 		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
@@ -176,13 +185,15 @@ var mutants = []mutant{
 	},
 	{
 		description: "a candidate continues its claim when its application has died", file: "election/office/step.go",
-		old: "m.becomeIneligible(applicationDead, out)\n\t\tm.abandonClaim(out)", new: "m.becomeIneligible(applicationDead, out)",
+		old:   "m.becomeIneligible(applicationDead, out)\n\t\tm.abandonClaim(out)",
+		new:   "m.becomeIneligible(applicationDead, out)",
 		check: "^TestTransitionsAreDocumented$", wantOutput: "FAIL",
 	},
 	{
 		description: "a recovering process claims the office", file: "election/office/recover.go",
 		old: "return !m.recovery.active() && m.coordinator == election.None", new: "return m.coordinator == election.None",
-		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office", wantOutput: "lacks {follower candidate recover}",
+		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office",
+		wantOutput: "lacks {follower candidate recover}",
 	},
 	{
 		description: "a process claims the office while it follows a coordinator", file: "election/office/recover.go",
@@ -190,8 +201,9 @@ var mutants = []mutant{
 		check: "^TestRecoveryDoesntDisturbCoordinator$", pkg: "election/office", wantOutput: "recovered while",
 	},
 	{
-		description: "a recovery doesn't wait until the members know that the process is alive", file: "election/office/recover.go",
-		old: "announcing, m.now+m.cfg.Timing.Reply", new: "announcing, m.now",
+		description: "a recovery doesn't wait until the members know that the process is alive",
+		file:        "election/office/recover.go",
+		old:         "announcing, m.now+m.cfg.Timing.Reply", new: "announcing, m.now",
 		check: "^TestRecoveryWaitsForAnswersOfMembers$", pkg: "election/office", wantOutput: "REQUEST",
 	},
 	{
@@ -216,7 +228,8 @@ var mutants = []mutant{
 	},
 	{
 		description: "processes without a coordinator send no probes", file: "election/office/probe.go",
-		old: "if m.coordinator != election.None && !m.mayTakeOver() && !m.forgot() {", new: "if !m.mayTakeOver() && !m.forgot() {",
+		old:   "if m.coordinator != election.None && !m.mayTakeOver() && !m.forgot() {",
+		new:   "if !m.mayTakeOver() && !m.forgot() {",
 		check: scheduleCheck, wantOutput: "progress",
 	},
 	{
@@ -251,7 +264,8 @@ var mutants = []mutant{
 	},
 	{
 		description: "the named successor claims the office in its predecessor's term", file: "election/office/campaign.go",
-		old: "m.precedesHigherRank() {\n\t\tm.claim(term, out)", new: "m.precedesHigherRank() {\n\t\tm.claim(m.coordinatorTerm, out)",
+		old:   "m.precedesHigherRank() {\n\t\tm.claim(term, out)",
+		new:   "m.precedesHigherRank() {\n\t\tm.claim(m.coordinatorTerm, out)",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
@@ -260,8 +274,9 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
-		description: "processes with different member lists take the office from each other repeatedly", file: "election/office/office.go",
-		old: "inner.NoPreemption = true", new: "inner.NoPreemption = false",
+		description: "processes with different member lists take the office from each other repeatedly",
+		file:        "election/office/office.go",
+		old:         "inner.NoPreemption = true", new: "inner.NoPreemption = false",
 		check: "^TestLowerCoordinator", pkg: "election/office", wantOutput: "TestLowerCoordinator",
 	},
 	{
@@ -280,8 +295,9 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "membership",
 	},
 	{
-		description: "a process that stepped down becomes eligible again though its application has died", file: "election/office/eligibility.go",
-		old: "if m.eligibility == steppedDown {", new: "if true {",
+		description: "a process that stepped down becomes eligible again though its application has died",
+		file:        "election/office/eligibility.go",
+		old:         "if m.eligibility == steppedDown {", new: "if true {",
 		check: seedCheck, wantOutput: "membership",
 	},
 	{
@@ -295,13 +311,15 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
-		description: "the application is notified of the end of its tenure only with the next heartbeat", file: "election/office/role.go",
-		old: "return min(m.beatAt, m.until())", new: "return m.beatAt",
+		description: "the application is notified of the end of its tenure only with the next heartbeat",
+		file:        "election/office/role.go",
+		old:         "return min(m.beatAt, m.until())", new: "return m.beatAt",
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
 		description: "a step-down on request doesn't wait for the application", file: "election/office/handover.go",
-		old: "m.becomeDraining(peer, out)\n\tm.tenure.stepDownRequested = true", new: "m.tenure.successor, m.tenure.stepDownRequested = peer, true\n\tm.resign(out)",
+		old:   "m.becomeDraining(peer, out)\n\tm.tenure.stepDownRequested = true",
+		new:   "m.tenure.successor, m.tenure.stepDownRequested = peer, true\n\tm.resign(out)",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
 	{
@@ -316,7 +334,8 @@ var mutants = []mutant{
 	},
 	{
 		description: "messages of an election are sent with the heartbeat", file: "election/office/hold.go",
-		old: "\tout.Send = append(out.Send, beat)\n", new: "\tout.Send = append(out.Send, beat, election.Message{Kind: election.Stale, From: m.cfg.Self, To: to})\n",
+		old:   "\tout.Send = append(out.Send, beat)\n",
+		new:   "\tout.Send = append(out.Send, beat, election.Message{Kind: election.Stale, From: m.cfg.Self, To: to})\n",
 		check: "^TestNoElectionWithoutFaults$", wantOutput: "counts",
 	},
 	{
@@ -326,13 +345,16 @@ var mutants = []mutant{
 	},
 	{
 		description: "what a member granted under the old list is forgotten", file: "election/office/forgotten.go",
-		old: "m.support.RecordAdoption(answer.From, answer.Hold.Version, answer.Hold.HighestGranted)", new: "m.support.RecordAdoption(answer.From, answer.Hold.Version, 0)",
+		old:   "m.support.RecordAdoption(answer.From, answer.Hold.Version, answer.Hold.HighestGranted)",
+		new:   "m.support.RecordAdoption(answer.From, answer.Hold.Version, 0)",
 		check: "^TestClaimOfTermGrantedUnder", pkg: "election/office", wantOutput: "TestClaimOfTermGrantedUnder",
 	},
 	{
-		description: "a late report of the end of an earlier incarnation releases the grant of this one", file: "election/office/suspect.go",
-		old: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)", new: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: max(life, m.peers[id].life)}, m.now)",
-		check: "^TestEndOfEarlierIncarnation", pkg: "election/office", wantOutput: "TestEndOfEarlierIncarnation",
+		description: "a late report of the end of an earlier incarnation releases the grant of this one",
+		file:        "election/office/suspect.go",
+		old:         "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)",
+		new:         "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: max(life, m.peers[id].life)}, m.now)",
+		check:       "^TestEndOfEarlierIncarnation", pkg: "election/office", wantOutput: "TestEndOfEarlierIncarnation",
 	},
 	{
 		description: "a process hands over to one that was ready during an earlier tenure", file: "election/office/role.go",
@@ -346,12 +368,14 @@ var mutants = []mutant{
 	},
 	{
 		description: "no process campaigns when the coordinator is gone", file: "election/office/follow.go",
-		old: "\tif m.role == Follower {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n", new: "\tif false {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n",
+		old:   "\tif m.role == Follower {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n",
+		new:   "\tif false {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n",
 		check: "^TestEveryInterleavingOfOffices$/^Bully$", wantOutput: "agreement",
 	},
 	{
-		description: "with a static graph, the office goes to a process without a majority", file: "election/office/eligibility.go",
-		old: "case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():", new: "case true:",
+		description: "with a static graph, the office goes to a process without a majority",
+		file:        "election/office/eligibility.go",
+		old:         "case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():", new: "case true:",
 		check: eachFaultCheck + "/^graph$", wantOutput: "exchanges messages with a majority",
 	},
 	{
@@ -365,8 +389,9 @@ var mutants = []mutant{
 		check: eachFaultCheck + "/^jump$", wantOutput: "tokens",
 	},
 	{
-		description: "in a long run, Strict relies on the report that a process has ended", file: "election/office/suspect.go",
-		old: "if m.cfg.Mode == Majority {", new: "if m.cfg.Mode != Available {",
+		description: "in a long run, Strict relies on the report that a process has ended",
+		file:        "election/office/suspect.go",
+		old:         "if m.cfg.Mode == Majority {", new: "if m.cfg.Mode != Available {",
 		check: eachFaultCheck + "/^deep$", wantOutput: "one holder",
 	},
 	{

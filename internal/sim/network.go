@@ -165,7 +165,8 @@ func (s *simulation) couldHold() election.ID {
 		if m.ID == s.schedule.late && p.roster.Version != s.operator.current.Version {
 			continue
 		}
-		if m.Priority > 0 && p.up && !p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
+		if m.Priority > 0 && p.up &&
+			!p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
 			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous))) {
 			return m.ID
 		}
@@ -208,7 +209,8 @@ func (s *simulation) unsettled() election.ID {
 func (s *simulation) couldFollow(id election.ID) bool {
 	for _, m := range s.operator.current.Ring() {
 		p := &s.processes[m.ID]
-		if s.exchanges(id, m.ID) && (m.ID == id && p.roster.Priority(id) > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
+		if s.exchanges(id, m.ID) &&
+			(m.ID == id && p.roster.Priority(id) > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
 			return true
 		}
 	}
@@ -223,9 +225,11 @@ func (s *simulation) checkGraph() {
 	case able == election.None:
 		s.checker.done = true
 	case s.schedule.extended:
-		text := fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority", graphStays, able)
+		text := fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority",
+			graphStays, able)
 		if s.mode == office.Available {
-			text = fmt.Sprintf("a tenure has begun or ended in the last %d ticks, or process %d doesn't follow a coordinator", graphStays, s.unsettled())
+			text = fmt.Sprintf("a tenure has begun or ended in the last %d ticks, or process %d doesn't follow a coordinator",
+				graphStays, s.unsettled())
 		}
 		s.checker.fail("convergence", text)
 	default:

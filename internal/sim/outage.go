@@ -37,8 +37,10 @@ const (
 )
 
 var outageNames = [outageKinds]string{
-	"start", "lost or late messages", "crash", "crash with late proof", "silent crash", "false proof", "restart", "application",
-	"pause", "slow process", "links", "step-down", "hand-over", "removal", "member list", "settings", "clock", "end of all faults",
+	"start", "lost or late messages", "crash", "crash with late proof", "silent crash",
+	"false proof", "restart", "application",
+	"pause", "slow process", "links", "step-down", "hand-over", "removal", "member list", "settings",
+	"clock", "end of all faults",
 }
 
 type outages struct {
@@ -97,8 +99,9 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 	}
 }
 
-// checkOutage checks the length of an outage that ends now, with a new coordinator. Nothing is promised while messages are lost or late, and
-// while processes wait for lists that arrive late, nor for the time for which a process is paused.
+// checkOutage checks the length of an outage that ends now, with a new coordinator. Nothing is promised while messages
+// are lost or late, and while processes wait for lists that arrive late, nor for the time for which a process is
+// paused.
 func (s *simulation) checkOutage(coordinator election.ID) {
 	o, sch := &s.outages, &s.schedule
 	if sch.disturbsMessages(o.since) || sch.faults&(Graph|Late|Disk|Pods) != 0 {
@@ -109,7 +112,8 @@ func (s *simulation) checkOutage(coordinator election.ID) {
 		since = max(since, s.processes[id].pausedUntil)
 	}
 	if length, most := s.queue.now-since, s.longestOutage(coordinator); length > most {
-		s.checker.fail("outage", fmt.Sprintf("for %d ticks after %s there was no coordinator, want at most %d", length, outageNames[o.last], most))
+		s.checker.fail("outage",
+			fmt.Sprintf("for %d ticks after %s there was no coordinator, want at most %d", length, outageNames[o.last], most))
 	}
 }
 
@@ -124,8 +128,8 @@ func (s *simulation) longestOutage(coordinator election.ID) election.Tick {
 	return most
 }
 
-// waitForClocks returns how long the slowest clock needs to reach the terms in use. A process whose clock is ahead may have
-// brought them about when it restarted without its memory, and could not recover.
+// waitForClocks returns how long the slowest clock needs to reach the terms in use. A process whose clock is ahead may
+// have brought them about when it restarted without its memory, and could not recover.
 func (s *simulation) waitForClocks(coordinator election.ID) election.Tick {
 	slowest, used := election.MaxEpoch, s.highestTerm().Epoch()
 	for id := election.ID(1); id <= s.maxID; id++ {
@@ -142,10 +146,11 @@ func (s *simulation) waitForClocks(coordinator election.ID) election.Tick {
 // mostFailing is how many elections after a tenure may fail.
 const mostFailing = 5
 
-// waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of all clocks
-// nearly alike: how long a majority on the coordinator's side of a partition needs to reach the terms after that of the last
-// coordinator, of which elections that fail may have used up some: mostFailing and, if messages were lost, one in each suspicion timeout of the outage. If many
-// lists follow each other, readings stand still, and sixteen elections use up all terms (ADR 35).
+// waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of
+// all clocks nearly alike: how long a majority on the coordinator's side of a partition needs to reach the terms after
+// that of the last coordinator, of which elections that fail may have used up some: mostFailing and, if messages were
+// lost, one in each suspicion timeout of the outage. If many lists follow each other, readings stand still, and sixteen
+// elections use up all terms (ADR 35).
 func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
 	list, tokens := s.operator.current, s.checker.tokens
 	failing := election.Term(mostFailing)
@@ -154,7 +159,8 @@ func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
 	}
 	var waits []election.Tick
 	for _, m := range list.Ring() {
-		if p := &s.processes[m.ID]; p.up && !s.network.isCut(m.ID, coordinator) && len(tokens) > 1 { // the last one has ended the outage
+		// the last one has ended the outage
+		if p := &s.processes[m.ID]; p.up && !s.network.isCut(m.ID, coordinator) && len(tokens) > 1 {
 			clock := s.listClock(p, s.outages.began)
 			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1+failing))
 		}
@@ -166,8 +172,8 @@ func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
 	return max(0, waits[list.Majority()-1]-(s.outages.since-s.outages.began))
 }
 
-// waitForBoot returns how long processes that boot now, and can't recover from others, wait until their clocks have passed what they read
-// at boot. After many lists, readings stand still for some time.
+// waitForBoot returns how long processes that boot now, and can't recover from others, wait until their clocks have
+// passed what they read at boot. After many lists, readings stand still for some time.
 func (s *simulation) waitForBoot() (longest election.Tick) {
 	for _, m := range s.operator.current.Ring() {
 		if p := &s.processes[m.ID]; p.exists {
@@ -180,11 +186,14 @@ func (s *simulation) waitForBoot() (longest election.Tick) {
 
 // listClock returns the clock of a process as it is with the current list.
 func (s *simulation) listClock(p *process, now election.Tick) election.TermClock {
-	return election.TermClock{AtBoot: p.clock.wall(now), TicksPerEpoch: s.schedule.epochTicks, ListFloor: s.operator.current.Floor}
+	return election.TermClock{
+		AtBoot: p.clock.wall(now), TicksPerEpoch: s.schedule.epochTicks, ListFloor: s.operator.current.Floor,
+	}
 }
 
-// enoughRemember reports whether so many members on the coordinator's side of a partition remember what they have granted before the present
-// outage that the others can recover from their answers (ADR 13). They have not lost their memory, or have had time to recover it.
+// enoughRemember reports whether so many members on the coordinator's side of a partition remember what they have
+// granted before the present outage that the others can recover from their answers (ADR 13). They have not lost their
+// memory, or have had time to recover it.
 func (s *simulation) enoughRemember(coordinator election.ID) bool {
 	for r := s.operator.current; r != nil; r = r.Previous {
 		n := 0

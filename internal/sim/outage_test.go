@@ -20,12 +20,22 @@ var longestOutages = []struct {
 	// limits has the limits of p99 and of the longest outage for each kind.
 	limits map[outageKind][2]float64
 }{
-	{"crash", "Available", map[outageKind][2]float64{outageCrash: {0.7, 1}, outageSilentCrash: {1, 1.1}, outageHandOver: {0.2, 0.3}}},
-	{"crash", "Majority", map[outageKind][2]float64{outageCrash: {0.9, 1.2}, outageSilentCrash: {1.1, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8}}},
-	{"crash", "Strict", map[outageKind][2]float64{outageCrash: {1.2, 1.3}, outageSilentCrash: {1.2, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8}}},
-	{"appdead,stepdown", "Majority", map[outageKind][2]float64{outageApplication: {0.3, 1.1}, outageStepDown: {0.3, 1.1}, outageHandOver: {0.2, 0.6}}},
+	{"crash", "Available", map[outageKind][2]float64{
+		outageCrash: {0.7, 1}, outageSilentCrash: {1, 1.1}, outageHandOver: {0.2, 0.3},
+	}},
+	{"crash", "Majority", map[outageKind][2]float64{
+		outageCrash: {0.9, 1.2}, outageSilentCrash: {1.1, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8},
+	}},
+	{"crash", "Strict", map[outageKind][2]float64{
+		outageCrash: {1.2, 1.3}, outageSilentCrash: {1.2, 1.3}, outageHandOver: {0.2, 0.6}, outageRestart: {1.3, 1.8},
+	}},
+	{"appdead,stepdown", "Majority", map[outageKind][2]float64{
+		outageApplication: {0.3, 1.1}, outageStepDown: {0.3, 1.1}, outageHandOver: {0.2, 0.6},
+	}},
 	{"pause", "Majority", map[outageKind][2]float64{outagePause: {1.2, 1.4}}},
-	{"skew,operator,burst", "Majority", map[outageKind][2]float64{outageCrash: {1.2, 1.8}, outageLateProof: {1.2, 1.8}, outageSilentCrash: {1.2, 1.8}, outageHandOver: {0.7, 1.2}}},
+	{"skew,operator,burst", "Majority", map[outageKind][2]float64{
+		outageCrash: {1.2, 1.8}, outageLateProof: {1.2, 1.8}, outageSilentCrash: {1.2, 1.8}, outageHandOver: {0.7, 1.2},
+	}},
 	{"partition", "Majority", map[outageKind][2]float64{outagePartition: {2.5, 4}}},
 }
 
@@ -42,7 +52,8 @@ func TestOutagesAreShort(t *testing.T) {
 				n /= 15 // each takes as long as a hundred others
 			}
 			report, err := Sample(context.Background(), Sampling{
-				Algorithm: "StatusTable", Processes: 5, Safety: c.safety, Faults: strings.Split(c.faults, ","), Schedules: n, Seed: 1,
+				Algorithm: "StatusTable", Processes: 5, Safety: c.safety,
+				Faults: strings.Split(c.faults, ","), Schedules: n, Seed: 1,
 			})
 			if err != nil || report.Violated > 0 {
 				t.Fatal(err, report.Violations)
@@ -53,12 +64,14 @@ func TestOutagesAreShort(t *testing.T) {
 			}
 			for kind, limit := range c.limits {
 				o := measured[outageNames[kind]]
-				t.Logf("%s: %d times, p50 %.2f, p99 %.2f, max %.2f leases", outageNames[kind], o.Count, InLeases(o.P50), InLeases(o.P99), InLeases(o.Max))
+				t.Logf("%s: %d times, p50 %.2f, p99 %.2f, max %.2f leases", outageNames[kind], o.Count, InLeases(o.P50),
+					InLeases(o.P99), InLeases(o.Max))
 				switch {
 				case o.Count < 5:
 					t.Errorf("got %d outages of the kind %q, want more", o.Count, outageNames[kind])
 				case InLeases(o.P99) > limit[0] || InLeases(o.Max) > limit[1]:
-					t.Errorf("%s: got p99 %.2f and max %.2f leases, want at most %.2f and %.2f", o.Kind, InLeases(o.P99), InLeases(o.Max), limit[0], limit[1])
+					t.Errorf("%s: got p99 %.2f and max %.2f leases, want at most %.2f and %.2f", o.Kind, InLeases(o.P99),
+						InLeases(o.Max), limit[0], limit[1])
 				}
 			}
 		})
@@ -74,8 +87,10 @@ func TestQuantiles(t *testing.T) {
 		}
 	}
 	all.add(countedDurations + 7)
-	if p50, p99, longest := all.quantile(50), all.quantile(99), all.longest; all.total != 201 || p50 != 101 || p99 != 199 || longest != countedDurations+7 {
-		t.Errorf("got %d durations, p50 %d, p99 %d, max %d, want 201, 101, 199, %d", all.total, p50, p99, longest, countedDurations+7)
+	if p50, p99, longest := all.quantile(50), all.quantile(99), all.longest; all.total != 201 || p50 != 101 ||
+		p99 != 199 || longest != countedDurations+7 {
+		t.Errorf("got %d durations, p50 %d, p99 %d, max %d, want 201, 101, 199, %d", all.total, p50, p99,
+			longest, countedDurations+7)
 	}
 }
 
@@ -125,17 +140,16 @@ func TestFewFaults(t *testing.T) {
 	}
 }
 
-// maxMessagesOfFive is the most messages that the formulas allow when the highest of
-// five processes crashes. In the bully algorithms, the highest live process starts
-// first, which is the best case. A message takes longer to pass round the ring than
-// the other processes wait, so each of the four may start an election on the ring.
+// maxMessagesOfFive is the most messages that the formulas allow when the highest of five processes crashes. In the
+// bully algorithms, the highest live process starts first, which is the best case. A message takes longer to pass round
+// the ring than the other processes wait, so each of the four may start an election on the ring.
 var maxMessagesOfFive = map[string]int{
-	"Bully": 3, "StatusTable": 3, "RingAllIDs": 4 * 25, "RingChampion": 4 * 14, "RingActiveList": 4 * 16, "RingSkip": 4 * 8,
+	"Bully": 3, "StatusTable": 3, "RingAllIDs": 4 * 25, "RingChampion": 4 * 14,
+	"RingActiveList": 4 * 16, "RingSkip": 4 * 8,
 }
 
-// With offices, too, the crash of the coordinator costs no more messages than the
-// formulas allow, and nothing else costs any. Strict mode is excluded: there,
-// elections may be repeated until the lease has expired.
+// With offices, too, the crash of the coordinator costs no more messages than the formulas allow, and nothing else
+// costs any. Strict mode is excluded: there, elections may be repeated until the lease has expired.
 func TestOfficeElectsWithinCounts(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		for _, mode := range []office.Mode{office.Available, office.Majority} {

@@ -12,8 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// sortedList is the reference model of a queue: a list in the order of time and, for
-// equal times, of arrival.
+// sortedList is the reference model of a queue: a list in the order of time and, for equal times, of arrival.
 type sortedList []event
 
 func (s *sortedList) push(e event) {

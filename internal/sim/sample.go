@@ -93,10 +93,12 @@ func (s *Sampling) settings() (settings, error) {
 		}
 	}
 	if s.ConvergenceEvery < 0 {
-		return settings{}, inputErrorf("the number of schedules for each check of convergence must be 1 or more, not %d", s.ConvergenceEvery)
+		return settings{},
+			inputErrorf("the number of schedules for each check of convergence must be 1 or more, not %d", s.ConvergenceEvery)
 	}
 	faults, err := ParseFaults(s.Faults)
-	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults, convergenceEvery: uint64(s.ConvergenceEvery)}, err
+	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults, convergenceEvery: uint64(
+		s.ConvergenceEvery)}, err
 }
 
 // Sample runs schedules until all are done or ctx is canceled. It returns an

@@ -13,15 +13,15 @@ import (
 
 var modes = []string{"Available", "Majority", "Strict"}
 
-// sample runs schedules and fails the test with the command that replays the
-// first violation.
+// sample runs schedules and fails the test with the command that replays the first violation.
 func sample(t *testing.T, s sim.Sampling) sim.Report {
 	t.Helper()
 	s.MaxViolations = 1
 	report, err := sim.Sample(t.Context(), s)
 	must.Succeed(t, err)
 	for _, v := range report.Violations {
-		t.Errorf("%s: %s\nreplay: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
+		t.Errorf("%s: %s\nreplay: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults "+
+			"%s --schedules 1 --seed %d",
 			v.Invariant, v.Detail, s.Algorithm, s.Processes, s.Safety, strings.Join(s.Faults, ","), v.Seed)
 	}
 	return report
@@ -74,7 +74,8 @@ func TestSchedulesWithEachFault(t *testing.T) {
 // reports lead to two coordinators.
 func TestStrictIgnoresFalseReports(t *testing.T) {
 	s := sim.Sampling{
-		Algorithm: "StatusTable", Processes: 5, Safety: "Strict", Faults: []string{"all", "gone"}, Schedules: schedules(4000), Seed: 1,
+		Algorithm: "StatusTable", Processes: 5, Safety: "Strict", Faults: []string{"all", "gone"},
+		Schedules: schedules(4000), Seed: 1,
 	}
 	sample(t, s)
 	s.Safety, s.Faults, s.Schedules = "Majority", []string{"gone"}, 400
@@ -85,8 +86,7 @@ func TestStrictIgnoresFalseReports(t *testing.T) {
 	}
 }
 
-// All small groups, including those of one and two processes, where all members
-// form the only majority.
+// All small groups, including those of one and two processes, where all members form the only majority.
 func TestSchedulesOfEverySize(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -136,12 +136,14 @@ func TestSeedReplays(t *testing.T) {
 	}
 }
 
-// Without faults, there is no cause for an election, although the delays of messages vary. Members with another lease grant each
-// other.
+// Without faults, there is no cause for an election, although the delays of messages vary. Members with another lease
+// grant each other.
 func TestNoElectionWithoutFaults(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, faults := range [][]string{nil, {"grow"}, {"settings"}} {
-			sample(t, sim.Sampling{Algorithm: algorithm, Processes: 5, Safety: "Majority", Faults: faults, Schedules: schedules(500), Seed: 1})
+			sample(t, sim.Sampling{
+				Algorithm: algorithm, Processes: 5, Safety: "Majority", Faults: faults, Schedules: schedules(500), Seed: 1,
+			})
 		}
 	}
 }

@@ -198,7 +198,8 @@ func (s *Scenario) validateCase() error {
 			return inputErrorf("recover: there is no process of priority %d; priorities are 1 to %d", s.Recover, s.Processes)
 		}
 		if len(s.Crashed) > 0 || len(s.Initiators) > 0 {
-			return inputErrorf("recover excludes crashed and initiators: all other processes are up, and none of them starts an election")
+			return inputErrorf(
+				"recover excludes crashed and initiators: all other processes are up, and none of them starts an election")
 		}
 		if s.Processes == 1 {
 			return inputErrorf("recover needs at least 2 processes: another one must be up")
@@ -246,7 +247,9 @@ func (s *Scenario) validateCost() error {
 		cost *= s.Processes / 20 // every step of an office visits all peers
 	}
 	if cost > maxRingMessages {
-		return inputErrorf("%s with %d processes takes too many messages: choose fewer processes, or RingChampion or RingSkip", s.Algorithm, s.Processes)
+		return inputErrorf(
+			"%s with %d processes takes too many messages: choose fewer processes, or RingChampion or RingSkip",
+			s.Algorithm, s.Processes)
 	}
 	return nil
 }

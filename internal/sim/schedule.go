@@ -106,7 +106,10 @@ type action struct {
 // one to four of them.
 func (sch *schedule) draw(s *simulation) {
 	r := &s.rng
-	*sch = schedule{actions: sch.actions[:0], quietFor: heartbeat, timing: tightTiming, stopsWithin: tightTiming.drain, epochTicks: defaultEpochTicks, leaseBefore: lease, leaseAfter: lease}
+	*sch = schedule{
+		actions: sch.actions[:0], quietFor: heartbeat, timing: tightTiming, stopsWithin: tightTiming.drain,
+		epochTicks: defaultEpochTicks, leaseBefore: lease, leaseAfter: lease,
+	}
 	if r.percent(15) {
 		sch.epochTicks = lease / 5 // as with the shortest lease of agents
 	}

@@ -12,10 +12,10 @@ import (
 // soakFaults are those of make soak, which also sets few.
 const soakFaults = "all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial"
 
-// TestSeedsThatFoundBugs runs schedules that violate an invariant if the code has a certain bug, and are too rare for a short
-// sampling. TestMutantsAreCaught injects the bugs. With later changes of the elections, some of these schedules have another
-// history, and another test catches the bug. A line of the file has the algorithm, the safety mode, the number of processes,
-// the seed, the faults, and what the schedule detects.
+// TestSeedsThatFoundBugs runs schedules that violate an invariant if the code has a certain bug, and are too rare for a
+// short sampling. TestMutantsAreCaught injects the bugs. With later changes of the elections, some of these schedules
+// have another history, and another test catches the bug. A line of the file has the algorithm, the safety mode, the
+// number of processes, the seed, the faults, and what the schedule detects.
 func TestSeedsThatFoundBugs(t *testing.T) {
 	for line := range strings.Lines(string(must.ReadFile(t, "testdata/seeds.txt"))) {
 		words := strings.SplitN(strings.TrimSpace(line), " ", 6)

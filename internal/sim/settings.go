@@ -17,7 +17,8 @@ func (s *simulation) officeSettings(p *process) office.Settings {
 		longTenure = minute
 	}
 	return office.Settings{
-		Mode: p.mode, Lease: p.lease.current, Heartbeat: factor * timing.heartbeat, SuspicionTimeout: factor * timing.suspicion, Stagger: timing.stagger,
+		Mode: p.mode, Lease: p.lease.current, Heartbeat: factor * timing.heartbeat,
+		SuspicionTimeout: factor * timing.suspicion, Stagger: timing.stagger,
 		Policy: p.policy, StablePeriod: timing.stable, DrainTimeout: timing.drain, LongTenure: longTenure,
 	}
 }
@@ -46,7 +47,8 @@ func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 // it starts the next time.
 func (s *simulation) changeSettings(id election.ID, a action) {
 	t := timings[a.timing]
-	s.reportFault(outageSettings, id, "gets a lease of %d and a heartbeat of %d", t.lease, t.factor*s.schedule.timing.heartbeat)
+	s.reportFault(outageSettings, id, "gets a lease of %d and a heartbeat of %d", t.lease,
+		t.factor*s.schedule.timing.heartbeat)
 	s.setTiming(id, t.lease, t.factor)
 }
 
@@ -100,8 +102,8 @@ const defaultLongEpoch = 2 * lease / 25
 // usualLeases are the leases that processes request while nothing is late, in quarters of the longest one.
 var usualLeases = [...]election.Tick{1, 2, 2, 4}
 
-// drawGrowth draws the usual lease of an incarnation. So a coordinator and its members may have different ones, as while
-// a group changes its settings. The calm periods are short, so that leases grow and shrink often.
+// drawGrowth draws the usual lease of an incarnation. So a coordinator and its members may have different ones, as
+// while a group changes its settings. The calm periods are short, so that leases grow and shrink often.
 func (sch *schedule) drawGrowth(s *simulation, c *office.Config) {
 	if sch.faults&Grow == 0 {
 		return

@@ -31,7 +31,8 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 		},
 	})
 	if shorter < 100 || equal < 100 {
-		t.Errorf("got %d grants for a shorter lease than requested and %d for the requested one, want 100 of each", shorter, equal)
+		t.Errorf("got %d grants for a shorter lease than requested and %d for the requested one, want 100 of each",
+			shorter, equal)
 	}
 }
 
@@ -45,8 +46,9 @@ var settingsMutants = []mutant{
 		check: settingsCheck, wantOutput: "one holder",
 	},
 	{
-		description: "a deferred request is granted for the lease at the time of the request", file: "election/office/grant.go",
-		old: "r.Lease = m.commonLease(r.Lease)", new: "r.Lease += 0",
+		description: "a deferred request is granted for the lease at the time of the request",
+		file:        "election/office/grant.go",
+		old:         "r.Lease = m.commonLease(r.Lease)", new: "r.Lease += 0",
 		check: "^TestDeferredRequestIsGrantedForLeaseInForce", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
@@ -60,8 +62,9 @@ var settingsMutants = []mutant{
 		check: "^TestHeartbeatsFollowShorterGrants", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
-		description: "followers suspect a coordinator whose heartbeats are longer than theirs", file: "election/office/pace.go",
-		old: "if announced > m.cfg.Heartbeat {", new: "if announced > m.cfg.Lease {",
+		description: "followers suspect a coordinator whose heartbeats are longer than theirs",
+		file:        "election/office/pace.go",
+		old:         "if announced > m.cfg.Heartbeat {", new: "if announced > m.cfg.Lease {",
 		check: seedCheck, wantOutput: "convergence",
 	},
 }
@@ -71,7 +74,8 @@ func TestGrowingSchedulesChangeLeases(t *testing.T) {
 	var shorter, longer, last [31]election.Tick
 	seen := map[election.Tick]bool{}
 	sample(t, sim.Sampling{
-		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,grow", ","), Schedules: 400, Seed: 1,
+		Algorithm: "StatusTable", Processes: 5, Safety: "Majority",
+		Faults: strings.Split("delay,partition,grow", ","), Schedules: 400, Seed: 1,
 		Watch: func(s transcript.Step) {
 			if s.Fault != "" {
 				return
@@ -98,7 +102,8 @@ func TestGrowingSchedulesChangeLeases(t *testing.T) {
 		down, up = down+shorter[id], up+longer[id]
 	}
 	if len(seen) < 4 || down < 100 || up < 100 {
-		t.Errorf("got %d different leases, %d times a shorter one and %d times a longer one, want at least 4, 100 and 100", len(seen), down, up)
+		t.Errorf("got %d different leases, %d times a shorter one and %d times a longer one, want at least 4, 100 and 100",
+			len(seen), down, up)
 	}
 }
 
@@ -144,8 +149,8 @@ var growMutants = []mutant{
 }
 
 // Faults that don't end, long drains, bursts of lists, groups whose members differ, and leases that grow or that users
-// change, each with those faults that make it show. With skew, clocks differ by up to the maximum that agents accept, so
-// that members whose clocks are behind grant late.
+// change, each with those faults that make it show. With skew, clocks differ by up to the maximum that agents accept,
+// so that members whose clocks are behind grant late.
 var extraFaults = []struct {
 	faults    string
 	schedules int
@@ -178,7 +183,8 @@ func TestSchedulesWithConfigurationFaults(t *testing.T) {
 				t.Run(mode, func(t *testing.T) {
 					t.Parallel()
 					sample(t, sim.Sampling{
-						Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: strings.Split(x.faults, ","), Schedules: schedules(x.schedules), Seed: 1,
+						Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: strings.Split(x.faults, ","),
+						Schedules: schedules(x.schedules), Seed: 1,
 					})
 				})
 			}

@@ -145,7 +145,8 @@ func (s *simulation) start(seed uint64) {
 	s.network.reset()
 	s.checker.reset()
 	s.outages.reset()
-	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0 // the fields above depend on seed%8 or seed%16
+	// the fields above depend on seed%8 or seed%16
+	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0
 	s.operator.reset(s.firstRoster, s.firstList)
 	for id := range s.processes {
 		s.processes[id] = process{machine: s.processes[id].machine}
@@ -154,7 +155,8 @@ func (s *simulation) start(seed uint64) {
 	s.possible = s.possibleFaults(seed)
 	s.schedule.draw(s)
 	if s.watch != nil {
-		s.reportFault(outageStart, election.None, "this schedule has the faults %s", strings.Join(s.schedule.faults.names(), ", "))
+		s.reportFault(outageStart, election.None, "this schedule has the faults %s",
+			strings.Join(s.schedule.faults.names(), ", "))
 	}
 	for id := election.ID(1); id <= s.maxID; id++ {
 		s.processes[id].roster, s.processes[id].lease.next = s.firstRoster, s.schedule.leaseBefore
@@ -162,8 +164,8 @@ func (s *simulation) start(seed uint64) {
 	}
 }
 
-// boot starts an incarnation of a process. Its memory may be lost. claimed is the highest term in which the same incarnation has
-// claimed the office.
+// boot starts an incarnation of a process. Its memory may be lost. claimed is the highest term in which the same
+// incarnation has claimed the office.
 func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term) {
 	p := &s.processes[id]
 	if !p.exists {
@@ -181,8 +183,11 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, EarlierEnded: ended, Start: p.clock.local(now),
-		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerEpoch: s.schedule.epochTicks},
+		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest,
+		EarlierEnded: ended, Start: p.clock.local(now),
+		Clock: election.TermClock{
+			AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerEpoch: s.schedule.epochTicks,
+		},
 		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition, Memory: s.remembered(p),
 	}
 	s.mix(p)

@@ -232,7 +232,8 @@ type SequenceStep struct {
 // crashed would mean that this member crashed.
 var noteLabels = map[election.EventKind]string{
 	election.Started: "starts", election.Elected: "wins", election.MarkedCrashed: "notes crash", election.Skipped: "skips",
-	election.TenureStarted: "holds office", election.TenureLost: "loses office", election.StopRequested: "stops", election.OfficeResigned: "resigns",
+	election.TenureStarted: "holds office", election.TenureLost: "loses office", election.StopRequested: "stops",
+	election.OfficeResigned: "resigns",
 }
 
 // sequencer draws the steps of an election as a Sequence.

@@ -245,7 +245,8 @@ func cause(steps []*placed) (former string, why control.EndCause) {
 		why = control.EndStepDown
 	case kind == election.Ended:
 		why = control.EndCrash
-	case emits(election.StopRequested), emits(election.OfficeResigned), kind == election.Receive && messageKinds[s.Message.Kind] == election.Resigned:
+	case emits(election.StopRequested), emits(election.OfficeResigned),
+		kind == election.Receive && messageKinds[s.Message.Kind] == election.Resigned:
 		why = control.EndHandOver
 	case emits(election.TenureLost):
 		why = control.EndLapse
@@ -332,7 +333,8 @@ func addResignation(s *placed, add func(string)) {
 }
 
 func addSuccess(s *placed, e *Election, add func(string)) {
-	elected := slices.ContainsFunc(s.Events, func(event journal.Event) bool { return isKind(election.Elected)(event) && event.Term == e.Term })
+	elected := slices.ContainsFunc(s.Events,
+		func(event journal.Event) bool { return isKind(election.Elected)(event) && event.Term == e.Term })
 	switch begins := slices.ContainsFunc(s.Events, isKind(election.TenureStarted)); {
 	case begins && e.Safety == "Available":
 		add(e.Coordinator + " is coordinator: its tenure begins")

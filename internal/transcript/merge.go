@@ -24,7 +24,8 @@ type placed struct {
 // merge orders the steps of all parts: those of one part keep their order, a message is
 // received after it was sent, and otherwise the earlier step comes first.
 func merge(parts []*part, ahead []time.Duration) []*placed {
-	m := merger{parts: parts, ahead: ahead, next: make([]int, len(parts)), last: make([]time.Time, len(parts)), senders: map[letter]*placed{}}
+	m := merger{parts: parts, ahead: ahead, next: make([]int, len(parts)), last: make([]time.Time,
+		len(parts)), senders: map[letter]*placed{}}
 	pending := map[letter]bool{}
 	total := 0
 	for _, p := range parts {
@@ -234,7 +235,8 @@ func cut(j *journal.Journal) []*part {
 		s := &j.Steps[i]
 		if p.settled != nil && p.ends(s) {
 			parts = append(parts, p)
-			p = &part{journal: j, former: p.coordinator, formerTerm: p.term, steps: slices.Clone(p.steps[between:]), begin: len(p.steps) - between}
+			p = &part{journal: j, former: p.coordinator, formerTerm: p.term, steps: slices.Clone(
+				p.steps[between:]), begin: len(p.steps) - between}
 		}
 		p.steps = append(p.steps, s)
 		if p.lost == nil && p.settled == nil && loses(s, p.former) {

@@ -35,8 +35,10 @@ func TestWrongClocksDontMatter(t *testing.T) {
 					t.Errorf("%s of %d: got %d messages %s, want %d as in the simulation", algorithm, processes, got, kind, count)
 				}
 			}
-			if want := podName(s.outcome.Coordinator); right.Coordinator != want || right.Former != podName(election.ID(processes)) {
-				t.Errorf("%s of %d: got coordinator %s after %s, want %s", algorithm, processes, right.Coordinator, right.Former, want)
+			if want := podName(s.outcome.Coordinator); right.Coordinator != want ||
+				right.Former != podName(election.ID(processes)) {
+				t.Errorf("%s of %d: got coordinator %s after %s, want %s", algorithm, processes,
+					right.Coordinator, right.Former, want)
 			}
 			for seed := range uint64(5) {
 				wrong := transcript.Merge(s.journals(wrongClocks(seed)), 0)
@@ -49,8 +51,7 @@ func TestWrongClocksDontMatter(t *testing.T) {
 	}
 }
 
-// checkOrder checks that the Lamport timestamps and the times of a transcript rise along each
-// agent and each message.
+// checkOrder checks that the Lamport timestamps and the times of a transcript rise along each agent and each message.
 func checkOrder(t *testing.T, e *transcript.Election) {
 	t.Helper()
 	clocks, sent := map[string]uint64{}, map[transcript.Letter]bool{}
@@ -76,8 +77,7 @@ func checkOrder(t *testing.T, e *transcript.Election) {
 	}
 }
 
-// times returns the steps with their times, in an order that doesn't depend on that of steps
-// at the same time.
+// times returns the steps with their times, in an order that doesn't depend on that of steps at the same time.
 func times(e *transcript.Election) []string {
 	var texts []string
 	for _, s := range e.Steps {
@@ -174,9 +174,12 @@ func TestMissingPartsAreNamed(t *testing.T) {
 	}}
 	e := transcript.Merge(append(slices.Delete(journals, 1, 2), restarted), 0, transcript.Missing{"ledger-1", "no answer"})
 	want := []transcript.Missing{
-		{"ledger-1", "no answer"}, {"ledger-0", "incomplete: newer entries have replaced the first ones"}, {"ledger-4", "its agent has started since then"},
+		{"ledger-1", "no answer"},
+		{"ledger-0", "incomplete: newer entries have replaced the first ones"},
+		{"ledger-4", "its agent has started since then"},
 	}
-	if !slices.Equal(e.Missing, want) || slices.ContainsFunc(e.Steps, func(s transcript.AgentStep) bool { return s.Agent == "ledger-4" }) {
+	if !slices.Equal(e.Missing, want) ||
+		slices.ContainsFunc(e.Steps, func(s transcript.AgentStep) bool { return s.Agent == "ledger-4" }) {
 		t.Errorf("got missing parts %v, want %v", e.Missing, want)
 	}
 }
@@ -254,8 +257,7 @@ func TestCausesComeFirstWhateverTheEstimate(t *testing.T) {
 	expect.Equalf(t, len(e.Steps), 6, "steps")
 }
 
-// TestMalformedJournals: an agent may answer anything. What Check accepts must not stop the
-// program that merges it.
+// TestMalformedJournals: an agent may answer anything. What Check accepts must not stop the program that merges it.
 func TestMalformedJournals(t *testing.T) {
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -13,11 +13,13 @@ import (
 // causeTexts describe the causes, with %s for the former coordinator.
 var causeTexts = map[control.EndCause]string{
 	control.EndCrash: "%s crashed", control.EndSilence: "%s fell silent", control.EndLapse: "%s lost its lease",
-	control.EndHandOver: "%s handed over", control.EndStepDown: "%s was requested to step down", control.EndMembership: "%s left the group",
-	control.EndPreempted: "%s handed over to a higher member", control.EndExcluded: "the operator excluded %s",
-	control.EndStopped: "the agent of %s was stopped", control.EndSessionClosed: "the application of %s closed its session",
-	control.EndNotRenewed:  "the session of %s was not renewed in time",
-	control.EndProbeFailed: "the application of %s failed its probe",
+	control.EndHandOver: "%s handed over", control.EndStepDown: "%s was requested to step down",
+	control.EndMembership: "%s left the group",
+	control.EndPreempted:  "%s handed over to a higher member", control.EndExcluded: "the operator excluded %s",
+	control.EndStopped:       "the agent of %s was stopped",
+	control.EndSessionClosed: "the application of %s closed its session",
+	control.EndNotRenewed:    "the session of %s was not renewed in time",
+	control.EndProbeFailed:   "the application of %s failed its probe",
 }
 
 // Describe describes an election in one line.
@@ -36,7 +38,8 @@ func (e *Election) describeCause() string { return fmt.Sprintf(causeTexts[e.Caus
 
 // WriteText writes the milestones, the number of messages, what is missing, and each step.
 func (e *Election) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s (%s, %s), at %s.\n\n", e.Describe(), e.Algorithm, e.Safety, e.Began.UTC().Format("2006-01-02 15:04:05.000 MST"))
+	fmt.Fprintf(w, "%s (%s, %s), at %s.\n\n", e.Describe(), e.Algorithm, e.Safety,
+		e.Began.UTC().Format("2006-01-02 15:04:05.000 MST"))
 	for _, m := range e.Milestones {
 		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", Millis(m.Micros), Millis(m.TookMicros), m.Text)
 	}

@@ -117,19 +117,22 @@ func TestSequenceHasEachMessage(t *testing.T) {
 			messages++
 			// Whether the one that fell silent received a message isn't known.
 			arrived, unknown := strings.Contains(s.Text, "(received after 1.000 ms)"), to.Pod == "ledger-4"
-			if !strings.HasPrefix(s.Text, from.Pod+" -> "+to.Pod+" "+s.Kind) || unknown && (s.Lost || arrived) || !unknown && s.Lost == arrived {
+			if !strings.HasPrefix(s.Text, from.Pod+" -> "+to.Pod+" "+s.Kind) || unknown && (s.Lost || arrived) ||
+				!unknown && s.Lost == arrived {
 				t.Errorf("%s: got step %+v to %+v", algorithm, s, to)
 			}
 		}
 		if messages+got.Omitted != total || got.Omitted > 0 || notes == 0 || len(got.Members) != 5 {
-			t.Errorf("%s: got %d messages, %d notes, %d omitted and %d members, want %d messages", algorithm, messages, notes, got.Omitted, len(got.Members), total)
+			t.Errorf("%s: got %d messages, %d notes, %d omitted and %d members, want %d messages", algorithm, messages, notes,
+				got.Omitted, len(got.Members), total)
 		}
 	}
 }
 
 // TestSequenceIsBounded: a large election has those lifelines and steps that come first.
 func TestSequenceIsBounded(t *testing.T) {
-	got := transcript.Merge(simulate(t, "Bully", transcript.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
+	got := transcript.Merge(
+		simulate(t, "Bully", transcript.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
 	if len(got.Members) != transcript.MaxLifelines || len(got.Steps) != transcript.MaxArrows || got.Omitted == 0 {
 		t.Errorf("got %d lifelines, %d steps and %d omitted, want the bounds", len(got.Members), len(got.Steps), got.Omitted)
 	}

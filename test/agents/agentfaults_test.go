@@ -34,9 +34,8 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 	}
 }
 
-// TestMemberListIsAdoptedWhenItCanBeStored: an agent whose disk is full adopts a member list
-// as soon as there is space, without another change to its configuration. It can be restarted
-// meanwhile.
+// TestMemberListIsAdoptedWhenItCanBeStored: an agent whose disk is full adopts a member list as soon as there is space,
+// without another change to its configuration. It can be restarted meanwhile.
 func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	t.Parallel()
 	folder, enlarge := smallDisk(t)

@@ -12,18 +12,15 @@ import (
 )
 
 var (
-	// errNotLeading means that the application isn't coordinator, or cannot prove it. The
-	// operation had no effect.
+	// errNotLeading means that the application isn't coordinator, or cannot prove it. The operation had no effect.
 	errNotLeading = errors.New("not leading")
-	// errDead means that the application was killed before it responded. The operation may
-	// or may not have had an effect.
+	// errDead means that the application was killed before it responded. The operation may or may not have had an effect.
 	errDead = errors.New("the application was killed")
 )
 
-// application is a model of a program that uses an agent correctly. While it is
-// coordinator, it caches the registers, writes through to the storage with its token, and
-// serves reads from its cache as long as it has a lease. The lease starts before the
-// application sends the query that renews it.
+// application is a model of a program that uses an agent correctly. While it is coordinator, it caches the registers,
+// writes through to the storage with its token, and serves reads from its cache as long as it has a lease. The lease
+// starts before the application sends the query that renews it.
 type application struct {
 	cluster *agentcluster.Cluster
 	storage *storage
@@ -39,7 +36,8 @@ type application struct {
 
 	mutex   sync.Mutex
 	session string
-	// token is the token of the current tenure, or 0. cache is a copy of the storage, nil before the agent has confirmed the tenure.
+	// token is the token of the current tenure, or 0. cache is a copy of the storage, nil before the agent has confirmed
+	// the tenure.
 	token uint64
 	cache map[int]int
 	// leaseEnd is the end of the current lease.
@@ -51,8 +49,12 @@ type application struct {
 // renewInterval is the interval at which an application renews its lease.
 const renewInterval = 25 * time.Millisecond
 
-func newApplication(ctx context.Context, t *agentcluster.Cluster, s *storage, agent string, incarnation int, noLease bool) *application {
-	a := &application{cluster: t, storage: s, agent: agent, id: fmt.Sprintf("%s, incarnation %d", agent, incarnation), noLease: noLease}
+func newApplication(ctx context.Context, t *agentcluster.Cluster, s *storage, agent string,
+	incarnation int, noLease bool,
+) *application {
+	a := &application{
+		cluster: t, storage: s, agent: agent, id: fmt.Sprintf("%s, incarnation %d", agent, incarnation), noLease: noLease,
+	}
 	a.ctx, a.end = context.WithCancel(ctx)
 	a.goroutines.Go(a.runSession)
 	a.goroutines.Go(a.renewLease)
@@ -209,7 +211,8 @@ func (a *application) write(register, value int) error {
 	}
 	if err := a.storage.write(a.token, a.id, register, value); err != nil {
 		if a.hasLease() && !a.noLease {
-			a.violation = fmt.Errorf("%sthe storage rejected the token of %s at register %d, although its lease ends in %s", safety.Violated, a.id, register, time.Until(a.leaseEnd))
+			a.violation = fmt.Errorf("%sthe storage rejected the token of %s at register %d, although its lease ends in %s",
+				safety.Violated, a.id, register, time.Until(a.leaseEnd))
 		}
 		return err
 	}

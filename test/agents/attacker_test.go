@@ -21,8 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// attacker is a process with the certificate of a member, which sends the other members
-// what it likes.
+// attacker is a process with the certificate of a member, which sends the other members what it likes.
 type attacker struct {
 	t       *testing.T
 	cluster *agentcluster.Cluster
@@ -50,8 +49,7 @@ type message struct {
 	from string
 }
 
-// seen is what an attack can use: a valid message of the coordinator, others to repeat, and the
-// names of the victims.
+// seen is what an attack can use: a valid message of the coordinator, others to repeat, and the names of the victims.
 type seen struct {
 	random *rand.Rand
 	// life is the attacker's incarnation, and to the victim.
@@ -66,7 +64,8 @@ type seen struct {
 func startAttacker(t *testing.T, cluster *agentcluster.Cluster, name string, seed uint64, victims []string) *attacker {
 	t.Helper()
 	self := cluster.Agent(name)
-	files, err := identity.Open(identity.Paths{Cert: self.TLS().CertFile, Key: self.TLS().KeyFile, CA: self.TLS().CAFile}, nil)
+	files, err := identity.Open(identity.Paths{Cert: self.TLS().CertFile, Key: self.TLS().KeyFile, CA: self.TLS().CAFile},
+		nil)
 	must.Succeed(t, err)
 	a := &attacker{t: t, cluster: cluster, self: self, files: files, connected: map[string]bool{}}
 	a.life.Store(1)
@@ -136,7 +135,8 @@ func (a *attacker) attack(ctx context.Context, victim string, random *rand.Rand)
 		return
 	}
 	hello := wire.Hello{
-		Protocol: wire.Protocol, Revision: wire.Revision, Domain: "default", Name: a.self.Name, Life: life, Port: uint16(number),
+		Protocol: wire.Protocol, Revision: wire.Revision, Domain: "default", Name: a.self.Name,
+		Life: life, Port: uint16(number),
 		Term: clockTerm(),
 	}
 	if _, err := conn.Write(wire.Append(nil, wire.Frame{Hello: &hello})); err != nil {
@@ -259,7 +259,8 @@ var attacks = map[string]func(seen) []wire.Frame{
 	},
 	"answers with bounds ahead": func(s seen) []wire.Frame {
 		return s.inTermsAhead(func(m *wire.Message) {
-			m.Kind, m.Subject, m.Hold.Held, m.Hold.HighestGranted, m.Hold.RequesterLife = election.Probe, "", true, m.Term, s.lifeOf(s.to)
+			m.Kind, m.Subject, m.Hold.Held, m.Hold.HighestGranted, m.Hold.RequesterLife = election.Probe, "",
+				true, m.Term, s.lifeOf(s.to)
 		})
 	},
 	"elections in terms ahead": func(s seen) []wire.Frame {
@@ -301,8 +302,7 @@ var attacks = map[string]func(seen) []wire.Frame{
 // aheads are differences of terms: some that are valid, and the limits of what members accept.
 var aheads = []election.Term{0, 1, 2, 10, 100, 290, 299, 300, 301, 590, 599, 600, 601, 10_000}
 
-// inTermsAhead returns a message in a term ahead of the coordinator's, and in one ahead of the
-// clocks.
+// inTermsAhead returns a message in a term ahead of the coordinator's, and in one ahead of the clocks.
 func (s seen) inTermsAhead(change func(*wire.Message)) []wire.Frame {
 	ahead := aheads[s.random.IntN(len(aheads))]
 	return []wire.Frame{

@@ -35,7 +35,10 @@ func startAttackTest(t *testing.T, mode string, lease time.Duration, priority ui
 	group := newGroup(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
 		Safety:     agentcluster.Safety{Mode: mode, LeaseMillis: int32(lease.Milliseconds())},
 		Preemption: agentcluster.Preemption{Policy: "Never"},
-		Timing:     agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(lease.Milliseconds() * 5 / 6)), DrainMillis: new(int32(1000))},
+		Timing: agentcluster.Timing{
+			HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(lease.Milliseconds() * 5 / 6)),
+			DrainMillis: new(int32(1000)),
+		},
 	}})
 	for _, name := range group.Names() {
 		group.check(group.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Members[0].Priority = priority }))
@@ -98,7 +101,8 @@ func TestObserverCannotPreventElection(t *testing.T) {
 				crashedAt := a.kill(coordinator)
 				rest := slices.DeleteFunc(slices.Clone(a.victims), func(victim string) bool { return victim == coordinator })
 				next := a.awaitCoordinator(rest...)
-				t.Logf("%s: %s crashed, and the others agreed on %s after %v", name, coordinator, next, time.Since(crashedAt).Round(time.Millisecond))
+				t.Logf("%s: %s crashed, and the others agreed on %s after %v", name, coordinator, next,
+					time.Since(crashedAt).Round(time.Millisecond))
 				a.attacker.use(nil)
 				a.start(coordinator)
 			}
@@ -119,8 +123,8 @@ func (a *attackTest) memory() (largest float64) {
 	return largest
 }
 
-// TestRequestLoopsKeepTheCoordinator: 200 connections of a program in the coordinator's pod ask for the same over and over, without a
-// pause. The coordinator's agent has one processor for them and for the election.
+// TestRequestLoopsKeepTheCoordinator: 200 connections of a program in the coordinator's pod ask for the same over and
+// over, without a pause. The coordinator's agent has one processor for them and for the election.
 func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 	const connections, during = 200, 3 * time.Second
 	for path, most := range map[string]int64{
@@ -134,7 +138,8 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 			agents.coordinate(coordinator)
 			before := agents.leader(coordinator)
 			begin := time.Now()
-			n := requestInLoops(agents.ctx, t, "http://"+agents.Agent(coordinator).API+"/v1/groups/ledger/"+path, connections, during)
+			n := requestInLoops(agents.ctx, t,
+				"http://"+agents.Agent(coordinator).API+"/v1/groups/ledger/"+path, connections, during)
 			// A busy machine may take longer than asked for.
 			if most = most * int64(time.Since(begin)) / int64(during); n == 0 || n > most {
 				t.Errorf("got %d responses in %s, want at most %d", n, during, most)
@@ -156,8 +161,8 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 	}
 }
 
-// requestInLoops sends requests on a number of connections, each as soon as it has the response to the one before. It returns the number
-// of responses.
+// requestInLoops sends requests on a number of connections, each as soon as it has the response to the one before. It
+// returns the number of responses.
 func requestInLoops(ctx context.Context, t *testing.T, url string, connections int, during time.Duration) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, during)

@@ -26,10 +26,9 @@ type clockTest struct {
 	token uint64
 }
 
-// TestCoordinatorWithClocksThatDiffer: the clocks of the agents differ by as much as they
-// accept, and are set forward and back while the agents run. Coordinators crash, or are suspended
-// for longer than their lease. There is one coordinator at a time, tokens rise, and no
-// failover waits for a clock. A majority of the clocks agrees: see ADR 13.
+// TestCoordinatorWithClocksThatDiffer: the clocks of the agents differ by as much as they accept, and are set forward
+// and back while the agents run. Coordinators crash, or are suspended for longer than their lease. There is one
+// coordinator at a time, tokens rise, and no failover waits for a clock. A majority of the clocks agrees: see ADR 13.
 func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
 	need.Complete(t)
 	c := startClockTest(t, map[string]time.Duration{"a": -skew / 2, "e": skew / 2})
@@ -70,11 +69,10 @@ func (c *clockTest) settle() (coordinator string) {
 	return coordinator
 }
 
-// failover lets the coordinator fail, and measures the time until another one leads. fail
-// returns a function that repairs the former one. On a machine that is so busy that threads wait
-// for a good part of a heartbeat, the members may not have recovered from the others yet
-// what they granted before they started, and then their clocks count. Then the attempt proves
-// nothing, and is repeated.
+// failover lets the coordinator fail, and measures the time until another one leads. fail returns a function that
+// repairs the former one. On a machine that is so busy that threads wait for a good part of a heartbeat, the members
+// may not have recovered from the others yet what they granted before they started, and then their clocks count. Then
+// the attempt proves nothing, and is repeated.
 func (c *clockTest) failover(when string, fail func(coordinator string) (repair func())) {
 	c.t.Helper()
 	const attempts, stallMax = 5, graphHeartbeat / 2
@@ -161,7 +159,8 @@ func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
 			ready, reasons, err := c.Ready(ctx, "e")
 			for _, peer := range []string{"a", "b", "c", "d"} {
 				want := "clock of " + peer + " is "
-				if err == nil && (ready || !strings.Contains(reasons, want) || !strings.Contains(reasons, direction+" the clock of this agent: correct the wrong clock")) {
+				if err == nil && (ready || !strings.Contains(reasons, want) ||
+					!strings.Contains(reasons, direction+" the clock of this agent: correct the wrong clock")) {
 					err = fmt.Errorf("clock off by %v: got ready %t with reasons %q, want %q", wrong, ready, reasons, want)
 				}
 			}

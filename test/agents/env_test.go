@@ -15,8 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// env is a running group: agents with an application each, the storage that the coordinator
-// writes, and clients.
+// env is a running group: agents with an application each, the storage that the coordinator writes, and clients.
 type env struct {
 	t       *testing.T
 	ctx     context.Context
@@ -40,8 +39,7 @@ type env struct {
 	events       []string
 }
 
-// timing is short, so that the test can inject many faults in a minute. The drain timeout
-// is longer than a lease.
+// timing is short, so that the test can inject many faults in a minute. The drain timeout is longer than a lease.
 var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: new(int32(300))}
 
 const leaseMillis = 150
@@ -58,7 +56,8 @@ func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *
 		Timing:     timing,
 	}
 	e := &env{
-		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode,
+		cluster: newGroup(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +158,8 @@ func (e *env) sendRequest(a *application) {
 func (e *env) logEvent(format string, arguments ...any) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	e.events = append(e.events, fmt.Sprintf("%s register %d: ", time.Duration(e.history.now()), e.register.Load())+fmt.Sprintf(format, arguments...))
+	e.events = append(e.events,
+		fmt.Sprintf("%s register %d: ", time.Duration(e.history.now()), e.register.Load())+fmt.Sprintf(format, arguments...))
 }
 
 func (e *env) eventLog() string {
@@ -168,8 +168,7 @@ func (e *env) eventLog() string {
 	return strings.Join(e.events, "\n")
 }
 
-// leader returns an agent whose application is coordinator, or a random agent if there is
-// none.
+// leader returns an agent whose application is coordinator, or a random agent if there is none.
 func (e *env) leader(rng *rand.Rand) string {
 	names := e.cluster.Names()
 	for _, at := range rng.Perm(len(names)) {
@@ -180,8 +179,7 @@ func (e *env) leader(rng *rand.Rand) string {
 	return names[rng.IntN(len(names))]
 }
 
-// awaitRecovery waits until the coordinator accepts writes again, after all faults were
-// repaired.
+// awaitRecovery waits until the coordinator accepts writes again, after all faults were repaired.
 func (e *env) awaitRecovery() error {
 	const limit = 2 * time.Minute
 	start := time.Now()

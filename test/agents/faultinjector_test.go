@@ -32,12 +32,16 @@ type fault func(*faultInjector) (description string, undo repair, err error)
 type repair func() error
 
 var (
-	agentFaults = []fault{(*faultInjector).killPod, (*faultInjector).killApplication, (*faultInjector).pauseAgent, (*faultInjector).pausePod, (*faultInjector).pauseApplication, (*faultInjector).terminate, (*faultInjector).stepDown}
-	// agentOnlyFaults leave an application behind that relies on its lease. In Majority, a
-	// process counts as ended when its agent has ended, so these faults would violate the
-	// assumptions of that mode.
+	agentFaults = []fault{
+		(*faultInjector).killPod, (*faultInjector).killApplication, (*faultInjector).pauseAgent, (*faultInjector).pausePod,
+		(*faultInjector).pauseApplication, (*faultInjector).terminate, (*faultInjector).stepDown,
+	}
+	// agentOnlyFaults leave an application behind that relies on its lease. In Majority, a process counts as ended when
+	// its agent has ended, so these faults would violate the assumptions of that mode.
 	agentOnlyFaults = []fault{(*faultInjector).killAgent}
-	networkFaults   = []fault{(*faultInjector).isolate, (*faultInjector).split, (*faultInjector).dropPackets, (*faultInjector).bridge}
+	networkFaults   = []fault{
+		(*faultInjector).isolate, (*faultInjector).split, (*faultInjector).dropPackets, (*faultInjector).bridge,
+	}
 )
 
 // run injects faults, one after the other or up to three at once, repairs them, and usually
@@ -109,8 +113,7 @@ func (f *faultInjector) repairAll() error {
 	return err
 }
 
-// pickAgent returns an agent without a fault, with a preference for the coordinator. It
-// returns "" if there is none.
+// pickAgent returns an agent without a fault, with a preference for the coordinator. It returns "" if there is none.
 func (f *faultInjector) pickAgent() string {
 	names := slices.DeleteFunc(f.env.cluster.Names(), func(name string) bool { return f.faulty[name] })
 	if len(names) == 0 {
@@ -280,7 +283,8 @@ func (f *faultInjector) dropPackets() (string, repair, error) {
 func (f *faultInjector) bridge() (string, repair, error) {
 	names := f.shuffledNames()
 	half := 1 + (len(names)-1)/2
-	return f.partition(fmt.Sprintf("separated %[2]v from %[3]v, but %[1]s reaches both", names[0], names[1:half], names[half:]), func() error {
+	return f.partition(fmt.Sprintf("separated %[2]v from %[3]v, but %[1]s reaches both", names[0], names[1:half],
+		names[half:]), func() error {
 		return f.env.cluster.Partition(names[1:half], names[half:])
 	})
 }

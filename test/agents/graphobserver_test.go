@@ -39,9 +39,8 @@ type observedGroup struct {
 	// observed is the sum of the time for which members (Available) or the group (other
 	// modes) were observed, and vacant the part of it without a coordinator.
 	observed, vacant time.Duration
-	// tenures are the last ones that the agents followed (Available), or the last one of the
-	// group, at index 0 (other modes). changes are those of which the policy wasn't the
-	// cause, and preemptions the others.
+	// tenures are the last ones that the agents followed (Available), or the last one of the group, at index 0 (other
+	// modes). changes are those of which the policy wasn't the cause, and preemptions the others.
 	tenures     [graphAgents]tenure
 	changes     []string
 	preemptions int
@@ -168,8 +167,7 @@ func (o *observedGroup) count(now time.Time) {
 	}
 }
 
-// reachesCoordinator reports whether an agent has a coordinator that leads and with which
-// it exchanges packets.
+// reachesCoordinator reports whether an agent has a coordinator that leads and with which it exchanges packets.
 func (o *observedGroup) reachesCoordinator(agent int) bool {
 	at := slices.Index(o.names, o.views[agent].Coordinator)
 	return at >= 0 && o.graph.both(agent, at) && o.views[at].Leading
@@ -194,7 +192,8 @@ func (o *observedGroup) agreed() error {
 	for agent := range o.views {
 		view := &o.views[agent]
 		if view.Coordinator != coordinator || coordinator != highest && o.settings.Preemption.Policy != "Never" {
-			return fmt.Errorf("%s: %s follows %q, %s follows %q", o.describe(), o.names[0], coordinator, o.names[agent], view.Coordinator)
+			return fmt.Errorf("%s: %s follows %q, %s follows %q", o.describe(), o.names[0], coordinator,
+				o.names[agent], view.Coordinator)
 		}
 		leads = leads || view.Leading && view.Self == coordinator
 	}
@@ -335,8 +334,10 @@ func (o *graphObserver) check(t *testing.T) (problems []string, summary string) 
 	}
 	for _, mode := range slices.Sorted(maps.Keys(sums)) {
 		all := sums[mode]
-		summary += fmt.Sprintf("%s: a coordinator for %.3f %% of %s, %d pre-emptions, %d other changes, %d messages of campaigns\n", mode,
-			100-100*all.vacant.Seconds()/all.observed.Seconds(), all.observed.Round(time.Second), all.preemptions, all.changes, all.campaignMessages)
+		summary += fmt.Sprintf(
+			"%s: a coordinator for %.3f %% of %s, %d pre-emptions, %d other changes, %d messages of campaigns\n", mode,
+			100-100*all.vacant.Seconds()/all.observed.Seconds(), all.observed.Round(time.Second), all.preemptions,
+			all.changes, all.campaignMessages)
 	}
 	return problems, summary
 }
@@ -345,7 +346,8 @@ func (o *graphObserver) check(t *testing.T) (problems []string, summary string) 
 func (o *observedGroup) check() []string {
 	var problems []string
 	if o.vacant > o.observed/vacantShare {
-		problems = append(problems, fmt.Sprintf("got no coordinator for %s of %s; at the end the agents report %+v", o.vacant, o.observed, o.views))
+		problems = append(problems,
+			fmt.Sprintf("got no coordinator for %s of %s; at the end the agents report %+v", o.vacant, o.observed, o.views))
 	}
 	if o.quiet && o.preemptions == 0 && len(o.campaignMessages) > 0 {
 		problems = append(problems, fmt.Sprintf("got messages of campaigns, want none: %v", o.campaignMessages))

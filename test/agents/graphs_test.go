@@ -31,8 +31,7 @@ const (
 	graphObserved = 2 * time.Second
 	// graphQuiet is how long campaigns may go on after a hand-over.
 	graphQuiet = time.Second
-	// vacantShare: there must be no time without a coordinator, or at most one part in so
-	// many.
+	// vacantShare: there must be no time without a coordinator, or at most one part in so many.
 	vacantShare = 100
 	// tracedGraph is the one in which the agents record their elections.
 	tracedGraph = "chain"
@@ -55,8 +54,7 @@ func linked(name string, pairs ...string) graph {
 	return g
 }
 
-// namedGraphs are those of the literature on partial connectivity. Agent e is coordinator
-// when the links break.
+// namedGraphs are those of the literature on partial connectivity. Agent e is coordinator when the links break.
 var namedGraphs = []graph{
 	linked("hub", "ab", "ac", "ad", "ae"),
 	linked("chain", "ab", "bc", "cd", "de"),
@@ -93,8 +91,7 @@ func drawGraph(seed uint64) graph {
 // both reports whether two agents exchange packets. See TestLinkInOneDirectionIsNoLink.
 func (g *graph) both(a, b int) bool { return a == b || g.arrives[a][b] && g.arrives[b][a] }
 
-// reached returns the number of agents with which an agent exchanges packets, including
-// itself.
+// reached returns the number of agents with which an agent exchanges packets, including itself.
 func (g *graph) reached(a int) int {
 	n := 0
 	for b := range graphAgents {
@@ -118,9 +115,8 @@ func (g *graph) cuts(names []string) []agentcluster.Cut {
 	return cuts
 }
 
-// graphGroups returns a group for each election, pre-emption policy and safety mode. The
-// agents are members of all of them. With the race detector, the policies take turns: two processors
-// can't answer for all groups in time.
+// graphGroups returns a group for each election, pre-emption policy and safety mode. The agents are members of all of
+// them. With the race detector, the policies take turns: two processors can't answer for all groups in time.
 func graphGroups() []agentcluster.Group {
 	var groups []agentcluster.Group
 	stable := 1000
@@ -173,10 +169,9 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 	}
 }
 
-// runGraph runs all groups on a graph. Its links break before the agents start, or when
-// the agents agree on a coordinator. On a machine that is so busy that threads wait for
-// a good part of a heartbeat, agents suspect each other, and are right. Then the attempt
-// proves nothing, and is repeated.
+// runGraph runs all groups on a graph. Its links break before the agents start, or when the agents agree on a
+// coordinator. On a machine that is so busy that threads wait for a good part of a heartbeat, agents suspect each
+// other, and are right. Then the attempt proves nothing, and is repeated.
 func runGraph(t *testing.T, g *graph, whileRunning bool) {
 	const attempts, stallMax = 5, graphHeartbeat / 4
 	for attempt := 1; ; attempt++ {
@@ -193,7 +188,8 @@ func runGraph(t *testing.T, g *graph, whileRunning bool) {
 			}
 			return
 		}
-		t.Logf("repeating, because threads waited for up to %s; %d problems, the first one is: %s", stall, len(problems), problems[0])
+		t.Logf("repeating, because threads waited for up to %s; %d problems, the first one is: %s", stall,
+			len(problems), problems[0])
 	}
 }
 

@@ -40,8 +40,10 @@ func newGroup(t testing.TB, options agentcluster.Options) *testGroup {
 func newSteadyGroup(t testing.TB) *testGroup {
 	t.Helper()
 	return newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
-		Safety: agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: agentcluster.Preemption{Policy: "Never"},
-		Timing: agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(int32(300))},
+		Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000},
+		Preemption: agentcluster.Preemption{Policy: "Never"},
+		Timing: agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(
+			int32(300))},
 	}})
 }
 
@@ -85,8 +87,7 @@ func (g *testGroup) awaitCoordinator(among ...string) string {
 	return coordinator
 }
 
-// coordinate makes an agent the coordinator, as soon as it is ready, and waits until all agents
-// know it.
+// coordinate makes an agent the coordinator, as soon as it is ready, and waits until all agents know it.
 func (g *testGroup) coordinate(name string) {
 	g.t.Helper()
 	g.await(func(ctx context.Context) error {
@@ -149,7 +150,9 @@ func (g *testGroup) resume(name string) {
 // TestIneligibleMemberSaysWhy: everywhere where somebody may look.
 func TestIneligibleMemberSaysWhy(t *testing.T) {
 	t.Parallel()
-	group := newGroup(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{Application: agentcluster.Application{Session: "Required"}}})
+	group := newGroup(t, agentcluster.Options{
+		Agents: 3, Group: agentcluster.Group{Application: agentcluster.Application{Session: "Required"}},
+	})
 	group.start()
 	const why = "no session is open"
 	group.await(func(ctx context.Context) error {

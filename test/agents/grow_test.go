@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
-// TestSilentCoordinatorIsReplacedAfterLeaseGrew: renewals are late because the followers are paused, so leases become longer. Then the
-// coordinator falls silent. The traces of the agents are checked for two holders.
+// TestSilentCoordinatorIsReplacedAfterLeaseGrew: renewals are late because the followers are paused, so leases become
+// longer. Then the coordinator falls silent. The traces of the agents are checked for two holders.
 func TestSilentCoordinatorIsReplacedAfterLeaseGrew(t *testing.T) {
 	need.Complete(t)
 	t.Parallel()
@@ -26,7 +26,8 @@ func TestSilentCoordinatorIsReplacedAfterLeaseGrew(t *testing.T) {
 	for _, follower := range c.others(coordinator) {
 		c.pause(follower)
 	}
-	c.awaitSuspicionTimeout(coordinator, func(heartbeats float64) bool { return heartbeats > usual && heartbeats <= longest })
+	c.awaitSuspicionTimeout(coordinator,
+		func(heartbeats float64) bool { return heartbeats > usual && heartbeats <= longest })
 	for _, follower := range c.others(coordinator) {
 		c.resume(follower)
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// announcements are the messages with which each algorithm announces the coordinator or, if
-// it has none, elects it.
+// announcements are the messages with which each algorithm announces the coordinator or, if it has none, elects it.
 var announcements = map[string]string{
-	"Bully": "COORDINATOR", "StatusTable": "COORDINATOR", "RingAllIDs": "NEW_COORDINATOR", "RingChampion": "NEW_COORDINATOR",
+	"Bully": "COORDINATOR", "StatusTable": "COORDINATOR", "RingAllIDs": "NEW_COORDINATOR",
+	"RingChampion":   "NEW_COORDINATOR",
 	"RingActiveList": "ELECT", "RingSkip": "COORDINATOR",
 }
 
@@ -40,11 +40,10 @@ func journalGroups() []agentcluster.Group {
 	return groups
 }
 
-// TestTranscriptOfRealElection kills the coordinator of six groups, one for each algorithm, and
-// merges the journals of the survivors. Their transcript has who lost the coordinator, the
-// messages of the algorithm and the grants, in causal order, although the clock of one agent
-// is wrong; and each agent has as many messages of elections in its journal as it has counted
-// when it sent them.
+// TestTranscriptOfRealElection kills the coordinator of six groups, one for each algorithm, and merges the journals of
+// the survivors. Their transcript has who lost the coordinator, the messages of the algorithm and the grants, in causal
+// order, although the clock of one agent is wrong; and each agent has as many messages of elections in its journal as
+// it has counted when it sent them.
 func TestTranscriptOfRealElection(t *testing.T) {
 	groups := journalGroups()
 	const former, wrongClock = "d", 5 * time.Second
@@ -88,7 +87,8 @@ func (g *testGroup) awaitTranscript(former string) *transcript.Election {
 		}
 		terms := transcript.Terms(journals)
 		for _, term := range slices.Backward(terms) {
-			if e = transcript.Merge(journals, term); e.Former == former && e.Coordinator != former && follows(e) == len(journals) {
+			if e = transcript.Merge(journals, term); e.Former == former && e.Coordinator != former &&
+				follows(e) == len(journals) {
 				return nil
 			}
 		}
@@ -102,7 +102,8 @@ func follows(e *transcript.Election) int {
 	followers := map[string]bool{}
 	for _, s := range e.Steps {
 		for _, event := range s.Events {
-			if recognized := event.Kind == election.Recognized.String() || event.Kind == election.TenureStarted.String(); recognized && event.Term == e.Term {
+			if recognized := event.Kind == election.Recognized.String() ||
+				event.Kind == election.TenureStarted.String(); recognized && event.Term == e.Term {
 				followers[s.Agent] = true
 			}
 		}
@@ -147,13 +148,14 @@ func checkCausalOrder(t *testing.T, e *transcript.Election) {
 			sent[letterOf(&s.Sent[k])] = true
 		}
 	}
-	if received == 0 || len(e.Milestones) < 3 || e.Milestones[0].Micros != 0 || !strings.Contains(e.Milestones[0].Text, e.Former) {
-		t.Errorf("got %d messages and milestones %+v, want at least the loss of %s, the grants and the last follower", received, e.Milestones, e.Former)
+	if received == 0 || len(e.Milestones) < 3 || e.Milestones[0].Micros != 0 ||
+		!strings.Contains(e.Milestones[0].Text, e.Former) {
+		t.Errorf("got %d messages and milestones %+v, want at least the loss of %s, the grants and the last follower",
+			received, e.Milestones, e.Former)
 	}
 }
 
-// checkTimes checks that the journals of agents whose clock is right have the times since the
-// coordinator was killed.
+// checkTimes checks that the journals of agents whose clock is right have the times since the coordinator was killed.
 func checkTimes(t *testing.T, e *transcript.Election, killed time.Time) {
 	t.Helper()
 	for i := range e.Steps {
@@ -163,8 +165,7 @@ func checkTimes(t *testing.T, e *transcript.Election, killed time.Time) {
 	}
 }
 
-// checkCounters compares the journals with the counters of sent messages, which are
-// independent of them.
+// checkCounters compares the journals with the counters of sent messages, which are independent of them.
 func (g *testGroup) checkCounters(t *testing.T, group string) {
 	t.Helper()
 	for _, name := range g.Running() {

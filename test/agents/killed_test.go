@@ -15,8 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
-// longLeaseMillis is the lease of killedCluster. An agent that has lost its memory would wait
-// for so long.
+// longLeaseMillis is the lease of killedCluster. An agent that has lost its memory would wait for so long.
 const longLeaseMillis = 60_000
 
 // killedCluster is three agents, of which two are killed in each round.
@@ -125,9 +124,8 @@ func BenchmarkVoteAfterRestart(b *testing.B) {
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "ms/p99")
 }
 
-// TestPausedFollowerSuspectsNobody pauses a follower for longer than the suspicion
-// timeout, as a node without CPU time does. The coordinator's heartbeats wait in its
-// socket, so it must not suspect the coordinator when it runs again.
+// TestPausedFollowerSuspectsNobody pauses a follower for longer than the suspicion timeout, as a node without CPU time
+// does. The coordinator's heartbeats wait in its socket, so it must not suspect the coordinator when it runs again.
 func TestPausedFollowerSuspectsNobody(t *testing.T) {
 	need.Complete(t)
 	t.Parallel()
@@ -140,7 +138,8 @@ func TestPausedFollowerSuspectsNobody(t *testing.T) {
 	group := newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety:     agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
 		Preemption: agentcluster.Preemption{Policy: "Never"},
-		Timing:     agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(int32(suspicionTimeout.Milliseconds()))},
+		Timing: agentcluster.Timing{HeartbeatMillis: 100, SuspicionTimeoutMillis: new(
+			int32(suspicionTimeout.Milliseconds()))},
 	}})
 	group.startConnected()
 	coordinator := group.awaitCoordinator()

@@ -25,17 +25,20 @@ var (
 func TestMain(m *testing.M) { agentcluster.Main(m) }
 
 func newFaultInjector(e *env, stream int, faults []fault) *faultInjector {
-	return &faultInjector{env: e, rng: rand.New(rand.NewPCG(*seed, uint64(stream))), faults: faults, faulty: map[string]bool{}}
+	return &faultInjector{
+		env: e, rng: rand.New(rand.NewPCG(*seed, uint64(stream))), faults: faults, faulty: map[string]bool{},
+	}
 }
 
 // groups are the groups that run at the same time.
 var groups = []struct {
 	agents int
 	policy string
-}{{3, "Always"}, {5, "Never"}, {3, "WhenStable"}, {5, "Always"}, {3, "Never"}, {5, "WhenStable"}, {3, "Always"}, {3, "Never"}}
+}{{3, "Always"}, {5, "Never"}, {3, "WhenStable"}, {5, "Always"}, {3, "Never"}, {5, "WhenStable"}, {3, "Always"}, {
+	3, "Never",
+}}
 
-// tracedGroups is how many of the groups record their elections. They have all sizes and
-// two policies.
+// tracedGroups is how many of the groups record their elections. They have all sizes and two policies.
 const tracedGroups = 2
 
 // extent returns how many faults are injected into each of how many groups.
@@ -60,7 +63,8 @@ func TestRegistersAreLinearizable(t *testing.T) {
 				t.Parallel()
 			}
 			count, groupCount := extent()
-			t.Logf("to inject the same faults: go test ./test/agents -run '%s' -short=%t -faults %d -seed %d", t.Name(), testing.Short(), count*groupCount, *seed)
+			t.Logf("to inject the same faults: go test ./test/agents -run '%s' -short=%t -faults %d -seed %d", t.Name(),
+				testing.Short(), count*groupCount, *seed)
 			start := time.Now()
 			kinds := slices.Concat(agentFaults, networkFaults)
 			if mode == "Strict" {
@@ -137,8 +141,7 @@ func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 	t.Errorf("the checker found no stale read in %d partitions", attempts)
 }
 
-// awaitViolation waits until the checker finds a violation. It returns nil if there is
-// none before the limit.
+// awaitViolation waits until the checker finds a violation. It returns nil if there is none before the limit.
 func (e *env) awaitViolation(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(e.ctx, limit)
 	defer cancel()

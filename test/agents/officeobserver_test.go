@@ -54,7 +54,8 @@ func (o *officeObserver) watch(ctx context.Context, name string) {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		_ = o.cluster.Watch(ctx, name, func(event agentcluster.Observation) { o.update(ctx, event.Leader) }) // The agent has ended.
+		// The agent has ended.
+		_ = o.cluster.Watch(ctx, name, func(event agentcluster.Observation) { o.update(ctx, event.Leader) })
 		o.update(ctx, group.Leader{Self: name})
 		select {
 		case <-again.C:
@@ -88,7 +89,8 @@ func (o *officeObserver) update(ctx context.Context, state group.Leader) {
 // check records an error if all these agents still lead.
 func (o *officeObserver) check(ctx context.Context, states ...group.Leader) {
 	if stillLead(ctx, o.cluster, states...) {
-		o.errors = append(o.errors, fmt.Errorf("%+v: want one coordinator, with a token of at least %d, which %s had", states, o.highest.Token, o.highest.Self))
+		o.errors = append(o.errors, fmt.Errorf("%+v: want one coordinator, with a token of at least %d, which %s had", states,
+			o.highest.Token, o.highest.Self))
 	}
 }
 
@@ -119,8 +121,7 @@ func (o *officeObserver) count() {
 	o.since = now
 }
 
-// measure returns the observed time, the part of it without a coordinator, and the number of
-// tenures so far.
+// measure returns the observed time, the part of it without a coordinator, and the number of tenures so far.
 func (o *officeObserver) measure() (observed, vacant time.Duration, tenures int) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

@@ -28,12 +28,13 @@ const recoveryPage = "../../docs/algorithms/recovery.md"
 // A heartbeat is much longer than a recovery, so that the recovery ends before the
 // coordinator's next BEAT.
 // All timeouts are so long that no message is late on a busy machine.
-var recoveryTiming = agentcluster.Timing{HeartbeatMillis: 1000, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(int32(5000))}
+var recoveryTiming = agentcluster.Timing{
+	HeartbeatMillis: 1000, SuspicionTimeoutMillis: new(int32(3000)), DrainMillis: new(int32(5000)),
+}
 
 const (
 	recoveryLeaseMillis = 4000
-	// recoveryAttempts is how often the process is restarted at most, until no BEAT
-	// comes first.
+	// recoveryAttempts is how often the process is restarted at most, until no BEAT comes first.
 	recoveryAttempts = 5
 )
 
@@ -63,11 +64,13 @@ var restarts = []restart{
 		counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true,
 	},
 	{
-		title: "StatusTable, the highest process takes over", algorithm: "StatusTable", policy: "Always", process: "d", coordinator: "c",
+		title: "StatusTable, the highest process takes over", algorithm: "StatusTable", policy: "Always",
+		process: "d", coordinator: "c",
 		counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true, takesOver: true,
 	},
 	{
-		title: "RingActiveList, the lowest process", algorithm: "RingActiveList", policy: "Never", process: "a", coordinator: "d",
+		title: "RingActiveList, the lowest process", algorithm: "RingActiveList", policy: "Never",
+		process: "a", coordinator: "d",
 		counts: map[string]int{"INQUIRY": 3, "REPLY": 1}, learns: true,
 	},
 }
@@ -147,13 +150,13 @@ func (r *restart) checkOutcome(t *testing.T, g *testGroup, began time.Time, term
 
 // eventTexts describe events by an agent and a peer.
 var eventTexts = map[string]string{
-	"learned": "%s learns that %s is coordinator", "recognised": "%s follows %s", "stop": "%s asks its application to stop, in favor of %s",
+	"learned": "%s learns that %s is coordinator", "recognised": "%s follows %s",
+	"stop":    "%s asks its application to stop, in favor of %s",
 	"resigns": "%s resigns in favor of %s", "tenure": "%s becomes coordinator%.0s",
 }
 
-// awaitSteps waits until the journals of all agents have these lines since a moment, and returns
-// all of them: the messages of elections that were sent, and the events. The agents run on one
-// machine, so their clocks are the same.
+// awaitSteps waits until the journals of all agents have these lines since a moment, and returns all of them: the
+// messages of elections that were sent, and the events. The agents run on one machine, so their clocks are the same.
 func (g *testGroup) awaitSteps(since time.Time, want ...string) (lines string) {
 	g.t.Helper()
 	g.await(func(ctx context.Context) error {
@@ -217,8 +220,7 @@ func describeMessage(m *journal.Message) string {
 	return line
 }
 
-// pageText is the page with the transcripts. Each is a code block below a line with its
-// title.
+// pageText is the page with the transcripts. Each is a code block below a line with its title.
 type pageText struct{ text string }
 
 func readPage(t *testing.T) *pageText {
@@ -229,7 +231,8 @@ func readPage(t *testing.T) *pageText {
 
 func (p *pageText) find(t *testing.T, title string) (from, to int) {
 	t.Helper()
-	block := regexp.MustCompile("(?s)\n### " + regexp.QuoteMeta(title) + "\n.*?\n```text\n(.*?)```\n").FindStringSubmatchIndex(p.text)
+	block := regexp.MustCompile("(?s)\n### " + regexp.QuoteMeta(title) + "\n.*?\n```text\n(.*?)```\n").
+		FindStringSubmatchIndex(p.text)
 	if block == nil {
 		t.Fatalf("%s has no transcript under the heading %q", recoveryPage, title)
 	}

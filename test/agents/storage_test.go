@@ -18,14 +18,12 @@ import (
 // errFenced means that the storage has received a higher token.
 var errFenced = errors.New("the token is lower than the highest token of the storage")
 
-// storage is the resource that a coordinator writes: registers that reject tokens lower
-// than the highest one received.
+// storage is the resource that a coordinator writes: registers that reject tokens lower than the highest one received.
 type storage struct {
 	mutex  sync.Mutex
 	values map[int]int
 	token  uint64
-	// accepted are the accepted tokens with the client that used them, without
-	// consecutive duplicates.
+	// accepted are the accepted tokens with the client that used them, without consecutive duplicates.
 	accepted []acceptedToken
 	writes   int
 }
@@ -77,7 +75,8 @@ func (s *storage) verify() error {
 	for i := 1; i < len(s.accepted); i++ {
 		former, next := s.accepted[i-1], s.accepted[i]
 		if next.token < former.token {
-			return fmt.Errorf("the storage accepted token %d of %s after %d of %s", next.token, next.client, former.token, former.client)
+			return fmt.Errorf("the storage accepted token %d of %s after %d of %s", next.token, next.client,
+				former.token, former.client)
 		}
 		if next.token == former.token {
 			return fmt.Errorf("both %s and %s used token %d", former.client, next.client, next.token)
@@ -167,7 +166,8 @@ func (h *history) verifyRegister(name int) error {
 	h.mutex.Unlock()
 	switch porcupine.CheckOperationsTimeout(registerModel, operations, limit) {
 	case porcupine.Illegal:
-		return fmt.Errorf("%sthe operations on register %d are not linearizable:%s", safety.Violated, name, describe(operations))
+		return fmt.Errorf("%sthe operations on register %d are not linearizable:%s", safety.Violated,
+			name, describe(operations))
 	case porcupine.Unknown:
 		return fmt.Errorf("cannot check the %d operations on register %d within the time limit", len(operations), name)
 	default:
@@ -177,7 +177,8 @@ func (h *history) verifyRegister(name int) error {
 
 // describe lists writes, and reads that don't return the last written value.
 func describe(operations []porcupine.Operation) string {
-	operations = slices.SortedFunc(slices.Values(operations), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	operations = slices.SortedFunc(slices.Values(operations),
+		func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var lines strings.Builder
 	var last any = 0
 	for _, operation := range operations {

@@ -16,9 +16,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// TestAgentsAcceptWhatTheSchemaAccepts tests that an agent accepts in its configuration file
-// what the schema accepts, and rejects what the schema rejects. It does not include Services
-// and selectors, which agents do not know.
+// TestAgentsAcceptWhatTheSchemaAccepts tests that an agent accepts in its configuration file what the schema accepts,
+// and rejects what the schema rejects. It does not include Services and selectors, which agents do not know.
 func TestAgentsAcceptWhatTheSchemaAccepts(t *testing.T) {
 	compared := 0
 	for _, a := range readCases(t) {

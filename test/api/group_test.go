@@ -65,8 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestStatusIsASubresource tests that an update of the group does not change the status, and
-// vice versa.
+// TestStatusIsASubresource tests that an update of the group does not change the status, and vice versa.
 func TestStatusIsASubresource(t *testing.T) {
 	c := typedClient(t)
 	g := createGroup(t, c, "status", 1)
@@ -74,13 +73,15 @@ func TestStatusIsASubresource(t *testing.T) {
 	g.Spec.Algorithm = v1.Bully
 	must.Succeed(t, c.Update(t.Context(), g))
 	if g.Status.Term != 0 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
-		t.Errorf("update of the group: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
+		t.Errorf("update of the group: got term %d, algorithm %s, generation %d", g.Status.Term,
+			g.Spec.Algorithm, g.Generation)
 	}
 	g.Status.Term = 7
 	g.Spec.Algorithm = v1.RingSkip
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	if g.Status.Term != 7 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
-		t.Errorf("update of the status: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
+		t.Errorf("update of the status: got term %d, algorithm %s, generation %d", g.Status.Term,
+			g.Spec.Algorithm, g.Generation)
 	}
 }
 
@@ -92,7 +93,8 @@ func TestColumns(t *testing.T) {
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	narrow, wide := columns(t, "columns")
 	expect.Equalf(t, narrow, "NAME=columns COORDINATOR=a-0 READY=True REASON=Healthy UP=2 AGE=*", "kubectl get")
-	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
+	if want := "MEMBERS=3 TERM=7 ELECTED=* ALGORITHM=StatusTable SAFETY=Majority AVAILABLE=True LIST=2 STATE=Adopting " +
+		"MESSAGE=The group is healthy"; wide != want {
 		t.Errorf("kubectl get -o wide: got in addition\n%s\nwant\n%s", wide, want)
 	}
 }
@@ -151,7 +153,8 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		})
 	}
 	for condition, reason := range map[v1.ConditionType]v1.Reason{
-		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected, v1.ConditionAgentsConnected: v1.ReasonConnected,
+		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected,
+		v1.ConditionAgentsConnected: v1.ReasonConnected,
 	} {
 		s.Conditions = append(s.Conditions, metav1.Condition{
 			Type: string(condition), Status: metav1.ConditionTrue, Reason: string(reason), Message: "The group is healthy",
@@ -236,8 +239,7 @@ func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestNamesAndBoundsOfAgents tests that the schema and the agents have the same algorithms
-// and bounds.
+// TestNamesAndBoundsOfAgents tests that the schema and the agents have the same algorithms and bounds.
 func TestNamesAndBoundsOfAgents(t *testing.T) {
 	names := schema(t).Properties["spec"].Properties["algorithm"].Enum
 	if want := catalog.Names(); !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {

@@ -35,7 +35,8 @@ func TestPlansAreAccepted(t *testing.T) {
 				t.Fatalf("group %d failed", i)
 			}
 		}
-		if h.group.Status.Protocol.MemberList == nil || h.group.Status.Protocol.MemberList.Version < 3 || h.group.Status.Term == 0 {
+		if h.group.Status.Protocol.MemberList == nil || h.group.Status.Protocol.MemberList.Version < 3 ||
+			h.group.Status.Term == 0 {
 			t.Errorf("group %d: got list %+v, want at least version 3", i, h.group.Status.Protocol.MemberList)
 		}
 	}
@@ -73,7 +74,8 @@ func (h *harness) createGroup(name string) {
 func (h *harness) createPod(name string) {
 	h.pods[name] = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web", v1.LabelAgent: v1.AgentEnabled},
+			Namespace: "default", Name: name, UID: types.UID(name),
+			Labels:      map[string]string{"app": "web", v1.LabelAgent: v1.AgentEnabled},
 			Annotations: map[string]string{v1.AnnotationGroups: h.group.Name, v1.AnnotationPriority: fmt.Sprint(h.rng.IntN(4))},
 		},
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},
@@ -87,7 +89,8 @@ func (h *harness) declareMembers() {
 	h.group.Spec.Selector, h.group.Spec.PriorityFrom, h.group.Spec.Members = nil, nil, nil
 	for i := range podCount {
 		if h.rng.IntN(2) == 0 {
-			h.group.Spec.Members = append(h.group.Spec.Members, v1.Member{Pod: fmt.Sprint("web-", i), Priority: int32(h.rng.IntN(2) * (i + 1))})
+			h.group.Spec.Members = append(h.group.Spec.Members,
+				v1.Member{Pod: fmt.Sprint("web-", i), Priority: int32(h.rng.IntN(2) * (i + 1))})
 		}
 	}
 	h.group.Spec.Members = append(h.group.Spec.Members, v1.Member{Pod: "web.one", Priority: 50})
@@ -146,7 +149,8 @@ func (h *harness) randomReport(name string, elected int) {
 	if h.rng.IntN(8) == 0 {
 		h.term++
 	}
-	report := &control.Report{Pod: name, UID: string(h.group.UID), Generation: h.group.Generation, Version: uint32(list.Version), Digest: "d", Eligible: true}
+	report := &control.Report{Pod: name, UID: string(h.group.UID), Generation: h.group.Generation, Version: uint32(
+		list.Version), Digest: "d", Eligible: true}
 	switch h.rng.IntN(8) {
 	case 0:
 	case 1:
@@ -166,7 +170,8 @@ func (h *harness) randomReport(name string, elected int) {
 // step plans and evaluates, as the operator does, and writes each status.
 func (h *harness) step() {
 	facts := membership.Facts{
-		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
+		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{},
+		Missing:   map[string]bool{},
 		Published: h.group.Status.Protocol.Document,
 	}
 	if facts.Published != nil {
@@ -189,7 +194,8 @@ func (h *harness) step() {
 		h.writeStatus(&status)
 	}
 	r := groupstatus.Evaluate(groupstatus.Facts{
-		Group: h.group, List: p.List, Problem: p.Problem, ServiceProblem: p.ServiceProblem, Pods: h.pods, Agents: h.agents, Now: h.now,
+		Group: h.group, List: p.List, Problem: p.Problem, ServiceProblem: p.ServiceProblem, Pods: h.pods,
+		Agents: h.agents, Now: h.now,
 	})
 	h.writeStatus(&r.Status)
 }

@@ -23,9 +23,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// ruleCase is a case in testdata/rules: a request of a user or the operator, and all errors
-// of the API server. A case without errors is accepted. The files are templates, because
-// some cases are long.
+// ruleCase is a case in testdata/rules: a request of a user or the operator, and all errors of the API server. A case
+// without errors is accepted. The files are templates, because some cases are long.
 type ruleCase struct {
 	Case string `json:"case"`
 	// Name is the name of the group. The default is a generated name.
@@ -93,8 +92,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// request runs a case, and returns the error of its last request. The API server must
-// accept all requests before.
+// request runs a case, and returns the error of its last request. The API server must accept all requests before.
 func request(t *testing.T, c client.Client, name string, a *ruleCase) error {
 	t.Helper()
 	ctx := t.Context()

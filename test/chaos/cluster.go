@@ -46,7 +46,8 @@ func (c *cluster) prepare(ctx context.Context, workloads []string) error {
 	if _, err := c.kubectl(ctx, "", "apply", "--server-side", "-f", "dist/install.yaml"); err != nil {
 		return err
 	}
-	if _, err := c.kubectl(ctx, "", "wait", "deployment/conclave-manager", "--namespace", "conclave-system", "--for=condition=Available", "--timeout", "5m"); err != nil {
+	if _, err := c.kubectl(ctx, "", "wait", "deployment/conclave-manager", "--namespace", "conclave-system",
+		"--for=condition=Available", "--timeout", "5m"); err != nil {
 		return err
 	}
 	return c.deleteGroups(ctx)
@@ -65,7 +66,8 @@ func buildImages(ctx context.Context, workloads []string) (archives []string, er
 		images["examples/"+name] = "conclave/" + name + ":chaos"
 	}
 	for source, tag := range images {
-		if _, err := execute(ctx, "", "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", "../..", "-package", "./"+source,
+		if _, err := execute(ctx, "", "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", "../..", "-package", "./"+
+			source,
 			"-version", "chaos", "-tag", tag, "-output", "../../dist/chaos"); err != nil {
 			return nil, err
 		}

@@ -38,14 +38,15 @@ type group struct {
 	algorithm, safety, workload string
 }
 
-// exclusive is the workload whose invariant needs a safety mode in which there is at most one coordinator: two coordinators can
-// grant the same lock.
+// exclusive is the workload whose invariant needs a safety mode in which there is at most one coordinator: two
+// coordinators can grant the same lock.
 const exclusive = "lock-service"
 
 // groups returns a group of each election and safety mode, with these workloads in turn.
 func groups(workloads []string) (all []group) {
 	for _, safety := range safetyModes {
-		usable := slices.DeleteFunc(slices.Clone(workloads), func(name string) bool { return safety == "Available" && name == exclusive })
+		usable := slices.DeleteFunc(slices.Clone(workloads),
+			func(name string) bool { return safety == "Available" && name == exclusive })
 		for _, algorithm := range algorithms {
 			if len(usable) > 0 {
 				// The shift gives an algorithm another workload in each mode.
@@ -76,7 +77,8 @@ func (s *suite) run(ctx context.Context, j *job) *run {
 		err = s.inject(ctx, j, r.Result)
 	}
 	r.Algorithm, r.Safety, r.Namespace, r.Group, r.Seed = j.algorithm, j.safety, j.namespace, j.workload, j.seed
-	_, deleted := s.cluster.kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", j.namespace, "--ignore-not-found", "--wait=false")
+	_, deleted := s.cluster.kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", j.namespace,
+		"--ignore-not-found", "--wait=false")
 	if err = errors.Join(err, deleted); err != nil && ctx.Err() == nil {
 		r.Error = err.Error()
 	}
@@ -85,7 +87,8 @@ func (s *suite) run(ctx context.Context, j *job) *run {
 }
 
 func (s *suite) create(ctx context.Context, j *job) error {
-	text := strings.NewReplacer("NAMESPACE", j.namespace, "WORKLOAD", j.workload, "ALGORITHM", j.algorithm, "SAFETY", j.safety,
+	text := strings.NewReplacer("NAMESPACE", j.namespace, "WORKLOAD", j.workload, "ALGORITHM",
+		j.algorithm, "SAFETY", j.safety,
 		"UNFENCED", fmt.Sprint(s.unfenced), "DELAY", ledgerDelay.String()).Replace(manifest)
 	if _, err := s.cluster.kubectl(ctx, text, "apply", "-f", "-"); err != nil {
 		return err
@@ -104,10 +107,13 @@ func (s *suite) create(ctx context.Context, j *job) error {
 
 // inject runs kubectl conclave chaos.
 func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error {
-	const check = "kubectl exec --namespace $NAMESPACE $GROUP-ledger-0 -- /$GROUP check --progress=1m http://127.0.0.1:8090"
+	const check = "kubectl exec --namespace $NAMESPACE $GROUP-ledger-0 -- /$GROUP check " +
+		"--progress=1m http://127.0.0.1:8090"
 	arguments := []string{
-		"chaos", j.workload, "--namespace", j.namespace, "--kinds", strings.Join(j.kinds, ","), "--faults", fmt.Sprint(j.faults),
-		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--timeout", s.timeout.String(), "--check", check, "-o", "json",
+		"chaos", j.workload, "--namespace", j.namespace, "--kinds", strings.Join(j.kinds, ","),
+		"--faults", fmt.Sprint(j.faults),
+		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--timeout", s.timeout.String(),
+		"--check", check, "-o", "json",
 		"--yes", // The cluster is for chaos tests.
 	}
 	if s.machines != "" {

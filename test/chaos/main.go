@@ -1,5 +1,5 @@
-// Command chaos runs `kubectl conclave chaos` on groups with each election algorithm and safety mode, and writes the results. See
-// docs/chaos.md. It needs the plugin in bin/ (make build).
+// Command chaos runs `kubectl conclave chaos` on groups with each election algorithm and safety mode, and writes the
+// results. See docs/chaos.md. It needs the plugin in bin/ (make build).
 package main
 
 import (
@@ -47,17 +47,23 @@ type suite struct {
 
 func main() {
 	var s suite
-	kind := flag.String("cluster", "kind", "kind uses the current kind cluster, and installs the operator; current uses the current cluster, where the operator must run")
+	kind := flag.String("cluster", "kind", "kind uses the current kind cluster, and installs the operator; current uses "+
+		"the current cluster, where the operator must run")
 	flag.IntVar(&s.faults, "faults", 200, "the number of faults in all groups together, rounded up")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the first group")
 	flag.DurationVar(&s.pause, "pause", time.Second, "the time between two faults of a group")
-	flag.DurationVar(&s.timeout, "timeout", 10*time.Minute, "the time within which a group must settle after a fault. On an overloaded machine, starting a pod takes minutes")
+	flag.DurationVar(&s.timeout, "timeout", 10*time.Minute,
+		"the time within which a group must settle after a fault. On an overloaded machine, starting a pod takes minutes")
 	flag.StringVar(&s.kinds, "kinds", "", "the kinds of faults (default: all that are possible)")
 	flag.StringVar(&s.workloads, "workloads", strings.Join(workloads, ","), "the workloads that the groups run in turn")
-	flag.IntVar(&s.groups, "groups", len(groups(workloads)), "the number of groups, from 1: the first ones have different elections, later ones other safety modes")
-	flag.IntVar(&s.parallel, "parallel", 1, "the number of groups at the same time. Faults that concern all groups are injected into one group at a time, afterwards")
-	flag.BoolVar(&s.unfenced, "unfenced", false, "let the ledgers of the workloads accept outdated tokens. Then the suite must report violated invariants")
-	flag.StringVar(&s.machines, "machines", "", "the program that controls the nodes, as for kubectl conclave chaos (default: docker for -cluster kind)")
+	flag.IntVar(&s.groups, "groups", len(groups(workloads)),
+		"the number of groups, from 1: the first ones have different elections, later ones other safety modes")
+	flag.IntVar(&s.parallel, "parallel", 1, "the number of groups at the same time. Faults that concern all groups are "+
+		"injected into one group at a time, afterwards")
+	flag.BoolVar(&s.unfenced, "unfenced", false,
+		"let the ledgers of the workloads accept outdated tokens. Then the suite must report violated invariants")
+	flag.StringVar(&s.machines, "machines", "",
+		"the program that controls the nodes, as for kubectl conclave chaos (default: docker for -cluster kind)")
 	flag.StringVar(&s.results, "results", "docs/results", "the folder for the results")
 	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
 	flag.Parse()
@@ -108,8 +114,8 @@ type phase struct {
 	parallel int
 }
 
-// plan returns the jobs. Groups that are tested at the same time must not disturb each other, so faults that concern all groups
-// have a phase of their own.
+// plan returns the jobs. Groups that are tested at the same time must not disturb each other, so faults that concern
+// all groups have a phase of their own.
 func (s *suite) plan() (phases []phase, err error) {
 	if s.faults < 1 || s.parallel < 1 {
 		return nil, fmt.Errorf("-faults and -parallel must be 1 or more, got %d and %d", s.faults, s.parallel)
@@ -149,7 +155,8 @@ func (s *suite) plan() (phases []phase, err error) {
 	return phases, nil
 }
 
-// isPossible reports whether the command can inject a kind of fault with these machines. It refuses a kind by name that it can't.
+// isPossible reports whether the command can inject a kind of fault with these machines. It refuses a kind by name that
+// it can't.
 func (s *suite) isPossible(k *chaos.Kind) bool {
 	switch {
 	case k.Access != chaos.ByMachine:
@@ -224,5 +231,6 @@ func (s *suite) verdict(all []*run) error {
 	if violations+failures == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d violations of invariants, and %d runs that weren't completed: see %s", violations, failures, filepath.Join(s.results, "chaos.md"))
+	return fmt.Errorf("%d violations of invariants, and %d runs that weren't completed: see %s", violations, failures,
+		filepath.Join(s.results, "chaos.md"))
 }

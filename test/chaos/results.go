@@ -22,7 +22,8 @@ type run struct {
 	*chaos.Result
 
 	Workload string `json:"workload"`
-	// Seconds is the time from the creation of the group to its deletion, and Load is the load average of the machine at the end.
+	// Seconds is the time from the creation of the group to its deletion, and Load is the load average of the machine at
+	// the end.
 	Seconds float64 `json:"seconds"`
 	Load    float64 `json:"load"`
 	Machine string  `json:"machine"`
@@ -59,8 +60,9 @@ func write(folder string, all []*run) error {
 		}
 		text = append(text, '\n')
 	}
-	for name, content := range map[string][]byte{"chaos.json": append(text, "]\n"...), "chaos.md": page(all, chaos.Summarize(faultsOf(all)))} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // results aren't secret
+	for name, content := range map[string][]byte{"chaos.json": append(text, "]\n"...), "chaos.md": page(all,
+		chaos.Summarize(faultsOf(all)))} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -91,8 +93,10 @@ func page(all []*run, summaries []chaos.Summary) []byte {
 	for _, r := range all {
 		violations += len(r.Violations)
 	}
-	fmt.Fprintf(&b, "# Chaos tests: results\n\nWritten by `make chaos`. [chaos.md](../chaos.md) describes the faults, the invariants and the columns.\n\n"+
-		"**Faults: %d. Violated invariants: %d.** The groups have five pods, which run the [workloads](../../examples/README.md). %s\n\n",
+	fmt.Fprintf(&b, "# Chaos tests: results\n\nWritten by `make chaos`. [chaos.md](../chaos.md) describes the faults, "+
+		"the invariants and the columns.\n\n"+
+		"**Faults: %d. Violated invariants: %d.** The groups have five pods, which run the "+
+		"[workloads](../../examples/README.md). %s\n\n",
 		injected(faultsOf(all)), violations, circumstances(all))
 	chaos.MarkdownTable(&b, summaries)
 	share(&b, all, "election and safety mode", func(r *run) string { return r.Algorithm + r.Safety })

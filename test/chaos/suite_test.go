@@ -20,7 +20,8 @@ func plan(t *testing.T, s *suite) []phase {
 
 // Two groups that are tested at the same time must not share a namespace, or suffer from each other's faults.
 func TestParallelGroupsDontDisturbEachOther(t *testing.T) {
-	phases := plan(t, &suite{faults: 200, groups: 18, parallel: 4, workloads: "device-owner,lock-service", machines: "docker"})
+	phases := plan(t,
+		&suite{faults: 200, groups: 18, parallel: 4, workloads: "device-owner,lock-service", machines: "docker"})
 	namespaces, total := map[string]bool{}, 0
 	for _, p := range phases {
 		for _, j := range p.jobs {
@@ -35,8 +36,10 @@ func TestParallelGroupsDontDisturbEachOther(t *testing.T) {
 			}
 		}
 	}
-	if len(phases) != 2 || phases[0].parallel != 4 || phases[1].parallel != 1 || len(namespaces) != 36 || total < 200 || total > 200+len(namespaces) {
-		t.Errorf("got %d phases with %d jobs and %d faults, want all faults in two phases", len(phases), len(namespaces), total)
+	if len(phases) != 2 || phases[0].parallel != 4 || phases[1].parallel != 1 || len(namespaces) != 36 || total < 200 ||
+		total > 200+len(namespaces) {
+		t.Errorf("got %d phases with %d jobs and %d faults, want all faults in two phases",
+			len(phases), len(namespaces), total)
 	}
 }
 
@@ -55,11 +58,15 @@ func TestOneGroupAtATimeHasFaultsOfAllKinds(t *testing.T) {
 // The command refuses a kind that isn't possible if it is named, and the suite names all kinds.
 func TestKindsThatAreNotPossibleAreLeftOut(t *testing.T) {
 	for machines, want := range map[string][]string{
-		"":       {chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Node, chaos.Partition, chaos.Loss, chaos.Delay, chaos.APIServer},
+		"": {
+			chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Node, chaos.Partition, chaos.Loss, chaos.Delay, chaos.APIServer,
+		},
 		"docker": {chaos.Delay},
 		"podman": nil,
 	} {
-		s := &suite{faults: 18, groups: 18, parallel: 1, workloads: "device-owner", machines: machines, delays: machines == "podman"}
+		s := &suite{
+			faults: 18, groups: 18, parallel: 1, workloads: "device-owner", machines: machines, delays: machines == "podman",
+		}
 		j := plan(t, s)[0].jobs[0]
 		missing := slices.DeleteFunc(chaos.KindNames(), func(name string) bool { return slices.Contains(j.kinds, name) })
 		expect.EqualSlicesf(t, missing, want, "machines %q: missing kinds", machines)
@@ -83,7 +90,9 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		"-workloads must be some of device-owner": {faults: 1, groups: 18, parallel: 1, workloads: "device"},
 		"-groups must be from 1 to 18, got 19":    {faults: 1, groups: 19, parallel: 1, workloads: "device-owner"},
 		"-faults and -parallel must be 1 or more": {faults: 1, workloads: "device-owner"},
-		`-kinds: unknown kind of fault "pods"`:    {faults: 1, groups: 18, parallel: 1, workloads: "device-owner", kinds: "pods"},
+		`-kinds: unknown kind of fault "pods"`: {
+			faults: 1, groups: 18, parallel: 1, workloads: "device-owner", kinds: "pods",
+		},
 	} {
 		if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
@@ -97,23 +106,32 @@ func TestResultsAreReadAgain(t *testing.T) {
 		t.Fatalf("got %v, %v, want no results yet", all, err)
 	}
 	elected := 12.5
-	violation := chaos.Violation{Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"}}
+	violation := chaos.Violation{
+		Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"},
+	}
 	before := []*run{
 		{Workload: "lock-service", Load: 3, Machine: "one CPU", Result: &chaos.Result{
 			Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
-			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {Number: 2, Kind: chaos.Drain, Refused: "all members are on one node"}},
+			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {
+				Number: 2, Kind: chaos.Drain, Refused: "all members are on one node",
+			}},
 		}},
-		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{Algorithm: "RingSkip", Safety: "Available"}},
+		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{
+			Algorithm: "RingSkip", Safety: "Available",
+		}},
 	}
 	must.Succeed(t, write(folder, before))
 	after, err := read(folder)
-	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected || after[1].Error != "no API server" {
+	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected ||
+		after[1].Error != "no API server" {
 		t.Errorf("got %+v, %v, want what was written", after, err)
 	}
 	page := must.ReadFile(t, filepath.Join(folder, "chaos.md"))
 	for _, want := range []string{
-		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 2.", "Faults of each workload: 0 to 1, of 2.",
-		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
+		"**Faults: 1. Violated invariants: 1.**", "Faults of each election and safety mode: 0 to 1, of 2.",
+		"Faults of each workload: 0 to 1, of 2.",
+		"Machine: one CPU (1 faults); two CPUs (0 faults).",
+		"Violated: Bully, Strict, lock-service, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {
 		if !strings.Contains(string(page), want) {

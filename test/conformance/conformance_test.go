@@ -38,7 +38,8 @@ func groupOf(language, kind string) agentcluster.Group {
 	group.Preemption = agentcluster.Preemption{Policy: "Never", StableMillis: new(int32)}
 	group.Application = agentcluster.Application{Session: "Required"}
 	// A long timeout, so that no agent is suspected while the machine is busy.
-	group.Timing = agentcluster.Timing{SuspicionTimeoutMillis: new(int32(lease.Milliseconds())), DrainMillis: new(int32(drain.Milliseconds()))}
+	group.Timing = agentcluster.Timing{SuspicionTimeoutMillis: new(int32(lease.Milliseconds())), DrainMillis: new(
+		int32(drain.Milliseconds()))}
 	return group
 }
 
@@ -53,7 +54,8 @@ type scenario struct {
 	asyncio bool
 	// short: it is part of short runs.
 	short bool
-	// overlap: another process may lead before the function has returned, since what would have ended it is killed or stopped.
+	// overlap: another process may lead before the function has returned, since what would have ended it is killed or
+	// stopped.
 	overlap, exitLate bool
 	// A scenario has one of these: steps of each lane, the same after leadThenWait, or anything.
 	steps, after func(l *lane) error

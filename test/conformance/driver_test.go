@@ -18,17 +18,20 @@ import (
 	"github.com/conclave-dev/conclave/client"
 )
 
-// A driver uses the client of one language as a test commands. It reads one command per line, and writes lines that begin with its
-// name. All drivers of a scenario and a language write to one pipe, so that their lines are in the order of the writes.
+// A driver uses the client of one language as a test commands. It reads one command per line, and writes lines that
+// begin with its name. All drivers of a scenario and a language write to one pipe, so that their lines are in the order
+// of the writes.
 //
-//	run     take part: "lead TOKEN PROCESS" in the function, "told CAUSE", "done" before the function returns, and "returned ERROR"
+//	run     take part: "lead TOKEN PROCESS" in the function, "told CAUSE", "done" before the function returns, and
+//	        "returned ERROR"
 //	hold    the function stays after it was told
 //	return  the function returns, and fails after fail
 //	act     "act TOKEN MILLIS" if the function may act, with the time that is left, otherwise "act idle"
 //	quit    end run and watch
 //	watch   "watch COORDINATOR TERM" for each change, "watch gone", and an error
 //	leader  "leader COORDINATOR LEADING TOKEN", or "leader error: ..."
-//	promise "promise LEADING INVALID", for the client of Go: whether it leads, and whether the promise has no end or is too long
+//	promise "promise LEADING INVALID", for the client of Go: whether it leads, and whether the promise has no end or
+//	        is too long
 //	health  "health N", with the number of groups that make no progress, or "health error: ..."
 const (
 	driverVariable = "CONFORMANCE_DRIVER"
@@ -63,7 +66,8 @@ func runDriver(kind string) {
 }
 
 func (d *driver) say(words ...any) {
-	_, _ = os.Stdout.WriteString(d.name + " " + strings.TrimSuffix(fmt.Sprintln(words...), "\n") + "\n") // The test may have ended.
+	// The test may have ended.
+	_, _ = os.Stdout.WriteString(d.name + " " + strings.TrimSuffix(fmt.Sprintln(words...), "\n") + "\n")
 }
 
 func (d *driver) obey() {
@@ -141,7 +145,8 @@ func (d *driver) lead(ctx context.Context) error {
 
 func causeOf(ctx context.Context) string {
 	for name, cause := range map[string]error{
-		"stop": client.ErrStop, "lost": client.ErrLost, "not-renewed": client.ErrNotRenewed, "agent-gone": client.ErrAgentGone,
+		"stop": client.ErrStop, "lost": client.ErrLost, "not-renewed": client.ErrNotRenewed,
+		"agent-gone": client.ErrAgentGone,
 	} {
 		if errors.Is(context.Cause(ctx), cause) {
 			return name

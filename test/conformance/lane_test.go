@@ -34,7 +34,9 @@ const (
 )
 
 // interpreters are the programs that languages need.
-var interpreters = map[string]string{languageGo: "", languageExec: "", languagePython: "python3", languageAsyncio: "python3", languageTS: "node"}
+var interpreters = map[string]string{
+	languageGo: "", languageExec: "", languagePython: "python3", languageAsyncio: "python3", languageTS: "node",
+}
 
 // lane is a scenario in one language: drivers in a group of their own, beside the same agents as all other languages.
 type lane struct {
@@ -136,8 +138,8 @@ func (l *lane) add(line string) {
 	l.changed = make(chan struct{})
 }
 
-// runs reports whether a process can still do something. One that is ending can't: its files are closed, but on a busy machine it
-// may take long until it is a zombie.
+// runs reports whether a process can still do something. One that is ending can't: its files are closed, but on a busy
+// machine it may take long until it is a zombie.
 func runs(process int) bool {
 	const ending = 0x4 // PF_EXITING of Linux' include/linux/sched.h
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
@@ -153,7 +155,8 @@ func runs(process int) bool {
 	return err != nil || fields[0] != "Z" && flags&ending == 0
 }
 
-// await waits until a driver writes a line that begins with these words, and returns its rest. It skips lines before it.
+// await waits until a driver writes a line that begins with these words, and returns its rest. It skips lines before
+// it.
 func (l *lane) await(name, words string) (string, error) {
 	timeout := time.After(testwait.Limit)
 	for {
@@ -238,7 +241,8 @@ func (l *lane) launch(name, address string) error {
 	defer stderr.Close()
 	r := &running{Cmd: exec.Command(arguments[0], arguments[1:]...), ended: make(chan struct{})}
 	r.Env = append(os.Environ(), driverVariable+"="+l.language, nameVariable+"="+name, "CONCLAVE_AGENT="+address,
-		"PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1", fmt.Sprintf("ASYNCIO=%t", l.language == languageAsyncio),
+		"PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1",
+		fmt.Sprintf("ASYNCIO=%t", l.language == languageAsyncio),
 		fmt.Sprintf("EXIT_LATE=%t", l.exitLate))
 	r.Stdout, r.Stderr = l.output, stderr
 	// If the test is killed, so is the driver.

@@ -103,7 +103,8 @@ var proxyScenarios = []scenario{
 			_, _ = io.WriteString(w, `{"error":"the agent has no document of the group","reason":"NoDocument"}`)
 			return true
 		})
-		return errors.Join(l.behindProxy("c", p), l.awaitLog("the agent has no document of the group"), l.awaitAll("c", "lead"))
+		return errors.Join(l.behindProxy("c", p),
+			l.awaitLog("the agent has no document of the group"), l.awaitAll("c", "lead"))
 	}},
 	{name: "slow responses shorten the time", only: libraries, steps: func(l *lane) error {
 		p := &proxy{}
@@ -180,7 +181,9 @@ var proxyScenarios = []scenario{
 		return l.awaitAll("c", "told agent-gone", "done", "lead")
 	}},
 	{name: "agent is newer: unknown events are ignored", only: libraries, steps: func(l *lane) error {
-		return errors.Join(l.behindProxy("c", &proxy{first: "event: future\nretry: 1\ndata: {\"term\":1,\ndata: \"new\":[]}\n\n"}), l.awaitAll("c", "lead"))
+		return errors.Join(
+			l.behindProxy("c", &proxy{first: "event: future\nretry: 1\ndata: {\"term\":1,\ndata: \"new\":[]}\n\n"}),
+			l.awaitAll("c", "lead"))
 	}},
 	{name: "event isn't JSON: another session", only: libraries, steps: func(l *lane) error {
 		return errors.Join(l.behindProxy("c", &proxy{first: "event: lead\ndata: {\n\n"}), l.awaitLog("invalid event"))

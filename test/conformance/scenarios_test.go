@@ -55,18 +55,24 @@ var scenarios = []scenario{
 		}
 		return errors.Join(l.tell("c", "return"), l.awaitAll("c", "done"), l.awaitAll("b", "lead"), <-done)
 	}},
-	{name: "a function that stays loses the office after the drain timeout", asyncio: true, only: libraries, overlap: true, after: func(l *lane) error {
-		if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop"), l.awaitAll("b", "lead")); err != nil {
+	{name: "a function that stays loses the office after the drain " +
+		"timeout", asyncio: true, only: libraries, overlap: true, after: func(l *lane) error {
+		if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"),
+			l.awaitAll("c", "told stop"), l.awaitAll("b", "lead")); err != nil {
 			return err
 		}
 		if l.has("c", "done") {
 			return errors.New("c has returned, want that the test controls it")
 		}
 		// It takes part again.
-		return errors.Join(l.tell("c", "return"), l.awaitAll("c", "done"), l.awaitReady("c"), l.stepDown("b"), l.awaitAll("c", "lead"))
+		return errors.Join(l.tell("c", "return"), l.awaitAll("c", "done"), l.awaitReady("c"),
+			l.stepDown("b"), l.awaitAll("c", "lead"))
 	}},
-	{name: "exits before the drain timeout if the function stays", asyncio: true, only: newer, exitLate: true, after: func(l *lane) error {
-		if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"), l.awaitAll("c", "told stop")); err != nil {
+	{name: "exits before the drain timeout if the function stays", asyncio: true, only: newer, exitLate: true, after: func(
+		l *lane,
+	) error {
+		if err := errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b"), l.stepDown("c"),
+			l.awaitAll("c", "told stop")); err != nil {
 			return err
 		}
 		if status, err := l.awaitEnd("c"); err != nil || status != 1 {
@@ -84,7 +90,9 @@ var scenarios = []scenario{
 		s.repaired(s.Agent("c").Start())
 		s.each(func(l *lane) error { return errors.Join(l.awaitReady("c"), l.stepDown("b"), l.awaitAll("c", "lead")) })
 	}},
-	{name: "agent is killed in Strict: the successor waits for the lease", kind: "strict", only: libraries, run: func(s *scene) {
+	{name: "agent is killed in Strict: the successor waits for the lease", kind: "strict", only: libraries, run: func(
+		s *scene,
+	) {
 		s.each(leadThenWait)
 		s.each(func(l *lane) error { return l.awaitReady("b") })
 		s.do(s.Agent("c").Kill())
@@ -93,7 +101,8 @@ var scenarios = []scenario{
 		})
 		s.repaired(s.Agent("c").Start())
 	}},
-	{name: "agent is frozen: the function stops before the lease ends", asyncio: true, short: true, only: libraries, run: func(s *scene) {
+	{name: "agent is frozen: the function stops before the lease " +
+		"ends", asyncio: true, short: true, only: libraries, run: func(s *scene) {
 		s.each(leadThenWait)
 		s.each(func(l *lane) error { return l.awaitReady("b") })
 		s.do(s.Agent("c").Stop())
@@ -103,7 +112,8 @@ var scenarios = []scenario{
 		s.repaired(s.Agent("c").Continue())
 		s.each(func(l *lane) error { return errors.Join(l.awaitReady("c"), l.stepDown("b"), l.awaitAll("c", "lead")) })
 	}},
-	{name: "agent is frozen: exits before the lease ends if the function stays", asyncio: true, only: newer, exitLate: true, run: func(s *scene) {
+	{name: "agent is frozen: exits before the lease ends if the function " +
+		"stays", asyncio: true, only: newer, exitLate: true, run: func(s *scene) {
 		s.each(leadThenWait)
 		s.each(func(l *lane) error { return errors.Join(l.tell("c", "hold"), l.awaitHeld("c"), l.awaitReady("b")) })
 		s.do(s.Agent("c").Stop())
@@ -181,43 +191,53 @@ var scenarios = []scenario{
 		l.kill("c")
 		return l.awaitAll("b", "lead")
 	}},
-	{name: "process is frozen: it doesn't act when it continues", asyncio: true, short: true, overlap: true, only: libraries, after: func(l *lane) error {
+	{name: "process is frozen: it doesn't act when it " +
+		"continues", asyncio: true, short: true, overlap: true, only: libraries, after: func(l *lane) error {
 		if err := l.awaitReady("b"); err != nil {
 			return err
 		}
 		before, err := l.renewals(context.Background(), "c")
-		if err := errors.Join(err, l.awaitRenewal("c", before), l.signal("c", syscall.SIGSTOP), l.awaitAll("b", "lead")); err != nil {
+		if err := errors.Join(err, l.awaitRenewal("c", before), l.signal("c", syscall.SIGSTOP),
+			l.awaitAll("b", "lead")); err != nil {
 			return err
 		}
 		return errors.Join(l.signal("c", syscall.SIGCONT), l.awaitAll("c", "told", "done"), l.checkIdle("c"),
 			l.awaitReady("c"), l.stepDown("b"), l.awaitAll("c", "lead"))
 	}},
-	{name: "process is frozen in Available", kind: "available", overlap: true, only: libraries, after: func(l *lane) error {
+	{name: "process is frozen in Available", kind: "available", overlap: true, only: libraries, after: func(
+		l *lane,
+	) error {
 		if err := l.awaitReady("b"); err != nil {
 			return err
 		}
 		before, err := l.renewals(context.Background(), "c")
-		if err := errors.Join(err, l.awaitRenewal("c", before), l.signal("c", syscall.SIGSTOP), l.awaitAll("b", "lead")); err != nil {
+		if err := errors.Join(err, l.awaitRenewal("c", before), l.signal("c", syscall.SIGSTOP),
+			l.awaitAll("b", "lead")); err != nil {
 			return err
 		}
 		return errors.Join(l.signal("c", syscall.SIGCONT), l.awaitAll("c", "told", "done"), l.checkIdle("c"))
 	}},
-	{name: "process is frozen while the office is handed over", overlap: true, only: libraries, after: func(l *lane) error {
+	{name: "process is frozen while the office is handed over", overlap: true, only: libraries, after: func(
+		l *lane,
+	) error {
 		return errors.Join(l.awaitReady("b"), l.signal("c", syscall.SIGSTOP), l.stepDown("c"), l.awaitAll("b", "lead"),
 			l.signal("c", syscall.SIGCONT), l.awaitAll("c", "told", "done"), l.checkIdle("c"))
 	}},
 	{name: "process is frozen while it waits", only: libraries, after: func(l *lane) error {
-		return errors.Join(l.awaitReady("b"), l.signal("b", syscall.SIGSTOP), l.signal("b", syscall.SIGCONT), l.stepDown("c"), l.awaitAll("b", "lead"))
+		return errors.Join(l.awaitReady("b"), l.signal("b", syscall.SIGSTOP), l.signal("b", syscall.SIGCONT),
+			l.stepDown("c"), l.awaitAll("b", "lead"))
 	}},
 	{name: "is told to end while it leads", asyncio: true, after: func(l *lane) error {
 		told := "told ended"
 		if l.language == languageExec {
 			told = "told stop"
 		}
-		return errors.Join(l.awaitReady("b"), l.tell("c", "quit"), l.awaitAll("c", told, "done"), l.awaitReturn("c", "nil", 0), l.awaitAll("b", "lead"))
+		return errors.Join(l.awaitReady("b"), l.tell("c", "quit"), l.awaitAll("c", told, "done"),
+			l.awaitReturn("c", "nil", 0), l.awaitAll("b", "lead"))
 	}},
 	{name: "is told to end while it waits", asyncio: true, after: func(l *lane) error {
-		if err := errors.Join(l.awaitReady("b"), l.tell("b", "quit"), l.awaitReturn("b", "nil", 0)); err != nil || l.has("b", "lead") {
+		if err := errors.Join(l.awaitReady("b"), l.tell("b", "quit"), l.awaitReturn("b", "nil", 0)); err != nil ||
+			l.has("b", "lead") {
 			return fmt.Errorf("want that b ends without having led: %w", err)
 		}
 		if token, _, err := l.acts("c"); err != nil || token != l.highest {
@@ -226,7 +246,8 @@ var scenarios = []scenario{
 		return nil
 	}},
 	{name: "two processes beside one agent lead one after the other", steps: func(l *lane) error {
-		return errors.Join(l.start("c"), l.awaitAll("c", "lead"), l.start("c2"), l.awaitSessions("c", 2), l.tell("c", "return"), l.awaitAll("c2", "lead"))
+		return errors.Join(l.start("c"), l.awaitAll("c", "lead"), l.start("c2"), l.awaitSessions("c", 2),
+			l.tell("c", "return"), l.awaitAll("c2", "lead"))
 	}},
 	{name: "Strict: hand-over", kind: "strict", after: func(l *lane) error {
 		return errors.Join(l.stepDown("c"), l.awaitAll("c", "told stop", "done"), l.awaitAll("b", "lead"))
@@ -239,32 +260,39 @@ var scenarios = []scenario{
 	}},
 	{name: "group doesn't exist", asyncio: true, short: true, steps: func(l *lane) error {
 		l.group = "nope"
-		want := `cannot join group nope: the agent responded with status 404: group "nope" not found: GET /v1/groups lists the groups of this agent`
+		want := `cannot join group nope: the agent responded with status 404: group "nope" not found: GET /v1/groups ` +
+			`lists the groups of this agent`
 		return errors.Join(l.start("c"), l.awaitReturn("c", want, 1))
 	}},
 	{name: "address is invalid", only: libraries, steps: func(l *lane) error {
-		return errors.Join(l.launch("c", "localhost:7374"), l.tell("c", "run"), l.awaitReturn("c", "the agent's address must be an http URL without a path, such as "+
-			"http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock, got", 1))
+		return errors.Join(l.launch("c", "localhost:7374"), l.tell("c", "run"),
+			l.awaitReturn("c", "the agent's address must be an http URL without a path, such as "+
+				"http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock, got", 1))
 	}},
 	{name: "leader", only: libraries, after: func(l *lane) error {
-		return errors.Join(l.awaitReady("b"), l.tell("c", "leader"), l.awaitAll("c", fmt.Sprintf("leader c true %d", l.highest)),
+		return errors.Join(l.awaitReady("b"), l.tell("c", "leader"), l.awaitAll("c",
+			fmt.Sprintf("leader c true %d", l.highest)),
 			l.tell("b", "leader"), l.awaitAll("b", "leader c false 0"))
 	}},
 	{name: "promise", only: []string{languageGo}, steps: func(l *lane) error {
-		return errors.Join(l.start("c"), l.awaitAll("c", "lead"), l.tell("c", "promise"), l.awaitAll("c", "promise true false"))
+		return errors.Join(l.start("c"), l.awaitAll("c", "lead"), l.tell("c", "promise"),
+			l.awaitAll("c", "promise true false"))
 	}},
 	{name: "leader without an agent", only: libraries, steps: func(l *lane) error {
 		return errors.Join(l.launch("c", "http://127.0.0.1:1"), l.tell("c", "leader"), l.awaitAll("c", "leader error: "))
 	}},
 	{name: "watch yields each change", only: libraries, steps: func(l *lane) error {
-		if err := errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "watch"), leadThenWait(l), l.awaitAll("a", "watch c")); err != nil {
+		if err := errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "watch"), leadThenWait(l),
+			l.awaitAll("a", "watch c")); err != nil {
 			return err
 		}
-		return errors.Join(l.stepDown("c"), l.awaitAll("a", "watch b"), l.stepDown("b"), l.awaitAll("a", "watch c"), l.tell("a", "quit"), l.awaitAll("a", "watch end"))
+		return errors.Join(l.stepDown("c"), l.awaitAll("a", "watch b"), l.stepDown("b"), l.awaitAll("a", "watch c"),
+			l.tell("a", "quit"), l.awaitAll("a", "watch end"))
 	}},
 	{name: "watch reports that the agent is gone", only: libraries, run: func(s *scene) {
 		s.each(func(l *lane) error {
-			return errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "watch"), l.start("c"), l.awaitAll("a", "watch c"))
+			return errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "watch"), l.start("c"),
+				l.awaitAll("a", "watch c"))
 		})
 		s.do(s.Agent("a").Kill())
 		s.each(func(l *lane) error { return l.awaitAll("a", "watch gone") })
@@ -277,7 +305,8 @@ var scenarios = []scenario{
 			l.awaitAll("a", "watch cannot watch group nope: the agent responded with status 404: "))
 	}},
 	{name: "health", only: []string{languagePython, languageTS}, steps: func(l *lane) error {
-		return errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "health"), l.awaitAll("a", "health 0"),
+		return errors.Join(l.launch("a", "http://"+l.cluster.Agent("a").API), l.tell("a", "health"), l.awaitAll("a",
+			"health 0"),
 			l.launch("b", "http://127.0.0.1:1"), l.tell("b", "health"), l.awaitAll("b", "health error: "))
 	}},
 }

@@ -74,7 +74,8 @@ func (l *lane) awaitHeld(name string) error {
 	return err
 }
 
-// awaitReturn waits until run has returned with an error, or for exec until it has ended with a status, and with the error.
+// awaitReturn waits until run has returned with an error, or for exec until it has ended with a status, and with the
+// error.
 func (l *lane) awaitReturn(name, want string, status int) error {
 	if l.language != languageExec {
 		got, err := l.await(name, "returned")

@@ -1,3 +1,3 @@
-// Package controllerruntime tests managers of controller-runtime whose leader is elected by Conclave: real processes, real agents
-// and a real API server.
+// Package controllerruntime tests managers of controller-runtime whose leader is elected by Conclave: real processes,
+// real agents and a real API server.
 package controllerruntime

@@ -37,7 +37,8 @@ type env struct {
 	file       string
 	managers   map[string]*process
 
-	// lines are those of the file, and offset is where the next ones begin. overlaps are lines with an older token than one before.
+	// lines are those of the file, and offset is where the next ones begin. overlaps are lines with an older token than
+	// one before.
 	lines    []line
 	offset   int64
 	overlaps []string
@@ -87,7 +88,8 @@ func newEnv(t testing.TB, mode string) *env {
 func (e *env) start(member string, variables ...string) {
 	e.t.Helper()
 	p := &process{Cmd: exec.Command("/proc/self/exe"), log: &testwait.Log{}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file, kubeconfigVariable+"="+e.kubeconfig)
+	p.Env = append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file,
+		kubeconfigVariable+"="+e.kubeconfig)
 	p.Env = append(p.Env, variables...)
 	p.Stdout, p.Stderr = p.log, p.log
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -128,7 +130,8 @@ func (e *env) read() {
 			continue
 		}
 		if l.token < e.last().token {
-			e.overlaps = append(e.overlaps, fmt.Sprintf("process %d %s with token %d after a line with %d", l.pid, l.what, l.token, e.last().token))
+			e.overlaps = append(e.overlaps,
+				fmt.Sprintf("process %d %s with token %d after a line with %d", l.pid, l.what, l.token, e.last().token))
 			continue
 		}
 		e.lines = append(e.lines, l)
@@ -143,7 +146,8 @@ func (e *env) last() line {
 	return e.lines[len(e.lines)-1]
 }
 
-// await waits until a manager with a higher token has reconciled. It returns the first line that says so, and the manager's member.
+// await waits until a manager with a higher token has reconciled. It returns the first line that says so, and the
+// manager's member.
 func (e *env) await(above uint64) (first line, member string) {
 	e.t.Helper()
 	testwait.NoError(e.t, func() error {
@@ -161,7 +165,8 @@ func (e *env) await(above uint64) (first line, member string) {
 // awaitReady waits until the manager of a member can be elected, and its caches are filled.
 func (e *env) awaitReady(member string) {
 	e.t.Helper()
-	testwait.Until(e.t, "the caches of "+member+" are filled", func() bool { e.read(); return e.warm[e.managers[member].Process.Pid] })
+	testwait.Until(e.t, "the caches of "+member+" are filled",
+		func() bool { e.read(); return e.warm[e.managers[member].Process.Pid] })
 	testwait.NoError(e.t, func() error {
 		status, err := e.Status(e.t.Context(), member)
 		if err != nil {

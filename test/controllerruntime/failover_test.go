@@ -29,7 +29,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestOneManagerAtATime: whatever happens to the leader, the other replica reconciles, and no line with an older token follows.
+// TestOneManagerAtATime: whatever happens to the leader, the other replica reconciles, and no line with an older token
+// follows.
 func TestOneManagerAtATime(t *testing.T) {
 	e := newEnv(t, "Strict")
 	for _, member := range replicas {
@@ -96,11 +97,13 @@ func TestOneManagerAtATime(t *testing.T) {
 		must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	}
 
-	leases, err := kubernetes.NewForConfigOrDie(e.api.Config).CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
+	leases, err := kubernetes.NewForConfigOrDie(e.api.Config).CoordinationV1().Leases("default").List(t.Context(),
+		metav1.ListOptions{})
 	must.Succeed(t, err)
 	expect.Lenf(t, leases.Items, 0, "leases")
 
-	// Without the API server, the leader goes on, longer than it would with a Lease, and the standby takes over, from its cache.
+	// Without the API server, the leader goes on, longer than it would with a Lease, and the standby takes over, from its
+	// cache.
 	e.awaitReady(other(leader))
 	e.killAPIServer()
 	for left := *outage; left > 0; left -= time.Second {
@@ -113,7 +116,8 @@ func TestOneManagerAtATime(t *testing.T) {
 	e.awaitWork(100)
 }
 
-var outage = flag.Duration("outage", 16*time.Second, "how long the API server is away, by default longer than a Lease is valid")
+var outage = flag.Duration("outage", 16*time.Second,
+	"how long the API server is away, by default longer than a Lease is valid")
 
 // TestManagerThatDoesNotStopEnds: the process ends before the drain timeout does.
 func TestManagerThatDoesNotStopEnds(t *testing.T) {
@@ -131,8 +135,8 @@ func TestManagerThatDoesNotStopEnds(t *testing.T) {
 	}
 }
 
-// TestFrozenManagerEnds: the other replica takes over from a process that was stopped, which ends when it continues. What it
-// writes before that has an older token.
+// TestFrozenManagerEnds: the other replica takes over from a process that was stopped, which ends when it continues.
+// What it writes before that has an older token.
 func TestFrozenManagerEnds(t *testing.T) {
 	e := newEnv(t, "Majority")
 	for _, member := range replicas {
@@ -209,7 +213,8 @@ func TestMain(m *testing.M) {
 	agentcluster.Main(m)
 }
 
-// runManager runs a manager with a controller for ConfigMaps, and a runnable that works all the time. Both append lines to a file.
+// runManager runs a manager with a controller for ConfigMaps, and a runnable that works all the time. Both append lines
+// to a file.
 func runManager() error {
 	ctrl.SetLogger(logr.Discard())
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(kubeconfigVariable))

@@ -29,7 +29,8 @@ type product struct {
 func newProduct(t *testing.T) *product {
 	t.Helper()
 	p := &product{t: t, makefile: read(t, filepath.Join(root, "Makefile"))}
-	database, _ := exec.CommandContext(t.Context(), "make", "-C", root, "--print-data-base", "--question", "help").Output() // It fails, because help isn't a file.
+	// It fails, because help isn't a file.
+	database, _ := exec.CommandContext(t.Context(), "make", "-C", root, "--print-data-base", "--question", "help").Output()
 	p.targets = all(`(?m)^([a-z][\w-]*):`, string(database))
 	for _, word := range all(`"([^"\n]+)"`, p.sources("hack/release")) {
 		p.release = append(p.release, word, path.Base(word)+".tar") // Images are in the list as their folders.
@@ -48,7 +49,9 @@ func newProduct(t *testing.T) *product {
 			}
 		}
 	}
-	for name, into := range map[string]any{"charts/conclave/values.yaml": &p.values, "config/crd/bases/conclave.dev_electiongroups.yaml": &crd} {
+	for name, into := range map[string]any{
+		"charts/conclave/values.yaml": &p.values, "config/crd/bases/conclave.dev_electiongroups.yaml": &crd,
+	} {
 		must.Succeed(t, yaml.Unmarshal([]byte(read(t, filepath.Join(root, name))), into))
 	}
 	p.resources = append(crd.Spec.Names.ShortNames, crd.Spec.Names.Plural, crd.Spec.Names.Singular)
@@ -99,9 +102,11 @@ func (p *product) problem(c documents.Command) string {
 }
 
 var (
-	folders  = regexp.MustCompile(`^(\.github|api|charts|clients?|cmd|config|controllers|docs|examples|hack|internal|test)/`)
-	written  = regexp.MustCompile(`^(docs/results/|examples/kubernetes/out$)`) // by commands
-	replaced = regexp.MustCompile(`\$\w+|\.\.\.|[A-Z]{2,}|v?\d+\.\d+\.\d+`)    // by users: variables, names in capitals, versions
+	folders = regexp.MustCompile(
+		`^(\.github|api|charts|clients?|cmd|config|controllers|docs|examples|hack|internal|test)/`)
+	written = regexp.MustCompile(`^(docs/results/|examples/kubernetes/out$)`) // by commands
+	// by users: variables, names in capitals, versions
+	replaced = regexp.MustCompile(`\$\w+|\.\.\.|[A-Z]{2,}|v?\d+\.\d+\.\d+`)
 )
 
 func (p *product) file(name string) string {
@@ -160,7 +165,8 @@ func (p *product) helm(arguments []string) string {
 }
 
 var (
-	goFlags = strings.Fields("C args bench benchtime count fuzz fuzztime o race rewrite run short tags tool v") // -rewrite is datadriven's
+	// -rewrite is datadriven's
+	goFlags = strings.Fields("C args bench benchtime count fuzz fuzztime o race rewrite run short tags tool v")
 	defined = `\.(?:Func|Var|\w*(?:String|Bool|Int|Float|Duration)\w*)\((?:&?[\w.]+, )?"([\w-]+)"`
 )
 
@@ -188,7 +194,8 @@ func (p *product) goCommand(arguments []string) string {
 	return ""
 }
 
-var verbs = strings.Fields("-- annotate apply attach create delete describe drain exec explain get kustomize label logs patch port-forward rollout run scale uncordon wait")
+var verbs = strings.Fields("-- annotate apply attach create delete describe drain exec explain get kustomize label " +
+	"logs patch port-forward rollout run scale uncordon wait")
 
 func (p *product) kubectl(arguments []string) string {
 	if !slices.ContainsFunc(arguments, func(argument string) bool { return slices.Contains(verbs, argument) }) {
@@ -236,16 +243,28 @@ func TestBrokenCommandsAreDetected(t *testing.T) {
 	p := newProduct(t)
 	for line, broken := range map[string]bool{
 		"make test-all FAULTS=9": false, "make tests": true, "make test FAULT=9": true, "sudo make -s envtest-assets": false,
-		`make chaos ARGS="-kinds pod"`: false, `make chaos ARGS="-kind pod"`: true, `make bench-agent ARGS="--agents 5"`: false, `make bench-agent ARGS="--kinds pod"`: true,
-		"helm upgrade conclave conclave.tgz --set agent.image.tag=$TAG,replicas=1": false, "helm upgrade conclave conclave.tgz --set image.tags=v1": true,
-		"go test ./test/docs -run 'TestBroken/links'": false, "go test ./test/docs -run TestNothing": true, "go test ./test/docs -kinds pod": true,
-		"go test ./test/chaos/... -kinds pod": false, "go run ./hack/benches up": true,
-		"kubectl -n bank get eg": false, "kubectl get electiongroups.conclave.dev": false, "kubectl get elections": true, "kubectl show pods": true,
-		"kubectl get eg ledger -o jsonpath='{.status.coordinator.pod}'": false, "kubectl get eg ledger -o jsonpath='{.status.leader}'": true,
-		"x && kubectl apply -k config/grafana | cat": false, "x && kubectl apply -k config/grafanas | cat": true, "x --file=config/nothing.yaml": true,
-		"kubectl apply -f dist/release/sample-council.yaml": false, "kubectl apply -f dist/release/sample-nothing.yaml": true,
-		"helm install conclave dist/release/conclave-9.9.9.tgz": false, "skopeo copy oci-archive:dist/release/$image.tar x": false, "x dist/release/worker.zip": true, "x dist/release/nothing.tar": true,
-		"status.processes[].node": false, "spec.safety.mode: Strict": false, "spec.safety.modes": true, "status.processes.pods": true,
+		`make chaos ARGS="-kinds pod"`: false, `make chaos ARGS="-kind pod"`: true,
+		`make bench-agent ARGS="--agents 5"`: false, `make bench-agent ARGS="--kinds pod"`: true,
+		"helm upgrade conclave conclave.tgz --set agent.image.tag=$TAG,replicas=1": false,
+		"helm upgrade conclave conclave.tgz --set image.tags=v1":                   true,
+		"go test ./test/docs -run 'TestBroken/links'":                              false,
+		"go test ./test/docs -run TestNothing":                                     true,
+		"go test ./test/docs -kinds pod":                                           true,
+		"go test ./test/chaos/... -kinds pod":                                      false, "go run ./hack/benches up": true,
+		"kubectl -n bank get eg": false, "kubectl get electiongroups.conclave.dev": false, "kubectl get elections": true,
+		"kubectl show pods": true,
+		"kubectl get eg ledger -o jsonpath='{.status.coordinator.pod}'": false,
+		"kubectl get eg ledger -o jsonpath='{.status.leader}'":          true,
+		"x && kubectl apply -k config/grafana | cat":                    false,
+		"x && kubectl apply -k config/grafanas | cat":                   true,
+		"x --file=config/nothing.yaml":                                  true,
+		"kubectl apply -f dist/release/sample-council.yaml":             false,
+		"kubectl apply -f dist/release/sample-nothing.yaml":             true,
+		"helm install conclave dist/release/conclave-9.9.9.tgz":         false,
+		"skopeo copy oci-archive:dist/release/$image.tar x":             false, "x dist/release/worker.zip": true,
+		"x dist/release/nothing.tar": true,
+		"status.processes[].node":    false, "spec.safety.mode: Strict": false, "spec.safety.modes": true,
+		"status.processes.pods": true,
 	} {
 		problem := ""
 		for _, c := range documents.Parse("    " + line) {

@@ -1,5 +1,5 @@
-// Package docs checks the documents: each relative link leads to a file and a heading that exist, commands and samples name what
-// exists, and documents and their sentences are short.
+// Package docs checks the documents: each relative link leads to a file and a heading that exist, commands and samples
+// name what exists, and documents and their sentences are short.
 package docs
 
 import (
@@ -28,7 +28,8 @@ func files(t *testing.T, folder string, endings ...string) []string {
 			return err
 		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "testdata"}, name):
 			return fs.SkipDir
-		case !entry.IsDir() && slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) }):
+		case !entry.IsDir() &&
+			slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) }):
 			found = append(found, path)
 		}
 		return nil
@@ -114,7 +115,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 func TestBrokenLinksAreDetected(t *testing.T) {
 	for target, broken := range map[string]bool{
-		"links_test.go": false, "no-such-file.md": true, "../../README.md#no-such-heading": true, "../../CONTRIBUTING.md#glossary": false, "https://example.org/#x": false,
+		"links_test.go": false, "no-such-file.md": true, "../../README.md#no-such-heading": true,
+		"../../CONTRIBUTING.md#glossary": false, "https://example.org/#x": false,
 	} {
 		if p := problem(t, "README.md", target); (p != "") != broken {
 			t.Errorf("link to %s: got problem %q, want one: %t", target, p, broken)
@@ -122,8 +124,7 @@ func TestBrokenLinksAreDetected(t *testing.T) {
 	}
 }
 
-// TestCodeNamesDocumentsThatExist checks what messages, comments and manifests say
-// about the documents.
+// TestCodeNamesDocumentsThatExist checks what messages, comments and manifests say about the documents.
 func TestCodeNamesDocumentsThatExist(t *testing.T) {
 	document := regexp.MustCompile(`docs/[\w/-]+\.md`)
 	for _, path := range append(files(t, "", ".go", ".yaml", ".sh"), filepath.Join(root, "Makefile")) {
@@ -190,7 +191,8 @@ func longSentences(text string) (long []string) {
 
 func TestSentencesAreShort(t *testing.T) {
 	documents := files(t, "docs", ".md")
-	documents = append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "SECURITY.md"))
+	documents = append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"),
+		filepath.Join(root, "SECURITY.md"))
 	for _, path := range documents {
 		for _, s := range longSentences(read(t, path)) {
 			t.Errorf("%s has a sentence of more than %d words: %s", path, longestSentence, s)
@@ -201,9 +203,11 @@ func TestSentencesAreShort(t *testing.T) {
 func TestLongSentencesAreDetected(t *testing.T) {
 	words := func(n int) string { return strings.TrimSpace(strings.Repeat("word ", n)) }
 	for text, long := range map[string]bool{
-		words(40) + ".": false, words(41) + ".": true, words(39) + " `some code`.": false, words(40) + " `some code`.": true, words(30) + ". " + words(30): false,
+		words(40) + ".": false, words(41) + ".": true, words(39) + " `some code`.": false, words(40) + " `some code`.": true,
+		words(30) + ". " + words(30):          false,
 		"- " + words(30) + "\n- " + words(30): false, "| " + words(30) + " | " + words(30) + " |": false,
-		"    " + words(50): false, "```\n" + words(50) + "\n```": false, "# " + words(20) + "\n\n" + words(30): false, words(20) + "\n" + words(30): true,
+		"    " + words(50): false, "```\n" + words(50) + "\n```": false, "# " + words(20) + "\n\n" + words(30): false,
+		words(20) + "\n" + words(30): true,
 	} {
 		if got := longSentences(text); (len(got) > 0) != long {
 			t.Errorf("%q: got %q, want some: %t", text, got, long)

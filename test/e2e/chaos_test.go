@@ -15,8 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
-// testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout restart all
-// pods, which other parts do.
+// testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout
+// restart all pods, which other parts do.
 func testChaos(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
@@ -26,7 +26,8 @@ func testChaos(e env) {
 	e.testChaosJobs()
 }
 
-// testChaosJobs runs the Jobs of the examples, with the permissions that they have there: one injects faults, and the other judges meanwhile.
+// testChaosJobs runs the Jobs of the examples, with the permissions that they have there: one injects faults, and the
+// other judges meanwhile.
 func (e env) testChaosJobs() {
 	e.t.Helper()
 	end := e.startExampleJob("observe.yaml", "--observe=10m", "--observe=30s")
@@ -74,9 +75,11 @@ func (e env) injectFaults(kinds []string, flags ...string) {
 	var result chaos.Result
 	must.Succeed(e.t, json.Unmarshal(output, &result))
 	if len(result.Faults) != len(kinds) || len(result.Violations) > 0 {
-		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(kinds))
+		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults),
+			result.Violations, len(kinds))
 	}
-	if slices.ContainsFunc(result.Violations, func(v chaos.Violation) bool { return v.Invariant == chaos.OneCoordinator }) {
+	if slices.ContainsFunc(result.Violations,
+		func(v chaos.Violation) bool { return v.Invariant == chaos.OneCoordinator }) {
 		e.t.Error(safety.Violated + "see above")
 	}
 	for i := range result.Faults {

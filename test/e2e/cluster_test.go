@@ -77,11 +77,12 @@ func (c *cluster) withT(t *testing.T) *cluster {
 // nodes returns the nodes that run pods.
 func (c *cluster) nodes() []string {
 	c.t.Helper()
-	return strings.Fields(c.kubectl("get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o", "jsonpath={.items[*].metadata.name}"))
+	return strings.Fields(c.kubectl("get", "nodes", "-l", "!node-role.kubernetes.io/control-plane", "-o",
+		"jsonpath={.items[*].metadata.name}"))
 }
 
-// kubectl runs kubectl and returns its output. If kubectl fails, the test fails. On a busy machine, the API server may not
-// complete a handshake in time. Then it hasn't received the request, so that it can be repeated.
+// kubectl runs kubectl and returns its output. If kubectl fails, the test fails. On a busy machine, the API server may
+// not complete a handshake in time. Then it hasn't received the request, so that it can be repeated.
 func (c *cluster) kubectl(arguments ...string) string {
 	c.t.Helper()
 	var output string
@@ -179,13 +180,14 @@ func (c *cluster) waitUntil(limit time.Duration, what string, condition func() b
 	c.t.Helper()
 	start := time.Now()
 	if !testwait.Within(limit, 100*time.Millisecond, condition) {
-		c.t.Fatalf("condition not met within %s: %s\n%s", limit, what, c.kubectl("describe", "pods", "--namespace", namespace))
+		c.t.Fatalf("condition not met within %s: %s\n%s", limit, what,
+			c.kubectl("describe", "pods", "--namespace", namespace))
 	}
 	c.t.Logf("%s, after %s", what, time.Since(start).Round(10*time.Millisecond))
 }
 
-// buildImage builds the image of a main package, as users do, and returns its tar file. The arguments are further ones of
-// hack/image.
+// buildImage builds the image of a main package, as users do, and returns its tar file. The arguments are further ones
+// of hack/image.
 func buildImage(t *testing.T, source, tag string, arguments ...string) string {
 	t.Helper()
 	repository, err := filepath.Abs(repositoryRoot)

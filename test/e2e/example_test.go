@@ -32,8 +32,8 @@ type env struct {
 	groups map[string]electionGroup // each group in its highest term
 }
 
-// testExample follows the README of the example, and then injects faults into the coordinator, from a killed process to a
-// rolling update. The parts depend on each other, so testExample ends when one fails.
+// testExample follows the README of the example, and then injects faults into the coordinator, from a killed process to
+// a rolling update. The parts depend on each other, so testExample ends when one fails.
 func testExample(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:example"))
 	c.load(buildImage(c.t, "./examples/worker", "conclave/worker:example"))
@@ -73,8 +73,8 @@ func (e env) withT(t *testing.T) env {
 	return e
 }
 
-// runPrepare creates certificates and configurations as users do, with longer leases: on a machine that starts several nodes, tenures
-// with the default lease are short, and the highest pod is then held back for minutes.
+// runPrepare creates certificates and configurations as users do, with longer leases: on a machine that starts several
+// nodes, tenures with the default lease are short, and the highest pod is then held back for minutes.
 func runPrepare(c *cluster) {
 	c.t.Helper()
 	folder := c.t.TempDir()
@@ -100,7 +100,8 @@ func logDiagnostics(c *cluster) {
 	for _, pod := range pods {
 		for _, container := range []string{"agent", "worker"} {
 			for _, previous := range []string{"--previous=true", "--previous=false"} {
-				if output, err := c.tryKubectl("logs", "--namespace", namespace, pod, "-c", container, previous, "--tail", "60"); err == nil && output != "" {
+				if output, err := c.tryKubectl("logs", "--namespace", namespace, pod, "-c", container, previous, "--tail",
+					"60"); err == nil && output != "" {
 					c.t.Logf("%s, %s, %s:\n%s", pod, container, previous, output)
 				}
 			}
@@ -118,10 +119,12 @@ func (e env) awaitAgreement(start time.Time, coordinator string, pods ...string)
 		select {
 		case <-ticker.C:
 		case <-limit:
-			e.t.Fatalf("condition not met within %s: %s report coordinator %q\n%s", defaultTimeout, pods, coordinator, e.describeAgents())
+			e.t.Fatalf("condition not met within %s: %s report coordinator %q\n%s", defaultTimeout, pods,
+				coordinator, e.describeAgents())
 		}
 	}
-	e.t.Logf("%s report coordinator %q, after %s", strings.Join(pods, ", "), coordinator, time.Since(start).Round(time.Millisecond))
+	e.t.Logf("%s report coordinator %q, after %s", strings.Join(pods, ", "), coordinator,
+		time.Since(start).Round(time.Millisecond))
 }
 
 // describeAgents returns the latest responses of the agents.
@@ -149,11 +152,13 @@ func testWorker(e env) {
 	e.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", "pod", "-l", "app=ledger", "--timeout", "5m",
 		"--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "the worker of "+highest+" works", func() bool {
-		output, err := e.tryKubectl("logs", "--namespace", namespace, highest, "-c", "worker") // Fails until the API server knows that the container runs.
+		// Fails until the API server knows that the container runs.
+		output, err := e.tryKubectl("logs", "--namespace", namespace, highest, "-c", "worker")
 		return err == nil && strings.Contains(output, fmt.Sprintf("works with token %d", token))
 	})
 	for _, pod := range otherPods(highest) {
-		if output := e.kubectl("logs", "--namespace", namespace, pod, "-c", "worker"); strings.Contains(output, strconv.FormatUint(token, 10)) {
+		if output := e.kubectl("logs", "--namespace", namespace, pod, "-c", "worker"); strings.Contains(output,
+			strconv.FormatUint(token, 10)) {
 			e.t.Errorf("the worker of %s also works: %s", pod, output)
 		}
 	}
@@ -180,7 +185,8 @@ func testAgentKilled(e env) {
 }
 
 func testPodForceDeleted(e env) {
-	// On a busy machine, the pod's replacement could otherwise run before the others notice the end of the pod's processes.
+	// On a busy machine, the pod's replacement could otherwise run before the others notice the end of the pod's
+	// processes.
 	e.kubectl(append([]string{"cordon"}, e.nodes()...)...)
 	e.t.Cleanup(func() { e.kubectl(append([]string{"uncordon"}, e.nodes()...)...) })
 	node := e.nodesOf(namespace, highest)[highest]
@@ -226,7 +232,8 @@ func testRollingUpdate(e env) {
 	before := e.processes()
 	start := time.Now()
 	e.kubectl("rollout", "restart", "statefulset/ledger", "--namespace", namespace)
-	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", namespace, "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", namespace, "--timeout",
+		"5m", "--request-timeout", "0")
 	e.t.Logf("rolling update took %s", time.Since(start).Round(time.Millisecond))
 	e.awaitAgreement(start, highest, pods...)
 	for _, process := range e.processes() {

@@ -68,7 +68,8 @@ func (k kindNodes) cgroup() string {
 	k.t.Helper()
 	text := readFile(k.t, filepath.Join("/proc", k.processes()[0], "cgroup"))
 	for line := range strings.Lines(text) {
-		if fields := strings.SplitN(line, ":", 3); fields[1] == "pids" || fields[0] == "0" && !strings.Contains(text, ":pids:") {
+		if fields := strings.SplitN(line, ":", 3); fields[1] == "pids" ||
+			fields[0] == "0" && !strings.Contains(text, ":pids:") {
 			return strings.Split(fields[2], "/")[1]
 		}
 	}

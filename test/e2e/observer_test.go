@@ -19,9 +19,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// The intervals at which each agent is queried, and at which new agents are looked for. A response of a coordinator says how long it
-// leads, so two coordinators are found unless one of them leads for less than an interval. More queries would take the processor time
-// that the cluster needs.
+// The intervals at which each agent is queried, and at which new agents are looked for. A response of a coordinator
+// says how long it leads, so two coordinators are found unless one of them leads for less than an interval. More
+// queries would take the processor time that the cluster needs.
 const (
 	pollInterval     = 25 * time.Millisecond
 	discoverInterval = 250 * time.Millisecond
@@ -53,7 +53,8 @@ type observer struct {
 	leading []response // all responses of coordinators
 }
 
-// observe starts an observer, which runs until the test ends. The names of the pods must start with the name of the group.
+// observe starts an observer, which runs until the test ends. The names of the pods must start with the name of the
+// group.
 func observe(t *testing.T, cluster, group string) *observer {
 	t.Helper()
 	o := &observer{cluster: cluster, group: group, latest: map[process]response{}}
@@ -86,7 +87,8 @@ func (o *observer) discoverAgents(ctx context.Context, pollers *sync.WaitGroup) 
 
 // processes returns the running agents of the group.
 func (o *observer) processes() []process {
-	return slices.DeleteFunc(program.Agents(o.cluster), func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
+	return slices.DeleteFunc(program.Agents(o.cluster),
+		func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
 }
 
 // poll queries an agent until it ends.
@@ -123,7 +125,8 @@ func (o *observer) poll(ctx context.Context, agent process) {
 }
 
 func (o *observer) query(ctx context.Context, client *http.Client) (r response, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/"+o.group+"/leader?promiseMillis=60000", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://127.0.0.1:7374/v1/groups/"+o.group+"/leader?promiseMillis=60000", http.NoBody)
 	if err != nil {
 		return r, err
 	}
@@ -148,7 +151,8 @@ func dialer(inside *os.File) func(context.Context, string, string) (net.Conn, er
 	}
 }
 
-// inNamespace creates a socket inside a network namespace. A socket belongs to the namespace of the thread that creates it.
+// inNamespace creates a socket inside a network namespace. A socket belongs to the namespace of the thread that creates
+// it.
 func inNamespace[S any](inside *os.File, create func() (S, error)) (socket S, err error) {
 	runtime.LockOSThread()
 	outside, err := os.Open("/proc/thread-self/ns/net")
@@ -180,8 +184,8 @@ func (o *observer) latestResponses() map[string][]response {
 	return all
 }
 
-// agreeOn reports whether there is exactly one agent in each of the pods, and all of them report this coordinator. If the
-// coordinator is one of the pods, it must confirm that it is leading.
+// agreeOn reports whether there is exactly one agent in each of the pods, and all of them report this coordinator. If
+// the coordinator is one of the pods, it must confirm that it is leading.
 func (o *observer) agreeOn(coordinator string, pods ...string) bool {
 	all := o.latestResponses()
 	for _, pod := range pods {

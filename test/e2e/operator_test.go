@@ -28,8 +28,8 @@ const (
 // electionGroup is an ElectionGroup as the tests look at it.
 type electionGroup struct{ v1.ElectionGroup }
 
-// testOperator installs the operator and the samples like a user, and then injects faults into the coordinator, the operator
-// and the API server. The parts depend on each other, so testOperator ends when one fails.
+// testOperator installs the operator and the samples like a user, and then injects faults into the coordinator, the
+// operator and the API server. The parts depend on each other, so testOperator ends when one fails.
 func testOperator(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:"+fastRotationTag, "-tags", "conclave_fastrotation"))
@@ -66,7 +66,10 @@ func testOperator(c *cluster) {
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
-		{"status, labels and Service follow when the nodes of the coordinator and of the operator's leader are lost", testLeaderOfOperatorLost},
+		{
+			"status, labels and Service follow when the nodes of the coordinator and of the operator's leader are lost",
+			testLeaderOfOperatorLost,
+		},
 		{"another member leads while the coordinator's node only sends or only receives", testOneWay},
 		{"a group has its coordinator again after a power failure of all nodes", testPowerFailure},
 		{"idle groups cause no requests", testIdle},
@@ -97,9 +100,11 @@ func install(c *cluster, namespace, tag string) {
 // installFrom installs the operator from a folder with its sources.
 func installFrom(c *cluster, source, namespace, tag string) {
 	c.t.Helper()
-	run(c.t, "make", "-C", source, "build-installer", "IMG=conclave/manager:"+tag, "AGENT_IMG=conclave/agent:"+tag, "NAMESPACE="+namespace)
+	run(c.t, "make", "-C", source, "build-installer", "IMG=conclave/manager:"+tag,
+		"AGENT_IMG=conclave/agent:"+tag, "NAMESPACE="+namespace)
 	c.kubectl("apply", "--server-side", "-f", filepath.Join(source, "dist", "install.yaml"))
-	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "5m",
+	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace,
+		"--for=condition=Available", "--timeout", "5m",
 		"--request-timeout", "0")
 }
 
@@ -164,7 +169,8 @@ func (g electionGroup) coordinator() string {
 // awaitCoordinator waits until the status, the labels and the Service show the coordinator.
 func (e env) awaitCoordinator(pod string) electionGroup {
 	e.t.Helper()
-	e.waitUntil(defaultTimeout, "the status shows coordinator "+pod, func() bool { return e.group("ledger").coordinator() == pod })
+	e.waitUntil(defaultTimeout, "the status shows coordinator "+pod,
+		func() bool { return e.group("ledger").coordinator() == pod })
 	e.waitUntil(defaultTimeout, "only "+pod+" has the coordinator's label", func() bool {
 		var labelled corev1.PodList
 		e.list(samplesNamespace, map[string]string{"role.conclave.dev/ledger": "coordinator"}, &labelled)
@@ -195,10 +201,12 @@ func (e env) awaitAllMembers() {
 
 func testFirstGroup(e env) {
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", e.samples()+"/statefulset.yaml")
-	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout",
+		"5m", "--request-timeout", "0")
 	e.awaitAllMembers()
 	e.awaitCoordinator(highest)
-	e.waitUntil(defaultTimeout, "the conditions show no problem", func() bool { // On a busy machine, an agent may be suspected for a moment.
+	// On a busy machine, an agent may be suspected for a moment.
+	e.waitUntil(defaultTimeout, "the conditions show no problem", func() bool {
 		good := true
 		for _, c := range e.group("ledger").Status.Conditions {
 			want := "True"
@@ -217,12 +225,15 @@ func testFirstGroup(e env) {
 		requireContains(e.t, line, part)
 	}
 	e.waitUntil(defaultTimeout, "an event names "+highest, func() bool { // The operator writes events asynchronously.
-		return strings.Contains(e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"), highest)
+		return strings.Contains(
+			e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"),
+			highest)
 	})
 }
 
-// samples returns a folder with the samples, with images that the nodes have. The group that later parts break has an application that
-// does nothing, so that these parts test the agents alone: TestReleaseInstallation runs it with its own.
+// samples returns a folder with the samples, with images that the nodes have. The group that later parts break has an
+// application that does nothing, so that these parts test the agents alone: TestReleaseInstallation runs it with its
+// own.
 func (e env) samples() string {
 	e.t.Helper()
 	files, err := filepath.Glob(samplesFolder + "/*.yaml")
@@ -235,7 +246,8 @@ func (e env) samples() string {
 		if filepath.Base(file) == "statefulset.yaml" {
 			image = "conclave/pause:e2e"
 		}
-		writeFile(e.t, filepath.Join(folder, filepath.Base(file)), strings.ReplaceAll(readFile(e.t, file), "image.invalid/worker:unset", image))
+		writeFile(e.t, filepath.Join(folder, filepath.Base(file)),
+			strings.ReplaceAll(readFile(e.t, file), "image.invalid/worker:unset", image))
 	}
 	return folder
 }
@@ -244,11 +256,13 @@ func (e env) samples() string {
 func testSamples(e env) {
 	folder := e.samples()
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", folder)
-	for name := range strings.FieldsSeq(e.kubectl("get", "electiongroups", "--namespace", samplesNamespace, "-o", "jsonpath={.items[*].metadata.name}")) {
+	for name := range strings.FieldsSeq(e.kubectl("get", "electiongroups", "--namespace", samplesNamespace, "-o",
+		"jsonpath={.items[*].metadata.name}")) {
 		e.waitUntil(defaultTimeout, name+" has a coordinator and all its members", func() bool {
 			g := e.group(name)
 			return g.coordinator() != "" && len(g.Status.Processes) >= 2 && !strings.Contains(g.rows(), "Unknown") &&
-				!strings.Contains(g.rows(), "Crashed") && g.Status.Protocol.MemberList != nil && g.Status.Protocol.MemberList.State == "Settled"
+				!strings.Contains(g.rows(), "Crashed") && g.Status.Protocol.MemberList != nil &&
+				g.Status.Protocol.MemberList.State == "Settled"
 		})
 	}
 	for _, file := range []string{"zones", "witness", "two-nodes"} { // Later parts don't need them.
@@ -270,8 +284,8 @@ func testSettings(e env) {
 	requireContains(e.t, output, "Bully")
 }
 
-// testRecreatedGroup recreates the group with longer timeouts, so that in the following parts no agent is suspected because
-// the machine is busy.
+// testRecreatedGroup recreates the group with longer timeouts, so that in the following parts no agent is suspected
+// because the machine is busy.
 func testRecreatedGroup(e env) {
 	before := e.group("ledger")
 	e.kubectl("delete", "electiongroup", "ledger", "--namespace", samplesNamespace)
@@ -279,11 +293,13 @@ func testRecreatedGroup(e env) {
 	testSettings(e)
 	after := e.group("ledger")
 	if after.UID == before.UID || after.Status.Term <= before.Status.Term {
-		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.UID, before.Status.Term, after.UID, after.Status.Term)
+		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.UID,
+			before.Status.Term, after.UID, after.Status.Term)
 	}
 }
 
-// testLeaseChange makes the lease longer, with heartbeats that would be too rare for the former one, and changes it back.
+// testLeaseChange makes the lease longer, with heartbeats that would be too rare for the former one, and changes it
+// back.
 func testLeaseChange(e env) {
 	before := e.group("ledger")
 	version := before.Status.Protocol.MemberList.Version
@@ -292,11 +308,13 @@ func testLeaseChange(e env) {
 		`{"safety":{"leaseMillis":3000},"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":3000}}`,
 	} {
 		version++
-		e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", `{"spec":`+change+`}`)
+		e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge",
+			"-p", `{"spec":`+change+`}`)
 		e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
 			g := e.group("ledger")
 			list := g.Status.Protocol.MemberList
-			return list.Version == version && list.State == "Settled" && g.condition("Ready") == "True" && g.Status.ObservedGeneration == g.Generation
+			return list.Version == version && list.State == "Settled" && g.condition("Ready") == "True" &&
+				g.Status.ObservedGeneration == g.Generation
 		})
 	}
 	after := e.awaitCoordinator(before.coordinator())
@@ -309,7 +327,8 @@ func testLeaseChange(e env) {
 func testPodsWithoutAgents(e env) {
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", "testdata/agentless.yaml")
 	e.waitUntil(defaultTimeout, "the status shows that the pods have no agents", func() bool {
-		return e.group("agentless").rows() == "agentless-2 UnknownNoAgent, agentless-1 UnknownNoAgent, agentless-0 UnknownNoAgent"
+		return e.group("agentless").
+			rows() == "agentless-2 UnknownNoAgent, agentless-1 UnknownNoAgent, agentless-0 UnknownNoAgent"
 	})
 	requireContains(e.t, e.group("agentless").Status.Processes[0].Message, "conclave.dev/agent")
 	e.kubectl("patch", "statefulset", "agentless", "--namespace", samplesNamespace, "--type", "merge", "-p",
@@ -362,7 +381,8 @@ func testMemberDown(e env) {
 	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "4")
 	e.awaitCoordinator(pods[3])
 	for _, condition := range []string{"Degraded", "Available", "Ready"} {
-		e.kubectl("wait", "electiongroup/ledger", "--namespace", samplesNamespace, "--for=condition="+condition, "--timeout", "5m", "--request-timeout", "0")
+		e.kubectl("wait", "electiongroup/ledger", "--namespace", samplesNamespace, "--for=condition="+condition, "--timeout",
+			"5m", "--request-timeout", "0")
 	}
 	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "5")
 	e.awaitCoordinator(highest)

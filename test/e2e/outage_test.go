@@ -21,7 +21,8 @@ func testWithoutOperator(e env) {
 	}
 	before := e.group("ledger").Status.Term
 	scale(0)
-	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "5m",
+	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave",
+		"--for=delete", "--timeout", "5m",
 		"--request-timeout", "0")
 	e.simulateOutage()
 	expect.Equalf(e.t, e.group("ledger").Status.Term, before, "without operator: term in the status")
@@ -45,12 +46,14 @@ func testWithoutAPIServer(e env) {
 		e.get(operatorNamespace, "conclave-manager", &manager)
 		return e.managerLease().RenewTime.After(started) && manager.Status.ReadyReplicas == 2
 	})
-	e.t.Logf("Lease holder before: %s, after: %s; restarts: %s", lease.HolderIdentity, e.managerLease().HolderIdentity, e.kubectl("get", "pods",
-		"--namespace", operatorNamespace, "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}"))
+	e.t.Logf("Lease holder before: %s, after: %s; restarts: %s", lease.HolderIdentity,
+		e.managerLease().HolderIdentity, e.kubectl("get", "pods",
+			"--namespace", operatorNamespace, "-o",
+			"jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}"))
 }
 
-// simulateOutage waits for the duration of an outage, and kills the coordinator's agent in the middle. There must be no other
-// change of the coordinator.
+// simulateOutage waits for the duration of an outage, and kills the coordinator's agent in the middle. There must be no
+// other change of the coordinator.
 func (e env) simulateOutage() {
 	e.t.Helper()
 	start := time.Now()
@@ -65,7 +68,8 @@ func (e env) simulateOutage() {
 	e.awaitAgreement(killed, highest, pods...)
 	time.Sleep(time.Until(start.Add(*outage)))
 	if tenures := describeTenures(e.leadingSince(start)); len(tenures) != 3 {
-		e.t.Errorf("got %d tenures in an outage of %s with one killed coordinator, want 3:\n%s", len(tenures), *outage, strings.Join(tenures, "\n"))
+		e.t.Errorf("got %d tenures in an outage of %s with one killed coordinator, want 3:\n%s", len(tenures), *outage,
+			strings.Join(tenures, "\n"))
 	}
 }
 
@@ -94,8 +98,9 @@ func (e env) managerLease() resourcelock.LeaderElectionRecord {
 	return *resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec)
 }
 
-// testLeaderOfOperatorLost cuts off the node of the coordinator, on which the operator's leader runs, too. The status, the labels
-// and the Service must follow. Unless the machine is very slow, the standby writes them, because the Lease hasn't expired.
+// testLeaderOfOperatorLost cuts off the node of the coordinator, on which the operator's leader runs, too. The status,
+// the labels and the Service must follow. Unless the machine is very slow, the standby writes them, because the Lease
+// hasn't expired.
 func testLeaderOfOperatorLost(e env) {
 	nodes := e.nodesOf(samplesNamespace, pods...)
 	cut := nodes[highest]
@@ -139,7 +144,8 @@ func (e env) moveLeaderOfOperator(node string) {
 	e.t.Helper()
 	const selector = "app.kubernetes.io/name=conclave"
 	awaitReplicas := func() {
-		e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
+		e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout",
+			"5m", "--request-timeout", "0")
 	}
 	var others []string
 	for _, name := range e.nodes() {
@@ -149,11 +155,13 @@ func (e env) moveLeaderOfOperator(node string) {
 	}
 	e.t.Cleanup(func() { e.kubectl(append([]string{"uncordon"}, others...)...) })
 	e.kubectl(append([]string{"cordon"}, others...)...)
-	e.kubectl("delete", "pods", "--namespace", operatorNamespace, "-l", selector, "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("delete", "pods", "--namespace", operatorNamespace, "-l", selector, "--timeout",
+		"5m", "--request-timeout", "0")
 	awaitReplicas()
 	e.kubectl(append([]string{"uncordon"}, others...)...)
 	leader := e.awaitLeaderOfOperator()
-	for pod := range strings.FieldsSeq(e.kubectl("get", "pods", "--namespace", operatorNamespace, "-l", selector, "-o", "jsonpath={.items[*].metadata.name}")) {
+	for pod := range strings.FieldsSeq(e.kubectl("get", "pods", "--namespace", operatorNamespace, "-l", selector, "-o",
+		"jsonpath={.items[*].metadata.name}")) {
 		if pod != leader {
 			e.kubectl("delete", "pod", pod, "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
 		}

@@ -15,12 +15,12 @@ import (
 
 var placedGroups = flag.Int("groups", 30, "number of groups whose coordinators are spread over zones")
 
-// placedNamespaces is the number of namespaces of the groups. A pod is in the groups of its namespace, of which an agent takes part in at
-// most 100.
+// placedNamespaces is the number of namespaces of the groups. A pod is in the groups of its namespace, of which an
+// agent takes part in at most 100.
 const placedNamespaces = 3
 
-// testPlacement spreads the coordinators of groups over zones, evacuates a zone, and lets them return. All groups prefer a pod of
-// one node at first: the operator orders new pods by name.
+// testPlacement spreads the coordinators of groups over zones, evacuates a zone, and lets them return. All groups
+// prefer a pod of one node at first: the operator orders new pods by name.
 func testPlacement(e env) {
 	for i := range placedNamespaces {
 		namespace := fmt.Sprint("conclave-placed-", i)
@@ -59,7 +59,8 @@ func testPlacement(e env) {
 	e.waitUntil(defaultTimeout+time.Minute, "each group has a coordinator", func() bool { return perZone() != nil })
 	elected := time.Since(start)
 	e.waitUntil(defaultTimeout+time.Minute, "the coordinators are spread over the zones", spread)
-	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected, time.Since(start), perZone())
+	e.t.Logf("%d groups: each had a coordinator after %s, and they were spread after %s: %v", *placedGroups, elected,
+		time.Since(start), perZone())
 
 	before := e.tenures()
 	coordinators := fmt.Sprint(before.coordinators)
@@ -85,10 +86,12 @@ func testPlacement(e env) {
 	if len(gaps) == 0 {
 		e.t.Fatal("no coordinator has changed")
 	}
-	e.t.Logf("%d coordinators left within %s, according to agents; gaps: median %s, 99th percentile %s, maximum %s", len(gaps), last.Sub(start), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
+	e.t.Logf("%d coordinators left within %s, according to agents; gaps: median %s, 99th percentile %s, maximum %s",
+		len(gaps), last.Sub(start), gaps[len(gaps)/2], gaps[len(gaps)*99/100], gaps[len(gaps)-1])
 
 	e.t.Logf("%s", e.runPlugin("evacuate", "zone", zone, "--end"))
-	e.waitUntil(defaultTimeout, "the same coordinators lead as before", func() bool { return fmt.Sprint(e.tenures().coordinators) == coordinators })
+	e.waitUntil(defaultTimeout, "the same coordinators lead as before",
+		func() bool { return fmt.Sprint(e.tenures().coordinators) == coordinators })
 }
 
 // placed returns the groups of placedManifest.
@@ -99,7 +102,8 @@ func (e env) placed() []v1.ElectionGroup {
 	return list.Items
 }
 
-// tenures has the present tenure of each group: its coordinator, term and number, and the time without a coordinator before it.
+// tenures has the present tenure of each group: its coordinator, term and number, and the time without a coordinator
+// before it.
 type tenures struct {
 	coordinators map[string]string
 	terms        map[string]int64
@@ -110,7 +114,9 @@ type tenures struct {
 
 func (e env) tenures() tenures {
 	e.t.Helper()
-	all := tenures{map[string]string{}, map[string]int64{}, map[string]int64{}, map[string]time.Duration{}, map[string]time.Time{}}
+	all := tenures{
+		map[string]string{}, map[string]int64{}, map[string]int64{}, map[string]time.Duration{}, map[string]time.Time{},
+	}
 	for _, g := range e.placed() {
 		if g.Status.Coordinator == nil {
 			continue

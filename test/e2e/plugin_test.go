@@ -36,7 +36,8 @@ func (e env) runPluginIn(namespace string, arguments ...string) []byte {
 	return output
 }
 
-// testPlugin runs the commands of the plugin that need a kubelet: explain reads the journals of the agents through forwarded ports.
+// testPlugin runs the commands of the plugin that need a kubelet: explain reads the journals of the agents through
+// forwarded ports.
 func testPlugin(e env) {
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
@@ -54,8 +55,9 @@ func testPlugin(e env) {
 	}
 }
 
-// testStrict cuts off a node with three of five members, which keep their coordinator, force-deletes their pods, and removes
-// them from the group. The other two must not elect a coordinator before it is known that one of the three has stopped.
+// testStrict cuts off a node with three of five members, which keep their coordinator, force-deletes their pods, and
+// removes them from the group. The other two must not elect a coordinator before it is known that one of the three has
+// stopped.
 func testStrict(e env) {
 	const namespace = "conclave-strict"
 	nodes := e.nodes()
@@ -73,16 +75,19 @@ func testStrict(e env) {
 	}
 	e.kubectl("apply", "--namespace", namespace, "-f", "testdata/strict.yaml")
 	all := []string{"strict-rest-0", "strict-rest-1", "strict-cut-0", "strict-cut-1", "strict-cut-2"}
-	e.waitUntil(defaultTimeout, "all members follow strict-cut-2", func() bool { return observer.agreeOn("strict-cut-2", all...) })
+	e.waitUntil(defaultTimeout, "all members follow strict-cut-2",
+		func() bool { return observer.agreeOn("strict-cut-2", all...) })
 	start := time.Now()
 
 	e.control("partition", cut)
 	removed := all[2:]
-	e.kubectl(append([]string{"delete", "pod", "--namespace", namespace, "--grace-period=0", "--force", "--wait=false"}, removed...)...)
+	e.kubectl(append([]string{"delete", "pod", "--namespace", namespace, "--grace-period=0", "--force", "--wait=false"},
+		removed...)...)
 	e.kubectl("patch", "electiongroup", "strict", "--namespace", namespace, "--type", "json", "-p",
 		`[{"op":"remove","path":"/spec/members/4"},{"op":"remove","path":"/spec/members/3"},{"op":"remove","path":"/spec/members/2"}]`)
 	e.waitUntil(defaultTimeout, "the status asks for a confirmation", func() bool {
-		return strings.Contains(get("electiongroup", "strict", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`),
+		return strings.Contains(get("electiongroup", "strict", "-o",
+			`jsonpath={.status.conditions[?(@.type=="Ready")].message}`),
 			"strict-cut-0, strict-cut-1 and strict-cut-2 were deleted, but may still run")
 	})
 	for _, pod := range removed {
@@ -98,13 +103,15 @@ func testStrict(e env) {
 			e.t.Fatalf("%s was coordinator beside strict-cut-2: %s", r.from.Pod, format(r))
 		}
 	}
-	if state := get("electiongroup", "strict", "-o", "jsonpath={.status.protocol.memberList.version} {.status.protocol.memberList.state}"); state != "2 Adopting" {
+	if state := get("electiongroup", "strict", "-o",
+		"jsonpath={.status.protocol.memberList.version} {.status.protocol.memberList.state}"); state != "2 Adopting" {
 		e.t.Errorf("got member list %s, want 2 Adopting", state)
 	}
 
 	e.control("kill", cut)
 	uid := get("pod", "strict-cut-0", "-o", "jsonpath={.metadata.uid}")
-	e.kubectl("annotate", "electiongroup", "strict", "--namespace", namespace, "--overwrite", "conclave.dev/confirm-stopped=strict-cut-0/"+uid)
+	e.kubectl("annotate", "electiongroup", "strict", "--namespace", namespace, "--overwrite",
+		"conclave.dev/confirm-stopped=strict-cut-0/"+uid)
 	e.waitUntil(defaultTimeout, "the other members follow strict-rest-1", func() bool {
 		return observer.agreeOn("strict-rest-1", "strict-rest-0", "strict-rest-1")
 	})

@@ -119,7 +119,8 @@ func policyRules(ctx context.Context, client kubernetes.Interface) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return policyrules.Rules(&policyrules.Cluster{Policies: policies.Items, Pods: pods.Items, Namespaces: namespaces.Items})
+	return policyrules.Rules(
+		&policyrules.Cluster{Policies: policies.Items, Pods: pods.Items, Namespaces: namespaces.Items})
 }
 
 // applyRules applies rules in network namespaces.

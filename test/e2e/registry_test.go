@@ -25,7 +25,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// registryAddress is the address of the registry on each node. Runtimes talk plain HTTP to a registry on their own machine.
+// registryAddress is the address of the registry on each node. Runtimes talk plain HTTP to a registry on their own
+// machine.
 const registryAddress = "127.0.0.1:5000"
 
 // registry serves the content of OCI archives to clients that pull by digest. Its keys are digests.
@@ -99,17 +100,24 @@ func (r registry) addPython(t *testing.T) string {
 		r[digest] = []byte(content)
 		return digest
 	}
-	python := strings.Fields(run(t, "python3", "-c", "import sys, sysconfig; print(sys.executable, sysconfig.get_path('stdlib'))"))
-	libraries := strings.Fields(run(t, "sh", "-c", "ldd "+python[0]+" "+python[1]+"/lib-dynload/*.so | grep -o '/[^ :]*' | sort -u"))
+	python := strings.Fields(
+		run(t, "python3", "-c", "import sys, sysconfig; print(sys.executable, sysconfig.get_path('stdlib'))"))
+	libraries := strings.Fields(
+		run(t, "sh", "-c", "ldd "+python[0]+" "+python[1]+"/lib-dynload/*.so | grep -o '/[^ :]*' | sort -u"))
 	archive := filepath.Join(t.TempDir(), "python.tar")
-	run(t, "tar", slices.Concat([]string{"-cf", archive, "--dereference", "--hard-dereference", "--exclude=*-packages", "--exclude=test", "--exclude=config-*"}, python, libraries)...)
+	run(t, "tar", slices.Concat([]string{
+		"-cf", archive, "--dereference", "--hard-dereference", "--exclude=*-packages", "--exclude=test", "--exclude=config-*",
+	}, python, libraries)...)
 	files := readFile(t, archive)
 	layer := put(files)
-	config := fmt.Sprintf(`{"os":"linux","architecture":%q,"config":{"Env":["PATH=%s"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`,
+	config := fmt.Sprintf(
+		`{"os":"linux","architecture":%q,"config":{"Env":["PATH=%s"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`,
 		runtime.GOARCH, filepath.Dir(python[0]), layer)
-	return "localhost:5000/python@" + put(fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",
+	return "localhost:5000/python@" +
+		put(fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",
 		"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},
-		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`, put(config), len(config), layer, len(files)))
+		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`, put(config),
+			len(config), layer, len(files)))
 }
 
 // work is what a program has written in one tenure.
@@ -137,14 +145,15 @@ func testProgram(e env) {
 	slices.SortFunc(all, byToken)
 	for i := 1; i < len(all); i++ {
 		if was, is := all[i-1], all[i]; !is.first.After(was.last) {
-			e.t.Errorf("got work in %s from %v on, while the program still worked in %s until %v", is.pod, is.first, was.pod, was.last)
+			e.t.Errorf("got work in %s from %v on, while the program still worked in %s until %v", is.pod,
+				is.first, was.pod, was.last)
 		}
 	}
 	e.kubectl("delete", "--namespace", samplesNamespace, "-f", e.samples()+"/singleton.yaml", "--wait=false")
 }
 
-// awaitProgram waits until the program works in the coordinator's pod, with a token above another one. It returns what is in the logs of
-// all pods, in the order of tokens.
+// awaitProgram waits until the program works in the coordinator's pod, with a token above another one. It returns what
+// is in the logs of all pods, in the order of tokens.
 func (e env) awaitProgram(above uint64) (all []work) {
 	e.t.Helper()
 	e.waitUntil(defaultTimeout, "the program works in the coordinator's pod", func() bool {
@@ -168,7 +177,8 @@ func byToken(a, b work) int { return cmp.Compare(a.token, b.token) }
 
 func (e env) workIn(pod string, flags ...string) (all []work) {
 	e.t.Helper()
-	output, err := e.tryKubectl(append([]string{"logs", "--timestamps", "--namespace", samplesNamespace, pod, "-c", "application"}, flags...)...)
+	output, err := e.tryKubectl(
+		append([]string{"logs", "--timestamps", "--namespace", samplesNamespace, pod, "-c", "application"}, flags...)...)
 	if err != nil {
 		return nil // It hasn't started, or is gone.
 	}

@@ -26,14 +26,15 @@ const (
 	otherVersion = "v0.1.0-rc.1"
 )
 
-// TestReleaseInstallation installs the operator and an application on an empty cluster, upgrades and removes the operator, with nothing
-// but the files of a release and what the documents say.
+// TestReleaseInstallation installs the operator and an application on an empty cluster, upgrades and removes the
+// operator, with nothing but the files of a release and what the documents say.
 func TestReleaseInstallation(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()
 	helm := filepath.Join(folder, "bin", "helm")
 	// With the flags of test/thirdparty/chart, whose compiled packages it uses.
-	run(t, "env", "CGO_ENABLED=0", "go", "-C", filepath.Join(repositoryRoot, "test", "thirdparty"), "build", "-trimpath", "-o", helm, "helm.sh/helm/v4/cmd/helm")
+	run(t, "env", "CGO_ENABLED=0", "go", "-C", filepath.Join(repositoryRoot, "test", "thirdparty"), "build", "-trimpath",
+		"-o", helm, "helm.sh/helm/v4/cmd/helm")
 	images := registry{}
 	release := buildRelease(t, images, quickStartVersion, filepath.Join(folder, "dist", "release"))
 	other := buildRelease(t, images, otherVersion, filepath.Join(folder, "other"))
@@ -67,12 +68,16 @@ func TestReleaseInstallation(t *testing.T) {
 	sample.report("the sample ran")
 
 	cashier := s.runApplication(python)
-	s.run("helm upgrade conclave " + other + "/conclave-" + strings.TrimPrefix(otherVersion, "v") + ".tgz --namespace conclave-system --wait --timeout 5m")
+	s.run("helm upgrade conclave " + other + "/conclave-" + strings.TrimPrefix(otherVersion, "v") +
+		".tgz --namespace conclave-system --wait --timeout 5m")
 	c.waitUntil(defaultTimeout, "the operator is upgraded", func() bool {
-		output, err := c.tryKubectl("logs", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--tail", "-1")
-		return err == nil && strings.Contains(output, `"version":"`+otherVersion+`"`) // It fails if a former pod ends meanwhile.
+		output, err := c.tryKubectl("logs", "--namespace", operatorNamespace, "-l",
+			"app.kubernetes.io/name=conclave", "--tail", "-1")
+		// It fails if a former pod ends meanwhile.
+		return err == nil && strings.Contains(output, `"version":"`+otherVersion+`"`)
 	})
-	c.waitUntil(defaultTimeout, "the group has a coordinator after the upgrade", func() bool { return coordinator() != "" })
+	c.waitUntil(defaultTimeout, "the group has a coordinator after the upgrade",
+		func() bool { return coordinator() != "" })
 	s.run("helm rollback conclave --namespace conclave-system --wait --timeout 5m")
 	// On a busy machine, the highest member may be held back for minutes, so any election will do.
 	term := func() string {
@@ -84,14 +89,17 @@ func TestReleaseInstallation(t *testing.T) {
 		return leader != "" && before != ""
 	})
 	c.kubectl("delete", "pod", leader)
-	c.waitUntil(defaultTimeout, "the group elects after the rollback", func() bool { now := term(); return now != "" && now != before })
+	c.waitUntil(defaultTimeout, "the group elects after the rollback",
+		func() bool { now := term(); return now != "" && now != before })
 	cashier.report("the operator was upgraded and rolled back")
 	cashier.stop()
 
 	// Strict groups need the operator to release their pods.
-	strict := strings.Replace(readFile(t, release+"/sample-deployment.yaml"), "spec:\n  selector:", "spec:\n  safety: {mode: Strict}\n  selector:", 1)
+	strict := strings.Replace(readFile(t, release+"/sample-deployment.yaml"), "spec:\n  selector:",
+		"spec:\n  safety: {mode: Strict}\n  selector:", 1)
 	writeFile(t, folder+"/strict.yaml", strict)
-	s.run("kubectl apply -f strict.yaml && kubectl wait --for=condition=Available electiongroup/teller --timeout 5m --request-timeout 0")
+	s.run("kubectl apply -f strict.yaml && kubectl wait --for=condition=Available electiongroup/teller " +
+		"--timeout 5m --request-timeout 0")
 	output, err := s.try("helm uninstall conclave --namespace conclave-system --timeout 2m")
 	t.Logf("uninstalling with a Strict group: %s", output)
 	if err == nil {
@@ -113,9 +121,12 @@ func TestReleaseInstallation(t *testing.T) {
 	s.run("kubectl delete deployment/cashier configmap/cashier")
 
 	s.run("kubectl apply --server-side -f dist/release/install.yaml")
-	s.run("kubectl wait deployment/conclave-manager --namespace conclave-system --for=condition=Available --timeout 5m --request-timeout 0")
+	s.run("kubectl wait deployment/conclave-manager --namespace conclave-system --for=condition=Available " +
+		"--timeout 5m --request-timeout 0")
 	s.run("kubectl apply -f dist/release/sample-council.yaml")
-	for _, group := range []string{"bully", "status-table", "ring-active-list", "ring-all-ids", "ring-champion", "ring-skip"} {
+	for _, group := range []string{
+		"bully", "status-table", "ring-active-list", "ring-all-ids", "ring-champion", "ring-skip",
+	} {
 		c.kubectl("wait", "--for=condition=Available", "electiongroup/"+group, "--timeout", "5m", "--request-timeout", "0")
 	}
 	s.run("kubectl delete -f dist/release/sample-council.yaml")
@@ -128,7 +139,8 @@ func TestReleaseInstallation(t *testing.T) {
 func buildRelease(t *testing.T, images registry, version, folder string) string {
 	t.Helper()
 	must.Succeed(t, os.MkdirAll(folder, 0o755))
-	run(t, "go", "-C", repositoryRoot, "run", "./hack/release", "-version", version, "-registry", "localhost:5000/conclave", "-platform", "linux/"+runtime.GOARCH, "-output", folder)
+	run(t, "go", "-C", repositoryRoot, "run", "./hack/release", "-version", version, "-registry",
+		"localhost:5000/conclave", "-platform", "linux/"+runtime.GOARCH, "-output", folder)
 	archives, err := filepath.Glob(filepath.Join(folder, "*.tar"))
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("got archives %q, error %v", archives, err)
@@ -139,8 +151,8 @@ func buildRelease(t *testing.T, images registry, version, folder string) string 
 	return folder
 }
 
-// runApplication does what docs/application.md says, with Python from our own registry, and then kills the coordinator's agent. It returns
-// a client of the application.
+// runApplication does what docs/application.md says, with Python from our own registry, and then kills the
+// coordinator's agent. It returns a client of the application.
 func (s shell) runApplication(python string) *traffic {
 	s.t.Helper()
 	const document = "docs/application.md"
@@ -194,7 +206,8 @@ type shell struct {
 func (s shell) try(command string) (string, error) {
 	shell := exec.Command("bash", "-euo", "pipefail", "-c", command)
 	shell.Dir = s.folder
-	shell.Env = append(append(os.Environ(), s.environment...), "PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"), "HOME="+s.folder)
+	shell.Env = append(append(os.Environ(), s.environment...),
+		"PATH="+filepath.Join(s.folder, "bin")+":"+os.Getenv("PATH"), "HOME="+s.folder)
 	return runCommand(shell)
 }
 
@@ -225,8 +238,9 @@ func commands(t *testing.T, document, mark string) (commands []string) {
 	return commands
 }
 
-// requireLeft checks which objects of Conclave the cluster has: those whose kind, name, labels, annotations, owners or finalizers name it, and
-// those in its namespace. Not the label by which users opt in, and neither events nor what Kubernetes adds to each namespace.
+// requireLeft checks which objects of Conclave the cluster has: those whose kind, name, labels, annotations, owners or
+// finalizers name it, and those in its namespace. Not the label by which users opt in, and neither events nor what
+// Kubernetes adds to each namespace.
 func requireLeft(c *cluster, want ...string) {
 	c.t.Helper()
 	kinds := strings.Fields(c.kubectl("api-resources", "--verbs", "list", "-o", "name"))
@@ -239,7 +253,8 @@ func requireLeft(c *cluster, want ...string) {
 	}()
 	c.waitUntil(defaultTimeout, fmt.Sprintf("only %q are left", want), func() bool {
 		var list metav1.PartialObjectMetadataList
-		must.Succeed(c.t, json.Unmarshal([]byte(c.kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "-o", "json")), &list))
+		must.Succeed(c.t,
+			json.Unmarshal([]byte(c.kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "-o", "json")), &list))
 		left = nil
 		for _, object := range list.Items {
 			delete(object.Annotations, corev1.LastAppliedConfigAnnotation)

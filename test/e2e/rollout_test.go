@@ -31,7 +31,8 @@ func testRollout(e env) {
 }
 
 // restart restarts the pods of a StatefulSet of the name of its group by kubectl rollout restart, as docs/operate.md
-// describes it. At each instant, the agents of a majority of the members must be ready, and each coordinator must hand over.
+// describes it. At each instant, the agents of a majority of the members must be ready, and each coordinator must hand
+// over.
 func (e env) restart(namespace, group string, members int) {
 	e.t.Helper()
 	observer := observe(e.t, e.name, group)
@@ -40,10 +41,12 @@ func (e env) restart(namespace, group string, members int) {
 	start := time.Now()
 	watched.start()
 	e.kubectl("rollout", "restart", "statefulset/"+group, "--namespace", namespace)
-	e.kubectl("rollout", "status", "statefulset/"+group, "--namespace", namespace, "--timeout", "10m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/"+group, "--namespace", namespace, "--timeout",
+		"10m", "--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "all agents are ready", watched.all)
 	fewest := watched.fewest()
-	e.t.Logf("restarted %d pods in %s: at least %d agents were ready", members, time.Since(start).Round(time.Second), fewest)
+	e.t.Logf("restarted %d pods in %s: at least %d agents were ready", members,
+		time.Since(start).Round(time.Second), fewest)
 	if majority := members/2 + 1; fewest < majority {
 		e.t.Errorf("group %s: got %d ready agents, want at least %d of %d", group, fewest, majority, members)
 	}
@@ -75,7 +78,8 @@ func (e env) requirePlannedEnds(g electionGroup, start time.Time) {
 // longestVacancy returns the longest time without a response of a coordinator.
 func longestVacancy(leading []response, start, end time.Time) (longest time.Duration) {
 	answered := start
-	for _, r := range slices.SortedFunc(slices.Values(leading), func(a, b response) int { return a.sent.Compare(b.sent) }) {
+	for _, r := range slices.SortedFunc(slices.Values(leading),
+		func(a, b response) int { return a.sent.Compare(b.sent) }) {
 		longest = max(longest, r.sent.Sub(answered))
 		if r.received.After(answered) {
 			answered = r.received

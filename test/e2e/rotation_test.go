@@ -20,7 +20,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// fastRotationTag is the tag of a manager whose certificates are valid for seconds: all intervals of a rotation follow from that.
+// fastRotationTag is the tag of a manager whose certificates are valid for seconds: all intervals of a rotation follow
+// from that.
 const fastRotationTag = "e2e-rotation"
 
 // caSecret is the Secret with the CAs.
@@ -42,9 +43,10 @@ func (e env) caSecret() caSecret {
 	return found
 }
 
-// testRotatedCA rotates the CA as docs/operate.md describes. After each step it kills all replicas of the operator, and an agent,
-// which must then connect to agents with certificates and CA bundles from before and after the step. An agent closes a connection when
-// the certificate of its peer expires, so all connections are replaced several times in each phase of the rotation.
+// testRotatedCA rotates the CA as docs/operate.md describes. After each step it kills all replicas of the operator, and
+// an agent, which must then connect to agents with certificates and CA bundles from before and after the step. An agent
+// closes a connection when the certificate of its peer expires, so all connections are replaced several times in each
+// phase of the rotation.
 func testRotatedCA(e env) {
 	e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", upgradePatch)
 	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
@@ -67,8 +69,10 @@ func testRotatedCA(e env) {
 		announced = e.caSecret()
 		return len(announced.Data.NextCert) > 0
 	})
-	if !bytes.Equal(announced.Data.SigningCert, former.Data.SigningCert) || len(announced.Data.FormerCert) > 0 || len(announced.Metadata.Annotations) > 0 {
-		e.t.Errorf("got another signing CA, a former CA or annotations %v after the first step, want none", announced.Metadata.Annotations)
+	if !bytes.Equal(announced.Data.SigningCert, former.Data.SigningCert) || len(announced.Data.FormerCert) > 0 ||
+		len(announced.Metadata.Annotations) > 0 {
+		e.t.Errorf("got another signing CA, a former CA or annotations %v after the first step, want none",
+			announced.Metadata.Annotations)
 	}
 	e.killOperatorAndAgent(pods[0])
 
@@ -77,7 +81,8 @@ func testRotatedCA(e env) {
 		promoted = e.caSecret()
 		return !bytes.Equal(promoted.Data.SigningCert, former.Data.SigningCert)
 	})
-	if !bytes.Equal(promoted.Data.SigningCert, announced.Data.NextCert) || !bytes.Equal(promoted.Data.FormerCert, former.Data.SigningCert) {
+	if !bytes.Equal(promoted.Data.SigningCert, announced.Data.NextCert) ||
+		!bytes.Equal(promoted.Data.FormerCert, former.Data.SigningCert) {
 		e.t.Error("got another signing CA than the one announced, or another former CA than the one that signed")
 	}
 	e.killOperatorAndAgent(pods[1])
@@ -107,8 +112,9 @@ func testRotatedCA(e env) {
 	expect.Equalf(e.t, e.awaitCoordinator(highest).Status.Term, before, "term after the rotation (of before)")
 }
 
-// killOperatorAndAgent kills all replicas of the operator, one after the other, and the agent of a pod, which must connect again. If the
-// replicas were killed at once, certificates that are valid for seconds would expire before a replica renews them.
+// killOperatorAndAgent kills all replicas of the operator, one after the other, and the agent of a pod, which must
+// connect again. If the replicas were killed at once, certificates that are valid for seconds would expire before a
+// replica renews them.
 func (e env) killOperatorAndAgent(pod string) {
 	e.t.Helper()
 	processes := e.operatorProcesses()
@@ -136,7 +142,8 @@ func (e env) killOperatorAndAgent(pod string) {
 // readyReplicas returns the names of the operator's pods that are ready.
 func (e env) readyReplicas() []string {
 	e.t.Helper()
-	return strings.Fields(e.kubectl("get", "pods", "--namespace", otherNamespace, "-l", "app.kubernetes.io/name=conclave", "-o",
+	return strings.Fields(e.kubectl("get", "pods", "--namespace", otherNamespace, "-l",
+		"app.kubernetes.io/name=conclave", "-o",
 		`jsonpath={range .items[?(@.status.containerStatuses[0].ready==true)]}{.metadata.name} {end}`))
 }
 
@@ -171,8 +178,8 @@ func (e env) agentIn(pod string) process {
 	return agents[at]
 }
 
-// connectAsOperator connects to the agent in a pod by a certificate for the operator that a CA signs. It returns an error unless the
-// agent accepts that.
+// connectAsOperator connects to the agent in a pod by a certificate for the operator that a CA signs. It returns an
+// error unless the agent accepts that.
 func (e env) connectAsOperator(pod string, signer caSecret) error {
 	e.t.Helper()
 	ca, err := identity.ParseCA(identity.Pair{Cert: signer.Data.SigningCert, Key: signer.Data.SigningKey})
@@ -191,7 +198,8 @@ func (e env) connectAsOperator(pod string, signer caSecret) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	address := e.kubectl("get", "pod", pod, "--namespace", samplesNamespace, "-o", "jsonpath={.status.podIP}")
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d/", address, control.OperatorPort), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("https://%s:%d/", address, control.OperatorPort), http.NoBody)
 	must.Succeed(e.t, err)
 	response, err := transport.RoundTrip(request)
 	if err != nil {

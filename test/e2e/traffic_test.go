@@ -40,19 +40,23 @@ type traffic struct {
 	longest time.Duration
 }
 
-// sendRequests sends requests from a node until the test ends or stop is called. They have no body, or this one, with their number in place of NUMBER.
+// sendRequests sends requests from a node until the test ends or stop is called. They have no body, or this one, with
+// their number in place of NUMBER.
 func (c *cluster) sendRequests(namespace, service, path, body string) *traffic {
 	c.t.Helper()
 	address := ""
 	c.waitUntil(defaultTimeout, "the Service "+service+" has an address", func() bool {
-		address = c.kubectl("get", "service", service, "--namespace", namespace, "--ignore-not-found", "-o", "jsonpath={.spec.clusterIP}")
+		address = c.kubectl("get", "service", service, "--namespace", namespace, "--ignore-not-found", "-o",
+			"jsonpath={.spec.clusterIP}")
 		return address != ""
 	})
 	node, err := os.Open(c.networks()[0])
 	must.Succeed(c.t, err)
 	t := &traffic{cluster: c, failed: map[string]int{}}
 	// The node routes each connection anew.
-	sender := &http.Client{Transport: &http.Transport{DialContext: dialer(node), DisableKeepAlives: true}, Timeout: time.Second}
+	sender := &http.Client{
+		Transport: &http.Transport{DialContext: dialer(node), DisableKeepAlives: true}, Timeout: time.Second,
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -105,8 +109,10 @@ func (t *traffic) record(got receipt, err error, answered *time.Time) {
 		return
 	}
 	before := t.latest
-	if t.err == nil && (got.Token < before.Token || got.Token == before.Token && (got.Number <= before.Number || got.Pod != before.Pod)) {
-		t.err = fmt.Errorf("got receipt %+v after %+v, want a higher token, or a higher number of the same coordinator", got, before)
+	if t.err == nil &&
+		(got.Token < before.Token || got.Token == before.Token && (got.Number <= before.Number || got.Pod != before.Pod)) {
+		t.err = fmt.Errorf("got receipt %+v after %+v, want a higher token, or a higher number of the same coordinator",
+			got, before)
 	}
 	now := time.Now()
 	t.longest = max(t.longest, now.Sub(*answered))
@@ -131,7 +137,8 @@ func (t *traffic) report(what string) {
 	t.t.Helper()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.t.Logf("%s: %d requests answered, at most %s without an answer, failed: %v", what, t.answers, t.longest.Round(time.Millisecond), t.failed)
+	t.t.Logf("%s: %d requests answered, at most %s without an answer, failed: %v", what, t.answers,
+		t.longest.Round(time.Millisecond), t.failed)
 	if t.err != nil || t.answers == 0 {
 		t.t.Fatalf("%s: got %d answers, error %v", what, t.answers, t.err)
 	}
@@ -141,7 +148,8 @@ func (t *traffic) report(what string) {
 
 const workloadManifest = repositoryRoot + "/examples/lock-service/manifest.yaml"
 
-var holds = regexp.MustCompile(`^holds: no gap, no duplicate and no stale write in (\d+) writes to 2 resources, by 3 processes`)
+var holds = regexp.MustCompile(
+	`^holds: no gap, no duplicate and no stale write in (\d+) writes to 2 resources, by 3 processes`)
 
 // testWorkload runs an example as users do. All its processes must get locks from the coordinator.
 func testWorkload(e env) {
@@ -156,7 +164,8 @@ func testWorkload(e env) {
 	e.awaitWrites(namespace, 20)
 }
 
-// awaitWrites waits until the processes have made further writes with locks from the coordinator. All writes must have been right.
+// awaitWrites waits until the processes have made further writes with locks from the coordinator. All writes must have
+// been right.
 func (e env) awaitWrites(namespace string, further int) {
 	e.t.Helper()
 	before := e.writes(namespace)
@@ -169,7 +178,8 @@ func (e env) awaitWrites(namespace string, further int) {
 // writes returns the number of writes in the ledger, or 0 while it starts or not all processes have written.
 func (e env) writes(namespace string) int {
 	e.t.Helper()
-	output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service", "check", "http://127.0.0.1:8090")
+	output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service",
+		"check", "http://127.0.0.1:8090")
 	if strings.Contains(output, "violated") {
 		e.t.Fatal(safety.Violated, output)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-var previousSource = flag.String("previous-source", "", "the folder with the sources of an earlier release, from which to upgrade")
+var previousSource = flag.String("previous-source", "",
+	"the folder with the sources of an earlier release, from which to upgrade")
 
 // release is a version of operator and agents.
 type release struct {
@@ -29,8 +30,8 @@ var (
 	previousRelease = release{"", "e2e-previous"} // Its source is previousSource.
 )
 
-// upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must end by
-// a hand-over.
+// upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must
+// end by a hand-over.
 const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"suspicionTimeoutMillis":3000},"preemption":{"stableMillis":2000}}}`
 
 // servicePatch gives the lock service a Service, through which a client acquires locks meanwhile.
@@ -39,8 +40,8 @@ const servicePatch = `{"spec":{"service":{"name":"lock-service-coordinator","por
 // lockService is the group of the application that runs during an upgrade.
 const lockService = "lock-service"
 
-// testUpgrade upgrades the operator, and then the agents of an application that writes all the time. Meanwhile, pods of other
-// groups keep the former agent.
+// testUpgrade upgrades the operator, and then the agents of an application that writes all the time. Meanwhile, pods of
+// other groups keep the former agent.
 func testUpgrade(e env) {
 	const namespace = "conclave-upgrade"
 	e.loadRelease(nextRelease)
@@ -100,20 +101,23 @@ func (e env) startLockService(namespace string) {
 func (e env) awaitLockService(namespace string) {
 	e.t.Helper()
 	const all = "lock-service-2 Coordinator, lock-service-1 Normal, lock-service-0 Normal"
-	e.waitUntil(defaultTimeout, "all members follow lock-service-2", func() bool { return e.groupIn(namespace, lockService).rows() == all })
+	e.waitUntil(defaultTimeout, "all members follow lock-service-2",
+		func() bool { return e.groupIn(namespace, lockService).rows() == all })
 	e.awaitWrites(namespace, 20)
 }
 
-// upgrade installs another release of the operator, as docs/operate.md describes it, and then replaces the agents of the
-// application. Each tenure must end by a hand-over.
+// upgrade installs another release of the operator, as docs/operate.md describes it, and then replaces the agents of
+// the application. Each tenure must end by a hand-over.
 func (e env) upgrade(namespace string, from, to release) {
 	e.t.Helper()
 	start := time.Now()
-	client := e.sendRequests(namespace, "lock-service-coordinator", "/acquire", `{"lock":"of/client/NUMBER","holder":"client"}`)
+	client := e.sendRequests(namespace, "lock-service-coordinator", "/acquire",
+		`{"lock":"of/client/NUMBER","holder":"client"}`)
 	defer client.stop()
 	before := client.awaitReceipt("the client has a lock", receipt{})
 	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
-	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout",
+		"5m", "--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "the former replicas have ended, which inject the former agent", func() bool {
 		var replicas corev1.PodList
 		e.list(operatorNamespace, map[string]string{"app.kubernetes.io/name": "conclave"}, &replicas)
@@ -136,11 +140,14 @@ const otherNamespace = "elections"
 
 func testReinstallation(e env) {
 	e.kubectl("delete", "--namespace", samplesNamespace, "-f", e.samples(), "--ignore-not-found", "--wait=false")
-	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout",
+		"5m", "--request-timeout", "0")
 	e.kubectl("delete", "-f", installer, "--timeout", "5m", "--request-timeout", "0")
-	remaining := e.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
+	remaining := e.kubectl("get",
+		"namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
 	for line := range strings.Lines(remaining) {
-		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samplesNamespace {
+		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace &&
+			name != "namespace/"+samplesNamespace {
 			e.t.Errorf("got %s after the operator was removed", name)
 		}
 	}
@@ -148,8 +155,8 @@ func testReinstallation(e env) {
 	testFirstGroup(e)
 }
 
-// testReplacedCA does what docs/operate.md advises if the key of the CA may have been disclosed. It also sets the image for
-// testRotatedCA, because this is when agents get new certificates.
+// testReplacedCA does what docs/operate.md advises if the key of the CA may have been disclosed. It also sets the image
+// for testRotatedCA, because this is when agents get new certificates.
 func testReplacedCA(e env) {
 	manager := func(verb string, arguments ...string) string {
 		return e.kubectl(append([]string{verb, "--namespace", otherNamespace}, arguments...)...)
@@ -157,7 +164,8 @@ func testReplacedCA(e env) {
 	key := func() string { return manager("get", "secret", "conclave-ca", "-o", "jsonpath={.data}") }
 	before := key()
 	manager("scale", "deployment/conclave-manager", "--replicas", "0")
-	manager("wait", "pod", "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	manager("wait", "pod", "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout",
+		"5m", "--request-timeout", "0")
 	manager("delete", "secret", "conclave-ca")
 	manager("create", "secret", "generic", "conclave-ca")
 	manager("set", "image", "deployment/conclave-manager", "manager=conclave/manager:"+fastRotationTag)
@@ -167,7 +175,8 @@ func testReplacedCA(e env) {
 		e.t.Errorf("got a secret of %d bytes that equals the former one or is empty, want a new CA", len(after))
 	}
 	e.kubectl("rollout", "restart", "statefulset/ledger", "--namespace", samplesNamespace)
-	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout",
+		"5m", "--request-timeout", "0")
 	e.awaitAllMembers()
 	e.awaitCoordinator(highest)
 }

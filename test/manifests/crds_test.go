@@ -33,18 +33,19 @@ func installCRD(t *testing.T, module, crd string) {
 	must.Succeed(t, err)
 	file := filepath.Join(strings.TrimSpace(string(folder)), crd)
 	need.Complete(t)
-	if _, err := envtest.InstallCRDs(apiServer.Config(t), envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(apiServer.Config(t),
+		envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// checkUnknownFieldIsRejected checks that the API server validates an object: it must
-// reject an unknown field.
+// checkUnknownFieldIsRejected checks that the API server validates an object: it must reject an unknown field.
 func checkUnknownFieldIsRejected(t *testing.T, c client.Client, object *unstructured.Unstructured, fields ...string) {
 	t.Helper()
 	invalid := object.DeepCopy()
 	must.Succeed(t, unstructured.SetNestedField(invalid.Object, "x", fields...))
-	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(invalid), client.FieldOwner("kubectl"), client.DryRunAll)
+	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(invalid),
+		client.FieldOwner("kubectl"), client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), fields[len(fields)-1]) {
 		t.Errorf("%s with an unknown field: got error %v, want one that names it", object.GetKind(), err)
 	}
@@ -71,7 +72,8 @@ func objectsOfGroup(objects []*unstructured.Unstructured, group string) []*unstr
 }
 
 func TestMonitoringMatchesCRDs(t *testing.T) {
-	const module, crds = "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/monitoring.coreos.com_"
+	const module, crds = "github.com/prometheus-operator/prometheus-operator",
+		"example/prometheus-operator-crd/monitoring.coreos.com_"
 	installCRD(t, module, crds+"servicemonitors.yaml")
 	installCRD(t, module, crds+"podmonitors.yaml")
 	installCRD(t, module, crds+"prometheusrules.yaml")
@@ -93,8 +95,8 @@ func createNamespace(t *testing.T, c client.Client) {
 	}
 }
 
-// TestSamplesAreUnchangedWhenAppliedAgain: a default of the schema that kubectl apply or Argo CD takes for a difference would make
-// them apply an object again and again.
+// TestSamplesAreUnchangedWhenAppliedAgain: a default of the schema that kubectl apply or Argo CD takes for a difference
+// would make them apply an object again and again.
 func TestSamplesAreUnchangedWhenAppliedAgain(t *testing.T) {
 	samples, err := filepath.Glob(filepath.Join(root, "config/samples/*.yaml"))
 	if err != nil || len(samples) == 0 {
@@ -110,7 +112,9 @@ func TestSamplesAreUnchangedWhenAppliedAgain(t *testing.T) {
 					t.Errorf("applied again: got %q, want it unchanged", line)
 				}
 			}
-			versions := []string{"get", "-n", "default", "-f", sample, "-o", "custom-columns=:.kind,:.metadata.name,:.metadata.resourceVersion"}
+			versions := []string{
+				"get", "-n", "default", "-f", sample, "-o", "custom-columns=:.kind,:.metadata.name,:.metadata.resourceVersion",
+			}
 			c.kubectlOn(t, "apply", "--server-side", "--force-conflicts", "-n", "default", "-f", sample)
 			before := c.kubectlOn(t, versions...)
 			c.kubectlOn(t, "apply", "--server-side", "-n", "default", "-f", sample)
@@ -123,7 +127,8 @@ func TestSamplesAreUnchangedWhenAppliedAgain(t *testing.T) {
 
 func (c *targetCluster) kubectlOn(t *testing.T, arguments ...string) string {
 	t.Helper()
-	output, err := exec.CommandContext(t.Context(), c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, arguments...)...).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), c.kubectl,
+		append([]string{"--kubeconfig", c.kubeconfig}, arguments...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %q: %v\n%s", arguments, err, output)
 	}

@@ -14,14 +14,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// Nobody removes the label from a pod with an agent: the operator wouldn't know of the agent any more, which goes on electing.
+// Nobody removes the label from a pod with an agent: the operator wouldn't know of the agent any more, which goes on
+// electing.
 func TestLabelStaysWithAgent(t *testing.T) {
 	admin := connect(t)
 	apply(t, admin, build(t, "config/default"))
 	pod := func(name string, agent bool) *corev1.Pod {
-		pod := podOf(metav1.ObjectMeta{GenerateName: name, Namespace: "default", Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled, "app": "ledger"}})
+		pod := podOf(metav1.ObjectMeta{
+			GenerateName: name, Namespace: "default", Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled, "app": "ledger"},
+		})
 		if agent {
-			pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(
+				corev1.ContainerRestartPolicyAlways)}}
 		}
 		// The API server can't reach the webhook.
 		pod.Labels[v1.LabelAgent] = "later"
@@ -45,19 +49,23 @@ func TestLabelStaysWithAgent(t *testing.T) {
 		}
 		return nil
 	})
-	if err := change(member, func(labels map[string]string) { labels[v1.LabelAgent] = v1.AgentDisabled }); err == nil || !strings.Contains(err.Error(), want) {
+	if err := change(member, func(labels map[string]string) { labels[v1.LabelAgent] = v1.AgentDisabled }); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("another value: got error %v, want %q", err, want)
 	}
 	expect.Succeedf(t, change(member, func(labels map[string]string) { labels["app"] = "other" }), "another label")
 	expect.Succeedf(t, change(bare, remove), "a pod without an agent")
 }
 
-// A program that must run in one pod at a time runs in no pod that has no agent, for example because the label is missing.
+// A program that must run in one pod at a time runs in no pod that has no agent, for example because the label is
+// missing.
 func TestProgramDoesNotRunWithoutAgent(t *testing.T) {
 	admin := connect(t)
 	apply(t, admin, build(t, "config/default"))
 	create := func(annotation string, initContainers ...corev1.Container) error {
-		pod := podOf(metav1.ObjectMeta{GenerateName: "settle-", Namespace: "default", Annotations: map[string]string{annotation: "ledger"}})
+		pod := podOf(metav1.ObjectMeta{
+			GenerateName: "settle-", Namespace: "default", Annotations: map[string]string{annotation: "ledger"},
+		})
 		pod.Spec.InitContainers = initContainers
 		return admin.Create(t.Context(), pod, client.DryRunAll)
 	}

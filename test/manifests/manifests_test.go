@@ -59,8 +59,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	return nil
 }
 
-// formatRules returns a line for each resource of the rules, so that they can be compared
-// and reviewed.
+// formatRules returns a line for each resource of the rules, so that they can be compared and reviewed.
 func formatRules(rules []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range rules {
@@ -111,9 +110,10 @@ var (
 func TestPermissionsOfTheManager(t *testing.T) {
 	objects := build(t, "config/default")
 	for what, lists := range map[string][2][]string{
-		"ClusterRole":          {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), clusterRules},
-		"optional ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "conclave-services").Rules), optionalRules},
-		"Role":                 {formatRules(find[rbacv1.Role](t, objects, "Role", manager).Rules), namespaceRules},
+		"ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), clusterRules},
+		"optional ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole",
+			"conclave-services").Rules), optionalRules},
+		"Role": {formatRules(find[rbacv1.Role](t, objects, "Role", manager).Rules), namespaceRules},
 	} {
 		if got, want := strings.Join(lists[0], "\n"), strings.Join(lists[1], "\n"); got != want {
 			t.Errorf("%s: got permissions\n%s\nwant\n%s", what, got, want)
@@ -123,8 +123,11 @@ func TestPermissionsOfTheManager(t *testing.T) {
 		switch object.GetKind() {
 		case "ClusterRoleBinding", "RoleBinding":
 			bound := find[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
-			if !slices.Contains([]string{manager, "conclave-services"}, bound.RoleRef.Name) || bound.RoleRef.Name != bound.Name || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
-				t.Errorf("%s %s grants %v to %v, want only the manager", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
+			if !slices.Contains([]string{manager, "conclave-services"}, bound.RoleRef.Name) ||
+				bound.RoleRef.Name != bound.Name || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager ||
+				bound.Subjects[0].Namespace != namespace {
+				t.Errorf("%s %s grants %v to %v, want only the manager", object.GetKind(), object.GetName(),
+					bound.RoleRef, bound.Subjects)
 			}
 		}
 	}
@@ -132,11 +135,14 @@ func TestPermissionsOfTheManager(t *testing.T) {
 
 // violation describes why a rule grants too much. It is empty if the rule is acceptable.
 func violation(rule rbacv1.PolicyRule, ownNamespace bool) string {
-	for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames, rule.NonResourceURLs) {
+	for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs,
+		rule.ResourceNames, rule.NonResourceURLs) {
 		switch {
 		case strings.Contains(word, "*"):
 			return "a wildcard"
-		case slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy"}, word):
+		case slices.Contains([]string{
+			"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy",
+		}, word):
 			return "access to other pods or accounts: " + word
 		case slices.Contains([]string{"impersonate", "escalate", "bind"}, word):
 			return "privilege escalation: " + word
@@ -150,7 +156,8 @@ func violation(rule rbacv1.PolicyRule, ownNamespace bool) string {
 	}
 	for _, verb := range rule.Verbs {
 		// A rule for "create" cannot be restricted by name.
-		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca", "conclave-metrics"}) || verb == "list" || verb == "watch" {
+		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca", "conclave-metrics"}) ||
+			verb == "list" || verb == "watch" {
 			return verb + " of other Secrets"
 		}
 	}
@@ -173,7 +180,10 @@ func TestNoExcessivePermissions(t *testing.T) {
 		{APIGroups: []string{"*"}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca", "conclave-metrics"}, Verbs: []string{"get", "list"}},
+		{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca", "conclave-metrics"},
+			Verbs: []string{"get", "list"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
 	} {
 		if violation(rule, true) == "" {
@@ -197,7 +207,8 @@ func apply(t *testing.T, c client.Client, objects []*unstructured.Unstructured) 
 	t.Helper()
 	for _, object := range objects {
 		object = object.DeepCopy()
-		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object),
+			client.FieldOwner("kubectl")); err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -221,7 +232,8 @@ func TestApply(t *testing.T) {
 	} {
 		weaker := pod.DeepCopy()
 		weaken(&weaker.Spec)
-		if err := c.Create(t.Context(), weaker, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
+		if err := c.Create(t.Context(), weaker, client.DryRunAll); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "restricted") {
 			t.Errorf("%s: got error %v, want a violation of Pod Security", name, err)
 		}
 	}
@@ -265,7 +277,8 @@ func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.
 	t.Helper()
 	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay")
 	file := filepath.Join(t.TempDir(), "install.yaml")
-	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file, "IMG=manager", "AGENT_IMG=agent"}, variables...)...)
+	command := exec.CommandContext(t.Context(), "make",
+		append([]string{"-s", "build-installer", "INSTALLER=" + file, "IMG=manager", "AGENT_IMG=agent"}, variables...)...)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -281,8 +294,10 @@ func TestInstallerSetsImages(t *testing.T) {
 	_, objects := buildInstaller(t, "IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123")
 	container := managerPod(t, objects).Spec.Containers[0]
 	agent := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "AGENT_IMAGE" })
-	if container.Image != "example.org/manager:v1" || agent < 0 || container.Env[agent].Value != "example.org/agent@sha256:0123" {
-		t.Errorf("got image %s and environment %v, want the images of the Makefile's variables", container.Image, container.Env)
+	if container.Image != "example.org/manager:v1" || agent < 0 ||
+		container.Env[agent].Value != "example.org/agent@sha256:0123" {
+		t.Errorf("got image %s and environment %v, want the images of the Makefile's variables",
+			container.Image, container.Env)
 	}
 	expect.Lenf(t, objects, len(build(t, "config/default")), "objects")
 }
@@ -301,7 +316,8 @@ func TestInstallerSetsNamespace(t *testing.T) {
 		}
 	}
 	itself := find[corev1.Namespace](t, objects, "Namespace", other)
-	for i, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks {
+	for i, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects,
+		"MutatingWebhookConfiguration", "conclave").Webhooks {
 		expect.Equalf(t, webhook.ClientConfig.Service.Namespace, other,
 			"namespace of the Service of webhook %s", webhook.Name)
 		selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)

@@ -25,8 +25,7 @@ type endpoint struct {
 	}
 }
 
-// TestPrometheusVerifiesServers: it verifies the manager and the agents, with the credentials
-// that the manager writes.
+// TestPrometheusVerifiesServers: it verifies the manager and the agents, with the credentials that the manager writes.
 func TestPrometheusVerifiesServers(t *testing.T) {
 	endpoints := map[string]endpoint{}
 	for _, object := range objectsOfGroup(build(t, "config/prometheus"), "monitoring.coreos.com") {
@@ -45,14 +44,16 @@ func TestPrometheusVerifiesServers(t *testing.T) {
 		return got != nil && got.Name == authority.MetricsSecretName && got.Key == key
 	}
 	for kind, e := range endpoints {
-		if tls := e.TLSConfig; e.Scheme != "https" || tls.InsecureSkipVerify || !isKey(tls.CA.Secret, authority.MetricsCAKey) {
+		if tls := e.TLSConfig; e.Scheme != "https" || tls.InsecureSkipVerify ||
+			!isKey(tls.CA.Secret, authority.MetricsCAKey) {
 			t.Errorf("%s: got %+v, want https, and the CA bundle of the Secret %s", kind, e, authority.MetricsSecretName)
 		}
 	}
 	expect.Equalf(t, endpoints["ServiceMonitor"].TLSConfig.ServerName, "conclave-metrics.conclave-system.svc",
 		"manager: server name")
 	agents := endpoints["PodMonitor"]
-	if tls := agents.TLSConfig; tls.ServerName != identity.AgentHost || !isKey(tls.Cert.Secret, authority.MetricsCertKey) || !isKey(tls.KeySecret, authority.MetricsKeyKey) {
+	if tls := agents.TLSConfig; tls.ServerName != identity.AgentHost ||
+		!isKey(tls.Cert.Secret, authority.MetricsCertKey) || !isKey(tls.KeySecret, authority.MetricsKeyKey) {
 		t.Errorf("agents: got %+v, want server name %s, and the certificate of the Secret", tls, identity.AgentHost)
 	}
 	for _, port := range agentPorts(t) {
@@ -86,7 +87,8 @@ func TestDashboardsAreConfigMaps(t *testing.T) {
 	must.Equalf(t, len(objects), 4, "objects (a ConfigMap for each dashboard)")
 	for _, object := range objects {
 		if object.GetKind() != "ConfigMap" || object.GetLabels()["grafana_dashboard"] != "1" {
-			t.Errorf("got %s %s with labels %v, want a ConfigMap that Grafana's sidecar selects", object.GetKind(), object.GetName(), object.GetLabels())
+			t.Errorf("got %s %s with labels %v, want a ConfigMap that Grafana's sidecar selects", object.GetKind(),
+				object.GetName(), object.GetLabels())
 		}
 		data, ok := object.Object["data"].(map[string]any)
 		if !ok || len(data) != 1 {

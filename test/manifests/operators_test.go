@@ -25,11 +25,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestSecondOperatorIsRefused: it would take permissions and the webhook from the first one. Its removal would delete the CRD.
+// TestSecondOperatorIsRefused: it would take permissions and the webhook from the first one. Its removal would delete
+// the CRD.
 func TestSecondOperatorIsRefused(t *testing.T) {
 	c := newTargetCluster(t)
 	c.deploy()
-	const want = "the operator of this cluster is in namespace conclave-system: set NAMESPACE=conclave-system, or run this first: make undeploy NAMESPACE=conclave-system"
+	const want = "the operator of this cluster is in namespace conclave-system: set NAMESPACE=conclave-system, or run " +
+		"this first: make undeploy NAMESPACE=conclave-system"
 	for _, target := range []string{"deploy", "undeploy"} {
 		if output, err := c.run(target, "NAMESPACE=shop"); err == nil || !strings.Contains(output, want) {
 			t.Errorf("make %s: got %q (%v), want %q", target, output, err, want)
@@ -43,11 +45,14 @@ func TestSecondOperatorIsRefused(t *testing.T) {
 func TestUndeployNeedsNoPodsOfStrictGroups(t *testing.T) {
 	c := newTargetCluster(t)
 	c.deploy()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger-0", Finalizers: []string{v1.StopFinalizer("ledger")}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "ledger-0", Finalizers: []string{v1.StopFinalizer("ledger")},
+	}}
 	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "none"}}
 	must.Succeed(t, c.Create(t.Context(), pod))
 	for _, target := range []string{"undeploy", "uninstall"} {
-		const want = "could not be deleted without the operator: delete these groups first, or set another mode: default/ledger"
+		const want = "could not be deleted without the operator: delete these groups first, or set " +
+			"another mode: default/ledger"
 		if output, err := c.run(target); err == nil || !strings.Contains(output, want) {
 			t.Errorf("make %s: got %q (%v), want %q", target, output, err, want)
 		}
@@ -64,8 +69,11 @@ func TestUndeployNeedsNoPodsOfStrictGroups(t *testing.T) {
 		t.Fatalf("make undeploy: %v\n%s", err, output)
 	}
 	c.expect(false)
-	crd := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "electiongroups." + v1.GroupVersion.Group}, crd); !apierrors.IsNotFound(err) {
+	crd := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "electiongroups." + v1.GroupVersion.Group},
+		crd); !apierrors.IsNotFound(err) {
 		t.Errorf("read the CRD without an operator: got error %v, want none there", err)
 	}
 }
@@ -90,8 +98,9 @@ func newTargetCluster(t *testing.T) *targetCluster {
 	return &targetCluster{t: t, kubectl: kubectl, kubeconfig: kubeconfig, Client: testclient.New(t, environment.Config)}
 }
 
-// finalizeNamespace does what the controller of namespaces does in a cluster: it ends the deletion of the operator's namespace,
-// for which kubectl waits, after everything else is gone. Without their namespace, the policies refuse to delete Services.
+// finalizeNamespace does what the controller of namespaces does in a cluster: it ends the deletion of the operator's
+// namespace, for which kubectl waits, after everything else is gone. Without their namespace, the policies refuse to
+// delete Services.
 func (c *targetCluster) finalizeNamespace() {
 	c.t.Helper()
 	deleted := &corev1.Namespace{}
@@ -106,7 +115,8 @@ func (c *targetCluster) finalizeNamespace() {
 
 // run runs a target of the Makefile, without generating the manifests again.
 func (c *targetCluster) run(target string, variables ...string) (string, error) {
-	arguments := append([]string{"-s", "-o", "manifests", target, "KUBECTL=" + c.kubectl + " --kubeconfig " + c.kubeconfig, "IMG=manager", "AGENT_IMG=agent"}, variables...)
+	arguments := append([]string{"-s", "-o", "manifests", target, "KUBECTL=" + c.kubectl + " --kubeconfig " +
+		c.kubeconfig, "IMG=manager", "AGENT_IMG=agent"}, variables...)
 	command := exec.CommandContext(c.t.Context(), "make", arguments...)
 	command.Dir = root
 	output, err := command.CombinedOutput()
@@ -128,7 +138,8 @@ func (c *targetCluster) expect(installed bool) {
 		c.t.Errorf("the Deployment: got error %v, want installed %t", err, installed)
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		User:               "system:serviceaccount:" + namespace + ":" + manager,
+		Groups:             []string{"system:serviceaccounts", "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "services"},
 	}}
 	must.Succeed(c.t, c.Create(c.t.Context(), review))

@@ -93,20 +93,23 @@ func TestPoliciesRestrictTheManager(t *testing.T) {
 	}
 }
 
-// TestRolesRestrictTheManager attempts what the policies don't need to refuse: the
-// manager's roles don't permit it.
+// TestRolesRestrictTheManager attempts what the policies don't need to refuse: the manager's roles don't permit it.
 func TestRolesRestrictTheManager(t *testing.T) {
 	admin := connect(t)
 	apply(t, admin, build(t, "config/default"))
 	f, asManager := newFixture(t, admin), connectAsManager(t)
 	secret := &corev1.Secret{ObjectMeta: f.metadata("password")}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + f.namespace}}
-	electionGroup := &v1.ElectionGroup{ObjectMeta: f.metadata(group), Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}}}
+	electionGroup := &v1.ElectionGroup{
+		ObjectMeta: f.metadata(group), Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}},
+	}
 	for _, object := range []client.Object{secret, node, electionGroup} {
 		must.Succeed(t, admin.Create(t.Context(), object))
 	}
 	clusterAdmin := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "conclave-manager-pods"}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "conclave-manager-pods"},
+	}
 	for _, a := range []attempt{
 		{"read a Secret", "", func(ctx context.Context, c client.Client) error {
 			return c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
@@ -127,12 +130,15 @@ func TestRolesRestrictTheManager(t *testing.T) {
 		create("create a ConfigMap", "", &corev1.ConfigMap{ObjectMeta: f.metadata("new")}),
 		remove("delete a group", "", electionGroup),
 		remove("delete a policy", "", binding),
-		create("bind a role", "", &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "new"}, RoleRef: clusterAdmin}),
+		create("bind a role", "",
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "new"}, RoleRef: clusterAdmin}),
 		{"taint a node", "", func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)), client.DryRunAll)
+			return c.Patch(ctx, node,
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`)), client.DryRunAll)
 		}},
 		{"change a group", "", func(ctx context.Context, c client.Client) error {
-			return c.Patch(ctx, electionGroup, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+			return c.Patch(ctx, electionGroup,
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
 		}},
 	} {
 		if err := a.write(t.Context(), asManager); !apierrors.IsForbidden(err) {
@@ -147,7 +153,8 @@ func connectAsManager(t *testing.T) client.Client {
 	need.Complete(t)
 	config := apiServer.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":" + manager, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		UserName: "system:serviceaccount:" + namespace + ":" + manager,
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	c := testclient.New(t, config)
 	return c
@@ -168,10 +175,11 @@ func splitPolicies(objects []*unstructured.Unstructured) (policies, others []*un
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			last = check()
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Errorf("%s: %v", what, last)
 	}

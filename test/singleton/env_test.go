@@ -1,4 +1,5 @@
-// Package singleton tests that the program of conclave-agent exec runs only while its agent leads, with real agents and faults.
+// Package singleton tests that the program of conclave-agent exec runs only while its agent leads, with real agents and
+// faults.
 package singleton
 
 import (
@@ -47,8 +48,8 @@ func TestMain(m *testing.M) {
 	agentcluster.Main(m)
 }
 
-// runProgram is a program that knows nothing of elections, but writes its token so that the test can check the order. Only the main
-// process ends after SIGTERM.
+// runProgram is a program that knows nothing of elections, but writes its token so that the test can check the order.
+// Only the main process ends after SIGTERM.
 func runProgram(role string) int {
 	start := func(role string, setsid bool) error {
 		child := exec.Command("/proc/self/exe")
@@ -98,14 +99,15 @@ type env struct {
 
 	t    *testing.T
 	file string
-	// deaf: programs ignore SIGTERM. hideCgroups: wrappers can't create a cgroup. Both are about wrappers that start from now on.
+	// deaf: programs ignore SIGTERM. hideCgroups: wrappers can't create a cgroup. Both are about wrappers that start from
+	// now on.
 	deaf, hideCgroups bool
 
 	wrappers map[string]*exec.Cmd
 	ended    map[string]chan struct{}
 
-	// offset is where the check of the file continues. highest is the highest token before it, and overlaps counts the lines with a
-	// lower one.
+	// offset is where the check of the file continues. highest is the highest token before it, and overlaps counts the
+	// lines with a lower one.
 	offset          int64
 	highest         uint64
 	lines, overlaps int
@@ -209,7 +211,8 @@ func (e *env) read() error {
 		if token < e.highest {
 			e.overlaps++
 			if e.overlaps == 1 {
-				e.firstOverlap = fmt.Sprintf("%s wrote with token %d after a write with token %d", strings.Join(fields[1:], " "), token, e.highest)
+				e.firstOverlap = fmt.Sprintf("%s wrote with token %d after a write with token %d",
+					strings.Join(fields[1:], " "), token, e.highest)
 			}
 		}
 		e.highest = max(e.highest, token)

@@ -77,7 +77,8 @@ func (r *running) text() string {
 
 func (r *running) awaitOutput(want string) {
 	r.t.Helper()
-	testwait.Until(r.t, fmt.Sprintf("the output contains %q", want), func() bool { return strings.Contains(r.text(), want) })
+	testwait.Until(r.t, fmt.Sprintf("the output contains %q", want),
+		func() bool { return strings.Contains(r.text(), want) })
 }
 
 func (r *running) signal(s syscall.Signal) {
@@ -94,7 +95,9 @@ func (r *running) checkEnd(want int) {
 
 func TestStatusOfTheProgram(t *testing.T) {
 	e := single(t, agentcluster.Timing{})
-	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -STOP $$": 128 + 19, "kill -TERM $$": 128 + 15} {
+	for script, want := range map[string]int{
+		"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9, "kill -STOP $$": 128 + 19, "kill -TERM $$": 128 + 15,
+	} {
 		t.Run(script, func(t *testing.T) {
 			e.t = t
 			e.run(nil, "--", "sh", "-c", script).checkEnd(want)
@@ -108,7 +111,8 @@ func TestEnvironmentAndSignals(t *testing.T) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGHUP)
 	defer signal.Stop(ended)
-	r := e.run(nil, "--", "sh", "-c", `for s in HUP USR1 USR2 INT; do trap "echo got $s" $s; done; trap 'echo got TERM; exit 3' TERM
+	r := e.run(nil, "--", "sh", "-c",
+		`for s in HUP USR1 USR2 INT; do trap "echo got $s" $s; done; trap 'echo got TERM; exit 3' TERM
 		echo "started as $CONCLAVE_MEMBER of $CONCLAVE_GROUP with $CONCLAVE_TOKEN in $CONCLAVE_TERM"
 		while :; do sleep 0.02; done`)
 	r.awaitOutput("started")
@@ -148,13 +152,32 @@ func TestRefusals(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"no command":      {nil, 2, "error: exec requires a command, as in: conclave-agent exec --group ledger -- COMMAND ARGUMENT..."},
-		"no group":        {[]string{"--group", "", "--", "true"}, 2, "error: exec requires --group, the name of the group whose coordinator runs the command"},
-		"another group":   {[]string{"--group", "x", "--", "true"}, 1, `error: cannot join group x: the agent responded with status 404: group "x" not found: GET /v1/groups lists the groups of this agent`},
-		"not found":       {[]string{"--", "/none/x"}, 127, "error: exec: \"/none/x\": stat /none/x: no such file or directory"},
-		"not executable":  {[]string{"--", notExecutable}, 126, "error: exec: \"" + notExecutable + "\": permission denied"},
-		"too little time": {[]string{"--", "true"}, 1, "error: the group's drainMillis must be at least leaseMillis for this command, got 200 and 500"},
-		"unknown flag":    {[]string{"--unknown"}, 2, "error: unknown flag: --unknown; for the flags, run: conclave-agent exec --help"},
+		"no command": {
+			nil, 2, "error: exec requires a command, as in: conclave-agent exec --group ledger -- COMMAND ARGUMENT...",
+		},
+		"no group": {
+			[]string{"--group", "", "--", "true"},
+			2,
+			"error: exec requires --group, the name of the group whose coordinator runs the command",
+		},
+		"another group": {
+			[]string{"--group", "x", "--", "true"},
+			1,
+			`error: cannot join group x: the agent responded with status 404: group ` +
+				`"x" not found: GET /v1/groups lists the groups of this agent`,
+		},
+		"not found": {
+			[]string{"--", "/none/x"}, 127, "error: exec: \"/none/x\": stat /none/x: no such file or directory",
+		},
+		"not executable": {[]string{"--", notExecutable}, 126, "error: exec: \"" + notExecutable + "\": permission denied"},
+		"too little time": {
+			[]string{"--", "true"},
+			1,
+			"error: the group's drainMillis must be at least leaseMillis for this command, got 200 and 500",
+		},
+		"unknown flag": {
+			[]string{"--unknown"}, 2, "error: unknown flag: --unknown; for the flags, run: conclave-agent exec --help",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.t = t
@@ -167,7 +190,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestHandOverWaitsForTheProgram: the office is handed over when everything has ended, although the program ignores SIGTERM.
+// TestHandOverWaitsForTheProgram: the office is handed over when everything has ended, although the program ignores
+// SIGTERM.
 func TestHandOverWaitsForTheProgram(t *testing.T) {
 	const drain = 1500 * time.Millisecond
 	e := newEnv(t, agentcluster.Group{Timing: agentcluster.Timing{DrainMillis: new(int32(drain.Milliseconds()))}})
@@ -299,7 +323,8 @@ func TestTerminal(t *testing.T) {
 	r := e.run(func(c *exec.Cmd) {
 		c.Stdin = other
 		c.SysProcAttr.Setsid, c.SysProcAttr.Setctty = true, true
-	}, "--", "sh", "-c", `trap 'echo got INT; count=$((count+1))' INT; echo ready; while read -r line; do echo "read $line"; done; echo "count $count"; exit 6`)
+	}, "--", "sh", "-c", `trap 'echo got INT; count=$((count+1))' INT; echo ready; while read -r line; do echo "read `+
+		`$line"; done; echo "count $count"; exit 6`)
 	r.awaitOutput("ready")
 	_, err = terminal.WriteString("hello\n")
 	must.Succeed(t, err)

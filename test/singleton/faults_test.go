@@ -39,7 +39,8 @@ const (
 	wrapper = "wrapper"
 	guard   = "guard"
 	agent   = "agent"
-	// standby is the wrapper of another member than the coordinator: the next coordinator, if it is the one with the highest priority.
+	// standby is the wrapper of another member than the coordinator: the next coordinator, if it is the one with the
+	// highest priority.
 	standby = "standby"
 )
 
@@ -75,9 +76,9 @@ func (f *fault) String() string {
 	return fmt.Sprintf("signal %d for %v", f.signal, f.targets)
 }
 
-// TestOneProgramAtATime: the programs of different tenures never run at the same time, whatever is killed or stopped. The exception
-// is an agent that is killed in Majority mode: its successor doesn't wait for the program. On a busy machine, neither wrapper nor guard
-// may get CPU time before the lease ends. They must log this.
+// TestOneProgramAtATime: the programs of different tenures never run at the same time, whatever is killed or stopped.
+// The exception is an agent that is killed in Majority mode: its successor doesn't wait for the program. On a busy
+// machine, neither wrapper nor guard may get CPU time before the lease ends. They must log this.
 func TestOneProgramAtATime(t *testing.T) {
 	for mode, hideCgroups := range map[string]bool{"Strict": true, "Majority": false} {
 		t.Run(mode, func(t *testing.T) {
@@ -85,7 +86,8 @@ func TestOneProgramAtATime(t *testing.T) {
 				agentcluster.NeedPartitions(t) // They need the same rights.
 			}
 			e := newEnv(t, agentcluster.Group{
-				Safety: agentcluster.Safety{Mode: mode, LeaseMillis: 500}, Timing: agentcluster.Timing{DrainMillis: new(int32(1000))},
+				Safety: agentcluster.Safety{Mode: mode, LeaseMillis: 500},
+				Timing: agentcluster.Timing{DrainMillis: new(int32(1000))},
 			})
 			e.hideCgroups = hideCgroups
 			for _, name := range e.Names() {
@@ -116,7 +118,8 @@ func TestOneProgramAtATime(t *testing.T) {
 					t.Fatalf("%s%d writes of two programs at a time: %s; %s", safety.Violated, overlaps, e.firstOverlap, older)
 				}
 			}
-			t.Logf("%d faults in %s: %d tenures, %d writes, %d of them with an outdated token; wrappers and guards were too late after %d faults",
+			t.Logf("%d faults in %s: %d tenures, %d writes, %d of them with an outdated token; wrappers and guards were "+
+				"too late after %d faults",
 				*faults, time.Since(start).Round(time.Millisecond), len(e.seen), e.lines, e.overlaps, late)
 			if len(e.seen) < *faults/2 {
 				t.Errorf("got %d tenures, want more for %d faults", len(e.seen), *faults)
@@ -130,7 +133,8 @@ func (e *env) inject(f *fault) (took time.Duration) {
 	e.t.Helper()
 	token := e.awaitProgram(e.highest - 1)
 	victim := e.members[token]
-	pids := map[string]int{wrapper: e.wrappers[victim].Process.Pid, guard: e.guard(victim), standby: e.wrappers[e.successorOf(victim)].Process.Pid}
+	pids := map[string]int{wrapper: e.wrappers[victim].Process.Pid, guard: e.guard(
+		victim), standby: e.wrappers[e.successorOf(victim)].Process.Pid}
 	maps.Copy(pids, e.seen[token])
 	start := time.Now()
 	for _, target := range f.targets {

@@ -28,7 +28,8 @@ func (v *Verdict) String() string {
 	if !v.OK {
 		return "violated: " + v.Violation
 	}
-	return fmt.Sprintf("holds: no gap, no duplicate and no stale write in %d writes to %d resources, by %d processes with %d tokens",
+	return fmt.Sprintf(
+		"holds: no gap, no duplicate and no stale write in %d writes to %d resources, by %d processes with %d tokens",
 		v.Total(), len(v.Writes), v.Processes, v.Tokens)
 }
 

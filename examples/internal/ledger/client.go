@@ -79,7 +79,8 @@ func (c *Client) attempt(ctx context.Context, body []byte) (stored Entry, again 
 	case response.StatusCode == http.StatusConflict:
 		return Entry{}, false, fmt.Errorf("%w: %s", ErrFenced, bytes.TrimSpace(text))
 	case response.StatusCode != http.StatusOK:
-		return Entry{}, response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("the ledger responded with status %d: %s", response.StatusCode, bytes.TrimSpace(text))
+		return Entry{}, response.StatusCode >= http.StatusInternalServerError,
+			fmt.Errorf("the ledger responded with status %d: %s", response.StatusCode, bytes.TrimSpace(text))
 	}
 	return stored, false, json.Unmarshal(text, &stored)
 }

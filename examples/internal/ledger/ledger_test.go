@@ -173,7 +173,8 @@ func TestClientRepeatsUntilLedgerResponds(t *testing.T) {
 	server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := client.Write(ctx, Entry{Resource: "device", Token: 7, By: "a", Seq: 4}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := client.Write(ctx, Entry{Resource: "device", Token: 7, By: "a", Seq: 4}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("got error %v, want that of the context", err)
 	}
 }
@@ -184,14 +185,19 @@ func TestCheckerFindsViolations(t *testing.T) {
 {"resource":"s","token":1,"seq":1,"by":"b"}
 `
 	for line, want := range map[string]string{
-		`{"resource":"r","token":7,"seq":2,"by":"a"}`:              "holds: no gap, no duplicate and no stale write in 3 writes to 2 resources, by 2 processes with 2 tokens",
-		`{"resource":"r","token":6,"grant":5,"seq":2,"by":"b"}`:    "violated: line 4: stale write: b wrote r 2 with right 6.5 after 7.0 of a",
-		`{"resource":"r","token":7,"seq":2,"by":"b"}`:              "violated: line 4: two processes with the same right: b wrote r 2 with right 7.0, and so did a",
-		`{"resource":"r","token":7,"seq":2,"by":"a","run":"2"}`:    "violated: line 4: two runs of one process with the same right: a wrote r 2 with right 7.0, which has claimed it again",
-		`{"resource":"r","token":8,"seq":1,"by":"b"}`:              "violated: line 4: duplicate: b wrote r 1 with right 8.0 after 1",
-		`{"resource":"r","token":8,"seq":3,"by":"b"}`:              "violated: line 4: gap: b wrote r 3 with right 8.0 after 1",
-		`{"resource":"r","token":8,"seq":0,"by":"b","claim":true}`: "violated: line 4: wrong claim: b wrote r 0 with right 8.0 after 1",
-		`{"resource":"r","by":"b","violation":"two holders"}`:      "violated: line 4: b reports: two holders",
+		`{"resource":"r","token":7,"seq":2,"by":"a"}`: "holds: no gap, no duplicate and no stale write in 3 " +
+			"writes to 2 resources, by 2 processes with 2 tokens",
+		`{"resource":"r","token":6,"grant":5,"seq":2,"by":"b"}`: "violated: line 4: stale write: b wrote r 2 with " +
+			"right 6.5 after 7.0 of a",
+		`{"resource":"r","token":7,"seq":2,"by":"b"}`: "violated: line 4: two processes with the same right: b " +
+			"wrote r 2 with right 7.0, and so did a",
+		`{"resource":"r","token":7,"seq":2,"by":"a","run":"2"}`: "violated: line 4: two runs of one process with the " +
+			"same right: a wrote r 2 with right 7.0, which has claimed it again",
+		`{"resource":"r","token":8,"seq":1,"by":"b"}`: "violated: line 4: duplicate: b wrote r 1 with right 8.0 after 1",
+		`{"resource":"r","token":8,"seq":3,"by":"b"}`: "violated: line 4: gap: b wrote r 3 with right 8.0 after 1",
+		`{"resource":"r","token":8,"seq":0,"by":"b","claim":true}`: "violated: line 4: wrong claim: b wrote r " +
+			"0 with right 8.0 after 1",
+		`{"resource":"r","by":"b","violation":"two holders"}`: "violated: line 4: b reports: two holders",
 	} {
 		c := NewChecker()
 		must.Succeed(t, errors.Join(c.Read(strings.NewReader(begin)), c.Read(strings.NewReader(line+"\n"))))

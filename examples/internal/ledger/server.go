@@ -29,7 +29,8 @@ type Server struct {
 	// size is that of the complete lines. Another one may be being written.
 	size int64
 	last map[string]Entry
-	// ended are the runs by resource that a later claim with the same right has ended. A request of such a run may arrive late.
+	// ended are the runs by resource that a later claim with the same right has ended. A request of such a run may arrive
+	// late.
 	ended map[string]map[string]bool
 
 	checkMu sync.Mutex
@@ -51,7 +52,10 @@ func Open(path string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	s := &Server{path: path, file: file, checked: checked, last: map[string]Entry{}, ended: map[string]map[string]bool{}, checker: NewChecker()}
+	s := &Server{
+		path: path, file: file, checked: checked, last: map[string]Entry{},
+		ended: map[string]map[string]bool{}, checker: NewChecker(),
+	}
 	if err := s.restore(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot restore the ledger %s: %w", path, err), s.Close())
 	}

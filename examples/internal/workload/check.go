@@ -54,8 +54,8 @@ func awaitWrite(ctx context.Context, url string, before uint64, limit time.Durat
 	}
 }
 
-// readLedger returns the verdict, or an error if the invariant is violated. It checks the lines itself: a storage with a defect may
-// judge itself wrongly, too.
+// readLedger returns the verdict, or an error if the invariant is violated. It checks the lines itself: a storage with
+// a defect may judge itself wrongly, too.
 func readLedger(ctx context.Context, url string, limit time.Duration) (verdict ledger.Verdict, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no complete response within %s", limit))
 	defer cancel()

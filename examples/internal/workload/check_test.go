@@ -43,7 +43,10 @@ func TestCheckFindsMissingProgress(t *testing.T) {
 func TestCheckOfStoppedLedgerEnds(t *testing.T) {
 	for name, respond := range map[string]func(http.ResponseWriter){
 		"no response": func(http.ResponseWriter) {},
-		"no end":      func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _ = http.NewResponseController(w).Flush() },
+		"no end": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -53,7 +56,8 @@ func TestCheckOfStoppedLedgerEnds(t *testing.T) {
 			}))
 			defer server.Close()
 			defer cancel()
-			if _, err := readLedger(ctx, server.URL, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "no complete response within 100ms") {
+			if _, err := readLedger(ctx, server.URL, 100*time.Millisecond); err == nil ||
+				!strings.Contains(err.Error(), "no complete response within 100ms") {
 				t.Errorf("got error %v, want that the ledger doesn't respond", err)
 			}
 		})

@@ -1,5 +1,4 @@
-// Package workload starts the examples: it has their flags, their HTTP server, and what
-// they use to find each other.
+// Package workload starts the examples: it has their flags, their HTTP server, and what they use to find each other.
 package workload
 
 import (
@@ -227,8 +226,7 @@ func (p *Process) Call(ctx context.Context, peer, path string, request, response
 	return json.NewDecoder(answer.Body).Decode(response)
 }
 
-// Decode decodes the JSON of a request. If there is an error, it responds with that, and
-// returns false.
+// Decode decodes the JSON of a request. If there is an error, it responds with that, and returns false.
 func Decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	err := json.NewDecoder(r.Body).Decode(into)
 	if err != nil {

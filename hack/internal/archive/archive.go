@@ -1,4 +1,5 @@
-// Package archive writes archives that depend only on the files and a date: the files are sorted by name, and belong to root.
+// Package archive writes archives that depend only on the files and a date: the files are sorted by name, and belong to
+// root.
 package archive
 
 import (

@@ -38,9 +38,8 @@ func UsageOf(pid int) (Usage, error) {
 	return u, nil
 }
 
-// cpuTime adds up the CPU times of all threads, which have a resolution of a
-// nanosecond. The stat file of the process has a resolution of 10 ms, and an idle agent
-// uses less than that in 10 s.
+// cpuTime adds up the CPU times of all threads, which have a resolution of a nanosecond. The stat file of the process
+// has a resolution of 10 ms, and an idle agent uses less than that in 10 s.
 func cpuTime(folder string) (time.Duration, error) {
 	threads, err := filepath.Glob(filepath.Join(folder, "task", "*", "schedstat"))
 	if err != nil || len(threads) == 0 {

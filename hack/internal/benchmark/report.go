@@ -43,8 +43,7 @@ func Print(to io.Writer, report Report) error {
 	return errors.Join(report.Print(to), failed)
 }
 
-// Wait sleeps for a period, or until ctx is done. Benchmarks call it while they measure
-// a system that runs on its own.
+// Wait sleeps for a period, or until ctx is done. Benchmarks call it while they measure a system that runs on its own.
 func Wait(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(period)
 	defer timer.Stop()

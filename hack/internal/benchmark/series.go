@@ -1,5 +1,4 @@
-// Package benchmark has the statistics, process measurements and reports that the
-// benchmarks share.
+// Package benchmark has the statistics, process measurements and reports that the benchmarks share.
 package benchmark
 
 import (
@@ -23,11 +22,12 @@ func NewSeries(rounds []time.Duration) *Series {
 		sorted[i] = Millis(round)
 	}
 	slices.Sort(sorted)
-	return &Series{Rounds: len(rounds), Median: Percentile(sorted, 50), P99: Percentile(sorted, 99), Max: sorted[len(sorted)-1]}
+	return &Series{
+		Rounds: len(rounds), Median: Percentile(sorted, 50), P99: Percentile(sorted, 99), Max: sorted[len(sorted)-1],
+	}
 }
 
-// Percentile returns the nearest-rank percentile of sorted values. Of 20 rounds, the
-// 99th percentile is the maximum.
+// Percentile returns the nearest-rank percentile of sorted values. Of 20 rounds, the 99th percentile is the maximum.
 func Percentile(sorted []float64, percent int) float64 {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// Measure takes the coordinator away, on which all agents agree. It returns the next one, and the time until all other agents
-// followed it. The function inject returns the time just before the fault.
+// Measure takes the coordinator away, on which all agents agree. It returns the next one, and the time until all other
+// agents followed it. The function inject returns the time just before the fault.
 func Measure(
 	ctx context.Context, agents *agentcluster.Cluster, coordinator string, inject func() (time.Time, error),
 ) (next string, took time.Duration, err error) {
@@ -39,7 +39,8 @@ func Measure(
 				return next, last.Sub(injected), nil
 			}
 		case <-ctx.Done():
-			return "", 0, fmt.Errorf("the survivors of %s don't agree on a new coordinator: %v: %w", coordinator, followed, ctx.Err())
+			return "", 0,
+				fmt.Errorf("the survivors of %s don't agree on a new coordinator: %v: %w", coordinator, followed, ctx.Err())
 		}
 	}
 }
@@ -53,8 +54,8 @@ func countFollowers(followed map[string]string, coordinator string) (n int) {
 	return n
 }
 
-// Watch watches agents until ctx ends. It returns when each of them has sent its present state, so that the time of a later event
-// doesn't include the setup of a connection.
+// Watch watches agents until ctx ends. It returns when each of them has sent its present state, so that the time of a
+// later event doesn't include the setup of a connection.
 func Watch(ctx context.Context, agents *agentcluster.Cluster, names []string) (<-chan agentcluster.Observation, error) {
 	const several = 10 // A caller that doesn't receive for a while must not make the times of later events wrong.
 	events := make(chan agentcluster.Observation, several*len(names))

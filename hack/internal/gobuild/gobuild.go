@@ -37,7 +37,8 @@ func ParsePlatform(text string) (Platform, error) {
 
 // Compile builds the static binary. It sets all environment variables that affect the result.
 func (p Program) Compile(ctx context.Context, platform Platform, binary string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-toolexec", "env GOGC=400", "-tags", p.Tags,
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-toolexec",
+		"env GOGC=400", "-tags", p.Tags,
 		"-gcflags", CompilerFlags, "-ldflags", LinkerFlags+" -X main.version="+p.Version, "-o", binary, p.Package)
 	command.Dir = p.Source
 	command.Env = append(os.Environ(),

@@ -1,5 +1,5 @@
-// Command pause is the program of the container that holds a pod's namespaces. It waits for a signal to exit. If the pod's
-// containers share a PID namespace, it also reaps orphaned processes.
+// Command pause is the program of the container that holds a pod's namespaces. It waits for a signal to exit. If the
+// pod's containers share a PID namespace, it also reaps orphaned processes.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The linter of this repository: golangci-lint with two additional linters, kube-api-linter and purecore. One binary runs all
-// checks, with one configuration, one report, and one way to make an exception: //nolint with an explanation.
+// The linter of this repository: golangci-lint with two additional linters, kube-api-linter and purecore. One binary
+// runs all checks, with one configuration, one report, and one way to make an exception: //nolint with an explanation.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// buildInfo leaves the version unknown on purpose: golangci-lint then uses a hash of the binary as the key of its cache, so
-// a change of an analyzer invalidates the cached results.
+// buildInfo leaves the version unknown on purpose: golangci-lint then uses a hash of the binary as the key of its
+// cache, so a change of an analyzer invalidates the cached results.
 func buildInfo() commands.BuildInfo {
 	info := commands.BuildInfo{Version: "unknown", Commit: "unknown", Date: "unknown"}
 	if build, ok := debug.ReadBuildInfo(); ok {

@@ -20,10 +20,10 @@ type finding struct {
 	Linter string
 }
 
-// TestRulesReportViolations lints a small module that violates each rule of .golangci.yml once, with the configuration of
-// this repository. A line with a violation names the linter that must report it: // want "linter". Where a comment would
-// change the result, the line before it has // next "linter". No linter may report any other line, so the test also detects
-// rules that are too strict.
+// TestRulesReportViolations lints a small module that violates each rule of .golangci.yml once, with the configuration
+// of this repository. A line with a violation names the linter that must report it: // want "linter". Where a comment
+// would change the result, the line before it has // next "linter". No linter may report any other line, so the test
+// also detects rules that are too strict.
 func TestRulesReportViolations(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {

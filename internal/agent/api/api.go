@@ -1,10 +1,10 @@
 // Package api serves the HTTP APIs of an agent. Responses are a line of JSON or a
 // stream of server-sent events.
 //
-// The local API is for the application in the same pod. Over loopback it has no
-// authentication: every local process may use it, and only requests from web pages are
-// rejected. Over a Unix socket, it accepts certain users only: see RestrictUsers. The other API is for the operator: it requires TLS and the operator's
-// certificate, except for the status of the health checks.
+// The local API is for the application in the same pod. Over loopback it has no authentication: every local process may
+// use it, and only requests from web pages are rejected. Over a Unix socket, it accepts certain users only: see
+// RestrictUsers. The other API is for the operator: it requires TLS and the operator's certificate, except for the
+// status of the health checks.
 //
 // The numbers of streams and of connections are limited (see package connlimit), and the local API limits the rates of
 // requests (see lane). A client that doesn't read is disconnected after 10 s. Streams send a comment every 5 s.
@@ -116,7 +116,8 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 
 // routes returns the handlers of the local API by path. docs/openapi.yaml describes them.
 func routes(groups Groups, metrics http.Handler, l *lanes) map[string]methods {
-	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax, streamsPerGroup)}
+	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax,
+		streamsPerGroup)}
 	get := func(limits *lane, handle http.HandlerFunc) methods {
 		return methods{http.MethodGet: limits.limit(handle)}
 	}
@@ -185,7 +186,8 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeError(w, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed, use %s", r.Method, strings.Join(allowed, " or ")))
+	writeError(w, http.StatusMethodNotAllowed,
+		fmt.Errorf("method %s is not allowed, use %s", r.Method, strings.Join(allowed, " or ")))
 }
 
 func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) http.HandlerFunc {
@@ -205,9 +207,12 @@ func (a *api) find(name string) (Group, *failure) {
 	case ok:
 		return g, nil
 	case a.groups.Expects(name):
-		return nil, &failure{http.StatusServiceUnavailable, fmt.Sprintf("group %s is not running: this agent has no document of it", name), reasonNoDocument}
+		return nil, &failure{http.StatusServiceUnavailable, fmt.Sprintf(
+			"group %s is not running: this agent has no document of it", name), reasonNoDocument}
 	}
-	return nil, &failure{http.StatusNotFound, fmt.Sprintf("group %q not found: GET /v1/groups lists the groups of this agent", name), ""}
+	return nil, &failure{
+		http.StatusNotFound, fmt.Sprintf("group %q not found: GET /v1/groups lists the groups of this agent", name), "",
+	}
 }
 
 func (a *api) listGroups(w http.ResponseWriter, _ *http.Request) {

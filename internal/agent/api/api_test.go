@@ -35,7 +35,8 @@ func TestLeader(t *testing.T) {
 	})
 	code, text = request(t, http.MethodGet, at, "")
 	equal(t, http.StatusOK, code)
-	equal(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042}`+"\n", text)
+	equal(t,
+		`{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042}`+"\n", text)
 
 	// A health check may use HEAD.
 	code, text = request(t, http.MethodHead, at, "")
@@ -78,8 +79,7 @@ func TestResponses(t *testing.T) {
 	expect.Containsf(t, text, "at most 4096 bytes", "answer to a long body")
 }
 
-// TestOnlyExplicitRequestsGetPromise: a promise delays a handover, and load balancers send
-// GET requests.
+// TestOnlyExplicitRequestsGetPromise: a promise delays a handover, and load balancers send GET requests.
 func TestOnlyExplicitRequestsGetPromise(t *testing.T) {
 	s, millis := newFakeGroup(), int64(400)
 	s.set(func(l *group.Leader) { l.Leading, l.Token, l.RemainingMillis = true, 7, &millis })
@@ -90,7 +90,8 @@ func TestOnlyExplicitRequestsGetPromise(t *testing.T) {
 		}
 	}
 	equal(t, 0, s.promises)
-	if code, text := request(t, http.MethodGet, leader+"?promiseMillis=300", ""); code != http.StatusOK || !strings.Contains(text, `"remainingMillis":300`) {
+	if code, text := request(t, http.MethodGet, leader+"?promiseMillis=300", ""); code != http.StatusOK ||
+		!strings.Contains(text, `"remainingMillis":300`) {
 		t.Errorf("got %d %s, want 200 with a promise", code, text)
 	}
 	equal(t, 1, s.promises)
@@ -143,7 +144,8 @@ func TestWebPagesAreRejected(t *testing.T) {
 		{at, "Sec-Fetch-Site", "none", 503},
 		{at, "Sec-Fetch-Site", "cross-site", 403},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/v1/groups/ledger/leader", http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+at+"/v1/groups/ledger/leader", http.NoBody)
 		must.Succeed(t, err)
 		request.Host = c.host
 		if c.header != "" {
@@ -174,7 +176,10 @@ func TestInvalidRequests(t *testing.T) {
 		"no HTTP":        {"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"},
 		"two hosts":      {"GET /v1/groups HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", "400"},
 		"other protocol": {"GET /v1/groups HTTP/2.0\r\nHost: localhost\r\n\r\n", "505"},
-		"huge length":    {"POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + huge[:bodyMax+1], "413"},
+		"huge length": {
+			"POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" +
+				huge[:bodyMax+1], "413",
+		},
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
 		must.Succeed(t, err)
@@ -208,7 +213,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 		must.Succeed(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if i%2 == 0 {
-			if _, err := io.WriteString(conn, "POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			if _, err := io.WriteString(conn,
+				"POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"); err != nil {
 				t.Fatal(err)
 			}
 			conns = append(conns, conn)

@@ -36,7 +36,8 @@ func writeError(w http.ResponseWriter, code int, err error) {
 	writeJSON(w, code, failure{Error: err.Error()})
 }
 
-// The reasons why a group can't respond, as distinct from a member that isn't the coordinator, which has the same status.
+// The reasons why a group can't respond, as distinct from a member that isn't the coordinator, which has the same
+// status.
 const (
 	reasonNoDocument     = "NoDocument"
 	reasonLeaving        = "Leaving"
@@ -72,8 +73,8 @@ func writeGroupError(w http.ResponseWriter, err error) {
 // bodyMax is far more than the largest valid body of most requests.
 const bodyMax = 4 << 10
 
-// readBody reads the body of a request, of so many bytes at most. If it can't, it writes an error, in which the body is called what, and
-// returns false.
+// readBody reads the body of a request, of so many bytes at most. If it can't, it writes an error, in which the body is
+// called what, and returns false.
 func readBody(w http.ResponseWriter, r *http.Request, most int64, what string) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {

@@ -15,19 +15,19 @@ import (
 const waitMax = time.Second
 
 // lane limits the rate of one kind of requests. The handlers share a processor with the elections (see reduceWakeups in
-// cmd/agent), so without it a client that repeats its request in a loop delays the heartbeats until the coordinator loses
-// its lease. A client has one request at a time on a connection, so waiting slows down all clients that loop.
+// cmd/agent), so without it a client that repeats its request in a loop delays the heartbeats until the coordinator
+// loses its lease. A client has one request at a time on a connection, so waiting slows down all clients that loop.
 type lane struct {
 	limiter *rate.Limiter
-	// reserving makes it one step to reserve a turn and to return one that would come too late: a limiter takes a turn back
-	// completely only if nothing else was reserved meanwhile.
+	// reserving makes it one step to reserve a turn and to return one that would come too late: a limiter takes a turn
+	// back completely only if nothing else was reserved meanwhile.
 	reserving sync.Mutex
 	// slots limits how many handlers run at once, unless it is nil.
 	slots chan struct{}
 }
 
-// lanes are the limits of the local API. A kind of requests can't use up the rate of another one: a loop that asks for the
-// coordinator doesn't delay the renewals of a session, or the probes.
+// lanes are the limits of the local API. A kind of requests can't use up the rate of another one: a loop that asks for
+// the coordinator doesn't delay the renewals of a session, or the probes.
 type lanes struct {
 	// sessions is for all that an application with a session needs.
 	sessions lane
@@ -60,7 +60,8 @@ func (l *lanes) forLeader(handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// reserve returns a request's turn and how long it waits, which is the time until the turn unless the request is refused.
+// reserve returns a request's turn and how long it waits, which is the time until the turn unless the request is
+// refused.
 func (l *lane) reserve() (turn *rate.Reservation, wait time.Duration, refused bool) {
 	l.reserving.Lock()
 	defer l.reserving.Unlock()
@@ -83,8 +84,8 @@ func (l *lane) pay(ctx context.Context, turns int) {
 	}
 }
 
-// limit lets requests wait for their turn. A request whose turn would come too late is refused, but only after waitMax, so that
-// a client that ignores the status doesn't make more requests than one that waits.
+// limit lets requests wait for their turn. A request whose turn would come too late is refused, but only after waitMax,
+// so that a client that ignores the status doesn't make more requests than one that waits.
 func (l *lane) limit(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		turn, wait, refused := l.reserve()
@@ -98,7 +99,8 @@ func (l *lane) limit(handle http.HandlerFunc) http.HandlerFunc {
 		}
 		if refused {
 			w.Header().Set("Retry-After", strconv.Itoa(int(waitMax.Seconds())))
-			writeError(w, http.StatusTooManyRequests, errors.New("too many requests: watch the group instead of asking again and again"))
+			writeError(w, http.StatusTooManyRequests,
+				errors.New("too many requests: watch the group instead of asking again and again"))
 			return
 		}
 		if l.slots != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// loop repeats a request on each of a number of connections, like clients that ignore the responses. It returns how many
-// requests had each status after a time.
+// loop repeats a request on each of a number of connections, like clients that ignore the responses. It returns how
+// many requests had each status after a time.
 func loop(t *testing.T, handler http.Handler, target string, connections int, during time.Duration) map[int]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), during)
@@ -40,8 +40,8 @@ func loop(t *testing.T, handler http.Handler, target string, connections int, du
 	return codes
 }
 
-// TestLoopsAreSlowedDown: as many connections as the local API permits, each with one request after the other. The follower
-// responds to /leader with the status 503.
+// TestLoopsAreSlowedDown: as many connections as the local API permits, each with one request after the other. The
+// follower responds to /leader with the status 503.
 func TestLoopsAreSlowedDown(t *testing.T) {
 	for _, c := range []struct {
 		target                     string
@@ -69,7 +69,8 @@ func TestLoopsAreSlowedDown(t *testing.T) {
 	}
 }
 
-// TestLoopDelaysNoOtherKind: while clients ask for the coordinator in a loop, a session is renewed, and a probe is answered, at once.
+// TestLoopDelaysNoOtherKind: while clients ask for the coordinator in a loop, a session is renewed, and a probe is
+// answered, at once.
 func TestLoopDelaysNoOtherKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := New(newFakeGroup(), nil)
@@ -83,7 +84,8 @@ func TestLoopDelaysNoOtherKind(t *testing.T) {
 			for _, target := range []string{"/v1/groups/ledger/leader?session=1", "/healthz"} {
 				begin := time.Now()
 				response := httptest.NewRecorder()
-				handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+target, nil))
+				handler.ServeHTTP(response,
+					httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+target, nil))
 				if waited := time.Since(begin); waited > 0 || response.Code == http.StatusTooManyRequests {
 					t.Fatalf("%s: got %d after %s, want a response at once", target, response.Code, waited)
 				}
@@ -92,23 +94,27 @@ func TestLoopDelaysNoOtherKind(t *testing.T) {
 	})
 }
 
-// TestRenewals: each session of a request gets the result that it would get alone, one group that stands still delays the others for a
-// moment only, and many sessions count as several requests.
+// TestRenewals: each session of a request gets the result that it would get alone, one group that stands still delays
+// the others for a moment only, and many sessions count as several requests.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := newLanes()
 		renew := func(sessions ...string) (code int, body string) {
 			w := httptest.NewRecorder()
 			text := `{"sessions":[` + strings.Join(sessions, ",") + `]}`
-			routes(newFakeGroup(), nil, limits)["/v1/renewals"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/renewals", strings.NewReader(text)))
+			routes(newFakeGroup(), nil, limits)["/v1/renewals"].ServeHTTP(w,
+				httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/renewals", strings.NewReader(text)))
 			return w.Code, w.Body.String()
 		}
 		session := func(group, id string) string { return fmt.Sprintf(`{"group":%q,"session":%q}`, group, id) }
 		start := time.Now()
-		code, body := renew(session("ledger", "s1"), session("other", "s1"), session("ledger", "s2"), session("ledger", "stuck"), session("expected", "s1"))
+		code, body := renew(session("ledger", "s1"), session("other", "s1"), session("ledger", "s2"),
+			session("ledger", "stuck"), session("expected", "s1"))
 		for _, want := range []string{
-			`{"results":[{"status":503,"leader":{"group":"ledger",`, `{"status":404,"error":"group \"other\" not found`, `{"status":404,"error":"session not found"`,
-			`{"status":503,"error":"the group doesn't respond in time: renew this session alone"}`, `{"status":503,"error":"group expected is not running`, `"reason":"NoDocument"`,
+			`{"results":[{"status":503,"leader":{"group":"ledger",`, `{"status":404,"error":"group \"other\" not found`,
+			`{"status":404,"error":"session not found"`,
+			`{"status":503,"error":"the group doesn't respond in time: renew this session alone"}`,
+			`{"status":503,"error":"group expected is not running`, `"reason":"NoDocument"`,
 		} {
 			if code != http.StatusOK || !strings.Contains(body, want) {
 				t.Errorf("got %d %s, want 200 and %s", code, body, want)

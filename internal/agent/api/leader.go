@@ -86,12 +86,12 @@ const (
 	// renewalsMax is the maximum of sessions in a request, and renewalsBodyMax is more than those need.
 	renewalsMax     = 100
 	renewalsBodyMax = 64 << 10
-	// renewalsPerTurn is how many of them need as much processor time as a request. Only largeRenewalsMax requests with so many run
-	// at once, so that renewals of single sessions don't wait for many turns of others.
+	// renewalsPerTurn is how many of them need as much processor time as a request. Only largeRenewalsMax requests with so
+	// many run at once, so that renewals of single sessions don't wait for many turns of others.
 	renewalsPerTurn  = 10
 	largeRenewalsMax = 4
-	// renewalTimeout is how long a request waits for a group if it is for others as well, but a quarter of their shortest lease at most.
-	// Their tenures must not end because one group stands still.
+	// renewalTimeout is how long a request waits for a group if it is for others as well, but a quarter of their shortest
+	// lease at most. Their tenures must not end because one group stands still.
 	renewalTimeout = 100 * time.Millisecond
 )
 
@@ -107,8 +107,8 @@ type renewed struct {
 	failure
 }
 
-// renew renews several sessions. A program that leads a hundred groups would spend more processor time on a request for each
-// session than the agents spend on all of these groups.
+// renew renews several sessions. A program that leads a hundred groups would spend more processor time on a request for
+// each session than the agents spend on all of these groups.
 func (a *api) renew(limits *lane) http.HandlerFunc {
 	large := make(chan struct{}, largeRenewalsMax)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,8 @@ func renewOne(ctx context.Context, g Group, session string) renewed {
 	l, err := g.RenewSession(ctx, session)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return notRenewed(failure{status: http.StatusServiceUnavailable, Error: "the group doesn't respond in time: renew this session alone"})
+		return notRenewed(
+			failure{status: http.StatusServiceUnavailable, Error: "the group doesn't respond in time: renew this session alone"})
 	case err != nil:
 		return notRenewed(groupFailure(err))
 	}

@@ -29,8 +29,8 @@ type contract struct {
 	schemas    *jsonschema.Compiler
 }
 
-// strict makes schemas reject fields and values that the document doesn't mention, although clients must accept them. It excepts
-// schemas in allOf, which have other fields beside them.
+// strict makes schemas reject fields and values that the document doesn't mention, although clients must accept them.
+// It excepts schemas in allOf, which have other fields beside them.
 var strict = strings.NewReplacer(
 	"allOf: [{$ref", "allOf: [{$ref", "$ref", "unevaluatedProperties: false, $ref", "x-extensible-enum", "enum")
 
@@ -117,9 +117,11 @@ func TestAgentFollowsContract(t *testing.T) {
 				t.Errorf("%s %s %.40s: got %d %s, want %d: %v", method, target, body, w.Code, w.Body, status, err)
 			}
 			delete(missing, fmt.Sprint(operation, " ", status))
-			maps.DeleteFunc(fields, func(name string, _ any) bool { return strings.Contains(w.Body.String(), fmt.Sprintf("%q:", name)) })
+			maps.DeleteFunc(fields,
+				func(name string, _ any) bool { return strings.Contains(w.Body.String(), fmt.Sprintf("%q:", name)) })
 		}
-		metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "conclave_leading 1") })
+		metrics := http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "conclave_leading 1") })
 		// The responses of full have all optional fields, and those of sparse have none.
 		full, sparse := newFakeGroup(), newFakeGroup()
 		full.full, full.leader.Leading = true, true
@@ -133,7 +135,8 @@ func TestAgentFollowsContract(t *testing.T) {
 		sparse.stuck, sparse.problems = true, []string{"ledger: no majority is connected"}
 		sparse.stepDown = func(_ context.Context, to string) (group.Leader, error) {
 			return sparse.leader, map[string]error{
-				"self": group.ErrNotLeading, "odd": group.ErrWatcherTooSlow, "left": group.ErrClosed, "late": group.ErrHandOverTimeout,
+				"self": group.ErrNotLeading, "odd": group.ErrWatcherTooSlow, "left": group.ErrClosed,
+				"late": group.ErrHandOverTimeout,
 			}[to]
 		}
 		const ledger = "/v1/groups/{group}"
@@ -151,7 +154,8 @@ func TestAgentFollowsContract(t *testing.T) {
 				413: strings.Repeat(" ", renewalsBodyMax+1),
 			},
 			"POST " + ledger + "/step-down": {
-				200: "", 400: "[]", 409: `{"to":"self"}`, 413: long, 500: `{"to":"odd"}`, 503: `{"to":"left"}`, 504: `{"to":"late"}`,
+				200: "", 400: "[]", 409: `{"to":"self"}`, 413: long, 500: `{"to":"odd"}`,
+				503: `{"to":"left"}`, 504: `{"to":"late"}`,
 			},
 			"GET /healthz": {503: ""},
 			"GET /readyz":  {503: ""},
@@ -162,7 +166,10 @@ func TestAgentFollowsContract(t *testing.T) {
 		}
 		var routed []string
 		none, busy := rate.NewLimiter(0, 0), http.NewServeMux()
-		limits := &lanes{sessions: lane{limiter: none}, probes: lane{limiter: none}, queries: lane{limiter: none}, details: lane{limiter: none}}
+		limits := &lanes{
+			sessions: lane{limiter: none}, probes: lane{limiter: none}, queries: lane{limiter: none},
+			details: lane{limiter: none},
+		}
 		for path, handlers := range routes(sparse, metrics, limits) {
 			busy.Handle(path, handlers)
 			for method := range handlers {
@@ -184,7 +191,8 @@ func TestAgentFollowsContract(t *testing.T) {
 			}
 		}
 		if len(missing)+len(fields) > 0 {
-			t.Errorf("docs/openapi.yaml has what no response has: %q %q", slices.Sorted(maps.Keys(missing)), slices.Sorted(maps.Keys(fields)))
+			t.Errorf("docs/openapi.yaml has what no response has: %q %q", slices.Sorted(maps.Keys(missing)),
+				slices.Sorted(maps.Keys(fields)))
 		}
 	})
 }

@@ -192,12 +192,14 @@ func (o *operatorAPI) leaveGroup(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	uid := query.Get("uid")
 	if uid == "" {
-		writeError(w, http.StatusBadRequest, errors.New("uid must be the UID of the group, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
+		writeError(w, http.StatusBadRequest,
+			errors.New("uid must be the UID of the group, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
 		return
 	}
 	revision, err := strconv.ParseInt(query.Get("revision"), 10, 64)
 	if err != nil {
-		writeError(w, http.StatusBadRequest, errors.New("revision must be that of the newest document, as in &revision=1800000000000"))
+		writeError(w, http.StatusBadRequest,
+			errors.New("revision must be that of the newest document, as in &revision=1800000000000"))
 		return
 	}
 	o.writeResult(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid, revision))

@@ -38,7 +38,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 
 // ServeOperator serves the API for the operator, over TLS, as Serve does. It logs
 // failed handshakes for debugging.
-func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
+func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config,
+	handler http.Handler, log *slog.Logger,
+) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	limited := connlimit.New(listener, operatorLimits)
 	if err := serve(ctx, tls.NewListener(limited, secured), handler, errorLog); err != nil {
@@ -99,7 +101,8 @@ var localLimits = connlimit.Limits{Unpinned: 256, Pinned: sessionsMax + watchers
 // with the certificate of the operator or of a reader of metrics. Others need a few hundred
 // bytes, after a TLS handshake.
 var operatorLimits = connlimit.Limits{
-	Unpinned: 64, UnpinnedPerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second, Pinned: 128, Buffer: 32 << 10,
+	Unpinned: 64, UnpinnedPerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second,
+	Pinned: 128, Buffer: 32 << 10,
 }
 
 // withConn lets a handler find the connection of a request, and its user.
@@ -148,7 +151,8 @@ func RestrictUsers(handler http.Handler, allow func(uid uint32) bool) http.Handl
 			writeError(w, http.StatusForbidden, fmt.Errorf("cannot determine the user of the client"))
 		default:
 			setHeaders(w)
-			writeError(w, http.StatusForbidden, fmt.Errorf("user %d may not use this API: add it to the allowed user IDs of the agent", peer.Uid))
+			writeError(w, http.StatusForbidden,
+				fmt.Errorf("user %d may not use this API: add it to the allowed user IDs of the agent", peer.Uid))
 		}
 	})
 }

@@ -33,7 +33,9 @@ type stream struct {
 
 // openStream checks a request for a stream, and acquires a slot for it, which the caller
 // must release. If it returns nil, it has written an error.
-func openStream(w http.ResponseWriter, r *http.Request, free *slots, group string, groups int) (s *stream, release func()) {
+func openStream(w http.ResponseWriter, r *http.Request, free *slots, group string,
+	groups int,
+) (s *stream, release func()) {
 	switch {
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)

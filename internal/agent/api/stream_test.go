@@ -26,12 +26,18 @@ func TestWatchStreamsChangesInOrder(t *testing.T) {
 	lines, _ := openTestStream(t, "http://"+startAPI(t, s)+"/v1/groups/ledger/watch", "Last-Event-ID", "x-3")
 	equal(t, "x-3", <-s.after)
 	remaining := int64(400)
-	s.changes <- group.Change{ID: "x-4", Leader: group.Leader{Group: "ledger", Self: "a", Coordinator: "a", Leading: true, Token: 9, RemainingMillis: &remaining}}
+	s.changes <- group.Change{ID: "x-4", Leader: group.Leader{
+		Group: "ledger", Self: "a", Coordinator: "a", Leading: true, Token: 9, RemainingMillis: &remaining,
+	}}
 	// The remaining time is omitted: the event may have waited.
-	equal(t, `id: x-4`+"\n"+`data: {"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":0,"term":0,"token":9}`+"\n", readEvent(t, lines))
+	equal(t,
+		`id: x-4`+"\n"+`data: {"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":0,"term":0,"token":9}`+
+			"\n", readEvent(t, lines))
 	equal(t, 400, remaining)
 	s.changes <- group.Change{ID: "x-5"}
-	equal(t, `id: x-5`+"\n"+`data: {"group":"","self":"","coordinator":"","leading":false,"priority":0,"term":0,"token":0}`+"\n", readEvent(t, lines))
+	equal(t,
+		`id: x-5`+"\n"+`data: {"group":"","self":"","coordinator":"","leading":false,"priority":0,"term":0,"token":0}`+"\n",
+		readEvent(t, lines))
 	close(s.changes) // too far behind
 	equal(t, ": the watcher is too slow: watch again\n", readEvent(t, lines))
 	equal(t, "(end)", readEvent(t, lines))
@@ -255,7 +261,8 @@ func TestBlockedClientIsDisconnected(t *testing.T) {
 	if err := s.comment(""); !errors.Is(err, errWriteDeadline) {
 		t.Fatal(err)
 	}
-	pump(t.Context(), s, func(context.Context) (int, error) { return 0, nil }, func(int) error { return s.event("", "", 0) })
+	pump(t.Context(), s, func(context.Context) (int, error) { return 0, nil },
+		func(int) error { return s.event("", "", 0) })
 }
 
 func TestThousandWatchersLeaveNoGoroutine(t *testing.T) {
@@ -286,7 +293,8 @@ func TestThousandWatchersLeaveNoGoroutine(t *testing.T) {
 		watching.Wait()
 	}
 	transport.CloseIdleConnections()
-	testwait.Until(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 }) // the server's own come and go
+	// the server's own come and go
+	testwait.Until(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	equal(t, 1000, s.watchers)
@@ -310,7 +318,8 @@ func TestStreamsAreLimited(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	a.watch(newFakeGroup(), recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	equal(t, http.StatusServiceUnavailable, recorder.Code)
-	equal(t, `{"error":"too many open streams: at most 1 are allowed","reason":"TooManyStreams"}`+"\n", recorder.Body.String())
+	equal(t,
+		`{"error":"too many open streams: at most 1 are allowed","reason":"TooManyStreams"}`+"\n", recorder.Body.String())
 	cancel()
 	<-first
 	equal(t, 0, open())

@@ -158,7 +158,8 @@ func (r *reading) boottime() time.Duration {
 // never blocks, and the scheduler would wake its monitor thread.
 func Boottime() time.Duration {
 	var now unix.Timespec
-	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME,
+		uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
 		panic("cannot read CLOCK_BOOTTIME: " + errno.Error()) // Linux has it since 2.6.39.
 	}
 	return time.Duration(now.Nano())

@@ -9,12 +9,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
-// TestWallClockShiftsEpochs: the time of day at the start shifts all epochs, and doesn't
-// affect ticks.
+// TestWallClockShiftsEpochs: the time of day at the start shifts all epochs, and doesn't affect ticks.
 func TestWallClockShiftsEpochs(t *testing.T) {
 	noon := time.Date(2027, time.March, 1, 12, 0, 0, 0, time.UTC)
 	one, other := New(noon), New(noon.Add(time.Hour))
-	if ahead := other.TermClock().AtBoot - one.TermClock().AtBoot; ahead != election.Epoch(time.Hour/control.EpochDuration) {
+	if ahead := other.TermClock().AtBoot -
+		one.TermClock().AtBoot; ahead != election.Epoch(time.Hour/control.EpochDuration) {
 		t.Errorf("got %d epochs in an hour, want %d", ahead, time.Hour/control.EpochDuration)
 	}
 	for _, c := range []*Clock{one, other} {
@@ -31,7 +31,8 @@ func TestWallClockShiftsEpochs(t *testing.T) {
 		}
 	}
 	minute := election.Epoch(time.Minute / control.EpochDuration)
-	if epochs := before.Epoch() - boot.AtBoot; epochs != minute && epochs != minute+1 { // The next one may be about to begin.
+	// The next one may be about to begin.
+	if epochs := before.Epoch() - boot.AtBoot; epochs != minute && epochs != minute+1 {
 		t.Errorf("got %d epochs in a minute, want %d", epochs, minute)
 	}
 }

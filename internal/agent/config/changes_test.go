@@ -63,8 +63,7 @@ func TestEdits(t *testing.T) {
 	})
 }
 
-// TestCheckReloadUsesListInForce: the list in force may be newer than the one in the
-// file that the agent started with.
+// TestCheckReloadUsesListInForce: the list in force may be newer than the one in the file that the agent started with.
 func TestCheckReloadUsesListInForce(t *testing.T) {
 	c := parsed(t, running)
 	c.Groups[0].List.Version = 5

@@ -66,9 +66,8 @@ func TestTextIsNoDocument(t *testing.T) {
 	}
 }
 
-// TestParseDocumentIgnoresUnknownFields: agents may be older than the operator, which is
-// updated first. In a file of a user, an unknown field is an error, because it may be
-// misspelled.
+// TestParseDocumentIgnoresUnknownFields: agents may be older than the operator, which is updated first. In a file of a
+// user, an unknown field is an error, because it may be misspelled.
 func TestParseDocumentIgnoresUnknownFields(t *testing.T) {
 	want, err := config.ParseDocument("pushed", []byte(document))
 	must.Succeed(t, err)

@@ -16,8 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// TestParseGoldenFiles parses each file of testdata, and compares the configuration or
-// the errors with the golden file.
+// TestParseGoldenFiles parses each file of testdata, and compares the configuration or the errors with the golden file.
 func TestParseGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

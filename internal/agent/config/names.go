@@ -34,7 +34,8 @@ func checkName(name string, most int) error {
 	case len(name) > most:
 		return fmt.Errorf("must have at most %d characters, got %d", most, len(name))
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("must consist of lower-case letters, digits and -, in parts separated by dots, got %q", truncate(name, maxShown))
+		return fmt.Errorf("must consist of lower-case letters, digits and -, in parts separated by dots, got %q",
+			truncate(name, maxShown))
 	}
 	return nil
 }
@@ -47,7 +48,8 @@ type endpoint struct {
 
 // parseEndpoint parses HOST:PORT.
 func parseEndpoint(address string) (endpoint, error) {
-	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, got %q", truncate(address, maxShown))
+	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, got %q",
+		truncate(address, maxShown))
 	colon := strings.LastIndexByte(address, ':')
 	if colon < 1 {
 		return endpoint{}, wrong

@@ -1,5 +1,5 @@
-// Package filewatch detects changes in a directory, by events of the kernel and by polling. There are no events for changes
-// on another machine (NFS), in the target of a symbolic link, or through a mapping.
+// Package filewatch detects changes in a directory, by events of the kernel and by polling. There are no events for
+// changes on another machine (NFS), in the target of a symbolic link, or through a mapping.
 package filewatch
 
 import (
@@ -21,12 +21,12 @@ const (
 	slowPoll = 5 * time.Second
 )
 
-// Watch calls check at once, after each change in a directory, and at intervals, until ctx ends. The directory need not exist
-// yet. changed reports whether something in it may have changed since the last call. If check returns false, it is called
-// again soon.
+// Watch calls check at once, after each change in a directory, and at intervals, until ctx ends. The directory need not
+// exist yet. changed reports whether something in it may have changed since the last call. If check returns false, it
+// is called again soon.
 //
-// If file isn't empty, writes to other files are ignored, such as to a log in the same directory. But files that are created,
-// renamed and removed always matter, because a symbolic link may lead to them.
+// If file isn't empty, writes to other files are ignored, such as to a log in the same directory. But files that are
+// created, renamed and removed always matter, because a symbolic link may lead to them.
 func Watch(ctx context.Context, dir, file string, log *slog.Logger, check func(changed bool) (ok bool)) {
 	watcher, err := fsnotify.NewBufferedWatcher(128)
 	if err != nil {

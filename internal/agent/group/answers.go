@@ -31,7 +31,8 @@ const answerPeriod = election.Tick(5 * time.Minute)
 func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
 	m := &in.Message
 	took := in.Now - m.Hold.Sent
-	if in.Kind != election.Receive || m.Kind != election.Grant || m.From == self || m.Hold.RequesterLife != life || took < 0 {
+	if in.Kind != election.Receive || m.Kind != election.Grant || m.From == self ||
+		m.Hold.RequesterLife != life || took < 0 {
 		return
 	}
 	t := a.members[m.From]

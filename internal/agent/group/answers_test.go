@@ -35,7 +35,8 @@ func newAnswerTest() *answerTest {
 
 func (a *answerTest) grant(at, took time.Duration, change func(*election.Message)) {
 	in := &election.Input{Kind: election.Receive, Now: election.Tick(at), Message: election.Message{
-		Kind: election.Grant, From: 2, To: 1, Term: 5, Hold: election.Hold{Sent: election.Tick(at - took), Life: 9, RequesterLife: 7},
+		Kind: election.Grant, From: 2, To: 1, Term: 5,
+		Hold: election.Hold{Sent: election.Tick(at - took), Life: 9, RequesterLife: 7},
 	}}
 	if change != nil {
 		change(&in.Message)
@@ -43,8 +44,7 @@ func (a *answerTest) grant(at, took time.Duration, change func(*election.Message
 	a.observe(in, 1, 7)
 }
 
-// TestAnswersToHeartbeatsAreMeasured, except those that may have been deferred, and those that
-// aren't for this process.
+// TestAnswersToHeartbeatsAreMeasured, except those that may have been deferred, and those that aren't for this process.
 func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 	const ms = time.Millisecond
 	a := newAnswerTest()
@@ -74,9 +74,11 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 	}
 	expect("99 fast answers", &control.Answers{Count: 99, P99Micros: 3000, LongestMicros: 3000, SecondMicros: 3000})
 	next(70*ms, nil)
-	expect("one slow answer in 100", &control.Answers{Count: 100, P99Micros: 3500, LongestMicros: 70_000, SecondMicros: 3000})
+	expect("one slow answer in 100",
+		&control.Answers{Count: 100, P99Micros: 3500, LongestMicros: 70_000, SecondMicros: 3000})
 	next(60*ms, nil)
-	expect("two slow answers in 101", &control.Answers{Count: 101, P99Micros: 64_000, LongestMicros: 70_000, SecondMicros: 60_000})
+	expect("two slow answers in 101",
+		&control.Answers{Count: 101, P99Micros: 64_000, LongestMicros: 70_000, SecondMicros: 60_000})
 	for name, change := range map[string]func(*election.Message){
 		"a denial":                       func(m *election.Message) { m.Kind = election.Deny },
 		"an answer to an earlier life":   func(m *election.Message) { m.Hold.RequesterLife = 6 },
@@ -117,7 +119,8 @@ func TestOnePauseIsOneSample(t *testing.T) {
 			a.grant(received, received-sent, nil)
 		}
 		got := a.of(2, election.Tick(received))
-		if got == nil || got.Count < 900 || got.Count > 970 || got.LongestMicros != pause.Microseconds() || got.SecondMicros > (roundTrip+interval).Microseconds() {
+		if got == nil || got.Count < 900 || got.Count > 970 || got.LongestMicros != pause.Microseconds() ||
+			got.SecondMicros > (roundTrip+interval).Microseconds() {
 			t.Fatalf("round trip %s: got %+v, want one answer of the pause", roundTrip, got)
 		}
 		if at := resumedAt.Add(-(received - pauseAt - pause)); got.LongestAt.Sub(at).Abs() > time.Second {
@@ -136,7 +139,9 @@ func TestOldAnswersAreForgotten(t *testing.T) {
 		at   time.Duration
 		want int64
 	}{
-		{4 * time.Minute, slow.Microseconds()}, {9 * time.Minute, slow.Microseconds()}, {11 * time.Minute, time.Millisecond.Microseconds()},
+		{4 * time.Minute, slow.Microseconds()},
+		{9 * time.Minute, slow.Microseconds()},
+		{11 * time.Minute, time.Millisecond.Microseconds()},
 	} {
 		a.grant(c.at, time.Millisecond, nil)
 		if got := a.of(2, election.Tick(c.at)); got == nil || got.LongestMicros != c.want {

@@ -25,9 +25,8 @@ func TestSessionReceivesLead(t *testing.T) {
 	})
 }
 
-// TestEachSessionHasItsOwnTenure: an application may end and be restarted before its
-// agent detects it. If both had the same token, nothing could distinguish late writes
-// of the first one from those of the second.
+// TestEachSessionHasItsOwnTenure: an application may end and be restarted before its agent detects it. If both had the
+// same token, nothing could distinguish late writes of the first one from those of the second.
 func TestEachSessionHasItsOwnTenure(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
@@ -39,7 +38,8 @@ func TestEachSessionHasItsOwnTenure(t *testing.T) {
 			t.Errorf("got token %d, want one above %d", second.Token, first.Token)
 		}
 		later.Close()
-		waitFor(t, g, "there is no coordinator: no application runs", func(l Leader) bool { return !l.Leading && l.Coordinator == "" })
+		waitFor(t, g, "there is no coordinator: no application runs",
+			func(l Leader) bool { return !l.Leading && l.Coordinator == "" })
 		nextEvent(t, openSession(t, g), Lead)
 	})
 }
@@ -49,7 +49,8 @@ func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
 		a := openSession(t, cluster.group("a"))
 		e := nextEvent(t, a, Lead) // The two processes with higher priority have no session.
-		if l := waitFor(t, cluster.group("c"), "it follows a", func(l Leader) bool { return l.Coordinator == "a" }); l.Term != e.Term {
+		if l := waitFor(t, cluster.group("c"), "it follows a",
+			func(l Leader) bool { return l.Coordinator == "a" }); l.Term != e.Term {
 			t.Errorf("c: got term %d, want %d", l.Term, e.Term)
 		}
 		c := openSession(t, cluster.group("c"))
@@ -107,8 +108,7 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 	})
 }
 
-// TestOnlyActingSessionIsLeading: an earlier run of the application must not continue
-// with the token of the next one.
+// TestOnlyActingSessionIsLeading: an earlier run of the application must not continue with the token of the next one.
 func TestOnlyActingSessionIsLeading(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
@@ -116,7 +116,8 @@ func TestOnlyActingSessionIsLeading(t *testing.T) {
 		renew := func(session *Session, wanted uint64) {
 			t.Helper()
 			l, err := a.RenewSession(testwait.Context(t), session.ID())
-			if err != nil || l.Coordinator != "a" || l.Token != wanted || l.Leading != (wanted != 0) || (l.RemainingMillis != nil) != l.Leading {
+			if err != nil || l.Coordinator != "a" || l.Token != wanted || l.Leading != (wanted != 0) ||
+				(l.RemainingMillis != nil) != l.Leading {
 				t.Errorf("got %+v, %v, want token %d", l, err, wanted)
 			}
 		}
@@ -178,7 +179,8 @@ func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]time.Duration{"it stops": time.Minute, "it doesn't": 50 * time.Millisecond} {
 		runInVirtualTime(t, name, func(t *testing.T) {
-			c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.DrainTimeout = drain }).group("c")
+			c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30},
+				func(g *config.Group) { g.Timing.DrainTimeout = drain }).group("c")
 			s := openSession(t, c)
 			lead := nextEvent(t, s, Lead)
 			reportUnhealthy(t, c)
@@ -285,8 +287,7 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 	})
 }
 
-// TestCanceledCallReturnsNothing: the goroutine of the group may still write to the
-// result.
+// TestCanceledCallReturnsNothing: the goroutine of the group may still write to the result.
 func TestCanceledCallReturnsNothing(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g := newCluster(t, map[string]int{"a": 10}, nil).group("a")

@@ -131,7 +131,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// TestAllMembersLearnWhy: the coordinator tells the others why it resigns, because it may not live long enough to report it.
+// TestAllMembersLearnWhy: the coordinator tells the others why it resigns, because it may not live long enough to
+// report it.
 func TestAllMembersLearnWhy(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, err error) {
@@ -141,7 +142,9 @@ func TestAllMembersLearnWhy(t *testing.T) {
 	adoptDemotionOfC := func(t *testing.T, cluster *cluster) {
 		t.Helper()
 		old := cluster.group("c").cfg.Group.List
-		list := control.List{Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old)}
+		list := control.List{
+			Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old),
+		}
 		for _, name := range []string{"a", "b", "c"} {
 			check(t, cluster.group(name).Adopt(testwait.Context(t), list, config.Provenance{}))
 		}
@@ -188,7 +191,8 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			want: control.EndStepDown,
 		},
 		"the agent is told to end": {
-			end: func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testwait.Context(t), CauseStopped) }, want: control.EndStopped,
+			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testwait.Context(t), CauseStopped) },
+			want: control.EndStopped,
 		},
 		"a higher member returns": {
 			end: func(t *testing.T, cluster *cluster, c *Group) {
@@ -200,7 +204,8 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			coordinator: "b", want: control.EndPreempted,
 		},
 		"the list demotes it": {
-			end: func(t *testing.T, cluster *cluster, _ *Group) { t.Helper(); adoptDemotionOfC(t, cluster) }, want: control.EndMembership,
+			end:  func(t *testing.T, cluster *cluster, _ *Group) { t.Helper(); adoptDemotionOfC(t, cluster) },
+			want: control.EndMembership,
 		},
 	} {
 		runInVirtualTime(t, name, func(t *testing.T) {
@@ -228,7 +233,8 @@ func TestAllMembersLearnWhy(t *testing.T) {
 	}
 }
 
-// closeAfter returns a function that leads in a session, renews it before each of these quarters of a lease, and then closes it.
+// closeAfter returns a function that leads in a session, renews it before each of these quarters of a lease, and then
+// closes it.
 func closeAfter(renews bool, quarters ...int) func(*testing.T, *cluster, *Group) {
 	return func(t *testing.T, _ *cluster, c *Group) {
 		t.Helper()
@@ -259,16 +265,16 @@ func TestUnknownCauseIsHandOver(t *testing.T) {
 	}
 }
 
-// TestReportsStepDown: the coordinator reports that a user made it resign. On a machine that is
-// too slow for the timing, it may lose its lease first; then the test tries again, because
-// a returns to the office by itself.
+// TestReportsStepDown: the coordinator reports that a user made it resign. On a machine that is too slow for the
+// timing, it may lose its lease first; then the test tries again, because a returns to the office by itself.
 func TestReportsStepDown(t *testing.T) {
 	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 30, "b": 20, "c": 10})
 	found := func() bool {
 		reports.mu.Lock()
 		defer reports.mu.Unlock()
 		return slices.ContainsFunc(reports.reports, func(r control.Report) bool {
-			return r.Ended != nil && r.Ended.Coordinator == "a" && r.Ended.Cause == control.EndStepDown && r.Ended.At.After(reports.reports[0].ElectedAt)
+			return r.Ended != nil && r.Ended.Coordinator == "a" && r.Ended.Cause == control.EndStepDown &&
+				r.Ended.At.After(reports.reports[0].ElectedAt)
 		})
 	}
 	for ctx := testwait.Context(t); !found(); {

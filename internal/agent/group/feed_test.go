@@ -93,7 +93,8 @@ func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 			"CorrectClock": (*Group).CorrectClock,
 			"Refresh":      (*Group).Refresh,
 		} {
-			a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+			a := newLoneMember(t, "a",
+				func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 			blocked, unblock := make(chan struct{}), make(chan struct{})
 			must.Succeed(t, a.enqueue(func() {
 				close(blocked)

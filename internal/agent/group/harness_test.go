@@ -25,8 +25,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// cluster is the groups of several agents, with a network that loses no messages of
-// members that aren't isolated.
+// cluster is the groups of several agents, with a network that loses no messages of members that aren't isolated.
 type cluster struct {
 	t *testing.T
 
@@ -51,7 +50,8 @@ type link struct {
 	life    uint32
 }
 
-// receiver returns the group that receives messages of this process to a member, or nil if it is unknown or one of the two is isolated.
+// receiver returns the group that receives messages of this process to a member, or nil if it is unknown or one of the
+// two is isolated.
 func (l link) receiver(to string) *Group {
 	c := l.cluster
 	if c.lives[l.name] != l.life || c.cut[l.name] || c.cut[to] {
@@ -79,8 +79,8 @@ func (l link) Send(to string, out transport.Outgoing) bool {
 	return true
 }
 
-// deliver passes a message to a member unless one of the two is isolated by now: when a process is reported as ended, a member has
-// received all of its messages.
+// deliver passes a message to a member unless one of the two is isolated by now: when a process is reported as ended, a
+// member has received all of its messages.
 func (l link) deliver(to string, message *wire.Message) {
 	l.cluster.mu.Lock()
 	defer l.cluster.mu.Unlock()
@@ -117,7 +117,9 @@ func newCluster(t *testing.T, priorities map[string]int, change func(*config.Gro
 }
 
 // newTunedCluster is like newCluster, and changes the configuration of each member, too.
-func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config), changes ...func(*config.Group)) *cluster {
+func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config),
+	changes ...func(*config.Group),
+) *cluster {
 	t.Helper()
 	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, tune: tune}
 	t.Cleanup(func() { time.Sleep(cluster.latency) }) // The last messages arrive.
@@ -168,7 +170,9 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.t.Helper()
 	now := virtualClock()
 	cfg := Config{
-		Self: name, Life: life, Clock: now, NewTimer: func(call func()) Timer { return &virtualTimer{clock: now, call: call} }, Group: settings, Transport: link{c, name, life}, Metrics: noMetrics{},
+		Self: name, Life: life,
+		Clock: now, NewTimer: func(call func()) Timer { return &virtualTimer{clock: now, call: call} }, Group: settings,
+		Transport: link{c, name, life}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	}
 	if c.tune != nil {
@@ -189,8 +193,8 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	delete(c.cut, name)
 }
 
-// inVirtualTime runs a test, in parallel with others, with a clock that advances when everything waits. So a busy machine
-// changes nothing.
+// inVirtualTime runs a test, in parallel with others, with a clock that advances when everything waits. So a busy
+// machine changes nothing.
 func inVirtualTime(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	t.Parallel()

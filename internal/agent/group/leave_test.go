@@ -79,8 +79,7 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 	})
 }
 
-// TestLeaveWaitsForApplication: also without a possible successor, and if the
-// application was asked to stop before.
+// TestLeaveWaitsForApplication: also without a possible successor, and if the application was asked to stop before.
 func TestLeaveWaitsForApplication(t *testing.T) {
 	t.Parallel()
 	for name, priorities := range map[string]map[string]int{
@@ -97,7 +96,8 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 			s := openSession(t, a)
 			lead := nextEvent(t, s, Lead)
 			if b := cluster.group("b"); b != nil {
-				waitFor(t, b, "it follows a", func(l Leader) bool { return l.Coordinator == "a" }) // Otherwise it might be elected itself.
+				// Otherwise it might be elected itself.
+				waitFor(t, b, "it follows a", func(l Leader) bool { return l.Coordinator == "a" })
 				openSession(t, b)
 			}
 			if name == "a hand-over has begun" {

@@ -132,7 +132,10 @@ func newRememberingCluster(t *testing.T, mode office.Mode) (*cluster, *memories,
 	settings.Safety = config.Safety{Mode: mode, Lease: time.Hour}
 	settings.List.Members = []control.Member{member("a", 10), member("b", 20), member("c", 30)}
 	m := &memories{t: t, state: map[string]string{}}
-	c := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: time.Hour, tune: m.remember}
+	c := &cluster{
+		t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{},
+		outFor: time.Hour, tune: m.remember,
+	}
 	for i, member := range settings.List.Members {
 		c.join(member.Name, uint32(i+1), settings)
 	}
@@ -196,11 +199,15 @@ func TestRestartedMemberGrantsAtOnce(t *testing.T) {
 func TestMemberThatWasOutForLeaseGrantsAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		const lease = time.Hour
-		cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: lease}
+		cluster := &cluster{
+			t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, outFor: lease,
+		}
 		settings := testSettings()
 		settings.Safety.Lease = lease
 		settings.List.Members = []control.Member{
-			{Name: "a", Priority: 10, Address: "a:1"}, {Name: "b", Priority: 20, Address: "b:1"}, {Name: "c", Priority: 30, Address: "c:1"},
+			{Name: "a", Priority: 10, Address: "a:1"},
+			{Name: "b", Priority: 20, Address: "b:1"},
+			{Name: "c", Priority: 30, Address: "c:1"},
 		}
 		for i, m := range settings.List.Members {
 			cluster.join(m.Name, uint32(i+1), settings)

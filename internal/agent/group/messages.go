@@ -68,7 +68,8 @@ func (g *Group) send(m *election.Message, renewal bool) {
 		g.cfg.Log.Debug("sending message", "kind", m.Kind, "to", g.names.name(m.To), "term", uint64(m.Term),
 			"about", message.Subject, "from", message.Origin, "list", message.List)
 	}
-	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
+	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version,
+		g.listDigest, g.configDigest
 	message.Lease = election.Tick(g.cfg.Group.Safety.Lease)
 	message.EndCause = uint32(g.observer.endings.announcement(m))
 	if message.Hold.Lease == message.Lease {
@@ -110,8 +111,8 @@ func (g *Group) PeerEnded(peer string, life uint32) {
 }
 
 // PeerRefused reports that the process of a peer has probably ended. Of the coordinator, that is a reason to suspect it
-// before it has been silent for the suspicion timeout: until then, this process would answer elections of the others, but
-// claim nothing. All other processes are left to the coordinator. It doesn't wait, either.
+// before it has been silent for the suspicion timeout: until then, this process would answer elections of the others,
+// but claim nothing. All other processes are left to the coordinator. It doesn't wait, either.
 func (g *Group) PeerRefused(peer string) {
 	g.enqueueWithoutWait(func() {
 		if id, known := g.names.ids[peer]; known && id == g.machine.Status().Coordinator && id != g.self {

@@ -36,7 +36,8 @@ const (
 	CauseExcluded
 	// CauseSessionClosed: the coordinator's application closed its session, or ended.
 	CauseSessionClosed
-	// CauseNotRenewed: the session of the coordinator's application wasn't renewed in time: the application or the agent was paused.
+	// CauseNotRenewed: the session of the coordinator's application wasn't renewed in time: the application or the agent
+	// was paused.
 	CauseNotRenewed
 	// CauseProbeFailed: the probe of the coordinator's application failed.
 	CauseProbeFailed
@@ -49,7 +50,8 @@ const (
 
 func (c Cause) String() string {
 	return [...]string{
-		"start", "crash", "silence", "handover", "lapse", "membership", "step_down", "preempted", "excluded", "session_closed", "not_renewed",
+		"start", "crash", "silence", "handover", "lapse", "membership", "step_down", "preempted", "excluded",
+		"session_closed", "not_renewed",
 		"probe_failed", "stopped", "unknown",
 	}[min(c, CauseCount)]
 }
@@ -99,8 +101,11 @@ func newObserver(metrics Metrics, now election.Tick) observer {
 	}
 }
 
-// observe processes one step. It returns why the coordinator gives up the office in this step, and otherwise CauseStart.
-func (o *observer) observe(in *election.Input, self election.ID, status election.Status, events []election.Event) Cause {
+// observe processes one step. It returns why the coordinator gives up the office in this step, and otherwise
+// CauseStart.
+func (o *observer) observe(in *election.Input, self election.ID, status election.Status,
+	events []election.Event,
+) Cause {
 	coordinator := status.Coordinator
 	if in.Kind == election.Receive {
 		o.incarnations[in.Message.From] = in.Message.Hold.Life
@@ -229,13 +234,15 @@ func (e *endings) observe(in *election.Input, cause Cause, lastHeard election.Ti
 		}
 		e.resigning = CauseStart
 	}
-	if status.Coordinator != election.None && e.last.cause != CauseStart && e.last.cause != causeUnknown && !e.last.gapKnown {
+	if status.Coordinator != election.None && e.last.cause != CauseStart &&
+		e.last.cause != causeUnknown && !e.last.gapKnown {
 		e.last.gap, e.last.gapKnown = time.Duration(in.Now-e.last.vacantSince), true
 	}
 	e.coordinator, e.term = status.Coordinator, status.Term
 }
 
-// correct returns why the last tenure ended, if its coordinator says so only now: the messages of the next one may arrive earlier.
+// correct returns why the last tenure ended, if its coordinator says so only now: the messages of the next one may
+// arrive earlier.
 func (e *endings) correct(m *election.Message, announced Cause) Cause {
 	last := &e.last
 	if m.Kind != election.Resigned || m.From != last.coordinator || m.Term != last.term || !last.presumed {
@@ -249,7 +256,9 @@ func (e *ending) report(names *names) *control.Ending {
 	if e.cause == CauseStart {
 		return nil
 	}
-	reported := &control.Ending{Coordinator: names.name(e.coordinator), Term: uint64(e.term), Cause: e.cause.endCause(), At: e.at}
+	reported := &control.Ending{
+		Coordinator: names.name(e.coordinator), Term: uint64(e.term), Cause: e.cause.endCause(), At: e.at,
+	}
 	if e.gapKnown {
 		reported.GapMicros = new(e.gap.Microseconds())
 	}
@@ -264,7 +273,8 @@ func (e *endings) announcement(m *election.Message) Cause {
 	return e.last.cause
 }
 
-// announcedCause returns the cause in a received message, and CauseStart if it has none that only the coordinator knows.
+// announcedCause returns the cause in a received message, and CauseStart if it has none that only the coordinator
+// knows.
 func announcedCause(message *wire.Message) Cause {
 	if message.EndCause < uint32(CauseLapse) || message.EndCause >= uint32(CauseCount) {
 		return CauseStart
@@ -274,8 +284,9 @@ func announcedCause(message *wire.Message) Cause {
 
 // endCauses are the names of the causes in reports and journals.
 var endCauses = [CauseCount]control.EndCause{
-	CauseStart: control.EndUnknown, CauseCrash: control.EndCrash, CauseSilence: control.EndSilence, CauseHandover: control.EndHandOver,
-	CauseLapse: control.EndLapse, CauseMembership: control.EndMembership, CauseStepDown: control.EndStepDown,
+	CauseStart: control.EndUnknown, CauseCrash: control.EndCrash, CauseSilence: control.EndSilence,
+	CauseHandover: control.EndHandOver,
+	CauseLapse:    control.EndLapse, CauseMembership: control.EndMembership, CauseStepDown: control.EndStepDown,
 	CausePreempted: control.EndPreempted, CauseExcluded: control.EndExcluded,
 	CauseSessionClosed: control.EndSessionClosed, CauseNotRenewed: control.EndNotRenewed,
 	CauseProbeFailed: control.EndProbeFailed, CauseStopped: control.EndStopped,

@@ -37,12 +37,24 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 			safety config.Safety
 			want   string
 		}{
-			"the same":            {two, majority, ""},
-			"another address":     {control.List{Version: 2, Members: []control.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: previous(&one)}, majority, ""},
-			"an older version":    {one, majority, ""},
-			"another priority":    {control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)}, majority, "version 2"},
-			"another order":       {control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)}, majority, "version 2"},
-			"another list before": {control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2"},
+			"the same": {two, majority, ""},
+			"another address": {
+				control.List{Version: 2, Members: []control.Member{
+					{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1],
+				}, Previous: previous(&one)}, majority, "",
+			},
+			"an older version": {one, majority, ""},
+			"another priority": {
+				control.List{Version: 2, Members: []control.Member{member("a", 11), one.Members[1]}, Previous: previous(&one)},
+				majority, "version 2",
+			},
+			"another order": {
+				control.List{Version: 2, Members: []control.Member{one.Members[1], one.Members[0]}, Previous: previous(&one)},
+				majority, "version 2",
+			},
+			"another list before": {
+				control.List{Version: 2, Members: one.Members, Previous: previous(&other)}, majority, "version 2",
+			},
 			"no list before":      {control.List{Version: 2, Members: one.Members}, majority, "version 2"},
 			"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
 			"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
@@ -59,7 +71,8 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 			if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
 				t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
 			}
-			message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
+			message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode),
+				configDigest(config.Group{Safety: majority}), 2
 			a.ReceiveMessage("b", message)
 			if _, err := a.Status(testwait.Context(t)); err != nil || len(a.Problems()) != 0 {
 				t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
@@ -73,8 +86,11 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		var logged bytes.Buffer
-		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
-		matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
+		a := newLoneMember(t, "a",
+			func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+		matching := &wire.Message{
+			Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest,
+		}
 		otherList, otherSafety := *matching, *matching
 		otherList.Digest++
 		otherSafety.ConfigDigest++
@@ -97,8 +113,7 @@ func TestAlternatingConfigurationsAreBounded(t *testing.T) {
 	})
 }
 
-// TestMismatchChangesAgainInNextPeriod: a mismatch that remained at the limit is resolved
-// when the period is over.
+// TestMismatchChangesAgainInNextPeriod: a mismatch that remained at the limit is resolved when the period is over.
 func TestMismatchChangesAgainInNextPeriod(t *testing.T) {
 	var m mismatch
 	changes := 0
@@ -127,7 +142,8 @@ func TestDecodeMessageOfNewerList(t *testing.T) {
 	if !known || m.Subject != b || len(m.List) != 2 || m.List[0] != election.None || m.List[1] != self {
 		t.Errorf("BEAT: got %+v, %t", m, known)
 	}
-	if m, known := n.decode("b", &wire.Message{Kind: election.Resigned, Subject: "new"}, self); !known || m.Subject != election.None {
+	if m, known := n.decode("b", &wire.Message{Kind: election.Resigned, Subject: "new"}, self); !known ||
+		m.Subject != election.None {
 		t.Errorf("RESIGNED: got %+v, %t", m, known)
 	}
 	for what, l := range map[string]*wire.Message{
@@ -172,7 +188,9 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
 		two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
-		three := control.List{Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]}}
+		three := control.List{
+			Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]},
+		}
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 		problems := func() int {
 			a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})

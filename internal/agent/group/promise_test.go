@@ -111,7 +111,8 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			next := leader.cfg.Group
 			next.Timing.DrainTimeout = time.Millisecond
 			must.Succeed(t, leader.Reconfigure(testwait.Context(t), next))
-			if l, err := leader.LeaderWithPromise(testwait.Context(t), 3*time.Second); err != nil || l.RemainingMillis == nil || *l.RemainingMillis > 1 {
+			if l, err := leader.LeaderWithPromise(testwait.Context(t), 3*time.Second); err != nil ||
+				l.RemainingMillis == nil || *l.RemainingMillis > 1 {
 				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
 			}
 			leave(t, leader)
@@ -190,7 +191,8 @@ func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
 		waitFor(t, a, "a leads", isLeading)
-		if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+		if l, err := a.LeaderWithPromise(testwait.Context(t), time.Hour); err != nil || !l.Leading || l.Token == 0 ||
+			l.RemainingMillis == nil || *l.RemainingMillis != 0 {
 			t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
 		}
 	})
@@ -293,7 +295,8 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 			if l := leader.Leader(); l.Leading {
 				t.Errorf("got %+v for a dead application, want not leading", l)
 			}
-			waitFor(t, cluster.group("a"), "there is another coordinator", func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
+			waitFor(t, cluster.group("a"), "there is another coordinator",
+				func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
 			if left := time.Until(until); left > 0 {
 				t.Errorf("got a new coordinator %s before the end of the promise", left)
 			}

@@ -46,7 +46,8 @@ func (g *Group) startRecorder(c office.Config) (err error) {
 	return err
 }
 
-// record records a step, or new settings, if a trace is requested. A trace that can't be written doesn't stop the agent.
+// record records a step, or new settings, if a trace is requested. A trace that can't be written doesn't stop the
+// agent.
 func (g *Group) record(in *election.Input, s *office.Settings, out *election.Output) {
 	if err := g.recorder.Step(in, s, out, g.machine, g.names.byID); err != nil {
 		g.cfg.Log.Error("stopped recording", "error", err)

@@ -15,8 +15,8 @@ const (
 	renewalFactor = 4
 	// renewalMax bounds this wait. The lease may be longer.
 	renewalMax = 15 * time.Second
-	// answerMax is how long a session that renews may take to answer Lead, and to renew for the first time, since its pace isn't
-	// known yet. A lease that is longer counts instead.
+	// answerMax is how long a session that renews may take to answer Lead, and to renew for the first time, since its pace
+	// isn't known yet. A lease that is longer counts instead.
 	answerMax = 2 * time.Second
 )
 
@@ -27,7 +27,8 @@ type renewals struct {
 	last     time.Time
 	// longest is the longest time between two answers, and 0 until the second one.
 	longest time.Duration
-	// promise is how long the application could act after the last answer without another one, and not positive without a lease.
+	// promise is how long the application could act after the last answer without another one, and not positive without a
+	// lease.
 	promise time.Duration
 	// late is the time of the last answer that came after missed: a request may have waited while the agent was paused.
 	late time.Time
@@ -72,12 +73,12 @@ func (g *Group) renewed(s *Session) {
 	}
 }
 
-// missed reports whether renewals are missing, because the application or this agent was paused. The clients renew when a quarter of
-// the promise has passed. Some end their tenure when a quarter is left.
+// missed reports whether renewals are missing, because the application or this agent was paused. The clients renew when
+// a quarter of the promise has passed. Some end their tenure when a quarter is left.
 func (r *renewals) missed(now time.Time) bool { return r.promise > 0 && now.Sub(r.last) > r.promise/2 }
 
-// closeCause returns why a tenure ends whose session its application has closed. A client also does that if the agent doesn't confirm the
-// tenure in time. A request that had waited meanwhile may be answered before that.
+// closeCause returns why a tenure ends whose session its application has closed. A client also does that if the agent
+// doesn't confirm the tenure in time. A request that had waited meanwhile may be answered before that.
 func (s *Session) closeCause(now time.Time) Cause {
 	r := &s.renewals
 	if s.renews && (r.missed(now) || now.Sub(r.late) < r.promise) {
@@ -86,8 +87,8 @@ func (s *Session) closeCause(now time.Time) Cause {
 	return CauseSessionClosed
 }
 
-// longestStall is a pause of an application that isn't a reason to close its session, such as one of a garbage collector. Nobody
-// may act beyond a promise meanwhile.
+// longestStall is a pause of an application that isn't a reason to close its session, such as one of a garbage
+// collector. Nobody may act beyond a promise meanwhile.
 const longestStall = 500 * time.Millisecond
 
 // shortestRenewal returns the least time that a session has until its next renewal.
@@ -181,7 +182,8 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 	return g.unlessOutdated(leader), nil
 }
 
-// remainingToStop returns the rest of the lease or of the drain timeout in milliseconds, whichever is shorter, or nil without a lease.
+// remainingToStop returns the rest of the lease or of the drain timeout in milliseconds, whichever is shorter, or nil
+// without a lease.
 func (g *Group) remainingToStop() *int64 {
 	until := g.machine.Status().Until
 	if until == election.Never {

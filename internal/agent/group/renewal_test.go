@@ -14,13 +14,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestSessionThatStopsRenewingIsClosed: its process is stopped or hangs, and the kernel
-// keeps its stream open.
+// TestSessionThatStopsRenewingIsClosed: its process is stopped or hangs, and the kernel keeps its stream open.
 func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 		runInVirtualTime(t, mode.String(), func(t *testing.T) {
-			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Safety.Mode, g.Session = mode, true })
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30},
+				func(g *config.Group) { g.Safety.Mode, g.Session = mode, true })
 			c := cluster.group("c")
 			s := openSession(t, c)
 			nextEvent(t, s, Lead)
@@ -49,13 +49,14 @@ func TestSessionThatStopsRenewingIsClosed(t *testing.T) {
 	}
 }
 
-// TestSessionThatDoesNotAnswerIsClosed: its process was stopped before it was asked to lead. One that answers once and doesn't renew
-// is closed, too.
+// TestSessionThatDoesNotAnswerIsClosed: its process was stopped before it was asked to lead. One that answers once and
+// doesn't renew is closed, too.
 func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ answers, required bool }{{false, false}, {false, true}, {true, true}} {
 		runInVirtualTime(t, fmt.Sprintf("%+v", test), func(t *testing.T) {
-			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = test.required })
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30},
+				func(g *config.Group) { g.Session = test.required })
 			c, next := cluster.group("c"), cluster.group("b")
 			s := openSessionThat(t, c, true)
 			nextEvent(t, s, Lead)
@@ -70,8 +71,7 @@ func TestSessionThatDoesNotAnswerIsClosed(t *testing.T) {
 	}
 }
 
-// TestSlowRenewals: an application may renew at its own pace, and one that relies on events
-// need not renew.
+// TestSlowRenewals: an application may renew at its own pace, and one that relies on events need not renew.
 func TestSlowRenewals(t *testing.T) {
 	t.Parallel()
 	const shortest = 200 * time.Millisecond
@@ -125,9 +125,12 @@ func renew(t *testing.T, s *Session) Leader {
 // paused in the meantime.
 func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 	t.Parallel()
-	for drain, mode := range map[time.Duration]office.Mode{time.Minute: office.Available, time.Hour: office.Majority, testLease / 4: office.Majority} {
+	for drain, mode := range map[time.Duration]office.Mode{
+		time.Minute: office.Available, time.Hour: office.Majority, testLease / 4: office.Majority,
+	} {
 		runInVirtualTime(t, mode.String(), func(t *testing.T) {
-			c := newCluster(t, map[string]int{"c": 30}, func(g *config.Group) { g.Safety.Mode, g.Timing.DrainTimeout = mode, drain }).group("c")
+			c := newCluster(t, map[string]int{"c": 30},
+				func(g *config.Group) { g.Safety.Mode, g.Timing.DrainTimeout = mode, drain }).group("c")
 			s, other := openSession(t, c), openSession(t, c)
 			nextEvent(t, s, Lead)
 			reportUnhealthy(t, c)
@@ -145,7 +148,8 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 				}
 				return
 			}
-			if most := min(testLease, drain); l.RemainingMillis == nil || *l.RemainingMillis <= 0 || *l.RemainingMillis > most.Milliseconds() {
+			if most := min(testLease, drain); l.RemainingMillis == nil || *l.RemainingMillis <= 0 ||
+				*l.RemainingMillis > most.Milliseconds() {
 				t.Errorf("got %+v, want a remaining time of at most %s", l, most)
 			}
 			expect.Equalf(t, c.Lease(), testLease, "lease")
@@ -153,7 +157,8 @@ func TestSessionThatStopsLearnsTheLease(t *testing.T) {
 	}
 }
 
-// TestSessionMayPause: a lease of a tenth of a second is no reason to close the session of an application that pauses for longer.
+// TestSessionMayPause: a lease of a tenth of a second is no reason to close the session of an application that pauses
+// for longer.
 func TestSessionMayPause(t *testing.T) {
 	t.Parallel()
 	runInVirtualTime(t, "", func(t *testing.T) {

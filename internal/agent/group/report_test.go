@@ -86,11 +86,13 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 func TestReportsOnlyChanges(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
-		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
+		reports.waitFor(t, "c leads",
+			func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
 		before := reports.last()
 		cluster.isolate("c")
 		reports.waitFor(t, "c has crashed, and b leads", func(r control.Report) bool {
-			return r.Coordinator == "b" && r.Processes[0].Name == "c" && r.Processes[0].Status == "Crashed" && r.ElectedAt.After(before.ElectedAt)
+			return r.Coordinator == "b" && r.Processes[0].Name == "c" && r.Processes[0].Status == "Crashed" &&
+				r.ElectedAt.After(before.ElectedAt)
 		})
 		a := cluster.group("a")
 		reports.mu.Lock()
@@ -118,7 +120,8 @@ func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
 		a := cluster.group("a")
-		reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
+		reports.waitFor(t, "c leads",
+			func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && r.IneligibleSince.IsZero() })
 		before := time.Now()
 		reportUnhealthy(t, a)
 		isSince := func(why Ineligibility, at time.Time) func(control.Report) bool {
@@ -127,7 +130,8 @@ func TestReportSaysSinceWhenItIsNotEligible(t *testing.T) {
 		reports.waitFor(t, "the probe fails", isSince(ProbeFails, before))
 		since := reports.last().IneligibleSince
 		cluster.isolate("c")
-		reports.waitFor(t, "b leads", func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
+		reports.waitFor(t, "b leads",
+			func(r control.Report) bool { return r.Coordinator == "b" && r.IneligibleSince.Equal(since) })
 		must.Succeed(t, a.Exclude(testwait.Context(t)))
 		reports.waitFor(t, "it is excluded", isSince(Excluded, since.Add(1)))
 	})
@@ -178,7 +182,9 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		old := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20), member("c", 30)}}
-		list := control.List{Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1}
+		list := control.List{
+			Version: 2, Members: []control.Member{member("d", 40), member("e", 50)}, Previous: previous(&old), Floor: 1,
+		}
 		cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
 		for i, name := range []string{"a", "b"} {
 			if l := cluster.group("e").Leader(); l.Leading {
@@ -194,8 +200,8 @@ func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
 	})
 }
 
-// TestShortTenuresAreReported: the application of c fails in each tenure. A member that learns of the next coordinator first doesn't
-// count that.
+// TestShortTenuresAreReported: the application of c fails in each tenure. A member that learns of the next coordinator
+// first doesn't count that.
 func TestShortTenuresAreReported(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})

@@ -38,7 +38,8 @@ type Session struct {
 	openedAt, renewedAt time.Time
 }
 
-// OpenSession opens a session. One that renews is closed if its application doesn't answer in time after Lead, or stops renewing.
+// OpenSession opens a session. One that renews is closed if its application doesn't answer in time after Lead, or stops
+// renewing.
 func (g *Group) OpenSession(ctx context.Context, renews bool) (*Session, error) {
 	s := &Session{
 		group: g, renews: renews, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),

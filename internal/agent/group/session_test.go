@@ -42,8 +42,7 @@ func TestStraySessionChangesNothing(t *testing.T) {
 	})
 }
 
-// TestIntroducedSessionCounts: a member whose application ends before it has ever led must not be
-// elected.
+// TestIntroducedSessionCounts: a member whose application ends before it has ever led must not be elected.
 func TestIntroducedSessionCounts(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
@@ -91,11 +90,13 @@ func TestStatusHasSessions(t *testing.T) {
 		opened := status().Sessions
 		renew(t, s)
 		renewed := status()
-		if len(opened) != 2 || opened[0].OpenedAt.Before(start) || !opened[0].RenewedAt.IsZero() || opened[1].OpenedAt.Before(opened[0].OpenedAt) {
+		if len(opened) != 2 || opened[0].OpenedAt.Before(start) || !opened[0].RenewedAt.IsZero() ||
+			opened[1].OpenedAt.Before(opened[0].OpenedAt) {
 			t.Fatalf("got sessions %+v, want two that have never renewed", opened)
 		}
 		now := renewed.Sessions
-		if !now[0].Leads || now[1].Leads || now[0].RenewedAt.Before(opened[1].OpenedAt) || now[0].RenewedMillisAgo == nil || now[1].RenewedMillisAgo != nil || !renewed.IneligibleSince.IsZero() {
+		if !now[0].Leads || now[1].Leads || now[0].RenewedAt.Before(opened[1].OpenedAt) || now[0].RenewedMillisAgo == nil ||
+			now[1].RenewedMillisAgo != nil || !renewed.IneligibleSince.IsZero() {
 			t.Errorf("got status %+v, want that the first session leads and has renewed", renewed)
 		}
 		later.Close()

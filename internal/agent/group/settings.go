@@ -18,8 +18,9 @@ func officeSettings(group *config.Group) office.Settings {
 		Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease), UsualLease: ticks(group.Safety.UsualLease),
 		Heartbeat: ticks(timing.Heartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
-		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
-		LongTenure: ticks(control.LongTenure(group.Preemption.Stable)),
+		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable),
+		DrainTimeout: ticks(timing.DrainTimeout),
+		LongTenure:   ticks(control.LongTenure(group.Preemption.Stable)),
 	}
 }
 
@@ -39,7 +40,8 @@ func (g *Group) reconfigure(next config.Group) error {
 		timing.DrainTimeout = promised
 		g.after(promised, g.reconfigureAgain)
 	}
-	settings, now := officeSettings(&config.Group{Safety: next.Safety, Preemption: next.Preemption, Timing: timing}), g.cfg.Clock.Now()
+	settings, now := officeSettings(&config.Group{Safety: next.Safety, Preemption: next.Preemption, Timing: timing}),
+		g.cfg.Clock.Now()
 	if err := g.machine.Reconfigure(settings, now); err != nil {
 		return err
 	}

@@ -26,8 +26,10 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 			t.Helper()
 			g := c.group(name)
 			next := g.cfg.Group
-			next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
-			next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
+			next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease,
+				2*time.Second, 30*time.Millisecond
+			next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt,
+				7*time.Second, 40*time.Millisecond
 			must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
 			if g.DrainTimeout() != 7*time.Second {
 				t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
@@ -75,7 +77,8 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 // tenureRemaining returns for how long the grants of the coordinator suffice.
 func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
 	t.Helper()
-	must.Succeed(t, g.call(testwait.Context(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }))
+	must.Succeed(t,
+		g.call(testwait.Context(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }))
 	return rest
 }
 
@@ -97,7 +100,8 @@ func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool)
 
 func TestInvalidSettingsAreRefused(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
+		g := newLoneMember(t, "a",
+			func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
 		expect.ErrorContainsf(t, g.Reconfigure(testwait.Context(t), next), "lease", "an error about the lease")
@@ -108,7 +112,8 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 }
 
 func TestReplyTimeoutFollowsRoundTrip(t *testing.T) {
-	cluster := newCluster(t, map[string]int{"a": 10, "b": 20}, func(g *config.Group) { g.Timing.SuspicionTimeout = time.Second })
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20},
+		func(g *config.Group) { g.Timing.SuspicionTimeout = time.Second })
 	for measured, want := range map[time.Duration]time.Duration{
 		0:                      10 * time.Millisecond,
 		time.Millisecond:       12 * time.Millisecond,

@@ -134,7 +134,8 @@ func (g *Group) timingInForce() *control.TimingInForce {
 		LongestSuspicionTimeoutMillis: g.cfg.Group.LongestSuspicionTimeout().Milliseconds(),
 	}
 	if g.cfg.Group.Safety.Mode != office.Available {
-		t.LeaseMillis, t.LongestLeaseMillis = g.cfg.Group.Safety.Usual().Milliseconds(), g.cfg.Group.Safety.Lease.Milliseconds()
+		t.LeaseMillis, t.LongestLeaseMillis = g.cfg.Group.Safety.Usual().Milliseconds(),
+			g.cfg.Group.Safety.Lease.Milliseconds()
 	}
 	return t
 }
@@ -174,7 +175,8 @@ func (g *Group) report() {
 	status := g.machine.Status()
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
-		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit, g.machine.HeldBack(), g.machine.Pause(),
+		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit,
+		g.machine.HeldBack(), g.machine.Pause(),
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
@@ -210,13 +212,15 @@ func (g *Group) buildReport(now summary) control.Report {
 		PauseSeconds: int64(time.Duration(now.pause).Seconds()),
 	}
 	if now.roundTrip > 0 {
-		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}
+		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(
+			now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}
 	}
 	for _, row := range g.machine.Rows(nil) {
 		name := g.names.name(row.ID)
 		penalty := g.machine.Penalty(row.ID)
 		report.Processes = append(report.Processes, control.Row{
-			ShortTenures: penalty.ShortTenures, PenaltySeconds: int64(time.Duration(penalty.Length).Seconds()), Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
+			ShortTenures: penalty.ShortTenures, PenaltySeconds: int64(time.Duration(penalty.Length).Seconds()), Name: name,
+			Priority: uint32(row.Priority), Status: row.Status.String(),
 			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
 		})
 	}

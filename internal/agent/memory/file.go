@@ -189,7 +189,8 @@ func flag(on bool, bit byte) byte {
 func (s *slot) decode(of *owner) (r Record, sequence uint64) {
 	order := binary.LittleEndian
 	size := atName + int(s[atNameSize])
-	if order.Uint32(s[atSum:]) != s.sum(size) || order.Uint32(s[atFormat:]) != format || owner(s[atOwner:atSilentUntil]) != *of {
+	if order.Uint32(s[atSum:]) != s.sum(size) || order.Uint32(s[atFormat:]) != format ||
+		owner(s[atOwner:atSilentUntil]) != *of {
 		return Record{}, 0
 	}
 	term := func(at int) election.Term { return election.Term(order.Uint64(s[at:])) }

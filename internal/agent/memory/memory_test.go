@@ -192,7 +192,8 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 		a.save(1)
 		a.chmod(0o755)
 		a.stop()
-		if d, without, err := open(a.state, t.TempDir()); d != nil || without == nil || !strings.Contains(without.Error(), "must be in a tmpfs") || err != nil {
+		if d, without, err := open(a.state, t.TempDir()); d != nil || without == nil ||
+			!strings.Contains(without.Error(), "must be in a tmpfs") || err != nil {
 			t.Errorf("got %v, %v, %v, want that a tmpfs is necessary", d, without, err)
 		}
 		a.wantRemembered(ledger, 0)
@@ -222,7 +223,8 @@ func TestProcessWithoutMemoryInvalidatesIt(t *testing.T) {
 	t.Run("it can't be invalidated", func(t *testing.T) {
 		a := newTestAgent(t)
 		must.Succeed(t, os.MkdirAll(filepath.Join(a.state, link, "x"), 0o700))
-		if d, _, err := open(a.state, a.shm); d != nil || err == nil || !strings.Contains(err.Error(), "cannot invalidate what the agent remembered") {
+		if d, _, err := open(a.state, a.shm); d != nil || err == nil ||
+			!strings.Contains(err.Error(), "cannot invalidate what the agent remembered") {
 			t.Errorf("got %v, %v, want that the memory can't be invalidated", d, err)
 		}
 	})

@@ -160,7 +160,8 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	all := maps.Clone(r.groups)
 	r.mu.Unlock()
 	p := &page{w: w, groups: all, names: slices.Sorted(maps.Keys(all))}
-	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.", func(g *counters, add addFunc) { byKind(&g.sent, add) })
+	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.",
+		func(g *counters, add addFunc) { byKind(&g.sent, add) })
 	p.counter("conclave_messages_received_total", "Messages received from peers, by kind.",
 		func(g *counters, add addFunc) { byKind(&g.received, add) })
 	p.counter("conclave_elections_total", "Recognized coordinators, by the reason for which there was none before.",
@@ -184,13 +185,15 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 		func(g *counters) *atomic.Uint64 { return &g.dropped })
 	simple("conclave_messages_outdated_total", "Messages ignored because their term was outdated.",
 		func(g *counters) *atomic.Uint64 { return &g.outdated })
-	p.histogram("conclave_detection_seconds", "Time from the last message of a failed coordinator to the detection of its failure.",
+	p.histogram("conclave_detection_seconds",
+		"Time from the last message of a failed coordinator to the detection of its failure.",
 		func(g *counters) *histogram { return &g.detection })
 	p.histogram("conclave_election_seconds", "Time without coordinator until a new one was recognized.",
 		func(g *counters) *histogram { return &g.election })
 	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
 		func(g *counters) *histogram { return &g.tenure })
-	p.histogram("conclave_answer_seconds", "Time from a heartbeat of this process as coordinator to the answer of a member.",
+	p.histogram("conclave_answer_seconds",
+		"Time from a heartbeat of this process as coordinator to the answer of a member.",
 		func(g *counters) *histogram { return &g.answer })
 	p.gauges(groups)
 	r.writeProgram(p)
@@ -258,7 +261,8 @@ func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 6
 func (p *page) counter(name, help string, samples func(*counters, addFunc)) {
 	p.header(name, help, "counter")
 	for _, groupName := range p.names {
-		samples(p.groups[groupName], func(value uint64, labels ...string) { p.sample(name, groupName, float64(value), labels...) })
+		samples(p.groups[groupName],
+			func(value uint64, labels ...string) { p.sample(name, groupName, float64(value), labels...) })
 	}
 }
 
@@ -306,7 +310,8 @@ func (p *page) gauges(groups Groups) {
 	gauge("conclave_coordinator_known", "Whether this process knows a coordinator: 1 or 0.",
 		func(s *state) float64 { return boolValue(s.Coordinator != "") })
 	gauge("conclave_term", "Term of the latest coordinator.", func(s *state) float64 { return float64(s.Term) })
-	gauge("conclave_suspicion_timeout_seconds", "Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
+	gauge("conclave_suspicion_timeout_seconds",
+		"Silence after which the coordinator is suspected. It and leases grow while renewals are late.",
 		func(s *state) float64 { return s.suspicionTimeout.Seconds() })
 	gauge("conclave_members_held_back", "Members that don't take over for a while, because their last tenures were short.",
 		func(s *state) float64 { return float64(s.heldBack) })

@@ -44,7 +44,9 @@ func TestEventsAreCounted(t *testing.T) {
 	g.Suspected()
 	g.Cleared()
 	g.Answered(3 * time.Millisecond)
-	for _, kind := range []election.EventKind{election.TenureStarted, election.TenureLost, election.Refused, election.Outdated} {
+	for _, kind := range []election.EventKind{
+		election.TenureStarted, election.TenureLost, election.Refused, election.Outdated,
+	} {
 		g.Event(election.Event{Kind: kind})
 	}
 	text := read(t, r)
@@ -88,8 +90,7 @@ func TestNoExpiryWithoutCertificate(t *testing.T) {
 	}
 }
 
-// TestFormat: each metric family has its help and its type, once, before its samples.
-// Each sample has a number.
+// TestFormat: each metric family has its help and its type, once, before its samples. Each sample has a number.
 func TestFormat(t *testing.T) {
 	r := New()
 	r.ForGroup("b").Sent(election.Beat)

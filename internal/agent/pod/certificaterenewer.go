@@ -44,7 +44,9 @@ type certificateRenewer struct {
 	problemsChanged func()
 }
 
-func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), log *slog.Logger) *certificateRenewer {
+func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names),
+	log *slog.Logger,
+) *certificateRenewer {
 	return &certificateRenewer{
 		settings: s, credentials: c, onNames: onNames, log: log,
 		retryNow: newSignal(), renewNow: newSignal(), problemsChanged: func() {},
@@ -139,7 +141,8 @@ func (r *certificateRenewer) load() (*identity.Files, error) {
 		return nil, err
 	}
 	if name := files.Names()[0]; name.Domain != r.settings.Namespace || name.Member != r.settings.Pod {
-		return nil, fmt.Errorf("stored certificate must be for pod %s in namespace %s, got %s", r.settings.Pod, r.settings.Namespace, name)
+		return nil, fmt.Errorf("stored certificate must be for pod %s in namespace %s, got %s", r.settings.Pod,
+			r.settings.Namespace, name)
 	}
 	r.mu.Lock()
 	r.files = files

@@ -41,23 +41,23 @@ func TestClockIsCorrectedAfterStart(t *testing.T) {
 	}
 }
 
-// storeCertificate replaces the stored certificate of a pod by one that is valid from a
-// moment on.
+// storeCertificate replaces the stored certificate of a pod by one that is valid from a moment on.
 func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 	c.t.Helper()
 	der, key := c.sign(&x509.Certificate{
-		NotBefore: from, NotAfter: from.Add(time.Hour), URIs: []*url.URL{{Scheme: "conclave", Host: "bank", Path: "/ledger/" + g.name}},
+		NotBefore: from, NotAfter: from.Add(time.Hour),
+		URIs:        []*url.URL{{Scheme: "conclave", Host: "bank", Path: "/ledger/" + g.name}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	must.Succeed(c.t, err)
-	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
 	must.Succeed(c.t, os.WriteFile(filepath.Join(g.settings.StateDir, "identity.pem"), text, 0o600))
 }
 
-// TestRenewalFollowsTheWallClock: less than half of the lifetime is left by the wall clock. A timer
-// that began earlier doesn't count the time for which the machine was suspended, nor a
-// correction of the clock.
+// TestRenewalFollowsTheWallClock: less than half of the lifetime is left by the wall clock. A timer that began earlier
+// doesn't count the time for which the machine was suspended, nor a correction of the clock.
 func TestRenewalFollowsTheWallClock(t *testing.T) {
 	binary := buildAgent(t, "conclave_clockfile")
 	c := newCluster(t)
@@ -88,8 +88,8 @@ func TestRenewalTime(t *testing.T) {
 	}
 }
 
-// TestMissingRenewalIsReported: a sixth of the lifetime is left, and the operator refuses to renew. The agent is ready, because it
-// still takes part in the elections, but the operator learns the reason.
+// TestMissingRenewalIsReported: a sixth of the lifetime is left, and the operator refuses to renew. The agent is ready,
+// because it still takes part in the elections, but the operator learns the reason.
 func TestMissingRenewalIsReported(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]

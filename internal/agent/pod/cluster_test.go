@@ -60,7 +60,8 @@ func newCluster(t *testing.T) *cluster {
 // newSequentialCluster is newCluster for a test that runs alone, or is parallel already.
 func newSequentialCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, valid: time.Hour, groups: []string{"ledger", "audit"}, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
+	c := &cluster{t: t, valid: time.Hour, groups: []string{"ledger", "audit"}, pods: map[string]*testPod{}, network: byte(
+		networks.Add(1))}
 	var err error
 	if c.issuer, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
 		t.Fatal(err)
@@ -68,9 +69,11 @@ func newSequentialCluster(t *testing.T) *cluster {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	c.url = "https://" + listener.Addr().String()
-	server := &http.Server{Handler: http.HandlerFunc(c.serveEnrollment), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	server := &http.Server{Handler: http.HandlerFunc(c.serveEnrollment), ErrorLog: slog.NewLogLogger(slog.DiscardHandler,
+		0)}
 	go func() {
-		_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{c.serverCertificate()}, MinVersion: tls.VersionTLS13}))
+		_ = server.Serve(tls.NewListener(listener,
+			&tls.Config{Certificates: []tls.Certificate{c.serverCertificate()}, MinVersion: tls.VersionTLS13}))
 	}()
 	t.Cleanup(func() { server.Close() })
 	c.operator = c.certificate(control.Operator)
@@ -130,8 +133,7 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 // uidOf returns the UID of a pod.
 func uidOf(pod string) string { return "uid-of-" + pod }
 
-// serveEnrollment responds as the operator's identity service does. A token is
-// NAMESPACE/POD.
+// serveEnrollment responds as the operator's identity service does. A token is NAMESPACE/POD.
 func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,12 +167,12 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// offer pushes a document as soon as the agent accepts connections, as the operator does after an
-// enrollment.
+// offer pushes a document as soon as the agent accepts connections, as the operator does after an enrollment.
 func (g *testPod) offer(d control.Document) {
 	body := encode(g.t, d)
 	for g.t.Context().Err() == nil {
-		if status, _ := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != 0 && status != http.StatusForbidden {
+		if status, _ := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != 0 &&
+			status != http.StatusForbidden {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -228,8 +230,10 @@ func encode(t *testing.T, d control.Document) string {
 // are in ascending order of their priority.
 func (c *cluster) document(revision int64, names ...string) control.Document {
 	d := control.Document{UID: "uid-1", Generation: 1, Revision: revision, Group: control.Group{
-		Name: "ledger", Algorithm: "StatusTable", Safety: control.Safety{Mode: "Majority", LeaseMillis: 500, LongestLeaseMillis: 500},
-		Preemption: control.Preemption{Policy: "Always", StableMillis: new(int32)}, Timing: control.Timing{HeartbeatMillis: 100},
+		Name: "ledger", Algorithm: "StatusTable",
+		Safety:      control.Safety{Mode: "Majority", LeaseMillis: 500, LongestLeaseMillis: 500},
+		Preemption:  control.Preemption{Policy: "Always", StableMillis: new(int32)},
+		Timing:      control.Timing{HeartbeatMillis: 100},
 		Application: control.Application{Session: "Optional"}, List: control.List{Version: 1, Members: c.members(names...)},
 	}}
 	return d
@@ -238,7 +242,8 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 // steady makes the timeouts so long that a coordinator keeps its office on a busy machine.
 func steady(d control.Document) control.Document {
 	suspicionTimeout := int32(3000)
-	d.Group.Safety.LeaseMillis, d.Group.Safety.LongestLeaseMillis, d.Group.Timing.SuspicionTimeoutMillis = 4000, 4000, &suspicionTimeout
+	d.Group.Safety.LeaseMillis, d.Group.Safety.LongestLeaseMillis, d.Group.Timing.SuspicionTimeoutMillis = 4000,
+		4000, &suspicionTimeout
 	return d
 }
 

@@ -14,15 +14,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// startCluster starts pods with revision 1, and waits until the last one is the
-// coordinator.
+// startCluster starts pods with revision 1, and waits until the last one is the coordinator.
 func startCluster(t *testing.T, names ...string) (*cluster, map[string]*stream) {
 	t.Helper()
 	return startClusterWith(t, func(d control.Document) control.Document { return d }, names...)
 }
 
 // startClusterWith is like startCluster, after applying change to the document.
-func startClusterWith(t *testing.T, change func(control.Document) control.Document, names ...string) (*cluster, map[string]*stream) {
+func startClusterWith(t *testing.T, change func(control.Document) control.Document,
+	names ...string,
+) (*cluster, map[string]*stream) {
 	t.Helper()
 	c := newCluster(t)
 	for _, name := range names {
@@ -54,10 +55,12 @@ func TestNewestDocumentWins(t *testing.T) {
 	newer := c.document(7, "a", "b", "c")
 	newer.Generation = 2
 	a.push(newer)
-	if r := s.await("it has another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
+	if r := s.await("it has another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 ||
+		r.Generation != 2 {
 		t.Errorf("got %+v, want revision 7 of generation 2", r)
 	}
-	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, stale)); status != http.StatusConflict ||
+	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"),
+		encode(t, stale)); status != http.StatusConflict ||
 		!strings.Contains(body, "revision must be at least 7, got 3") || !strings.Contains(body, `"revision":7`) {
 		t.Errorf("got %d for an outdated document: %s", status, body)
 	}
@@ -121,13 +124,13 @@ func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	}
 }
 
-// TestWaitForOldGrantsSurvivesRestart: a restarted agent may have granted in the previous
-// group before.
+// TestWaitForOldGrantsSurvivesRestart: a restarted agent may have granted in the previous group before.
 func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	c.pods["a"].end()
 	replacement := c.document(2, "a")
-	replacement.UID, replacement.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1, LongestLeaseMillis: 1}
+	replacement.UID, replacement.Group.Safety = "uid-2",
+		control.Safety{Mode: "Available", LeaseMillis: 1, LongestLeaseMillis: 1}
 	begun := time.Now()
 	a := c.pods["a"].start()
 	go a.offer(replacement)
@@ -137,8 +140,7 @@ func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 	}
 }
 
-// TestRemovedMemberAdoptsListAndLeaves: it leaves when the operator requests it, also
-// after a restart.
+// TestRemovedMemberAdoptsListAndLeaves: it leaves when the operator requests it, also after a restart.
 func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
@@ -149,7 +151,8 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	}
 	for name, s := range streams {
 		r := s.await("c is the coordinator under version 2", func(r control.Report) bool {
-			return r.Version == 2 && (r.Coordinator == "c" || name == "d") // When the list has settled, d need not receive the result.
+			// When the list has settled, d need not receive the result.
+			return r.Version == 2 && (r.Coordinator == "c" || name == "d")
 		})
 		_, status := c.pods[name].callLocalAPI("/v1/groups/ledger/status")
 		if r.Eligible != (name != "d") || strings.Count(status, `"connected":`) != 3 {
@@ -174,7 +177,8 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	if status, body := d.callLocalAPI("/v1/groups"); !strings.Contains(body, "ledger") {
 		t.Errorf("got %d %s, want group ledger", status, body)
 	}
-	if status, body := d.callOperatorAPI(d.operator, http.MethodDelete, leave+"uid-1", ""); status != http.StatusNoContent {
+	if status, body := d.callOperatorAPI(d.operator, http.MethodDelete, leave+"uid-1",
+		""); status != http.StatusNoContent {
 		t.Errorf("got %d %s, want 204", status, body)
 	}
 	s.awaitLeft()
@@ -189,7 +193,8 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	}
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
-	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.PreviousList{Version: 2, Members: c.members("a", "b", "c")}
+	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2,
+		&control.PreviousList{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)
@@ -204,8 +209,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	s.await("d is the coordinator", hasCoordinator("d"))
 }
 
-// TestPodOnNeitherListLeaves: a document without the pod makes it leave, and the pod
-// reports nothing for the group.
+// TestPodOnNeitherListLeaves: a document without the pod makes it leave, and the pod reports nothing for the group.
 func TestPodOnNeitherListLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b")
@@ -341,12 +345,12 @@ func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 	pushed := c.pushAll(d)
 	defer pushed()
 	for _, s := range streams {
-		s.await("c is the coordinator again", func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
+		s.await("c is the coordinator again",
+			func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
 	}
 }
 
-// TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later
-// documents.
+// TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later documents.
 func TestRevisionFarAheadIsRefused(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")

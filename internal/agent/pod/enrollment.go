@@ -56,7 +56,8 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	if err != nil {
 		return enrollmentErrorf("key", "cannot create a key: %w", err)
 	}
-	response, err := s.requestCertificate(ctx, c.identityServiceCAs(), control.EnrollmentRequest{Token: token, Request: string(request)})
+	response, err := s.requestCertificate(ctx, c.identityServiceCAs(),
+		control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,8 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 		return enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
 	}
 	if name := names[0]; name.Domain != s.Namespace || name.Member != s.Pod {
-		return enrollmentErrorf("answer", "invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
+		return enrollmentErrorf("answer",
+			"invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
 			s.Pod, s.Namespace, name)
 	}
 	if err := c.store(pair, []byte(response.CABundle)); err != nil {
@@ -114,14 +116,17 @@ func newKey() (secret, request []byte, err error) {
 
 // requestCertificate sends one request to the identity service. It doesn't follow
 // redirects, because no other server may receive the token.
-func (s *Settings) requestCertificate(ctx context.Context, trusted *x509.CertPool, enrollment control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
+func (s *Settings) requestCertificate(ctx context.Context, trusted *x509.CertPool,
+	enrollment control.EnrollmentRequest,
+) (*control.EnrollmentResponse, error) {
 	body, err := json.Marshal(enrollment)
 	if err != nil {
 		return nil, enrollmentErrorf("key", "%w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.IdentityURL+control.CertificatesPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		s.IdentityURL+control.CertificatesPath, bytes.NewReader(body))
 	if err != nil {
 		return nil, enrollmentErrorf("reach", "%w", err)
 	}
@@ -162,7 +167,8 @@ func refusedError(status string, text []byte) error {
 	if len(response.Error) > most {
 		response.Error = response.Error[:most] + "..."
 	}
-	return enrollmentErrorf("refused "+status+response.Error, "the identity service refused the request (%s): %s", status, response.Error)
+	return enrollmentErrorf("refused "+status+response.Error,
+		"the identity service refused the request (%s): %s", status, response.Error)
 }
 
 func errorKind(err error) string {

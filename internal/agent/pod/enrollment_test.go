@@ -59,7 +59,8 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	}
 	c.refuseWith("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})
-	a.awaitNotReady("waiting for a certificate: the identity service refused the request (403 Forbidden): this pod names no group")
+	a.awaitNotReady(
+		"waiting for a certificate: the identity service refused the request (403 Forbidden): this pod names no group")
 	testwait.Until(t, "it has enrolled several times", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -134,12 +135,15 @@ func TestFromEnvironment(t *testing.T) {
 	must.Succeed(t, err)
 	good := map[string]string{
 		"POD_NAME": "a-0", "POD_NAMESPACE": "bank", "POD_IP": "fd00::7", "CONCLAVE_GROUPS": " ledger,audit,,ledger",
-		"CONCLAVE_IDENTITY": "https://conclave-identity.conclave-system.svc/", "CONCLAVE_PROBE": "http://127.0.0.1:8080/healthz",
-		"CONCLAVE_CA": string(ca.Cert),
+		"CONCLAVE_IDENTITY": "https://conclave-identity.conclave-system.svc/",
+		"CONCLAVE_PROBE":    "http://127.0.0.1:8080/healthz",
+		"CONCLAVE_CA":       string(ca.Cert),
 	}
 	s, err := FromEnvironment(func(key string) string { return good[key] })
-	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" || s.Operator != "[fd00::7]:7375" ||
-		s.IdentityURL != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] || s.API != "127.0.0.1:7374" {
+	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" ||
+		s.Operator != "[fd00::7]:7375" ||
+		s.IdentityURL != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] ||
+		s.API != "127.0.0.1:7374" {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	const all = `environment: POD_NAME must be a name such as a or ledger-0, got an empty string

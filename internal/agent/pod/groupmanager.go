@@ -112,7 +112,8 @@ func (m *groupManager) acceptDocument(group string, document []byte) (<-chan err
 type aheadOfClock int64
 
 func (revision aheadOfClock) Error() string {
-	return fmt.Sprintf("revision %d is more than a day ahead of this machine's clock; a revision is the operator's time in milliseconds since 1970: "+
+	return fmt.Sprintf("revision %d is more than a day ahead of this machine's clock; a revision is the operator's time "+
+		"in milliseconds since 1970: "+
 		"set the clock, or let the operator create the document", int64(revision))
 }
 

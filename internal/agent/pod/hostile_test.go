@@ -51,8 +51,8 @@ func (a *attacker) run(ctx context.Context) {
 	attacks.Wait()
 }
 
-// allBegun reports whether each attacker has opened all of its connections, and the attackers of each port a tenth more than
-// that: the agent has closed some. It may keep those of one attacker.
+// allBegun reports whether each attacker has opened all of its connections, and the attackers of each port a tenth more
+// than that: the agent has closed some. It may keep those of one attacker.
 func allBegun(attackers []*attacker) bool {
 	opened, count := map[string]int{}, map[string]int{}
 	for _, a := range attackers {
@@ -152,9 +152,8 @@ var anyKey = func() any {
 	return pair.PrivateKey
 }()
 
-// TestAttackedAgentIsElected attacks each port of an agent at the same time, without a
-// certificate. It uses less memory than the limit of its container, and it becomes
-// coordinator when the previous one ends.
+// TestAttackedAgentIsElected attacks each port of an agent at the same time, without a certificate. It uses less memory
+// than the limit of its container, and it becomes coordinator when the previous one ends.
 func TestAttackedAgentIsElected(t *testing.T) {
 	need.Complete(t)
 	binary := buildAgent(t)
@@ -188,7 +187,10 @@ func TestAttackedAgentIsElected(t *testing.T) {
 		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(post)},
 		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(longHeader)},
 		{address: b.settings.API, hosts: 1, count: 150, attack: halfRequest(watch)},
-		{address: b.settings.API, hosts: 1, count: 50, attack: func(conn net.Conn) { _, _ = io.WriteString(conn, watch); flood(conn) }},
+		{
+			address: b.settings.API, hosts: 1, count: 50,
+			attack: func(conn net.Conn) { _, _ = io.WriteString(conn, watch); flood(conn) },
+		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var attacks sync.WaitGroup
@@ -199,7 +201,8 @@ func TestAttackedAgentIsElected(t *testing.T) {
 	}
 	pid := commands["b"].Process.Pid
 	// Each connection takes a while, because the attackers share the machine with the agents.
-	testwait.Within(4*testwait.Limit, time.Millisecond, func() bool { return allBegun(attackers) || peakMemory(t, pid) > memoryLimit })
+	testwait.Within(4*testwait.Limit, time.Millisecond,
+		func() bool { return allBegun(attackers) || peakMemory(t, pid) > memoryLimit })
 	if !allBegun(attackers) && peakMemory(t, pid) <= memoryLimit {
 		for i, a := range attackers {
 			t.Errorf("attacker %d of %s has opened %d connections, keeps up to %d", i, a.address, a.opened.Load(), a.count)

@@ -59,7 +59,8 @@ func (m *mountedFiles) readGroups() {
 		m.onGroups(groups)
 	} else if m.logged != err.Error() {
 		m.logged = err.Error()
-		m.log.Error("cannot use the groups that select the pod; continuing with the previous ones", "path", m.groupsFile, "error", err)
+		m.log.Error("cannot use the groups that select the pod; continuing with the previous ones", "path",
+			m.groupsFile, "error", err)
 	}
 }
 

@@ -40,14 +40,18 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 		{http.MethodPut, group, `{"group":{}}`, 422, "uid: must be a UID"},
 		{http.MethodPut, group, strings.Repeat("x", 256<<10+1), 413, "the document must have at most 262144 bytes"},
 		{http.MethodPut, group, encode(t, other), 422, "it must be of group ledger, got audit"},
-		{http.MethodPut, group, encode(t, unfit), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
-		{http.MethodPut, control.GroupPath("nowhere"), encode(t, unknown), 404, "the pod is not in the group: it names [audit ledger], not nowhere"},
+		{http.MethodPut, group, encode(t,
+			unfit), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
+		{http.MethodPut, control.GroupPath("nowhere"), encode(t,
+			unknown), 404, "the pod is not in the group: it names [audit ledger], not nowhere"},
 		{http.MethodDelete, group, "", 400, "uid must be the UID of the group"},
 		{http.MethodDelete, group + "?uid=1", "", 400, "revision must be that of the newest document"},
 		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1&revision=1", "", 404, "the pod is not in the group"},
-		{http.MethodPut, group + control.EligibilityPath, "", 400, `eligible must be true or false, as in {\"eligible\":false}`},
+		{http.MethodPut, group +
+			control.EligibilityPath, "", 400, `eligible must be true or false, as in {\"eligible\":false}`},
 		{http.MethodPut, group + control.EligibilityPath, `{"eligible":1}`, 400, "the body must be a JSON object"},
-		{http.MethodPut, control.GroupPath("audit") + control.EligibilityPath, `{"eligible":true}`, 404, "the pod is not in the group: the agent has not joined"},
+		{http.MethodPut, control.GroupPath("audit") +
+			control.EligibilityPath, `{"eligible":true}`, 404, "the pod is not in the group: the agent has not joined"},
 		{http.MethodPost, group + control.StepDownPath, `{"to":"b"}`, 409, "no member is ready to take over"},
 		{http.MethodPost, group, "", 405, "method POST is not allowed, use DELETE or PUT"},
 		{http.MethodPost, control.ReportsPath, "", 405, "use GET or HEAD"},
@@ -57,7 +61,8 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 		var refusal control.ErrorResponse
 		err := json.Unmarshal([]byte(body), &refusal)
 		if status != request.status || !strings.Contains(body, request.want) || err != nil || strings.Contains(body, "\n") {
-			t.Errorf("%s %s %.40q: got %d %s, want %d %s", request.method, request.path, request.body, status, body, request.status, request.want)
+			t.Errorf("%s %s %.40q: got %d %s, want %d %s", request.method, request.path, request.body, status, body,
+				request.status, request.want)
 		}
 	}
 	a.push(c.document(2, "a"))
@@ -71,14 +76,16 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 func TestExclusion(t *testing.T) {
 	c, streams := startClusterWith(t, steady, "a", "b", "c")
 	setEligible := func(name string, eligible bool) int {
-		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, eligible))
+		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut,
+			control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, eligible))
 		return status
 	}
 	expectSetEligible := func(name string, eligible bool, want int) {
 		t.Helper()
 		must.Equalf(t, setEligible(name, eligible), want, "%s: for eligible=%t", name, eligible)
 	}
-	testwait.Until(t, "another process is ready to take over from c", func() bool { return setEligible("c", false) == http.StatusNoContent })
+	testwait.Until(t, "another process is ready to take over from c",
+		func() bool { return setEligible("c", false) == http.StatusNoContent })
 	for name, s := range streams {
 		s.await("b is the coordinator", func(r control.Report) bool {
 			return r.Coordinator == "b" && r.Excluded == (name == "c") && r.Eligible != r.Excluded
@@ -95,7 +102,8 @@ func TestExclusion(t *testing.T) {
 	pushed()
 	c.pods["a"].end()
 	streams["b"].await("a has crashed", func(r control.Report) bool {
-		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
+		return slices.ContainsFunc(r.Processes,
+			func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
 	})
 	expectSetEligible("b", false, http.StatusConflict)
 	if r := decodeReport(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Eligible || r.Excluded {
@@ -122,7 +130,8 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 	first, second, observer := b.watch(), b.watch(), c.pods["a"].watch()
 	observer.await("b is the coordinator", hasCoordinator("b"))
 	testwait.Until(t, "b is excluded", func() bool {
-		status, _ := b.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
+		status, _ := b.callOperatorAPI(c.operator, http.MethodPut,
+			control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
 	observer.await("a is the coordinator", hasCoordinator("a"))
@@ -139,7 +148,8 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 	})
 	second.close()
 	observer.await("b is the coordinator again", hasCoordinator("b"))
-	b.watch().await("b reports that it is eligible", func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
+	b.watch().await("b reports that it is eligible",
+		func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
 }
 
 func TestOperatorRequestsStepDown(t *testing.T) {
@@ -156,7 +166,8 @@ func TestOperatorRequestsStepDown(t *testing.T) {
 	var successor struct{ Coordinator string }
 	testwait.Until(t, "the coordinator steps down", func() bool {
 		for name, pod := range c.pods {
-			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
+			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost,
+				control.GroupPath("ledger")+control.StepDownPath, "{}")
 			if status == http.StatusOK {
 				leader = name
 				return json.Unmarshal([]byte(answer), &successor) == nil
@@ -177,7 +188,8 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 	for range 7 {
 		a.watch()
 	}
-	if status, body := a.callOperatorAPI(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
+	if status, body := a.callOperatorAPI(c.operator, http.MethodGet, control.ReportsPath,
+		""); status != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "at most 8 are allowed") {
 		t.Errorf("got %d %s for a ninth stream, want 503", status, body)
 	}

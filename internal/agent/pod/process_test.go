@@ -24,13 +24,15 @@ import (
 // run runs the agent as a process, with further environment variables.
 func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 	g.t.Helper()
-	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
+	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state",
+		g.settings.StateDir, "--api", g.settings.API)
 	command.Env = append(environment,
 		"POD_NAME="+g.name, "POD_NAMESPACE=bank", "POD_IP="+g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY="+g.url,
 		"CONCLAVE_CA="+string(g.ca.Cert),
 	)
 	command.Stderr = g.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The process must outlive the test's context, but not the test.
+	// The process must outlive the test's context, but not the test.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must.Succeed(g.t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -92,13 +94,15 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 		}
 	}
 	testwait.Until(t, "another process is ready to take over", func() bool {
-		status, _ := c.pods["e"].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
+		status, _ := c.pods["e"].callOperatorAPI(c.operator, http.MethodPut,
+			control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
 	streams["a"].await("d is the coordinator", hasCoordinator("d"))
 	c.pods["d"].end()
 	r := streams["a"].await("c is the coordinator", hasCoordinator("c"))
-	if slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" && row.Status == "Coordinator" }) {
+	if slices.ContainsFunc(r.Processes,
+		func(row control.Row) bool { return row.Name == "d" && row.Status == "Coordinator" }) {
 		t.Errorf("got %+v, want d not to be the coordinator", r)
 	}
 	if n := c.pods["d"].log.Count("level=ERROR"); n > 0 {
@@ -124,7 +128,8 @@ func TestCommandReportsMissingEnvironment(t *testing.T) {
 	command := exec.CommandContext(t.Context(), binary, "pod")
 	command.Env = []string{"POD_NAME=a"}
 	output, err := command.CombinedOutput()
-	if err == nil || !strings.HasPrefix(string(output), "environment: POD_NAMESPACE must be a name") || command.ProcessState.ExitCode() != 2 {
+	if err == nil || !strings.HasPrefix(string(output), "environment: POD_NAMESPACE must be a name") ||
+		command.ProcessState.ExitCode() != 2 {
 		t.Errorf("got %v: %s", err, output)
 	}
 }

@@ -24,7 +24,10 @@ type reportHub struct {
 }
 
 func newReportHub(agent control.Agent) *reportHub {
-	return &reportHub{agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{}, readersChanged: make(chan struct{})}
+	return &reportHub{
+		agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{},
+		readersChanged: make(chan struct{}),
+	}
 }
 
 // reportReader is one stream of reports. Its reader may be slow: a new report of a group

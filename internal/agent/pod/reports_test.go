@@ -31,8 +31,10 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 		r := s.await("c is the coordinator, and all are connected", func(r control.Report) bool {
 			return r.Coordinator == "c" && len(r.Processes) == 0
 		})
-		if r.Group != "ledger" || r.Pod != name || r.UID != "uid-1" || r.Generation != 1 || r.Revision != 7 || r.Version != 1 ||
-			r.Digest == "" || r.Term == 0 || r.ElectedAt.IsZero() || r.ChangedAt.IsZero() || !r.Eligible || r.Electing || len(r.Problems) > 0 {
+		if r.Group != "ledger" || r.Pod != name || r.UID != "uid-1" || r.Generation != 1 ||
+			r.Revision != 7 || r.Version != 1 ||
+			r.Digest == "" || r.Term == 0 || r.ElectedAt.IsZero() || r.ChangedAt.IsZero() || !r.Eligible ||
+			r.Electing || len(r.Problems) > 0 {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}
@@ -48,7 +50,8 @@ func TestStreamStartsWithCurrentState(t *testing.T) {
 	}
 	e := s.next()
 	var agent control.Agent
-	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent || agent.Pod != "a" || agent.Life == 0 ||
+	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent ||
+		agent.Pod != "a" || agent.Life == 0 ||
 		!slices.Equal(agent.Groups, []string{"ledger", "audit"}) {
 		t.Errorf("got second event %+v: %+v, %v", e, agent, err)
 	}
@@ -71,8 +74,7 @@ func TestOperatorGetsUnusualRows(t *testing.T) {
 	}
 }
 
-// TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in
-// chunks.
+// TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in chunks.
 func TestReportsOverHTTP10(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
@@ -96,8 +98,7 @@ func TestReportsOverHTTP10(t *testing.T) {
 	}
 }
 
-// TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent,
-// are refused.
+// TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent, are refused.
 func TestOnlyOperatorMayCommand(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
@@ -133,11 +134,14 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 		{reader, "/readyz", http.StatusServiceUnavailable, secret},
 		{c.operator, "/readyz", http.StatusServiceUnavailable, secret},
 	} {
-		if status, body := a.callOperatorAPI(request.client, http.MethodGet, request.path, ""); status != request.status || body != request.body {
+		if status, body := a.callOperatorAPI(request.client, http.MethodGet, request.path, ""); status != request.status ||
+			body != request.body {
 			t.Errorf("%s: got %d %q, want %d %q", request.path, status, body, request.status, request.body)
 		}
 	}
-	for client, want := range map[*identity.Files]int{nil: http.StatusForbidden, agents: http.StatusForbidden, reader: http.StatusOK, c.operator: http.StatusOK} {
+	for client, want := range map[*identity.Files]int{
+		nil: http.StatusForbidden, agents: http.StatusForbidden, reader: http.StatusOK, c.operator: http.StatusOK,
+	} {
 		status, body := a.callOperatorAPI(client, http.MethodGet, "/metrics", "")
 		if status != want || strings.Contains(body, "conclave_leading") != (want == http.StatusOK) {
 			t.Errorf("/metrics: got %d %.200s, want %d", status, body, want)

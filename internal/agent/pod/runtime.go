@@ -62,7 +62,8 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, store, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, log)
-	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build, r.renewer.notAfter, s.DroppedLogLines
+	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build,
+		r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
 	if err != nil {
 		return err
@@ -72,7 +73,8 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	}
 	mounted.readGroups()
 	process := &agent.Process{
-		LocalAPI: local, AllowUser: s.allowUser(), Groups: localAPI{r}, Metrics: r.metrics.Handler(r), Prepare: mounted.watch, Start: r.start, Log: log,
+		LocalAPI: local, AllowUser: s.allowUser(), Groups: localAPI{r}, Metrics: r.metrics.Handler(r),
+		Prepare: mounted.watch, Start: r.start, Log: log,
 	}
 	return process.Run(ctx)
 }

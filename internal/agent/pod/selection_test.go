@@ -66,7 +66,9 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 	})
 
 	// An application that starts before its group exists must wait for it, and not fail.
-	for path, want := range map[string]int{"/v1/groups/audit/session": http.StatusServiceUnavailable, "/v1/groups/Audit/session": http.StatusNotFound} {
+	for path, want := range map[string]int{
+		"/v1/groups/audit/session": http.StatusServiceUnavailable, "/v1/groups/Audit/session": http.StatusNotFound,
+	} {
 		if status, body := a.callLocalAPI(path); status != want {
 			t.Errorf("%s: got %d %s, want %d", path, status, body, want)
 		}
@@ -77,7 +79,8 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 	if got := first.groups(); !slices.Equal(got, []string{"audit"}) {
 		t.Fatalf("got groups %q, want audit", got)
 	}
-	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, c.document(1, "a", "b"))); status != http.StatusNotFound {
+	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"),
+		encode(t, c.document(1, "a", "b"))); status != http.StatusNotFound {
 		t.Errorf("got %d %s for a document of a group that doesn't select the pod, want 404", status, body)
 	}
 
@@ -116,7 +119,8 @@ func TestAgentIgnoresInvalidListOfGroups(t *testing.T) {
 	s := a.start().watch()
 	s.await("a is the coordinator", hasCoordinator("a"))
 	a.mount(map[string]string{"token": "bank/a", "selected-by": "ledger,Not a name"})
-	testwait.Until(t, "the agent has refused the list", func() bool { return a.log.Count("cannot use the groups that select the pod") == 1 })
+	testwait.Until(t, "the agent has refused the list",
+		func() bool { return a.log.Count("cannot use the groups that select the pod") == 1 })
 	if status, body := a.callLocalAPI("/readyz"); status != http.StatusOK {
 		t.Errorf("got %d %s, want the agent to be ready", status, body)
 	}

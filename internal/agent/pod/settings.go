@@ -71,7 +71,8 @@ type Settings struct {
 func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
-		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir, API: cmp.Or(variable("CONCLAVE_API"), LocalAPI),
+		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir,
+		API:             cmp.Or(variable("CONCLAVE_API"), LocalAPI),
 		OperatorAbsence: defaultOperatorAbsence,
 	}
 	var reasons []string

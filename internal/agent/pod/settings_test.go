@@ -14,9 +14,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestTimingChangesWithoutElection: agents switch to another lease, other timeouts, another
-// policy and Strict mode, and the coordinator continues in its term. A restarted agent
-// waits for the longest lease.
+// TestTimingChangesWithoutElection: agents switch to another lease, other timeouts, another policy and Strict mode, and
+// the coordinator continues in its term. A restarted agent waits for the longest lease.
 func TestTimingChangesWithoutElection(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	c, streams := startClusterWith(t, steady, names...)
@@ -63,8 +62,10 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 	pushed := c.pushAll(next)
 	defer pushed()
 	for name, s := range streams {
-		s.await("there is a coordinator with the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
-		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) || !strings.Contains(body, `"Strict"`) {
+		s.await("there is a coordinator with the new settings",
+			func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
+		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) ||
+			!strings.Contains(body, `"Strict"`) {
 			t.Errorf("%s: got status %s", name, body)
 		}
 	}
@@ -79,7 +80,8 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
 			t.Errorf("got %d %s, want 422 with %q", status, body, wrong)
 		}
-		r := streams["a"].await("it reports the problem", func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
+		r := streams["a"].await("it reports the problem",
+			func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
 		if r.Revision != 2 {
 			t.Errorf("got %+v, want revision 2", r)
 		}
@@ -88,7 +90,8 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 	good := c.document(4, "a", "b", "c")
 	good.Group = next.Group
 	a.push(good)
-	streams["a"].await("the problem is gone", func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
+	streams["a"].await("the problem is gone",
+		func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
 }
 
 // breakDisk makes every write of a file in the state directory fail until repair is called.
@@ -110,7 +113,8 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 	next := c.document(2, "a", "b")
 	repair := b.breakDisk("ledger.state")
 	go b.offer(next)
-	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.Count("cannot store the state of group ledger") > 0 })
+	testwait.Until(t, "b can't store revision 2",
+		func() bool { return b.log.Count("cannot store the state of group ledger") > 0 })
 	leave := control.GroupPath("ledger") + "?uid=uid-1&revision=2"
 	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status == http.StatusNoContent {
 		t.Errorf("got %d %s, want an error of the disk", status, body)

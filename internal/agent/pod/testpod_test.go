@@ -39,15 +39,18 @@ type testPod struct {
 // add adds a pod whose agent isn't running yet.
 func (c *cluster) add(name string) *testPod {
 	c.t.Helper()
-	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network, len(c.pods)+1), log: &testwait.Log{}, end: func() {}}
+	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network,
+		len(c.pods)+1), log: &testwait.Log{}, end: func() {}}
 	dir := c.t.TempDir()
 	variables := map[string]string{
-		"POD_NAME": name, "POD_NAMESPACE": "bank", "POD_IP": g.ip, "CONCLAVE_GROUPS": "ledger, audit", "CONCLAVE_IDENTITY": c.url,
-		"CONCLAVE_CA": string(c.ca.Cert),
+		"POD_NAME": name, "POD_NAMESPACE": "bank", "POD_IP": g.ip, "CONCLAVE_GROUPS": "ledger, audit",
+		"CONCLAVE_IDENTITY": c.url,
+		"CONCLAVE_CA":       string(c.ca.Cert),
 	}
 	s, err := FromEnvironment(func(key string) string { return variables[key] })
 	must.Succeed(c.t, err)
-	s.MountDir, s.StateDir, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"), net.JoinHostPort(g.ip, "7374")
+	s.MountDir, s.StateDir, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"),
+		net.JoinHostPort(g.ip, "7374")
 	g.settings = s
 	g.mount(map[string]string{"token": "bank/" + name})
 	c.pods[name] = g
@@ -159,7 +162,8 @@ func (g *testPod) scrape(as *identity.Files, host string) int {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(g.ca.Cert)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host, GetClientCertificate: as.Client().GetClientCertificate,
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host,
+		GetClientCertificate: as.Client().GetClientCertificate,
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.operatorURL("/metrics"), nil)
@@ -175,7 +179,8 @@ func (g *testPod) scrape(as *identity.Files, host string) int {
 // push pushes a document, which the agent must apply.
 func (g *testPod) push(d control.Document) {
 	g.t.Helper()
-	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), encode(g.t, d)); status != http.StatusNoContent {
+	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name),
+		encode(g.t, d)); status != http.StatusNoContent {
 		g.t.Fatalf("%s: got %d for a document: %s", g.name, status, body)
 	}
 }
@@ -186,7 +191,8 @@ func (c *cluster) pushAll(d control.Document) (wait func()) {
 	var pushing sync.WaitGroup
 	for _, g := range c.pods {
 		pushing.Go(func() {
-			if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
+			if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name),
+				body); status != http.StatusNoContent {
 				g.t.Errorf("%s: got %d for a document: %s", g.name, status, body)
 			}
 		})

@@ -41,8 +41,9 @@ func ChooseList(known Known, configured control.List, mode office.Mode) (Choice,
 		return chooseFirst(configured, mode, known.Clock)
 	}
 	if configured.Version < stored.Version {
-		return Choice{List: *stored, Warning: fmt.Sprintf("configured version %d is older than version %d, which this agent has adopted: "+
-			"using version %d; update the configuration to version %d, or %d if the members change",
+		return Choice{List: *stored, Warning: fmt.Sprintf(
+			"configured version %d is older than version %d, which this agent has adopted: "+
+				"using version %d; update the configuration to version %d, or %d if the members change",
 			configured.Version, stored.Version, stored.Version, stored.Version, stored.Version+1)}, nil
 	}
 	if err := config.CheckFollows(configured, *stored); err != nil {
@@ -96,8 +97,9 @@ func (k Known) checkFloor(configured control.List, mode office.Mode) error {
 
 func chooseFirst(configured control.List, mode office.Mode, now election.Term) (Choice, error) {
 	if configured.Version > 1 && configured.Previous == nil && mode != office.Available {
-		return Choice{}, fmt.Errorf("previous must be the list of version %d, because version %d is the first one of this agent",
-			configured.Version-1, configured.Version)
+		return Choice{},
+			fmt.Errorf("previous must be the list of version %d, because version %d is the first one of this agent",
+				configured.Version-1, configured.Version)
 	}
 	return complete(configured, nil, now)
 }
@@ -108,7 +110,8 @@ func chooseFirst(configured control.List, mode office.Mode, now election.Term) (
 func complete(next control.List, stored *control.List, now election.Term) (Choice, error) {
 	if next.Previous == nil {
 		if len(next.Departed) > 0 {
-			return Choice{}, fmt.Errorf("departed must be empty, because the list before version %d is unknown, got %s", next.Version, next.Departed[0])
+			return Choice{}, fmt.Errorf("departed must be empty, because the list before version %d is unknown, got %s",
+				next.Version, next.Departed[0])
 		}
 		return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
 	}
@@ -147,7 +150,8 @@ func equal(a, b control.List) bool {
 	if (a.Previous == nil) != (b.Previous == nil) {
 		return false
 	}
-	if a.Previous != nil && (a.Previous.Version != b.Previous.Version || !slices.Equal(a.Previous.Members, b.Previous.Members)) {
+	if a.Previous != nil &&
+		(a.Previous.Version != b.Previous.Version || !slices.Equal(a.Previous.Members, b.Previous.Members)) {
 		return false
 	}
 	return a.Version == b.Version && a.Floor == b.Floor && slices.Equal(a.Members, b.Members) &&

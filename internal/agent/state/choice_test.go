@@ -73,8 +73,8 @@ func listText(l control.List) string {
 	return b.String()
 }
 
-// TestChooseList: a case has the safety mode, the list that is stored, if there is one, and the list of the configuration.
-// With -rewrite, the test replaces the results in its file.
+// TestChooseList: a case has the safety mode, the list that is stored, if there is one, and the list of the
+// configuration. With -rewrite, the test replaces the results in its file.
 func TestChooseList(t *testing.T) {
 	datadriven.RunTest(t, "testdata/choices.txt", func(t *testing.T, d *datadriven.TestData) string {
 		mode, err := office.ParseMode(d.CmdArgs[0].Key)
@@ -116,9 +116,10 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 	for floor, want := range map[election.Term]string{
 		term - 1: "floor must be at least 400000, because c has departed, got 399999: stop the departed members, " +
 			"and then use the number that conclave-agent floor prints",
-		term:              "",
-		clock + 2*day:     "",
-		clock + 2*day + 1: "floor must be at most 69620000, which is two days ahead of the clock of this agent, got 69620001: use the number that conclave-agent floor prints",
+		term:          "",
+		clock + 2*day: "",
+		clock + 2*day + 1: "floor must be at most 69620000, which is two days ahead of the clock of this agent, got " +
+			"69620001: use the number that conclave-agent floor prints",
 	} {
 		next := *list("2 a1 b2 gone c")
 		next.Floor = uint64(floor)
@@ -134,7 +135,9 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 func TestFloorOfOperatorIsAccepted(t *testing.T) {
 	stored := control.List{
 		Version: 3, Members: []control.Member{{Name: "a", Priority: 1}}, Floor: 129023,
-		Previous: &control.PreviousList{Version: 2, Members: []control.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}}},
+		Previous: &control.PreviousList{
+			Version: 2, Members: []control.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}},
+		},
 	}
 	configured := stored
 	configured.Departed, configured.Floor = []string{"c"}, 129055

@@ -43,7 +43,8 @@ func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 func TestLeaseNeedsStoredList(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
-	if _, err := s.RecordLease(key, time.Second); err == nil || err.Error() != "cannot store the lease of group ledger: the group has no stored list" {
+	if _, err := s.RecordLease(key, time.Second); err == nil ||
+		err.Error() != "cannot store the lease of group ledger: the group has no stored list" {
 		t.Error(err)
 	}
 	save(t, s, "ledger", record(5))

@@ -85,7 +85,8 @@ func (s *Store) lock() error {
 	dir := s.dir.Name()
 	err := syscall.Flock(int(s.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return fmt.Errorf("cannot lock the state directory %s: another agent uses it; each agent needs its own directory", dir)
+		return fmt.Errorf("cannot lock the state directory %s: another agent uses it; each agent needs its own directory",
+			dir)
 	} else if err != nil {
 		return fmt.Errorf("cannot lock the state directory %s: %w", dir, err)
 	}
@@ -103,8 +104,8 @@ func (s *Store) lock() error {
 	return nil
 }
 
-// Close unlocks the directory. A process that this one is just starting still has the file descriptor, which would keep the
-// directory locked until then if it were only closed.
+// Close unlocks the directory. A process that this one is just starting still has the file descriptor, which would keep
+// the directory locked until then if it were only closed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,9 @@ func version(n uint32) control.List {
 			{Name: "a", Priority: 1, Address: "127.0.0.1:7401"},
 			{Name: "b", Priority: 2, Address: "127.0.0.1:7402"},
 		},
-		Previous: &control.PreviousList{Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}}},
+		Previous: &control.PreviousList{
+			Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}},
+		},
 		Departed: []string{"a"},
 		Floor:    27993601,
 	}
@@ -108,7 +110,8 @@ func TestSaveRefusesOlderVersion(t *testing.T) {
 	s := open(t, t.TempDir())
 	save(t, s, "ledger", record(5))
 	err := s.Save("ledger", record(4))
-	if err == nil || err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
+	if err == nil ||
+		err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
 		t.Error(err)
 	}
 	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(5)) {
@@ -133,7 +136,8 @@ func TestOpenLocksDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	_, err := state.Open(dir)
-	if want := "cannot lock the state directory " + dir + ": another agent uses it; each agent needs its own directory"; err == nil || err.Error() != want {
+	if want := "cannot lock the state directory " + dir +
+		": another agent uses it; each agent needs its own directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	must.Succeed(t, s.Close())
@@ -224,7 +228,8 @@ func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	save(t, s, "ledger", record(5))
 	must.Succeed(t, os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")))
 	_, err := s.Load("audit")
-	want := filepath.Join(dir, "audit.state") + " is the state of group ledger: restore it; or, if no other agent of group audit " +
+	want := filepath.Join(dir, "audit.state") +
+		" is the state of group ledger: restore it; or, if no other agent of group audit " +
 		"runs or the configuration has the newest list and its previous, remove it"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -315,7 +320,8 @@ func TestFullDiskKeepsOldRecord(t *testing.T) {
 	s.Close()
 
 	out, err := inRole(t, "full disk", dir).CombinedOutput()
-	if want := "cannot store the state of group ledger: write " + filepath.Join(dir, "ledger.state.new") + ": file too large\n"; err != nil || string(out) != want {
+	if want := "cannot store the state of group ledger: write " + filepath.Join(dir, "ledger.state.new") +
+		": file too large\n"; err != nil || string(out) != want {
 		t.Errorf("got %s(%v), want %s", out, err, want)
 	}
 	files, err := os.ReadDir(dir)

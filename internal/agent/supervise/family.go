@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family is what this process has started: one child, the main child, and its descendants. Because this process is their
-// subreaper, a descendant whose parent ends becomes a child of this process, even if it is a daemon with a session of its own.
-// So there is no descendant if there is no child.
+// family is what this process has started: one child, the main child, and its descendants. Because this process is
+// their subreaper, a descendant whose parent ends becomes a child of this process, even if it is a daemon with a
+// session of its own. So there is no descendant if there is no child.
 type family struct {
 	// changed receives a value when a child has ended or was stopped.
 	changed chan struct{}
@@ -36,7 +36,8 @@ func newFamily() (*family, error) {
 		return nil, fmt.Errorf("cannot become the subreaper of the program: %w", err)
 	}
 	if _, err := os.ReadFile("/proc/thread-self/children"); err != nil {
-		return nil, fmt.Errorf("cannot find the processes of the program, for which Linux needs /proc and CONFIG_PROC_CHILDREN: %w", err)
+		return nil,
+			fmt.Errorf("cannot find the processes of the program, for which Linux needs /proc and CONFIG_PROC_CHILDREN: %w", err)
 	}
 	f := &family{changed: make(chan struct{}, 1), spared: []int{unix.Getpgrp()}}
 	if group, err := unix.Getpgid(unix.Getppid()); err == nil {
@@ -63,8 +64,8 @@ func (f *family) start(path string, argv []string, attr *syscall.ProcAttr) error
 	return err
 }
 
-// mainStatus returns the exit status of the main child, 128 plus the number of the signal that has ended it, or has stopped it. It is
-// -1 while the main child runs.
+// mainStatus returns the exit status of the main child, 128 plus the number of the signal that has ended it, or has
+// stopped it. It is -1 while the main child runs.
 func (f *family) mainStatus() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +115,9 @@ func statusOf(status syscall.WaitStatus) int {
 	return 128 + int(status.Signal())
 }
 
-// kill kills all descendants that it finds, from the top. One whose parent has ended meanwhile becomes a child of this process, so the
-// caller repeats it until reap returns true. It doesn't rely on the guard: on a busy machine, it takes long until a killed guard ends.
+// kill kills all descendants that it finds, from the top. One whose parent has ended meanwhile becomes a child of this
+// process, so the caller repeats it until reap returns true. It doesn't rely on the guard: on a busy machine, it takes
+// long until a killed guard ends.
 func (f *family) kill() {
 	f.mu.Lock() // So the number of a child isn't used again.
 	defer f.mu.Unlock()
@@ -126,8 +128,8 @@ func (f *family) kill() {
 	}
 }
 
-// killAll kills processes whose parent was the last one of a line of ancestors, and their descendants. A process whose parent has ended
-// has another one of them as its parent.
+// killAll kills processes whose parent was the last one of a line of ancestors, and their descendants. A process whose
+// parent has ended has another one of them as its parent.
 func (f *family) killAll(ancestors, pids []int) {
 	for _, pid := range pids {
 		below := children(strconv.Itoa(pid))
@@ -139,8 +141,8 @@ func (f *family) killAll(ancestors, pids []int) {
 	}
 }
 
-// killWithGroup kills a process and its process group. A group gets the signal at once, so that a process in it can't escape by
-// forking, or when its parent ends.
+// killWithGroup kills a process and its process group. A group gets the signal at once, so that a process in it can't
+// escape by forking, or when its parent ends.
 func (f *family) killWithGroup(pid int) {
 	if group, err := unix.Getpgid(pid); err == nil && group > 1 && !slices.Contains(f.spared, group) {
 		_ = unix.Kill(-group, unix.SIGKILL) // Only the result of reap counts.
@@ -172,15 +174,16 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// cgroup is a cgroup of version 2 for the program. The kernel kills everything in it at once, whatever its user. It is nil where
-// this process may not create one, as in most containers: then only the parents of processes show what belongs to the program.
+// cgroup is a cgroup of version 2 for the program. The kernel kills everything in it at once, whatever its user. It is
+// nil where this process may not create one, as in most containers: then only the parents of processes show what
+// belongs to the program.
 type cgroup struct {
 	path string
 	dir  *os.File
 }
 
-// newCgroup creates a cgroup for a tenure below that of this process, or returns nil. It isn't used again: Linux 6.18 kills what is
-// cloned into a cgroup in which everything has been killed before.
+// newCgroup creates a cgroup for a tenure below that of this process, or returns nil. It isn't used again: Linux 6.18
+// kills what is cloned into a cgroup in which everything has been killed before.
 func newCgroup(token uint64) *cgroup {
 	parent := ownCgroup()
 	if parent == "" {

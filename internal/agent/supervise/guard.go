@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// exitFailure is the status if there is no program to run yet. exitCannotRun and exitNotFound are those of shells for a command
-	// that can't run, or doesn't exist.
+	// exitFailure is the status if there is no program to run yet. exitCannotRun and exitNotFound are those of shells for
+	// a command that can't run, or doesn't exist.
 	exitFailure   = 1
 	exitCannotRun = 126
 	exitNotFound  = 127
@@ -39,11 +39,12 @@ type order struct {
 	Signal syscall.Signal `json:"signal,omitempty"`
 }
 
-// Guard runs a program and kills it, with all of its descendants, at the time of the last order, or when the wrapper has ended.
-// So nothing of the program is left even if the wrapper was killed or stopped. It returns the exit status of the program.
+// Guard runs a program and kills it, with all of its descendants, at the time of the last order, or when the wrapper
+// has ended. So nothing of the program is left even if the wrapper was killed or stopped. It returns the exit status of
+// the program.
 //
-// The guard holds the wrapper's connections to the agent open. So the agent doesn't see that the wrapper has ended before
-// everything is killed.
+// The guard holds the wrapper's connections to the agent open. So the agent doesn't see that the wrapper has ended
+// before everything is killed.
 func Guard(path string, argv []string, cgroupPath string, foreground bool, log *slog.Logger) (status int, err error) {
 	// The program gets PR_SET_PDEATHSIG, which refers to the thread that has started it.
 	runtime.LockOSThread()
@@ -89,7 +90,8 @@ func tick(c *clock.Clock, at time.Duration) election.Tick {
 
 // ignoreSignals catches the signals that would end or stop the guard. If it ignored them, the program would, too.
 func ignoreSignals() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN)
 	if !signal.Ignored(syscall.SIGHUP) { // as by nohup, which is for the program
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -178,7 +180,8 @@ func (g *guard) obey(o order) {
 	}
 }
 
-// reportLate reports that a program has ended after the end of its time. Then only tokens have protected what it writes to.
+// reportLate reports that a program has ended after the end of its time. Then only tokens have protected what it writes
+// to.
 func reportLate(log *slog.Logger, late time.Duration) {
 	if late > 0 {
 		log.Error("the program has ended too late: the machine was busy or paused", "late", late.String())

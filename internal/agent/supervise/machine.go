@@ -54,8 +54,8 @@ type output struct {
 
 // machine decides when the program of one tenure is terminated and killed. It has no clock and starts nothing.
 type machine struct {
-	// Deadline is when everything is killed, and the guard does the same. SIGKILL precedes the end of the time that the program has
-	// by its margin.
+	// Deadline is when everything is killed, and the guard does the same. SIGKILL precedes the end of the time that the
+	// program has by its margin.
 	client.Deadline
 
 	// killing is set once everything must end, and gone once the guard has ended.
@@ -116,8 +116,8 @@ func (m *machine) step(in input) (out output) {
 	return out
 }
 
-// stop gives the program the drain timeout from a time on. It returns the signal for it: a program is asked once to stop, and
-// gets each signal of a user.
+// stop gives the program the drain timeout from a time on. It returns the signal for it: a program is asked once to
+// stop, and gets each signal of a user.
 func (m *machine) stop(from time.Duration, why ending, signal syscall.Signal) syscall.Signal {
 	again := m.IsStopping()
 	m.Stop(from)

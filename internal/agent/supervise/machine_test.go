@@ -52,7 +52,9 @@ func TestMachine(t *testing.T) {
 			{in: renew(lease(200 * ms)), killAt: 900 * ms},
 			{in: at(timePassed, 750*ms), killAt: 900 * ms},
 		}, byItself, 0},
-		"a late response doesn't shorten it": {lease(200 * ms), []change{{in: renew(lease(100 * ms)), killAt: 900 * ms}}, byItself, 0},
+		"a late response doesn't shorten it": {
+			lease(200 * ms), []change{{in: renew(lease(100 * ms)), killAt: 900 * ms}}, byItself, 0,
+		},
 		"without a renewal, it is asked, then killed before the lease ends": {lease(0), []change{
 			{in: at(timePassed, 599*ms)},
 			{in: at(timePassed, 600*ms), signal: term, killAt: 700 * ms},
@@ -84,11 +86,15 @@ func TestMachine(t *testing.T) {
 			{in: renew(stopping(lease(100 * ms))), signal: term},
 			{in: at(stopRequested, 110*ms)},
 		}, revoked, 0},
-		"it is killed at once if the tenure has ended": {lease(0), []change{{in: at(tenureEnded, ms), kill: true}}, revoked, 0},
+		"it is killed at once if the tenure has ended": {
+			lease(0), []change{{in: at(tenureEnded, ms), kill: true}}, revoked, 0,
+		},
 		"it is killed at once if the tenure ends in a hand-over": {lease(0), []change{
 			{in: at(stopRequested, ms), signal: term}, {in: at(tenureEnded, 2*ms), kill: true},
 		}, revoked, 0},
-		"it ends by itself":                     {lease(0), []change{{in: input{kind: guardEnded, now: ms, status: 7}, kill: true}}, byItself, 7},
+		"it ends by itself": {
+			lease(0), []change{{in: input{kind: guardEnded, now: ms, status: 7}, kill: true}}, byItself, 7,
+		},
 		"it ends by itself before it is killed": {lease(0), nil, byItself, 7},
 		"the first status counts": {lease(0), []change{
 			{in: input{kind: guardEnded, now: ms, status: stoppedStatus}, kill: true},
@@ -140,8 +146,10 @@ func TestMachine(t *testing.T) {
 func TestKillPrecedesTheEndOfTheLease(t *testing.T) {
 	for _, rest := range []time.Duration{ms, 10 * ms, 500 * ms, 10 * time.Second, 10 * time.Minute} {
 		m := newMachine(client.Renewal{Sent: time.Hour, Until: time.Hour + rest, Lease: rest, DrainTimeout: rest})
-		if m.termAt() <= time.Hour || m.At() <= m.termAt() || m.At() >= time.Hour+rest || time.Hour+rest-m.At() > 2*time.Second {
-			t.Errorf("with a lease of %s, SIGTERM follows after %s and SIGKILL after %s", rest, m.termAt()-time.Hour, m.At()-time.Hour)
+		if m.termAt() <= time.Hour || m.At() <= m.termAt() || m.At() >= time.Hour+rest ||
+			time.Hour+rest-m.At() > 2*time.Second {
+			t.Errorf("with a lease of %s, SIGTERM follows after %s and SIGKILL after %s", rest,
+				m.termAt()-time.Hour, m.At()-time.Hour)
 		}
 	}
 }

@@ -161,7 +161,8 @@ func (t *tenure) apply(out output) {
 	}
 	if !t.reported && now-t.killing > reportAfter {
 		t.reported = true
-		t.Log.Error("processes of the program survive SIGKILL; not releasing the office before they have ended", "processes", children("self"))
+		t.Log.Error("processes of the program survive SIGKILL; not releasing the office before they have ended",
+			"processes", children("self"))
 	}
 	if t.family.reap() {
 		notify(t.due) // Nothing is left.

@@ -1,14 +1,15 @@
 // Package supervise runs an unchanged program while its process is coordinator, for the command conclave-agent exec.
 //
-// There are two processes: the wrapper, which holds a session with the agent, and for each tenure a guard, which is the parent of
-// the program. Both are subreapers, so all descendants of the program are descendants of the guard, and of the wrapper if the
-// guard has ended:
+// There are two processes: the wrapper, which holds a session with the agent, and for each tenure a guard, which is the
+// parent of the program. Both are subreapers, so all descendants of the program are descendants of the guard, and of
+// the wrapper if the guard has ended:
 //
 //	wrapper (session, renewals)  ->  guard (deadline)  ->  program  ->  ...
 //
-// The wrapper tells the guard each time how long the tenure lasts. If the wrapper is killed or stopped, the guard kills the program
-// and all of its descendants; if the guard is, the wrapper does. A tenure is released when the wrapper has no child left. The guard
-// holds the connections of the wrapper open, so the agent doesn't see the end of a killed wrapper before.
+// The wrapper tells the guard each time how long the tenure lasts. If the wrapper is killed or stopped, the guard kills
+// the program and all of its descendants; if the guard is, the wrapper does. A tenure is released when the wrapper has
+// no child left. The guard holds the connections of the wrapper open, so the agent doesn't see the end of a killed
+// wrapper before.
 package supervise
 
 import (
@@ -66,16 +67,20 @@ type wrapper struct {
 }
 
 // forwarded are the signals that the wrapper passes to the program. The first three also end the wrapper.
-var forwarded = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+var forwarded = []os.Signal{
+	syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
+}
 
 func endsWrapper(s os.Signal) bool {
 	return s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
 }
 
-// Run runs the program in each tenure of this process, until the program ends by itself or a signal arrives. It returns the exit
-// status: that of the program, 128 plus a signal's number, or 0 if a signal has ended Run while no program was running.
+// Run runs the program in each tenure of this process, until the program ends by itself or a signal arrives. It returns
+// the exit status: that of the program, 128 plus a signal's number, or 0 if a signal has ended Run while no program was
+// running.
 func Run(ctx context.Context, o Options) (status int, err error) {
-	w := &wrapper{Options: o, due: make(chan struct{}, 1), signals: make(chan syscall.Signal, 16), renewed: make(chan struct{}, 1)}
+	w := &wrapper{Options: o, due: make(chan struct{}, 1), signals: make(chan syscall.Signal, 16), renewed: make(
+		chan struct{}, 1)}
 	if w.path, status, err = find(o.Command[0]); err != nil {
 		return status, err
 	}
@@ -212,8 +217,8 @@ func (b *backoff) next(lived time.Duration) time.Duration {
 	return b.delay
 }
 
-// isForeground reports whether stdin is a terminal of which this process is in the foreground. If so, the program will be, too.
-// Whoever takes a terminal back must ignore SIGTTOU.
+// isForeground reports whether stdin is a terminal of which this process is in the foreground. If so, the program will
+// be, too. Whoever takes a terminal back must ignore SIGTTOU.
 func isForeground() bool {
 	group, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
 	if err != nil || group != unix.Getpgrp() {

@@ -92,9 +92,8 @@ func TestMembersLearnAddressesFromEachOther(t *testing.T) {
 	}
 }
 
-// TestAddressesOfOthersAreOnlyHints: a member tells that another one is at an address at
-// which a process accepts connections and doesn't answer. It does so again and again. The
-// other member is found at the address of the list.
+// TestAddressesOfOthersAreOnlyHints: a member tells that another one is at an address at which a process accepts
+// connections and doesn't answer. It does so again and again. The other member is found at the address of the list.
 func TestAddressesOfOthersAreOnlyHints(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -138,8 +137,9 @@ func TestAddressOfAnotherPeer(t *testing.T) {
 	}
 }
 
-// TestRefusedUnverifiedAddressIsNoProof: a peer has connected, and closes the connection before its address is verified. That
-// its address refuses a connection is reported, but not as its end. While it listens, nothing is reported.
+// TestRefusedUnverifiedAddressIsNoProof: a peer has connected, and closes the connection before its address is
+// verified. That its address refuses a connection is reported, but not as its end. While it listens, nothing is
+// reported.
 func TestRefusedUnverifiedAddressIsNoProof(t *testing.T) {
 	for _, listens := range []bool{false, true} {
 		h := newHarness(t)
@@ -181,7 +181,8 @@ func (h *harness) ofPod(uid string) func(*transport.Config) {
 		must.Succeed(h.t, err)
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		must.Succeed(h.t, err)
-		for path, data := range map[string][]byte{paths.Cert: cert, paths.Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+		for path, data := range map[string][]byte{paths.Cert: cert, paths.Key: pem.EncodeToMemory(
+			&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
 			must.Succeed(h.t, os.WriteFile(path, data, 0o600))
 		}
 		files, err := identity.Open(paths, nil)
@@ -206,7 +207,8 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 	// The operator publishes that b's pod was replaced.
 	a.SetUIDs(map[string][]string{"b": {"next-b"}})
 	testwait.Until(t, "a refuses the former pod", func() bool {
-		return !a.Connected("b") && !b.Connected("a") && a.log.Contains("must be for its present pod, with UID next-b, got uid-b")
+		return !a.Connected("b") && !b.Connected("a") &&
+			a.log.Contains("must be for its present pod, with UID next-b, got uid-b")
 	})
 	a.wantNoneEnded()
 	a.SetUIDs(nil)
@@ -214,7 +216,8 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 
 	b.SetUIDs(map[string][]string{"a": {"next-a"}})
 	testwait.Until(t, "b refuses the former pod", func() bool {
-		return !a.Connected("b") && !b.Connected("a") && b.log.Contains("must be for its present pod, with UID next-a, got uid-a")
+		return !a.Connected("b") && !b.Connected("a") &&
+			b.log.Contains("must be for its present pod, with UID next-a, got uid-a")
 	})
 	b.SetUIDs(map[string][]string{"a": {"uid-a"}})
 	b.waitConnected("a")

@@ -141,7 +141,8 @@ func (p *peer) nextTarget() string {
 func (p *peer) useHint(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.announced == "" && slices.ContainsFunc(p.hints, func(h hint) bool { return h.address == target }) && target != p.address {
+	if p.announced == "" &&
+		slices.ContainsFunc(p.hints, func(h hint) bool { return h.address == target }) && target != p.address {
 		p.announced = target
 	}
 }
@@ -156,8 +157,8 @@ func (p *peer) dropHints(reporter string) {
 const (
 	// lookupTimeout bounds the lookup of a name. It is long enough for a second name server after one that doesn't answer.
 	lookupTimeout = 15 * time.Second
-	// lookupWait is how long an attempt waits for a lookup, and lookupWaitKnown if earlier addresses of the name are known. The
-	// lookup goes on meanwhile, for the next attempt.
+	// lookupWait is how long an attempt waits for a lookup, and lookupWaitKnown if earlier addresses of the name are
+	// known. The lookup goes on meanwhile, for the next attempt.
 	lookupWait      = dialTimeout
 	lookupWaitKnown = 100 * time.Millisecond
 	lookupInterval  = time.Second
@@ -166,9 +167,9 @@ const (
 // errNoAddressYet is the error of an attempt while the lookup of its name goes on.
 var errNoAddressYet = errors.New("the name servers haven't answered yet")
 
-// names resolves the names of peers. Lookups are independent of attempts to connect, which are shorter: a name server that
-// doesn't answer must not prevent that the next one is asked. The last addresses of a name remain known when a lookup fails.
-// The names are those of member lists, so there are few.
+// names resolves the names of peers. Lookups are independent of attempts to connect, which are shorter: a name server
+// that doesn't answer must not prevent that the next one is asked. The last addresses of a name remain known when a
+// lookup fails. The names are those of member lists, so there are few.
 type names struct {
 	mu     sync.Mutex
 	byHost map[string]*lookup
@@ -235,11 +236,12 @@ func (t *Transport) ask(host string, l *lookup) {
 	close(l.done)
 }
 
-// reportLookup reports that the name of a peer can't be resolved. That it doesn't exist is no problem: the peer's pod may be
-// created later.
+// reportLookup reports that the name of a peer can't be resolved. That it doesn't exist is no problem: the peer's pod
+// may be created later.
 func (t *Transport) reportLookup(peer string, err error) {
 	var failed *net.DNSError
-	if errors.As(err, &failed) && !failed.IsNotFound && t.addProblem(peer, problem{kind: "name", text: fmt.Sprintf("peer %s: %s", peer, err)}) {
+	if errors.As(err, &failed) && !failed.IsNotFound &&
+		t.addProblem(peer, problem{kind: "name", text: fmt.Sprintf("peer %s: %s", peer, err)}) {
 		t.Log.Error("cannot connect to peer", "peer", peer, "error", err)
 	}
 }

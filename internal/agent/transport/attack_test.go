@@ -18,8 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// attacked starts m and its peer b. The third member, a, is played by the test and
-// misbehaves.
+// attacked starts m and its peer b. The third member, a, is played by the test and misbehaves.
 func (h *harness) attacked(change ...func(*transport.Config)) (m, b *member) {
 	h.t.Helper()
 	m, b = h.start("m", "127.0.0.1:0", 1, change...), h.start("b", "127.0.0.1:0", 2, change...)
@@ -66,12 +65,10 @@ var attacks = map[string]func(*rawConn){
 	"a frame of nonsense": func(s *rawConn) { s.writeOnce("\x04abcd") },
 }
 
-// writeOnce sends the text. It ignores an error: the peer may have closed the
-// connection.
+// writeOnce sends the text. It ignores an error: the peer may have closed the connection.
 func (s *rawConn) writeOnce(text string) { _, _ = s.Write([]byte(text)) }
 
-// runAttacks runs one attack after the other. Each of these connections must be
-// closed, and the others must remain.
+// runAttacks runs one attack after the other. Each of these connections must be closed, and the others must remain.
 func (h *harness) runAttacks(m, b *member, connect func() *rawConn, except ...string) {
 	h.t.Helper()
 	connections := m.log.Count("connection closed")
@@ -129,8 +126,7 @@ func TestAttackByMemberClosesOnlyItsConnection(t *testing.T) {
 	testwait.Until(t, "m logs the reason", func() bool { return m.log.Count("unexpected second Hello") > 0 })
 }
 
-// TestLargeFramesTakeLittleMemory: buffers are reused, and unknown fields aren't
-// copied.
+// TestLargeFramesTakeLittleMemory: buffers are reused, and unknown fields aren't copied.
 func TestLargeFramesTakeLittleMemory(t *testing.T) {
 	h := newHarness(t)
 	m, _ := h.attacked()
@@ -166,8 +162,7 @@ func TestLargeFramesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestFloodOfIdleConnectionsDoesNotBlockPeers: neither from one host nor from many,
-// and their number is bounded.
+// TestFloodOfIdleConnectionsDoesNotBlockPeers: neither from one host nor from many, and their number is bounded.
 func TestFloodOfIdleConnectionsDoesNotBlockPeers(t *testing.T) {
 	for what, hosts := range map[string]int{"one host": 1, "many hosts": 100} {
 		t.Run(what, func(t *testing.T) {
@@ -187,8 +182,7 @@ func TestFloodOfIdleConnectionsDoesNotBlockPeers(t *testing.T) {
 	}
 }
 
-// TestUnauthorizedConnectionIsRejectedWithReason: and the member whose name it uses
-// remains connected.
+// TestUnauthorizedConnectionIsRejectedWithReason: and the member whose name it uses remains connected.
 func TestUnauthorizedConnectionIsRejectedWithReason(t *testing.T) {
 	h := newHarness(t)
 	others := newHarness(t)
@@ -219,18 +213,36 @@ func TestUnauthorizedConnectionIsRejectedWithReason(t *testing.T) {
 		frames       []wire.Frame
 		reason       string
 	}{
-		"no certificate":         {nil, []wire.Frame{hello("b", 9)}, "client didn't provide a certificate"},
-		"of another CA":          {[]tls.Certificate{others.issue(validity, name("b"))}, []wire.Frame{hello("b", 9)}, "signed by none of the CAs"},
-		"expired":                {[]tls.Certificate{h.issue(-time.Minute, name("b"))}, []wire.Frame{hello("b", 9)}, "not valid now"},
-		"of another group":       {[]tls.Certificate{h.issue(validity, audit)}, []wire.Frame{hello("b", 9), in("ledger")}, "certificate of \\\"b\\\" is not for ledger"},
-		"of another domain":      {[]tls.Certificate{h.issue(validity, abroad)}, []wire.Frame{hello("b", 9), in("ledger")}, "must name \\\"b\\\" as a member in domain"},
-		"of another member":      {[]tls.Certificate{h.issue(validity, name("a"))}, []wire.Frame{hello("b", 9), in("ledger")}, "must name \\\"b\\\" as a member"},
-		"an unknown member":      {[]tls.Certificate{h.issue(validity, name("x"))}, []wire.Frame{hello("x", 9), in("ledger")}, "peer=x known=false"},
-		"name of the agent":      {[]tls.Certificate{h.issue(validity, name("m"))}, []wire.Frame{hello("m", 9), in("ledger")}, "must not be that of this agent"},
-		"a Hello from elsewhere": {[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{foreign}, "got \\\"other\\\""},
-		"another protocol":       {[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{newer}, "protocol version of the peer must be 1, got 2"},
-		"no incarnation":         {[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{withoutLife}, "must have an incarnation"},
-		"no Hello":               {[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{in("ledger")}, "first frame must be a Hello"},
+		"no certificate": {nil, []wire.Frame{hello("b", 9)}, "client didn't provide a certificate"},
+		"of another CA": {
+			[]tls.Certificate{others.issue(validity, name("b"))}, []wire.Frame{hello("b", 9)}, "signed by none of the CAs",
+		},
+		"expired": {[]tls.Certificate{h.issue(-time.Minute, name("b"))}, []wire.Frame{hello("b", 9)}, "not valid now"},
+		"of another group": {[]tls.Certificate{h.issue(validity, audit)}, []wire.Frame{hello("b",
+			9), in("ledger")}, "certificate of \\\"b\\\" is not for ledger"},
+		"of another domain": {[]tls.Certificate{h.issue(validity, abroad)}, []wire.Frame{hello("b",
+			9), in("ledger")}, "must name \\\"b\\\" as a member in domain"},
+		"of another member": {[]tls.Certificate{h.issue(validity, name("a"))}, []wire.Frame{hello("b",
+			9), in("ledger")}, "must name \\\"b\\\" as a member"},
+		"an unknown member": {
+			[]tls.Certificate{h.issue(validity, name("x"))}, []wire.Frame{hello("x", 9), in("ledger")}, "peer=x known=false",
+		},
+		"name of the agent": {[]tls.Certificate{h.issue(validity, name("m"))}, []wire.Frame{hello("m",
+			9), in("ledger")}, "must not be that of this agent"},
+		"a Hello from elsewhere": {
+			[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{foreign}, "got \\\"other\\\"",
+		},
+		"another protocol": {
+			[]tls.Certificate{h.issue(validity, name("b"))},
+			[]wire.Frame{newer},
+			"protocol version of the peer must be 1, got 2",
+		},
+		"no incarnation": {
+			[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{withoutLife}, "must have an incarnation",
+		},
+		"no Hello": {
+			[]tls.Certificate{h.issue(validity, name("b"))}, []wire.Frame{in("ledger")}, "first frame must be a Hello",
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			before := m.log.Count(c.reason)
@@ -251,13 +263,13 @@ func TestUnauthorizedConnectionIsRejectedWithReason(t *testing.T) {
 	m.wantNoneEnded()
 }
 
-// TestMessageForUnauthorizedGroupIsIgnored: and messages for the group that the
-// certificate names still arrive.
+// TestMessageForUnauthorizedGroupIsIgnored: and messages for the group that the certificate names still arrive.
 func TestMessageForUnauthorizedGroupIsIgnored(t *testing.T) {
 	h := newHarness(t)
 	a, m := h.pair()
 	for _, group := range []string{"books", "audit", "books", "audit"} {
-		a.Send(m.Self, transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: &wire.Message{Group: group, Kind: election.Beat, Term: 666}})})
+		a.Send(m.Self, transport.Outgoing{Frame: wire.Append(nil,
+			wire.Frame{Message: &wire.Message{Group: group, Kind: election.Beat, Term: 666}})})
 	}
 	a.sendUntilReceived(m, 1)
 	if logged := m.log.Count("ignoring messages: certificate"); logged != 1 {
@@ -314,8 +326,7 @@ func TestClockOfUnknownAgentIsNoProblem(t *testing.T) {
 	}
 }
 
-// TestConnectionIsClosedWhenCertificateExpires: a peer that has renewed it connects
-// again.
+// TestConnectionIsClosedWhenCertificateExpires: a peer that has renewed it connects again.
 func TestConnectionIsClosedWhenCertificateExpires(t *testing.T) {
 	h := newHarness(t)
 	m := h.start("m", "127.0.0.1:0", 1)
@@ -351,8 +362,10 @@ func TestLargerCertificateIsRejectedEarly(t *testing.T) {
 	own := h.issue(validity, name("a"))
 	own.Certificate = append(own.Certificate, make([]byte, 250_000))
 	client := tls.Client(dial(t, "127.0.0.1", m.address).Conn, &tls.Config{
-		InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil },
+		InsecureSkipVerify:   true,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil },
 	})
 	_ = client.HandshakeContext(t.Context()) // It may fail or, with TLS 1.3, not know yet.
-	testwait.Until(t, "m rejects the connection", func() bool { return m.log.Count("too many bytes before it was authenticated") > 0 })
+	testwait.Until(t, "m rejects the connection",
+		func() bool { return m.log.Count("too many bytes before it was authenticated") > 0 })
 }

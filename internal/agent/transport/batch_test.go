@@ -38,9 +38,8 @@ func (s *recordedStream) take() []int {
 	return writes
 }
 
-// TestFramesThatMayWaitAreWrittenTogether: the groups of an agent send their heartbeats
-// from goroutines that become ready at the same time. The scheduler may interrupt them, so
-// the test tries again until it doesn't.
+// TestFramesThatMayWaitAreWrittenTogether: the groups of an agent send their heartbeats from goroutines that become
+// ready at the same time. The scheduler may interrupt them, so the test tries again until it doesn't.
 func TestFramesThatMayWaitAreWrittenTogether(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as in an agent
 	near, far := net.Pipe()
@@ -145,13 +144,15 @@ func TestHintsAreBounded(t *testing.T) {
 	expect.Equalf(t, len(b.hints), hintsMax-1, "hints after a member left")
 }
 
-// TestAnnouncementPrecedesNextDial: after a failed dial, a peer waits for redialDelay/2 at least. A process that has restarted since then
-// announces itself before that, unless there are many peers: these may all have started with it.
+// TestAnnouncementPrecedesNextDial: after a failed dial, a peer waits for redialDelay/2 at least. A process that has
+// restarted since then announces itself before that, unless there are many peers: these may all have started with it.
 func TestAnnouncementPrecedesNextDial(t *testing.T) {
 	transport, b := hintedPeer("10.0.0.1:7373")
 	b.address = "10.0.0.9:1"
-	if first, second := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, 1, 0); first >= redialDelay/4 || second < redialDelay {
-		t.Errorf("with one peer, an agent announces itself after %s and %s, want less than %s, and at least %s", first, second, redialDelay/4, redialDelay)
+	if first, second := b.retryDelay(noAnswer, 0, 0),
+		b.retryDelay(noAnswer, 1, 0); first >= redialDelay/4 || second < redialDelay {
+		t.Errorf("with one peer, an agent announces itself after %s and %s, want less than %s, and at least %s", first,
+			second, redialDelay/4, redialDelay)
 	}
 	for i := range 99 {
 		transport.peers[string(rune('c'+i))] = nil
@@ -165,7 +166,8 @@ func TestAnnouncementPrecedesNextDial(t *testing.T) {
 func TestIsolatedAgentDialsLessOften(t *testing.T) {
 	_, b := hintedPeer("10.0.0.1:7373")
 	b.address, b.dials = "10.0.0.9:1", true
-	if first, later := b.retryDelay(noAnswer, 0, 0), b.retryDelay(noAnswer, patientAttempts+1, 0); first >= 2*redialDelay || later < 4*redialDelay {
+	if first, later := b.retryDelay(noAnswer, 0, 0),
+		b.retryDelay(noAnswer, patientAttempts+1, 0); first >= 2*redialDelay || later < 4*redialDelay {
 		t.Errorf("an agent dials again after %s and, after %d attempts in vain, %s, want less than %s, and at least %s",
 			first, patientAttempts, later, 2*redialDelay, 4*redialDelay)
 	}

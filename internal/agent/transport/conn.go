@@ -119,7 +119,8 @@ func (c *conn) checkEnd() {
 	if c.isClosed() || !c.listenAddressVerified.Load() || time.Since(c.createdAt) < redialDelay {
 		return
 	}
-	if c.ended = c.transport.refuses(c.listenAddress, firstCheckTimeout); c.ended { // Otherwise, peer.run dials again, and for longer.
+	// Otherwise, peer.run dials again, and for longer.
+	if c.ended = c.transport.refuses(c.listenAddress, firstCheckTimeout); c.ended {
 		c.refuseFrames()
 		c.transport.reportEnded(c)
 	}

@@ -57,8 +57,8 @@ func (t *Transport) connect(ctx context.Context, address, name string) (*conn, e
 	return c, err
 }
 
-// dialAndHandshake waits for its turn only after it has dialed: an address that refuses connections, or a process that closes
-// them, shows that a process has ended.
+// dialAndHandshake waits for its turn only after it has dialed: an address that refuses connections, or a process that
+// closes them, shows that a process has ended.
 func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) (*conn, error) {
 	raw, err := t.dialTCP(ctx, address)
 	if err != nil {
@@ -138,12 +138,13 @@ func resultOf(err error, listened string) dialResult {
 	return noAnswer
 }
 
-// A handshake takes one to two milliseconds of processor time. If a hundred agents that start at once on two cores dialed all others
-// at once, no handshake would be complete when its time is over, and the next attempts wouldn't be either. So an agent begins
-// few handshakes at a time.
+// A handshake takes one to two milliseconds of processor time. If a hundred agents that start at once on two cores
+// dialed all others at once, no handshake would be complete when its time is over, and the next attempts wouldn't be
+// either. So an agent begins few handshakes at a time.
 const (
 	handshakesAtOnce = 8
-	// turnMax bounds a turn: peers that accept connections but don't answer, such as frozen ones, mustn't keep the others away.
+	// turnMax bounds a turn: peers that accept connections but don't answer, such as frozen ones, mustn't keep the others
+	// away.
 	turnMax = time.Second
 )
 

@@ -27,13 +27,16 @@ func (m *member) waitVerified(peer string) {
 	m.t.Helper()
 	m.waitConnected(peer)
 	if peer < m.Self {
-		testwait.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.Count("verified listening address of peer") > 0 })
+		testwait.Until(m.t, m.Self+" verifies the address of "+peer,
+			func() bool { return m.log.Count("verified listening address of peer") > 0 })
 	}
 }
 
 // withProcess runs a test with a member and a connected process, life 77. The member accepts the
 // connection of process a, and dials process b.
-func withProcess(t *testing.T, test func(h *harness, m *member, p *process, name string), change ...func(*transport.Config)) {
+func withProcess(t *testing.T, test func(h *harness, m *member, p *process, name string),
+	change ...func(*transport.Config),
+) {
 	t.Helper()
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +112,8 @@ func TestBrokenConnectionIsReplacedAndNoEndIsReported(t *testing.T) {
 		b.waitVerified("a")
 		a.sendUntilReceived(b, election.Term(100+n))
 		b.sendUntilReceived(a, election.Term(200+n))
-		if !front.inUse() { // On a slow machine an attempt has failed, b has announced its address, and the relay is bypassed.
+		// On a slow machine an attempt has failed, b has announced its address, and the relay is bypassed.
+		if !front.inUse() {
 			t.Logf("broke the connection %d times", n)
 			break
 		}
@@ -164,7 +168,8 @@ func TestRefusalAtNewAddressProvesNothing(t *testing.T) {
 	must.Succeed(t, err)
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
-	testwait.Until(t, "a is refused there", func() bool { return a.log.Count("connection refused") > 0 }) // Until b announces its address.
+	// Until b announces its address.
+	testwait.Until(t, "a is refused there", func() bool { return a.log.Count("connection refused") > 0 })
 	a.wantNoneEnded()
 	a.SetPeers(map[string]string{"b": b.address})
 	a.waitConnected("b")
@@ -193,7 +198,8 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 	a.waitEnded("b", 77)
 }
 
-// TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait until the others had time for an election.
+// TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait until the others had time for an
+// election.
 func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -331,7 +337,8 @@ func TestRejectedMemberRetriesSlowly(t *testing.T) {
 	begin := time.Now()
 	a.SetPeers(map[string]string{"b": b.address})
 	testwait.Until(t, "b rejects a", func() bool { return b.log.Count("rejected connection") >= 8 })
-	if attempts, took := b.log.Count("rejected connection"), time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
+	if attempts, took := b.log.Count("rejected connection"),
+		time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
 		t.Errorf("got %d attempts in %s, want at most one in 50ms", attempts, took)
 	}
 	b.SetPeers(map[string]string{"a": a.address})
@@ -339,8 +346,7 @@ func TestRejectedMemberRetriesSlowly(t *testing.T) {
 	a.wantNoneEnded()
 }
 
-// TestNoReconnectionAfterGoodbye: not even while the closing agent waits for another
-// peer, which doesn't read.
+// TestNoReconnectionAfterGoodbye: not even while the closing agent waits for another peer, which doesn't read.
 func TestNoReconnectionAfterGoodbye(t *testing.T) {
 	for _, leaving := range []string{"a", "b"} {
 		t.Run(leaving, func(t *testing.T) {

@@ -107,7 +107,8 @@ func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, diale
 	if err != nil {
 		return nil, err
 	}
-	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number), Revision: wire.Revision, Dialed: dialed}
+	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(
+		number), Revision: wire.Revision, Dialed: dialed}
 	if t.CurrentTerm != nil {
 		own.Term = t.CurrentTerm()
 	}
@@ -190,7 +191,8 @@ func (t *Transport) compareClocks(hello *wire.Hello) error {
 	if difference < 0 {
 		direction, difference = "behind", -difference
 	}
-	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name, time.Duration(difference)*control.EpochDuration, direction)
+	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name,
+		time.Duration(difference)*control.EpochDuration, direction)
 	if t.addProblem(hello.Name, problem{kind: direction, text: err.Error()}) {
 		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
 	}

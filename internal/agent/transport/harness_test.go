@@ -83,11 +83,11 @@ func (m *member) waitConnected(peer string) {
 	testwait.Until(m.t, m.Self+" is connected with "+peer, func() bool { return m.Connected(peer) })
 }
 
-// waitEnded waits until the end of an incarnation is reported. It fails the test if
-// any other end is reported.
+// waitEnded waits until the end of an incarnation is reported. It fails the test if any other end is reported.
 func (m *member) waitEnded(peer string, life uint32) {
 	m.t.Helper()
-	testwait.Until(m.t, fmt.Sprint(m.Self, " reports the end of ", peer, ", incarnation ", life), func() bool { return len(m.endedPeers()) > 0 })
+	testwait.Until(m.t, fmt.Sprint(m.Self, " reports the end of ", peer, ", incarnation ", life),
+		func() bool { return len(m.endedPeers()) > 0 })
 	if ends := m.endedPeers(); len(ends) != 1 || ends[0] != (endedPeer{peer, life}) {
 		m.t.Errorf("%s: got ends %v, want only %s, incarnation %d", m.Self, ends, peer, life)
 	}
@@ -104,8 +104,7 @@ func messageFrame(term election.Term) []byte {
 	return wire.Append(nil, wire.Frame{Message: &wire.Message{Group: "ledger", Kind: election.Beat, Term: term}})
 }
 
-// sendUntilReceived sends a message repeatedly until it arrives: messages are lost
-// with their connection.
+// sendUntilReceived sends a message repeatedly until it arrives: messages are lost with their connection.
 func (m *member) sendUntilReceived(to *member, term election.Term) {
 	m.t.Helper()
 	testwait.Until(m.t, fmt.Sprint(to.Self, " receives message ", term, " of ", m.Self), func() bool {
@@ -209,7 +208,8 @@ func dial(t *testing.T, from, to string) *rawConn {
 func (s *rawConn) startTLS(certificates ...tls.Certificate) *rawConn {
 	s.t.Helper()
 	//nolint:gosec // The test doesn't concern the identity of the member.
-	secured := tls.Client(s.Conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Certificates: certificates})
+	secured := tls.Client(s.Conn,
+		&tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Certificates: certificates})
 	must.Succeed(s.t, secured.HandshakeContext(s.t.Context()))
 	return &rawConn{Conn: secured, t: s.t, reader: bufio.NewReader(secured)}
 }
@@ -241,7 +241,8 @@ func (s *rawConn) wantClosed() {
 // validity is the validity of test certificates.
 const validity = time.Hour
 
-// quick shortens the timeouts for peers that send nothing. On a busy machine, a handshake takes a good part of a second.
+// quick shortens the timeouts for peers that send nothing. On a busy machine, a handshake takes a good part of a
+// second.
 func quick(c *transport.Config) {
 	c.HandshakeTimeout, c.FrameTimeout = time.Second, 200*time.Millisecond
 }

@@ -41,8 +41,7 @@ func startNameServer(t *testing.T) *nameServer {
 	return s
 }
 
-// serve answers queries (RFC 1035): the query with a response flag, and for an address of
-// IPv4, with one record.
+// serve answers queries (RFC 1035): the query with a response flag, and for an address of IPv4, with one record.
 func (s *nameServer) serve(socket net.PacketConn) {
 	const headerSize, typeA = 12, 1
 	buffer := make([]byte, 512)
@@ -75,7 +74,8 @@ func (s *nameServer) serve(socket net.PacketConn) {
 		if s.slow.Load() {
 			delay = slowAnswer
 		}
-		time.AfterFunc(delay, func() { _, _ = socket.WriteTo(answer, from) }) // The socket may be closed at the end of the test.
+		// The socket may be closed at the end of the test.
+		time.AfterFunc(delay, func() { _, _ = socket.WriteTo(answer, from) })
 	}
 }
 
@@ -121,8 +121,8 @@ func TestLostConnectionIsReplacedWithoutNameServer(t *testing.T) {
 	a.wantNoneEnded()
 }
 
-// TestSlowNameServerPreventsNoConnection: each answer takes longer than an attempt to connect, as if the first of two name servers
-// didn't answer.
+// TestSlowNameServerPreventsNoConnection: each answer takes longer than an attempt to connect, as if the first of two
+// name servers didn't answer.
 func TestSlowNameServerPreventsNoConnection(t *testing.T) {
 	h := newHarness(t)
 	names := startNameServer(t)
@@ -142,7 +142,8 @@ func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
 	a, b := h.start("a", "127.0.0.1:0", 1, clock), h.start("b", "127.0.0.1:0", 2, clock)
 	a.SetPeers(named(t, b.address))
 	b.SetPeers(map[string]string{"a": ""})
-	testwait.Until(t, "a reports the problem", func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })
+	testwait.Until(t, "a reports the problem",
+		func() bool { return strings.Contains(a.Problems()["b"], "cannot resolve b.ledger.test.: ") })
 	names.fails.Store(false)
 	a.sendUntilReceived(b, 1)
 	expect.Lenf(t, a.Problems(), 0, "problems with a connection")

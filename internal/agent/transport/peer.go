@@ -44,7 +44,8 @@ type peer struct {
 	// frames wait in unsent.
 	connecting bool
 	unsent     []Outgoing
-	// absent is since when there is no connection, failure is why the last attempt since then failed, and named is set once the log has that.
+	// absent is since when there is no connection, failure is why the last attempt since then failed, and named is set
+	// once the log has that.
 	absent  time.Time
 	failure error
 	named   bool
@@ -232,7 +233,8 @@ func (k *knownUIDs) check(peer, uid string) error {
 	if len(known) == 0 || slices.Contains(known, uid) {
 		return nil
 	}
-	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer, known[0], cmp.Or(uid, "none"))
+	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer,
+		known[0], cmp.Or(uid, "none"))
 }
 
 // SetUIDs replaces the known UIDs of the peers' pods. Connections with other pods are closed.

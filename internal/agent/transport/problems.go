@@ -92,7 +92,8 @@ func (p *peer) noteFailure(ctx context.Context, err error) {
 	}
 }
 
-// Absent returns one line for each peer that can't be connected, except those with Problems. That a peer has stopped is usual.
+// Absent returns one line for each peer that can't be connected, except those with Problems. That a peer has stopped is
+// usual.
 func (t *Transport) Absent() (lines []string) {
 	problems := t.Problems()
 	t.mu.RLock()

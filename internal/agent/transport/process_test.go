@@ -81,7 +81,8 @@ func (h *harness) spawn(self, address string, life uint32) *process {
 	h.t.Helper()
 	paths := h.paths(name(self))
 	cmd := exec.CommandContext(h.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "TRANSPORT_SELF="+self, "TRANSPORT_LISTEN="+address, fmt.Sprint("TRANSPORT_LIFE=", life),
+	cmd.Env = append(os.Environ(), "TRANSPORT_SELF="+self, "TRANSPORT_LISTEN="+address, fmt.Sprint("TRANSPORT_LIFE=",
+		life),
 		"TRANSPORT_CERT="+paths.Cert, "TRANSPORT_KEY="+paths.Key, "TRANSPORT_CA="+paths.CA)
 	cmd.Stderr = os.Stderr
 	return h.startCommand(cmd)

@@ -37,8 +37,7 @@ func acceptedPair(t *testing.T) (accepted net.Conn, other *net.TCPConn) {
 	return accepted, dialed.(*net.TCPConn) //nolint:errcheck,forcetypeassert // It is one.
 }
 
-// TestConnectionCarriesMoreThanTheKernelBuffers: the write has to wait for the reader, and
-// the reader for the write.
+// TestConnectionCarriesMoreThanTheKernelBuffers: the write has to wait for the reader, and the reader for the write.
 func TestConnectionCarriesMoreThanTheKernelBuffers(t *testing.T) {
 	accepted, other := acceptedPair(t)
 	carries(t, accepted, other)
@@ -64,7 +63,8 @@ func TestConnectionReportsErrorsLikeOthers(t *testing.T) {
 	accepted, other := acceptedPair(t)
 	must.Succeed(t, accepted.SetReadDeadline(time.Unix(1, 0)))
 	var timeout net.Error
-	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) ||
+		!errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("after the deadline: got error %v, want a timeout", err)
 	}
 	must.Succeed(t, accepted.SetReadDeadline(time.Time{}))

@@ -113,23 +113,24 @@ func (p *peer) retryDelay(result dialResult, attempt, slow int) time.Duration {
 	return jitteredRedialDelay()
 }
 
-// announceDelay is the time that a peer has to dial before this agent announces itself. If this process replaces one that was killed, the
-// peer has just failed to dial it, and waits for longer. With more peers the delay is longer: they may all start at once.
+// announceDelay is the time that a peer has to dial before this agent announces itself. If this process replaces one
+// that was killed, the peer has just failed to dial it, and waits for longer. With more peers the delay is longer: they
+// may all start at once.
 func (t *Transport) announceDelay() time.Duration {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return jitteredRedialDelay() * time.Duration(len(t.peers)) / 50
 }
 
-// After about a minute of attempts in vain, an agent dials every 1.6 s on average: an isolated one doesn't keep a processor busy.
-// It dials earlier if another agent tells where the peer is.
+// After about a minute of attempts in vain, an agent dials every 1.6 s on average: an isolated one doesn't keep a
+// processor busy. It dials earlier if another agent tells where the peer is.
 const (
 	patientAttempts = 200
 	patientFactor   = 8
 )
 
-// slowMax bounds the exponential backoff for a peer that doesn't complete handshakes, to 6.4 s on average. The processors
-// may have too much to do, and a handshake costs them more than any other attempt.
+// slowMax bounds the exponential backoff for a peer that doesn't complete handshakes, to 6.4 s on average. The
+// processors may have too much to do, and a handshake costs them more than any other attempt.
 const slowMax = 5
 
 // waitForConn waits before the next attempt. It returns early, with a connection if
@@ -239,7 +240,8 @@ func (p *peer) checkUnverified(c *conn) {
 		cancel()
 		if result == refused && p.current() == nil && !p.stopped() {
 			p.transport.Events.PeerRefused(p.name)
-			p.transport.Log.Info("peer process has probably ended: its unverified address refuses connections", "peer", p.name, "address", c.listenAddress)
+			p.transport.Log.Info("peer process has probably ended: its unverified address refuses connections", "peer", p.name,
+				"address", c.listenAddress)
 		}
 		if result != connClosed {
 			return

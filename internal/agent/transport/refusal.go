@@ -86,15 +86,16 @@ func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, erro
 	ips = ips[:min(len(ips), addressesMax)]
 	for _, ip := range ips {
 		var c net.Conn
-		if c, err = t.dialIP(ctx, net.JoinHostPort(ip.Unmap().String(), port), dialTimeout/time.Duration(len(ips))); err == nil {
+		if c, err = t.dialIP(ctx, net.JoinHostPort(ip.Unmap().String(), port),
+			dialTimeout/time.Duration(len(ips))); err == nil {
 			return c, nil
 		}
 	}
 	return nil, err
 }
 
-// refuses dials an IP address, and reports whether a machine without a listener has refused that. All survivors of a process wait for
-// this at the same time, so it needs fewer system calls than net.Dialer, and no goroutine.
+// refuses dials an IP address, and reports whether a machine without a listener has refused that. All survivors of a
+// process wait for this at the same time, so it needs fewer system calls than net.Dialer, and no goroutine.
 func (t *Transport) refuses(address string, timeout time.Duration) bool {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || target.Addr().Zone() != "" {

@@ -55,8 +55,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestRefusalThatTakesLonger: a listener with a full queue doesn't answer, as a machine far away. When it is closed, the kernel
-// refuses the next attempt, which it makes after a second.
+// TestRefusalThatTakesLonger: a listener with a full queue doesn't answer, as a machine far away. When it is closed,
+// the kernel refuses the next attempt, which it makes after a second.
 func TestRefusalThatTakesLonger(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -78,7 +78,8 @@ func TestRefusalThatTakesLonger(t *testing.T) {
 	}
 	refused := make(chan bool)
 	go func() { refused <- Refuses(own, address, testwait.Limit) }()
-	time.Sleep(100 * time.Millisecond) // It need not be enough: the kernel refuses an attempt after the end of the listener, too.
+	// It need not be enough: the kernel refuses an attempt after the end of the listener, too.
+	time.Sleep(100 * time.Millisecond)
 	must.Succeed(t, unix.Close(fd))
 	if !<-refused {
 		t.Error("got no refusal, want one by the attempt after the end of the listener")

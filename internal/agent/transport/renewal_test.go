@@ -14,9 +14,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// TestRenewedCertificateIsUsedWhenNeeded: a connection that was established with the
-// previous certificate is replaced, and no process is reported as ended. This holds
-// for both sides.
+// TestRenewedCertificateIsUsedWhenNeeded: a connection that was established with the previous certificate is replaced,
+// and no process is reported as ended. This holds for both sides.
 func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 	for writer, reader := range map[string]string{"a": "b", "b": "a"} {
 		t.Run(writer, func(t *testing.T) {

@@ -184,7 +184,8 @@ func (c *rawConn) Write(from []byte) (n int, err error) {
 func transfer(call, fd uintptr, buffer []byte) (int, syscall.Errno) {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	for {
-		n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(buffer))), uintptr(len(buffer)), flags, 0, 0)
+		n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(buffer))),
+			uintptr(len(buffer)), flags, 0, 0)
 		switch errno {
 		case 0:
 			return int(n), 0
@@ -196,5 +197,6 @@ func transfer(call, fd uintptr, buffer []byte) (int, syscall.Errno) {
 }
 
 func (c *rawConn) failed(op string, errno syscall.Errno) error {
-	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op,
+		errno)}
 }

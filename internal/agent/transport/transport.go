@@ -92,8 +92,8 @@ const (
 	redialDelay              = 200 * time.Millisecond
 	// tcpUserTimeout bounds how long sent bytes may remain unacknowledged.
 	tcpUserTimeout = time.Second
-	// actFirst is how long an election may take before what follows the end of a process: log, close, and dial again. All members do
-	// that at the same time, maybe on few processors.
+	// actFirst is how long an election may take before what follows the end of a process: log, close, and dial again. All
+	// members do that at the same time, maybe on few processors.
 	actFirst = 10 * time.Millisecond
 	// goodbyeTimeout bounds how long Close waits for each peer's queue.
 	goodbyeTimeout   = 200 * time.Millisecond

@@ -74,7 +74,8 @@ func (p *mutePeers) read(c net.Conn, does string) {
 	}
 }
 
-// TestFewHandshakesBeginAtOnce: otherwise, none would be complete in time if many agents start at once on a busy machine.
+// TestFewHandshakesBeginAtOnce: otherwise, none would be complete in time if many agents start at once on a busy
+// machine.
 func TestFewHandshakesBeginAtOnce(t *testing.T) {
 	const count, atOnce = 24, 8
 	mute := newMutePeers(t, keeps)
@@ -83,7 +84,8 @@ func TestFewHandshakesBeginAtOnce(t *testing.T) {
 	peers := mute.addresses(count)
 	began := time.Now() // A turn lasts a second.
 	m.SetPeers(peers)
-	testwait.Until(t, "handshakes begin", func() bool { return mute.accepted.Load() >= count && mute.begun.Load() >= atOnce })
+	testwait.Until(t, "handshakes begin",
+		func() bool { return mute.accepted.Load() >= count && mute.begun.Load() >= atOnce })
 	if begun := mute.begun.Load(); begun > atOnce && time.Since(began) < time.Second {
 		t.Errorf("%d handshakes have begun at once, want %d", begun, atOnce)
 	}
@@ -107,7 +109,8 @@ func TestEndOfPeerIsNoticedWithoutTurn(t *testing.T) {
 	m.SetPeers(peers)
 	testwait.Until(t, "the peer is dialed again and again", func() bool { return dying.accepted.Load() >= 3 })
 	if begun := mute.begun.Load(); begun > count/2 {
-		t.Errorf("the end of a connection was noticed when %d of %d other peers had had their turns, want at most half", begun, count)
+		t.Errorf("the end of a connection was noticed when %d of %d other peers had had their turns, want at most half",
+			begun, count)
 	}
 }
 
@@ -115,10 +118,12 @@ func TestEndOfPeerIsNoticedWithoutTurn(t *testing.T) {
 func TestUnresponsivePeerIsDialedLessOften(t *testing.T) {
 	const attempts = 20
 	mute, closing := newMutePeers(t, keeps), newMutePeers(t, closes)
-	m := newHarness(t).start("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = 100 * time.Millisecond })
+	m := newHarness(t).start("m", "127.0.0.1:0", 1,
+		func(c *transport.Config) { c.HandshakeTimeout = 100 * time.Millisecond })
 	m.SetPeers(map[string]string{"mute": mute.Addr().String(), "n": closing.Addr().String()})
 	testwait.Until(t, "the peer is dialed again and again", func() bool { return closing.begun.Load() >= attempts })
 	if begun := mute.begun.Load(); begun == 0 || begun > attempts/2 {
-		t.Errorf("got %d handshakes with a peer that doesn't answer, want at least 1, and at most half of %d", begun, attempts)
+		t.Errorf("got %d handshakes with a peer that doesn't answer, want at least 1, and at most half of %d",
+			begun, attempts)
 	}
 }

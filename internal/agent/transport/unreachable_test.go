@@ -22,9 +22,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// droppingListener is a listener that can be made unreachable: a packet filter drops
-// what arrives for it and for its connections. The kernel then answers no packet,
-// neither with an acknowledgment nor with a reset.
+// droppingListener is a listener that can be made unreachable: a packet filter drops what arrives for it and for its
+// connections. The kernel then answers no packet, neither with an acknowledgment nor with a reset.
 type droppingListener struct {
 	tcpListener
 
@@ -56,7 +55,8 @@ func (l *droppingListener) drop() { l.each(dropAll) }
 
 func dropAll(fd int) error {
 	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: 1, Filter: &nothing[0]})
 }
 
 // needPacketFilter skips a test where this user may not attach a packet filter to a socket.
@@ -154,7 +154,8 @@ func TestRejectionProvesNoEnd(t *testing.T) {
 	case errors.As(err, &exited):
 		t.Errorf("%s\n%s", err, output)
 	case err != nil || bytes.Contains(output, []byte("--- SKIP")):
-		need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %v %s", err, output))
+		need.Skip(t,
+			fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %v %s", err, output))
 	}
 }
 
@@ -166,7 +167,9 @@ func testRejection(t *testing.T) {
 	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
 	rules := exec.CommandContext(t.Context(), "nft", "-f", "-")
-	rules.Stdin = strings.NewReader("table ip rejection {\nchain input {\ntype filter hook input priority 0; tcp flags & (syn | ack) == syn reject;\n}\n}\n")
+	rules.Stdin = strings.NewReader(
+		"table ip rejection {\nchain input {\ntype filter hook input priority 0; tcp flags & " +
+			"(syn | ack) == syn reject;\n}\n}\n")
 	if output, err := rules.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%s", err, output)
 	}

@@ -79,7 +79,8 @@ type Message struct {
 	ConfigDigest uint64
 	// Lease is the sender's lease.
 	Lease election.Tick
-	// EndCause is, in a RESIGNED, why the sender gives up the office. The numbers are those of package group. 0 is unknown.
+	// EndCause is, in a RESIGNED, why the sender gives up the office. The numbers are those of package group. 0 is
+	// unknown.
 	EndCause uint32
 	Hold     election.Hold
 }
@@ -146,7 +147,8 @@ func Append(b []byte, f Frame) []byte {
 	case f.Message != nil:
 		number, body = frameMessage, appendMessage(make([]byte, 0, 128), f.Message)
 	case f.PeerAddress != nil:
-		number, body = framePeerAddress, appendText(appendText(nil, peerAddressName, f.PeerAddress.Name), peerAddressAddress, f.PeerAddress.Address)
+		number, body = framePeerAddress,
+			appendText(appendText(nil, peerAddressName, f.PeerAddress.Name), peerAddressAddress, f.PeerAddress.Address)
 	}
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(number)+protowire.SizeBytes(len(body))))
 	b = protowire.AppendTag(b, number, protowire.BytesType)

@@ -194,11 +194,17 @@ func TestPacketsAreDropped(t *testing.T) {
 		{"a node is cut off", nodeNetwork, Packets{}, "node>pod pod>node"},
 		{"a node receives nothing", nodeNetwork, Packets{Direction: Received}, "node>other pod>other node>pod pod>node"},
 		{"a node sends nothing", nodeNetwork, Packets{Direction: Sent}, "other>node other>pod node>pod pod>node"},
-		{"a pod is cut off from a machine", pod, Packets{Addresses: []string{otherAddress}},
-			"node>other other>node node>pod pod>node"},
+		{
+			"a pod is cut off from a machine", pod,
+			Packets{Addresses: []string{otherAddress}},
+			"node>other other>node node>pod pod>node",
+		},
 		{"a pod receives nothing", pod, Packets{Direction: Received}, "node>other other>node pod>other pod>node"},
-		{"a pod loses others", pod, Packets{Addresses: []string{"10.3.0.1", "fd00::1"}},
-			"node>other other>node node>pod pod>node pod>other other>pod"},
+		{
+			"a pod loses others", pod,
+			Packets{Addresses: []string{"10.3.0.1", "fd00::1"}},
+			"node>other other>node node>pod pod>node pod>other other>pod",
+		},
 	} {
 		must.Succeed(t, w.Drop(ctx, c.in, c.packets))
 		places := map[string]*place{"node": w.node, "pod": w.pod, "other": w.other}

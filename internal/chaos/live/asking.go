@@ -34,14 +34,16 @@ func (asking) seesTwo() bool                      { return true }
 func (asking) observe(context.Context, *Observer) {}
 func (asking) vacant() string                     { return "" }
 func (asking) evidence() string {
-	return "Two leaders: the answers of the processes themselves prove it. What is shorter than the time between two answers may be missed."
+	return "Two leaders: the answers of the processes themselves prove it. What is shorter than the time between " +
+		"two answers may be missed."
 }
 
 func (asking) current(context.Context, client.Client, []corev1.Pod) (*corev1.Pod, string, error) {
 	return nil, "", nil
 }
 
-// httpSource asks each pod by HTTP: a status from 200 to 299 means that it leads, unless the answer names another candidate.
+// httpSource asks each pod by HTTP: a status from 200 to 299 means that it leads, unless the answer names another
+// candidate.
 type httpSource struct {
 	asking
 
@@ -56,7 +58,8 @@ func (*httpSource) permissions(namespace string) []permission {
 
 func (s *httpSource) observePod(ctx context.Context, o *Observer, agent chaos.Agent) {
 	for ctx.Err() == nil {
-		err := o.through(ctx, s.forward, s.port, agent, func(ctx context.Context, url string) error { return s.ask(ctx, o, agent, url) })
+		err := o.through(ctx, s.forward, s.port, agent,
+			func(ctx context.Context, url string) error { return s.ask(ctx, o, agent, url) })
 		o.silent(agent, err)
 		wait(ctx, forwardRetry)
 	}
@@ -66,7 +69,10 @@ func (s *httpSource) observePod(ctx context.Context, o *Observer, agent chaos.Ag
 func (s *httpSource) ask(ctx context.Context, o *Observer, agent chaos.Agent, url string) error {
 	transport := &http.Transport{DialContext: new(net.Dialer).DialContext} // It ignores proxies from the environment.
 	defer transport.CloseIdleConnections()
-	direct := &http.Client{Transport: transport, Timeout: queryTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	direct := &http.Client{
+		Transport: transport, Timeout: queryTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	for timeouts := 0; ctx.Err() == nil; wait(ctx, askInterval) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+s.path, http.NoBody)
 		if err != nil {
@@ -83,7 +89,8 @@ func (s *httpSource) ask(ctx context.Context, o *Observer, agent chaos.Agent, ur
 			continue
 		}
 		timeouts = 0
-		s.answered(o, chaos.Claim{From: agent, Sent: sent, Received: received, Leading: status/100 == 2, Detail: fmt.Sprint(status, " ", http.StatusText(status))}, body)
+		s.answered(o, chaos.Claim{From: agent, Sent: sent, Received: received, Leading: status/
+			100 == 2, Detail: fmt.Sprint(status, " ", http.StatusText(status))}, body)
 	}
 	return nil
 }
@@ -112,7 +119,8 @@ func (*httpSource) answered(o *Observer, c chaos.Claim, body string) {
 	o.claim(c)
 }
 
-// execSource runs a command in each pod: status 0 means that it leads, unless the first line of the output names another candidate.
+// execSource runs a command in each pod: status 0 means that it leads, unless the first line of the output names
+// another candidate.
 type execSource struct {
 	asking
 
@@ -125,8 +133,8 @@ func (*execSource) permissions(namespace string) []permission {
 	return []permission{{"create", "", "pods", "exec", namespace}}
 }
 
-// answerCommands runs a command for each line of its input, and answers with its status and the first line of its output. One shell for all of
-// them is faster than one request to the API server for each.
+// answerCommands runs a command for each line of its input, and answers with its status and the first line of its
+// output. One shell for all of them is faster than one request to the API server for each.
 const answerCommands = `newline='
 '
 while read -r line; do
@@ -155,7 +163,8 @@ func (s *execSource) ask(ctx context.Context, o *Observer, agent chaos.Agent) er
 	answers, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := s.exec(ctx, types.NamespacedName{Namespace: s.leader.Namespace, Name: agent.Pod}, containerOf(o.pod(agent.UID)),
+		err := s.exec(ctx, types.NamespacedName{Namespace: s.leader.Namespace, Name: agent.Pod}, containerOf(
+			o.pod(agent.UID)),
 			[]string{"sh", "-c", answerCommands, "sh", s.command}, in, out)
 		_, _ = in.Close(), out.Close() // The Close of a pipe never fails.
 		ended <- err

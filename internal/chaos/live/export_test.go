@@ -29,14 +29,16 @@ func (c Calls) undo(_ context.Context, f *machineFault) error { return c.Undo(f.
 func TestRolloutNeedsPermissionForTheOwners(t *testing.T) {
 	for kinds, want := range map[string]string{
 		"StatefulSet StatefulSet": "get statefulsets in namespace bank, patch statefulsets in namespace bank",
-		"ReplicaSet":              "get deployments in namespace bank, get replicasets in namespace bank, patch deployments in namespace bank",
-		"DaemonSet Job":           "get daemonsets in namespace bank, patch daemonsets in namespace bank",
-		"":                        "",
+		"ReplicaSet": "get deployments in namespace bank, get replicasets in namespace bank, patch " +
+			"deployments in namespace bank",
+		"DaemonSet Job": "get daemonsets in namespace bank, patch daemonsets in namespace bank",
+		"":              "",
 	} {
 		pods := []*corev1.Pod{{}} // one without owner
 		for kind := range strings.FieldsSeq(kinds) {
 			owner := metav1.OwnerReference{Kind: kind, Controller: new(true)}
-			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", OwnerReferences: []metav1.OwnerReference{owner}}})
+			pods = append(pods,
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", OwnerReferences: []metav1.OwnerReference{owner}}})
 		}
 		var got []string
 		for _, p := range toRollOut(pods) {

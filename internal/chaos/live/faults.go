@@ -81,7 +81,9 @@ func (r *Run) object(p chaos.PodState) *corev1.Pod {
 }
 
 // deletePods deletes pods at the same time.
-func (r *Run) deletePods(ctx context.Context, targets []chaos.PodState, options ...client.DeleteOption) (injection, error) {
+func (r *Run) deletePods(ctx context.Context, targets []chaos.PodState,
+	options ...client.DeleteOption,
+) (injection, error) {
 	done := injection{at: time.Now()}
 	failures := make(chan error, len(targets))
 	for _, p := range targets {
@@ -96,7 +98,8 @@ func (r *Run) deletePods(ctx context.Context, targets []chaos.PodState, options 
 	return done, err
 }
 
-// evict evicts pods. A disruption budget may refuse that. If it only refuses those that follow the coordinator's, that is a fault.
+// evict evicts pods. A disruption budget may refuse that. If it only refuses those that follow the coordinator's, that
+// is a fault.
 func (r *Run) evict(ctx context.Context, targets []chaos.PodState) (injection, error) {
 	done := injection{at: time.Now()}
 	for i, p := range targets {
@@ -154,7 +157,8 @@ func (r *Run) rollout(ctx context.Context, p chaos.PodState) (injection, error) 
 	if reason := notRestarted(owner); reason != "" {
 		return injection{}, &refusedError{reason}
 	}
-	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
+	patch := fmt.Appendf(nil,
+		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
 		time.Now().Format(time.RFC3339Nano))
 	done := injection{at: time.Now(), recovered: func(ctx context.Context) bool { return r.isRolledOut(ctx, owner) }}
 	return done, r.Client.Patch(ctx, owner, client.RawPatch(types.StrategicMergePatchType, patch))
@@ -169,7 +173,8 @@ func (r *Run) owner(ctx context.Context, p chaos.PodState) (client.Object, error
 	reference := metav1.GetControllerOf(pod)
 	if reference != nil && reference.Kind == "ReplicaSet" {
 		var set appsv1.ReplicaSet
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Subject.namespace(), Name: reference.Name}, &set); err != nil {
+		if err := r.Client.Get(ctx,
+			client.ObjectKey{Namespace: r.Subject.namespace(), Name: reference.Name}, &set); err != nil {
 			return nil, err
 		}
 		reference = metav1.GetControllerOf(&set)
@@ -218,11 +223,14 @@ func (r *Run) isRolledOut(ctx context.Context, owner client.Object) bool {
 	}
 	switch o := owner.(type) {
 	case *appsv1.StatefulSet:
-		return o.Status.ObservedGeneration >= o.Generation && o.Status.UpdateRevision == o.Status.CurrentRevision && o.Status.UpdatedReplicas >= replicas(o.Spec.Replicas)
+		return o.Status.ObservedGeneration >= o.Generation && o.Status.UpdateRevision == o.Status.CurrentRevision &&
+			o.Status.UpdatedReplicas >= replicas(o.Spec.Replicas)
 	case *appsv1.Deployment:
-		return o.Status.ObservedGeneration >= o.Generation && o.Status.UpdatedReplicas == o.Status.Replicas && o.Status.UpdatedReplicas >= replicas(o.Spec.Replicas)
+		return o.Status.ObservedGeneration >= o.Generation && o.Status.UpdatedReplicas == o.Status.Replicas &&
+			o.Status.UpdatedReplicas >= replicas(o.Spec.Replicas)
 	case *appsv1.DaemonSet:
-		return o.Status.ObservedGeneration >= o.Generation && o.Status.UpdatedNumberScheduled == o.Status.DesiredNumberScheduled
+		return o.Status.ObservedGeneration >= o.Generation &&
+			o.Status.UpdatedNumberScheduled == o.Status.DesiredNumberScheduled
 	}
 	return true
 }
@@ -249,10 +257,12 @@ func (r *Run) deleteManager(ctx context.Context) (injection, error) {
 			return !isReady(&pod) || slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID })
 		})
 	}}
-	return done, r.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(r.OperatorNamespace), clusteraccess.OperatorLabels)
+	return done,
+		r.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(r.OperatorNamespace), clusteraccess.OperatorLabels)
 }
 
-// managers returns the pods of the operator, without those that have finished, such as evicted ones, which nothing replaces.
+// managers returns the pods of the operator, without those that have finished, such as evicted ones, which nothing
+// replaces.
 func (r *Run) managers(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.Client.List(ctx, &list, client.InNamespace(r.OperatorNamespace), clusteraccess.OperatorLabels)

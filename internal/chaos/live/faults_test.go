@@ -34,7 +34,8 @@ func startOf(t *testing.T, w *world, component string, phase corev1.PodPhase) *c
 	return pod
 }
 
-// The pod by which Helm uninstalls the operator runs beside it and has the same name. A pod of the operator that was evicted remains, and isn't replaced.
+// The pod by which Helm uninstalls the operator runs beside it and has the same name. A pod of the operator that was
+// evicted remains, and isn't replaced.
 func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	w := newWorld(t, bugs{})
 	other := startOf(t, w, "uninstall", corev1.PodRunning)
@@ -43,7 +44,9 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	r := w.run()
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Manager), 1, 20*time.Second
 	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
-		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteAllOfOption) error {
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object,
+			options ...client.DeleteAllOfOption,
+		) error {
 			err := c.DeleteAllOf(ctx, o, options...)
 			startOf(t, w, "manager", corev1.PodRunning) //nolint:contextcheck // it uses that of the test
 			return err
@@ -55,7 +58,8 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil || other.DeletionTimestamp != nil {
 		t.Errorf("got %v, want the other pod to remain", err)
 	}
-	if err := w.Get(t.Context(), client.ObjectKeyFromObject(manager), manager); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(manager),
+		manager); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("got %v, want the operator's pod to be deleted", err)
 	}
 }
@@ -82,7 +86,8 @@ func TestOperatorThatIsNotReplacedIsReported(t *testing.T) {
 	}
 }
 
-// The user must learn about a fault that remains, also if they interrupted the run, or if a part of the fault was refused.
+// The user must learn about a fault that remains, also if they interrupted the run, or if a part of the fault was
+// refused.
 func TestFaultThatRemainsIsReported(t *testing.T) {
 	for _, kind := range []string{chaos.Cordon, chaos.Drain} {
 		t.Run(kind, func(t *testing.T) {
@@ -96,7 +101,9 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 			defer cancel()
 			patches := 0
 			r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+					options ...client.PatchOption,
+				) error {
 					if patches++; patches > 1 {
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no permission"))
 					}
@@ -105,11 +112,14 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 					}
 					return c.Patch(ctx, o, patch, options...)
 				},
-				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object,
+					...client.SubResourceCreateOption,
+				) error {
 					return apierrors.NewTooManyRequests("disruption budget", 0)
 				},
 			})
-			if _, err := r.Do(ctx); err == nil || !strings.Contains(err.Error(), "cannot undo "+kind+": nodes \"node-2\" is forbidden") {
+			if _, err := r.Do(ctx); err == nil ||
+				!strings.Contains(err.Error(), "cannot undo "+kind+": nodes \"node-2\" is forbidden") {
 				t.Errorf("got %v, want that the fault remains", err)
 			}
 		})
@@ -139,7 +149,9 @@ func TestDrainThatEvictsTheCoordinatorIsAFault(t *testing.T) {
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Drain), 1, 30*time.Second
 	evictions := 0
 	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
-		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, eviction client.Object, options ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, eviction client.Object,
+			options ...client.SubResourceCreateOption,
+		) error {
 			if evictions++; evictions > 1 {
 				return apierrors.NewTooManyRequests("disruption budget", 0)
 			}

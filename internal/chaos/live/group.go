@@ -23,8 +23,8 @@ const (
 	followerInterval    = 250 * time.Millisecond
 	forwardRetry        = 200 * time.Millisecond
 	queryTimeout        = 2 * time.Second
-	// maxTimeouts is the number of queries without a response, one after the other, after which forwarding starts again: a forwarded
-	// port may remain silent after its node was isolated.
+	// maxTimeouts is the number of queries without a response, one after the other, after which forwarding starts again: a
+	// forwarded port may remain silent after its node was isolated.
 	maxTimeouts = 5
 )
 
@@ -33,7 +33,8 @@ type Group struct {
 	Object  *v1.ElectionGroup
 	Forward Forward
 
-	// latest and routes are the latest versions, guarded by the mutex of the observer. Routes are addresses by EndpointSlice.
+	// latest and routes are the latest versions, guarded by the mutex of the observer. Routes are addresses by
+	// EndpointSlice.
 	latest *v1.ElectionGroup
 	routes map[string][]string
 }
@@ -57,9 +58,10 @@ func isMember(pod *corev1.Pod, group string) bool {
 
 // isObservable reports whether the agent runs. It may be a sidecar, or an ordinary container.
 func (*Group) isObservable(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		return s.Name == v1.AgentContainer && s.State.Running != nil
-	})
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			return s.Name == v1.AgentContainer && s.State.Running != nil
+		})
 }
 
 func (g *Group) permissions() []permission {
@@ -88,14 +90,16 @@ func (g *Group) Others(ctx context.Context, c client.Client) ([]v1.ElectionGroup
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(other v1.ElectionGroup) bool {
-		return other.Name == g.Object.Name || !slices.ContainsFunc(members, func(pod *corev1.Pod) bool { return isMember(pod, other.Name) })
+		return other.Name == g.Object.Name ||
+			!slices.ContainsFunc(members, func(pod *corev1.Pod) bool { return isMember(pod, other.Name) })
 	}), nil
 }
 
 func (g *Group) observe(ctx context.Context, o *Observer) {
 	inNamespace := client.InNamespace(g.namespace())
 	o.watches.Go(func() {
-		watchObjects(ctx, o.client, &v1.ElectionGroupList{}, &v1.ElectionGroup{}, func(now *v1.ElectionGroup, deleted bool) { g.changed(o, now, deleted) },
+		watchObjects(ctx, o.client, &v1.ElectionGroupList{}, &v1.ElectionGroup{},
+			func(now *v1.ElectionGroup, deleted bool) { g.changed(o, now, deleted) },
 			inNamespace, client.MatchingFields{"metadata.name": g.Object.Name})
 	})
 	o.watches.Go(func() {
@@ -170,7 +174,8 @@ func (g *Group) complete(o *Observer, s *chaos.State) {
 func row(p *v1.Process) chaos.Row {
 	return chaos.Row{
 		Pod: p.Pod, Priority: p.Priority, Reason: strings.TrimSpace(string(p.Status) + " " + string(p.Reason)),
-		Up:       (p.Status == v1.ProcessCoordinator || p.Status == v1.ProcessNormal) && p.Reason != v1.ProcessUnreachable && p.Reason != v1.ProcessNoCertificate,
+		Up: (p.Status == v1.ProcessCoordinator || p.Status == v1.ProcessNormal) && p.Reason != v1.ProcessUnreachable &&
+			p.Reason != v1.ProcessNoCertificate,
 		Eligible: p.Priority > 0 && p.Reason != v1.ProcessNotEligible,
 		HeldBack: p.Reason == v1.ProcessHeldBack || p.Reason == v1.ProcessHandOversPaused,
 	}
@@ -190,7 +195,8 @@ func (*Group) begin(before, after *chaos.Record, s *chaos.State) {
 func (g *Group) observePod(ctx context.Context, o *Observer, agent chaos.Agent) {
 	for ctx.Err() == nil {
 		// If that fails, the agent isn't observed, which Problems reports.
-		_ = o.through(ctx, g.Forward, control.LocalPort, agent, func(ctx context.Context, url string) error { return g.watchAgent(ctx, o, agent, url) },
+		_ = o.through(ctx, g.Forward, control.LocalPort, agent,
+			func(ctx context.Context, url string) error { return g.watchAgent(ctx, o, agent, url) },
 			func(ctx context.Context, url string) error { return g.queryAgent(ctx, o, agent, url) })
 		g.agentChanged(o, &chaos.Change{From: agent, At: time.Now(), Gone: true})
 		wait(ctx, forwardRetry)
@@ -218,8 +224,8 @@ func (*Group) agentChanged(o *Observer, change *chaos.Change) {
 	o.record.Changes = append(o.record.Changes, *change)
 }
 
-// queryAgent queries an agent periodically and records when it leads, until it doesn't respond any more. A query asks for no promise,
-// which would delay hand-overs.
+// queryAgent queries an agent periodically and records when it leads, until it doesn't respond any more. A query asks
+// for no promise, which would delay hand-overs.
 func (g *Group) queryAgent(ctx context.Context, o *Observer, agent chaos.Agent, url string) error {
 	for timeouts := 0; ctx.Err() == nil && timeouts < maxTimeouts; {
 		query, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -234,7 +240,8 @@ func (g *Group) queryAgent(ctx context.Context, o *Observer, agent chaos.Agent, 
 		if err == nil && state.Leading {
 			interval = coordinatorInterval
 			o.mu.Lock()
-			o.record.Answers = append(o.record.Answers, chaos.Answer{From: agent, Sent: sent, Received: received, Term: state.Term, Token: state.Token})
+			o.record.Answers = append(o.record.Answers,
+				chaos.Answer{From: agent, Sent: sent, Received: received, Term: state.Term, Token: state.Token})
 			o.mu.Unlock()
 		}
 		wait(ctx, interval)

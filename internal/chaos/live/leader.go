@@ -17,8 +17,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 )
 
-// staleTime is how long a leader remains frozen while another one leads. It is longer than queryTimeout, so that a process that still
-// believes to lead when it continues has a query to answer that was sent after the other one was elected.
+// staleTime is how long a leader remains frozen while another one leads. It is longer than queryTimeout, so that a
+// process that still believes to lead when it continues has a query to answer that was sent after the other one was
+// elected.
 const staleTime = 3 * time.Second
 
 // Leader is the leader of some pods that aren't members of a group, as the subject of a run.
@@ -81,7 +82,8 @@ func ParseLeader(text, namespace string, forward Forward, exec Exec) (*Leader, e
 		l.source = &execSource{command: rest, exec: exec, leader: l}
 		return l, nil
 	}
-	return nil, fmt.Errorf("must be lease/NAME, lease/NAMESPACE/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND, got %q", text)
+	return nil, fmt.Errorf(
+		"must be lease/NAME, lease/NAMESPACE/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND, got %q", text)
 }
 
 // SeesTwo reports whether the source can show two leaders.
@@ -93,7 +95,8 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 		return fmt.Errorf("--selector must be such as app=web, got %q", selector)
 	}
 	var list corev1.PodList
-	if err := c.List(ctx, &list, client.InNamespace(l.Namespace), client.MatchingLabelsSelector{Selector: l.Selector}); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(l.Namespace),
+		client.MatchingLabelsSelector{Selector: l.Selector}); err != nil {
 		return err
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return isFinished(&pod) })
@@ -104,7 +107,8 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 	case selector == "" && l.source.asks():
 		return fmt.Errorf("--leader %s needs --selector: the labels of the pods that may lead", l.Text)
 	case selector == "" && leader == nil:
-		return fmt.Errorf("no pod in namespace %s leads%s: select the candidates with --selector", l.Namespace, l.source.vacant())
+		return fmt.Errorf("no pod in namespace %s leads%s: select the candidates with --selector",
+			l.Namespace, l.source.vacant())
 	case selector == "":
 		if l.Selector = likeLeader(leader, key); l.Selector.Empty() {
 			return fmt.Errorf("pod %s, which leads, has no other labels: select the candidates with --selector", leader.Name)
@@ -120,7 +124,8 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 		if l.Members == 1 {
 			pods = fmt.Sprintf("1 pod in namespace %s has", l.Namespace)
 		}
-		return fmt.Errorf("%s the labels %s, and 2 are needed to fail over: add replicas, or choose others with --selector", pods, l.Selector)
+		return fmt.Errorf("%s the labels %s, and 2 are needed to fail over: add replicas, or choose others with --selector",
+			pods, l.Selector)
 	}
 	return nil
 }
@@ -129,7 +134,8 @@ func (l *Leader) Choose(ctx context.Context, c client.Client, selector string) (
 func likeLeader(pod *corev1.Pod, key string) labels.Selector {
 	set := maps.Clone(pod.Labels)
 	for _, own := range []string{
-		key, "pod-template-hash", "controller-revision-hash", "pod-template-generation", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+		key, "pod-template-hash", "controller-revision-hash", "pod-template-generation", "statefulset.kubernetes.io/pod-name",
+		"apps.kubernetes.io/pod-index",
 	} {
 		delete(set, own)
 	}
@@ -154,7 +160,8 @@ func (l *Leader) selected() []client.ListOption {
 func (*Leader) isCandidate(*corev1.Pod) bool { return true }
 
 func (l *Leader) isObservable(pod *corev1.Pod) bool {
-	return l.source.asks() && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	return l.source.asks() && slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
 func (l *Leader) permissions() []permission { return l.source.permissions(l.Namespace) }

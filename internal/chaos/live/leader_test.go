@@ -34,8 +34,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
-// electors are three processes with client-go's leader election on a real API server. The test plays kubelet and ReplicaSet controller: each
-// process has a pod, and a pod that was deleted is replaced, with a process.
+// electors are three processes with client-go's leader election on a real API server. The test plays kubelet and
+// ReplicaSet controller: each process has a pod, and a pod that was deleted is replaced, with a process.
 type electors struct {
 	client.WithWatch
 
@@ -58,7 +58,7 @@ func startElectors(t *testing.T, stale bool) *electors {
 	const top = "../../.."
 	must.Succeed(t, program.DependOnProgram(t.Context(), top, "./test/chaos/elector"))
 	binary := filepath.Join(t.TempDir(), "elector")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./test/chaos/elector") //nolint:gosec // a program of the repository
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "./test/chaos/elector")
 	// As in all other builds, so that packages are compiled once, also beside the race detector.
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -72,7 +72,8 @@ func startElectors(t *testing.T, stale bool) *electors {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-"}}
 	must.Succeed(e.t, e.Create(t.Context(), namespace))
 	e.namespace = namespace.Name
-	e.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(true)}
+	e.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "1", Controller: new(
+		true)}
 	for range 3 {
 		must.Succeed(e.t, e.start(t.Context()))
 	}
@@ -90,8 +91,10 @@ func startElectors(t *testing.T, stale bool) *electors {
 func writeKubeconfig(t *testing.T, config *rest.Config) string {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}},
+		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			"test": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken},
+		},
 		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
 		CurrentContext: "test",
 	}, path)
@@ -106,7 +109,8 @@ func (e *electors) start(ctx context.Context) error {
 	e.count++
 	name := fmt.Sprintf("web-%d", e.count)
 	container := strings.Repeat(fmt.Sprintf("%08d", e.count), 8)
-	arguments := []string{"-kubeconfig", e.kubeconfig, "-namespace", e.namespace, "-identity", name + "_1", "-address", "127.0.0.1:0", "-duration", "3s"}
+	arguments := []string{"-kubeconfig", e.kubeconfig, "-namespace", e.namespace, "-identity", name +
+		"_1", "-address", "127.0.0.1:0", "-duration", "3s"}
 	if e.stale {
 		arguments = append(arguments, "-stale")
 	}
@@ -127,7 +131,8 @@ func (e *electors) start(ctx context.Context) error {
 	e.pids["containerd://"+container], e.urls[name] = process.Process.Pid, "http://"+strings.TrimSpace(address)
 	e.pids[container] = process.Process.Pid
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: e.namespace, Name: name, Labels: map[string]string{"app": "web", "pod-template-hash": "1"}, OwnerReferences: []metav1.OwnerReference{e.owner},
+		Namespace: e.namespace, Name: name, Labels: map[string]string{"app": "web", "pod-template-hash": "1"},
+		OwnerReferences: []metav1.OwnerReference{e.owner},
 	}}
 	pod.Spec.Containers, pod.Spec.NodeName = []corev1.Container{{Name: "web", Image: "any/thing:1"}}, "node-"+name
 	if err := e.Create(ctx, pod); err != nil {
@@ -136,7 +141,8 @@ func (e *electors) start(ctx context.Context) error {
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "web", Ready: true, ContainerID: "containerd://" + container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Name: "web", Ready: true, ContainerID: "containerd://" + container,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}},
 	}
 	return e.Status().Update(ctx, pod)
@@ -195,7 +201,8 @@ func (e *electors) run(source, selector string) *live.Run {
 		Client: e, Subject: leader, Seed: 1, Timeout: time.Minute, Pause: 0, Printf: e.t.Logf,
 		Machines: live.Calls{
 			Inject: func(kind string, containers []string) error {
-				return e.signal(containers[0], map[string]syscall.Signal{chaos.Freeze: syscall.SIGSTOP, chaos.KillApp: syscall.SIGKILL}[kind])
+				return e.signal(containers[0],
+					map[string]syscall.Signal{chaos.Freeze: syscall.SIGSTOP, chaos.KillApp: syscall.SIGKILL}[kind])
 			},
 			Undo: func(_ string, containers []string) error { return e.signal(containers[0], syscall.SIGCONT) },
 		},
@@ -213,7 +220,9 @@ func (e *electors) signal(container string, signal syscall.Signal) error {
 }
 
 // exec runs a command on this computer, with the address of the process of the pod.
-func (e *electors) exec(ctx context.Context, pod types.NamespacedName, _ string, command []string, in io.Reader, out io.Writer) error {
+func (e *electors) exec(ctx context.Context, pod types.NamespacedName, _ string, command []string,
+	in io.Reader, out io.Writer,
+) error {
 	e.mu.Lock()
 	url := e.urls[pod.Name]
 	e.mu.Unlock()
@@ -222,14 +231,16 @@ func (e *electors) exec(ctx context.Context, pod types.NamespacedName, _ string,
 	return process.Run()
 }
 
-// A process that was stopped for longer than its Lease, and works on when it continues, is what no look at the Lease can find.
+// A process that was stopped for longer than its Lease, and works on when it continues, is what no look at the Lease
+// can find.
 func TestFrozenProcessThatWorksOnIsFound(t *testing.T) {
 	t.Parallel()
 	e := startElectors(t, true)
 	r := e.run("http://8080/leader", "app=web")
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Freeze), 1, 15*time.Second
 	result := do(t, r)
-	if len(result.Violations) == 0 || result.Violations[0].Invariant != chaos.OneLeader || result.Faults[0].TwoLeaders == nil || *result.Faults[0].TwoLeaders < 1000 {
+	if len(result.Violations) == 0 || result.Violations[0].Invariant != chaos.OneLeader ||
+		result.Faults[0].TwoLeaders == nil || *result.Faults[0].TwoLeaders < 1000 {
 		t.Errorf("got %+v, want two leaders for more than a second", result)
 	}
 	budget, err := chaos.ParseBudget("two-leaders > 0")
@@ -239,7 +250,8 @@ func TestFrozenProcessThatWorksOnIsFound(t *testing.T) {
 	}
 }
 
-// soundFaults is larger in a campaign: go test ./internal/chaos/live -run TestSoundElectors -timeout 1h -args -sound-faults 330.
+// soundFaults is larger in a campaign: go test ./internal/chaos/live -run TestSoundElectors -timeout 1h -args
+// -sound-faults 330.
 var soundFaults = flag.Int("sound-faults", 3, "how many faults hit sound electors, for each source")
 
 // The same faults on processes that stop in time: nothing is reported, whatever says who leads.
@@ -255,11 +267,13 @@ func TestSoundElectorsAreMeasuredByEachSource(t *testing.T) {
 			names := []string{chaos.ForcePod, chaos.Freeze, chaos.Two}
 			r.Kinds, r.Faults = kinds(t, names...), *soundFaults
 			result := do(t, r)
-			if len(result.Violations) > 0 || len(result.Faults) != *soundFaults || result.Members != 3 || result.Candidates != "app=web" {
+			if len(result.Violations) > 0 || len(result.Faults) != *soundFaults || result.Members != 3 ||
+				result.Candidates != "app=web" {
 				t.Errorf("got %+v, want %d faults without a violation", result, *soundFaults)
 			}
 			for i := range result.Faults {
-				if f := &result.Faults[i]; f.Refused != "" || f.Elected == nil || *f.Elected < 500 || f.Settled == nil || f.TwoLeaders != nil {
+				if f := &result.Faults[i]; f.Refused != "" || f.Elected == nil || *f.Elected < 500 ||
+					f.Settled == nil || f.TwoLeaders != nil {
 					t.Errorf("got %+v, want that another pod leads when the Lease has expired", f)
 				}
 			}
@@ -291,7 +305,8 @@ func TestChangesAreObservedWhileOthersInjectFaults(t *testing.T) {
 				t.Fatalf("got %+v, want a change of the leader", result)
 			}
 			two := result.Faults[0].TwoLeaders != nil && *result.Faults[0].TwoLeaders > 500
-			if c.stale != (len(result.Violations) > 0) || c.stale != two || !c.stale && (*result.Faults[0].Elected < 2000 || len(result.Faults) != 1) {
+			if c.stale != (len(result.Violations) > 0) || c.stale != two ||
+				!c.stale && (*result.Faults[0].Elected < 2000 || len(result.Faults) != 1) {
 				t.Errorf("got %+v, want two leaders: %t", result, c.stale)
 			}
 		})
@@ -302,7 +317,8 @@ func TestChangesAreObservedWhileOthersInjectFaults(t *testing.T) {
 func (e *electors) freezeLeader() error {
 	var lease coordinationv1.Lease
 	read := func() string {
-		if err := e.Get(context.Background(), types.NamespacedName{Namespace: e.namespace, Name: "elector"}, &lease); err != nil || lease.Spec.HolderIdentity == nil {
+		if err := e.Get(context.Background(), types.NamespacedName{Namespace: e.namespace, Name: "elector"},
+			&lease); err != nil || lease.Spec.HolderIdentity == nil {
 			return ""
 		}
 		return strings.TrimSuffix(*lease.Spec.HolderIdentity, "_1")
@@ -329,7 +345,8 @@ func TestLabelsOfTwoPodsAreMeasured(t *testing.T) {
 	e := startElectors(t, false)
 	label := func(name, value string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
-		must.Succeed(e.t, e.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q}}}`, value))))
+		must.Succeed(e.t, e.Patch(context.Background(), pod,
+			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"role":%q}}}`, value))))
 	}
 	label("web-1", "leader")
 	r := e.run("label:role=leader", "")
@@ -344,7 +361,8 @@ func TestLabelsOfTwoPodsAreMeasured(t *testing.T) {
 	}
 	result := do(t, r)
 	f := &result.Faults[0]
-	if len(result.Violations) > 0 || f.Coordinator != "web-2" || f.Elected == nil || f.TwoLeaders == nil || *f.TwoLeaders < 500 || f.Settled == nil {
+	if len(result.Violations) > 0 || f.Coordinator != "web-2" || f.Elected == nil || f.TwoLeaders == nil ||
+		*f.TwoLeaders < 500 || f.Settled == nil {
 		t.Errorf("got %+v, want web-2 after some time with two labels", result)
 	}
 }

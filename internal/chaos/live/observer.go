@@ -56,7 +56,8 @@ func NewObserver(c client.WithWatch, subject Subject) *Observer {
 // Run observes the subject until ctx ends.
 func (o *Observer) Run(ctx context.Context) {
 	o.watches.Go(func() {
-		watchObjects(ctx, o.client, &corev1.PodList{}, &corev1.Pod{}, func(pod *corev1.Pod, deleted bool) { o.podChanged(ctx, pod, deleted) },
+		watchObjects(ctx, o.client, &corev1.PodList{}, &corev1.Pod{},
+			func(pod *corev1.Pod, deleted bool) { o.podChanged(ctx, pod, deleted) },
 			append(o.subject.selected(), client.InNamespace(o.subject.namespace()))...)
 	})
 	o.subject.observe(ctx, o)
@@ -103,8 +104,11 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// through forwards a port to a pod, and calls functions with its URL until one of them returns, the connection breaks or ctx ends.
-func (o *Observer) through(ctx context.Context, forward Forward, to int, agent chaos.Agent, observe ...func(ctx context.Context, url string) error) error {
+// through forwards a port to a pod, and calls functions with its URL until one of them returns, the connection breaks
+// or ctx ends.
+func (o *Observer) through(ctx context.Context, forward Forward, to int, agent chaos.Agent,
+	observe ...func(ctx context.Context, url string) error,
+) error {
 	port, err := forward(ctx, types.NamespacedName{Namespace: o.subject.namespace(), Name: agent.Pod}, to)
 	if err != nil {
 		return err
@@ -136,11 +140,12 @@ func (o *Observer) through(ctx context.Context, forward Forward, to int, agent c
 
 var errReplaced = errors.New("the pod was replaced")
 
-// exists reports whether the pod of an agent exists. A port is forwarded to the pod that has the name: if that is another one by now, its
-// answers must not count as those of the former one.
+// exists reports whether the pod of an agent exists. A port is forwarded to the pod that has the name: if that is
+// another one by now, its answers must not count as those of the former one.
 func (o *Observer) exists(ctx context.Context, agent chaos.Agent) bool {
 	var list corev1.PodList
-	err := o.client.List(ctx, &list, client.InNamespace(o.subject.namespace()), client.MatchingFields{"metadata.name": agent.Pod})
+	err := o.client.List(ctx, &list, client.InNamespace(o.subject.namespace()),
+		client.MatchingFields{"metadata.name": agent.Pod})
 	return err == nil && len(list.Items) == 1 && string(list.Items[0].UID) == agent.UID
 }
 
@@ -205,7 +210,8 @@ func (o *Observer) state() *chaos.State {
 	s := &chaos.State{}
 	for _, p := range o.pods {
 		s.Pods = append(s.Pods, chaos.PodState{
-			Agent: chaos.Agent{Pod: p.Name, UID: string(p.UID)}, IP: p.Status.PodIP, Node: p.Spec.NodeName, Ready: isReady(p.Pod),
+			Agent: chaos.Agent{Pod: p.Name, UID: string(p.UID)}, IP: p.Status.PodIP,
+			Node: p.Spec.NodeName, Ready: isReady(p.Pod),
 			Terminating: p.DeletionTimestamp != nil,
 		})
 	}

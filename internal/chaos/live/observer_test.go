@@ -33,11 +33,13 @@ func (p onePod) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
-// The pod was deleted and created again before the port was forwarded. What the new agent answers is not what the former one did.
+// The pod was deleted and created again before the port was forwarded. What the new agent answers is not what the
+// former one did.
 func TestAgentOfAnotherPodIsNotObserved(t *testing.T) {
 	for uid, observed := range map[types.UID]bool{"1": true, "2": false} {
 		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte("id: 1-1\ndata: {\"group\":\"ledger\",\"coordinator\":\"ledger-2\",\"leading\":true,\"term\":100,\"token\":104857630}\n\n"))
+			_, _ = w.Write([]byte("id: 1-1\ndata: " +
+				"{\"group\":\"ledger\",\"coordinator\":\"ledger-2\",\"leading\":true,\"term\":100,\"token\":104857630}\n\n"))
 		}))
 		group := ledger()
 		group.Forward = func(context.Context, types.NamespacedName, int) (*portforward.Port, error) {
@@ -49,7 +51,8 @@ func TestAgentOfAnotherPodIsNotObserved(t *testing.T) {
 		go func() {
 			defer ended()
 			agent := chaos.Agent{Pod: "ledger-2", UID: "1"}
-			_ = o.through(ctx, group.Forward, 1, agent, func(ctx context.Context, url string) error { return group.watchAgent(ctx, o, agent, url) })
+			_ = o.through(ctx, group.Forward, 1, agent,
+				func(ctx context.Context, url string) error { return group.watchAgent(ctx, o, agent, url) })
 		}()
 		o.Await(observing, func(r *chaos.Record, _ *chaos.State) bool { return len(r.Changes) > 0 })
 		cancel()

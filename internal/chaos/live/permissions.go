@@ -42,7 +42,9 @@ func (r *Run) toInject(kind string) []permission {
 	case chaos.Drain:
 		return append(node, evict)
 	case chaos.Manager:
-		return []permission{{"list", "", "pods", "", r.OperatorNamespace}, {"deletecollection", "", "pods", "", r.OperatorNamespace}}
+		return []permission{
+			{"list", "", "pods", "", r.OperatorNamespace}, {"deletecollection", "", "pods", "", r.OperatorNamespace},
+		}
 	}
 	return nil
 }
@@ -56,7 +58,8 @@ func toRollOut(pods []*corev1.Pod) (all []permission) {
 			continue // The fault will be refused.
 		}
 		resource := owners[owner.Kind]
-		all = append(all, permission{"get", "apps", resource, "", pod.Namespace}, permission{"patch", "apps", resource, "", pod.Namespace})
+		all = append(all, permission{"get", "apps", resource, "", pod.Namespace},
+			permission{"patch", "apps", resource, "", pod.Namespace})
 		if owner.Kind == "ReplicaSet" { // Its owner is the Deployment.
 			all = append(all, permission{"get", "apps", "replicasets", "", pod.Namespace})
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 )
 
-// The kubelet restarts a container that has ended for the first time at once, and then after 10 s, 20 s and so on, up to 5 min. It
-// forgets that when the container has run for 10 min. This is a property of the kubelet, not of the group. So a pod whose container
-// would be restarted late is replaced before its container is killed again.
+// The kubelet restarts a container that has ended for the first time at once, and then after 10 s, 20 s and so on, up
+// to 5 min. It forgets that when the container has run for 10 min. This is a property of the kubelet, not of the group.
+// So a pod whose container would be restarted late is replaced before its container is killed again.
 const (
 	restartsMax     = 2
 	restartsExpired = 10 * time.Minute
 )
 
-// replaceRestarted replaces the pod whose containers a fault of this kind would kill, if the kubelet would restart them late. Another pod
-// may be coordinator then.
+// replaceRestarted replaces the pod whose containers a fault of this kind would kill, if the kubelet would restart them
+// late. Another pod may be coordinator then.
 func (r *Run) replaceRestarted(ctx context.Context, kind string) error {
 	if kind != chaos.KillAgent && kind != chaos.KillApp {
 		return nil
@@ -28,7 +28,8 @@ func (r *Run) replaceRestarted(ctx context.Context, kind string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	for range r.result.Members {
-		targets := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.PodState { return chaos.Victims(kind, s) })
+		targets := inspect(r.observer,
+			func(_ *chaos.Record, s *chaos.State) []chaos.PodState { return chaos.Victims(kind, s) })
 		if len(targets) == 0 {
 			return nil // The fault will be refused.
 		}

@@ -44,8 +44,8 @@ type Run struct {
 
 // The limits of waits.
 const (
-	// actionTimeout limits the time to inject or undo a fault. Neither is cut short when the run is interrupted: afterwards, it must be
-	// known whether there was a fault.
+	// actionTimeout limits the time to inject or undo a fault. Neither is cut short when the run is interrupted:
+	// afterwards, it must be known whether there was a fault.
 	actionTimeout = time.Minute
 	// pollInterval is the interval at which objects are read that aren't watched.
 	pollInterval = 500 * time.Millisecond
@@ -54,8 +54,8 @@ const (
 // errViolated ends a run after which the group didn't settle.
 var errViolated = errors.New("it didn't settle")
 
-// Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated,
-// and if the run was interrupted, unless a fault remains.
+// Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants
+// were violated, and if the run was interrupted, unless a fault remains.
 func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 	end := r.observe(ctx)
 	defer end()
@@ -76,8 +76,8 @@ func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 	return r.finished(ctx, err)
 }
 
-// Observe injects nothing. It judges which processes led during this time, while something else injects faults, and afterwards
-// until the subject has settled.
+// Observe injects nothing. It judges which processes led during this time, while something else injects faults, and
+// afterwards until the subject has settled.
 func (r *Run) Observe(ctx context.Context, duration time.Duration) (*chaos.Result, error) {
 	end := r.observe(ctx)
 	defer end()
@@ -150,7 +150,8 @@ func (r *Run) awaitSettled(ctx context.Context) bool {
 	return r.observer.Await(ctx, func(_ *chaos.Record, s *chaos.State) bool { return r.isSettled(s) })
 }
 
-// isSettled reports whether the group has settled with at least as many members as at the beginning, of which as many are eligible.
+// isSettled reports whether the group has settled with at least as many members as at the beginning, of which as many
+// are eligible.
 func (r *Run) isSettled(s *chaos.State) bool {
 	return s.Members >= max(1, r.result.Members) && s.Eligible() >= r.eligible && len(s.Problems()) == 0
 }
@@ -217,8 +218,9 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 	return r.finish(ctx, &f, done)
 }
 
-// settleAgain waits for a group that doesn't settle any more since the last fault, for example because the machine is overloaded. If
-// that lasts, it ends the run: a fault would harm a group that is broken, or be refused, as if no invariant were violated.
+// settleAgain waits for a group that doesn't settle any more since the last fault, for example because the machine is
+// overloaded. If that lasts, it ends the run: a fault would harm a group that is broken, or be refused, as if no
+// invariant were violated.
 func (r *Run) settleAgain(ctx context.Context) error {
 	if r.settles(ctx) {
 		return nil
@@ -233,7 +235,8 @@ func (r *Run) settles(ctx context.Context) bool {
 	return r.awaitSettled(settling)
 }
 
-// unsettled reports why the subject doesn't settle, unless the run was interrupted. It returns the error that ends the run.
+// unsettled reports why the subject doesn't settle, unless the run was interrupted. It returns the error that ends the
+// run.
 func (r *Run) unsettled(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -244,8 +247,8 @@ func (r *Run) unsettled(ctx context.Context) error {
 	return errViolated
 }
 
-// undo undoes a fault, also if the run was interrupted. It tries again: the API server may be away for a moment, and otherwise the
-// fault would remain.
+// undo undoes a fault, also if the run was interrupted. It tries again: the API server may be away for a moment, and
+// otherwise the fault would remain.
 func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	defer cancel()
@@ -266,7 +269,8 @@ type remainsError struct{ error }
 
 func (e *remainsError) Unwrap() error { return e.error }
 
-// awaitElection waits until the next coordinator is elected and known, if that is expected. It returns false if that didn't happen.
+// awaitElection waits until the next coordinator is elected and known, if that is expected. It returns false if that
+// didn't happen.
 func (r *Run) awaitElection(ctx context.Context, kind chaos.Kind, f *chaos.Fault) bool {
 	if kind.Expect != chaos.ElectionExpected {
 		return true
@@ -304,7 +308,8 @@ func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error 
 			r.violated(f, p)
 		}
 		if !recovered {
-			r.violated(f, chaos.Problem{Invariant: chaos.Recovery, Detail: "what the fault broke isn't replaced within " + r.Timeout.String()})
+			r.violated(f, chaos.Problem{Invariant: chaos.Recovery, Detail: "what the fault broke isn't replaced within " +
+				r.Timeout.String()})
 		}
 		return errViolated
 	}
@@ -316,7 +321,8 @@ func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error 
 	return nil
 }
 
-// awaitRecovered waits until what the fault broke, beside the group, works again, and reports whether it does before ctx ends.
+// awaitRecovered waits until what the fault broke, beside the group, works again, and reports whether it does before
+// ctx ends.
 func awaitRecovered(ctx context.Context, done injection) bool {
 	for done.recovered != nil && !done.recovered(ctx) {
 		if ctx.Err() != nil {

@@ -44,7 +44,8 @@ func TestEveryKindThatNeedsOnlyTheAPIIsMeasured(t *testing.T) {
 	}
 	for i := range result.Faults {
 		f := &result.Faults[i]
-		if f.Elected == nil || f.Known == nil || f.Status == nil || f.Service == nil || f.Settled == nil || f.Coordinator == "" {
+		if f.Elected == nil || f.Known == nil || f.Status == nil || f.Service == nil ||
+			f.Settled == nil || f.Coordinator == "" {
 			t.Errorf("got %+v, want all durations", f)
 		}
 		if f.Victims[0] != "ledger-2" {
@@ -76,7 +77,8 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// A group that settles after a fault can still break. The faults that follow can't show that: without a coordinator, they are refused.
+// A group that settles after a fault can still break. The faults that follow can't show that: without a coordinator,
+// they are refused.
 func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, bugs{})
@@ -89,7 +91,8 @@ func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
 		return nil
 	}
 	result := do(t, r)
-	if len(result.Faults) != 1 || len(result.Violations) != 1 || result.Violations[0].String() != "fault 1 (force-pod): agents and status agree: the status shows no coordinator" {
+	if len(result.Faults) != 1 || len(result.Violations) != 1 ||
+		result.Violations[0].String() != "fault 1 (force-pod): agents and status agree: the status shows no coordinator" {
 		t.Errorf("got %+v, want that there is no coordinator after the first fault", result)
 	}
 }
@@ -101,13 +104,14 @@ func TestViolatedWorkloadIsReported(t *testing.T) {
 	r.Kinds, r.Faults = kinds(t, chaos.ForcePod), 2
 	r.Check = func(context.Context) error { return errors.New("the ledger has a gap") }
 	result := do(t, r)
-	if len(result.Violations) != 1 || result.Violations[0].String() != "fault 1 (force-pod): the workload's invariant: the ledger has a gap" {
+	if len(result.Violations) != 1 ||
+		result.Violations[0].String() != "fault 1 (force-pod): the workload's invariant: the ledger has a gap" {
 		t.Errorf("got %v, want the error of the check, once", result.Violations)
 	}
 }
 
-// A held fault is reported and undone even if the user interrupts the run while it is injected, or while it lasts, and even if the
-// API server is away at that time.
+// A held fault is reported and undone even if the user interrupts the run while it is injected, or while it lasts, and
+// even if the API server is away at that time.
 func TestInterruptedRunUndoesItsFault(t *testing.T) {
 	for name, c := range map[string]struct{ during, away bool }{
 		"during the injection": {during: true}, "after the injection": {}, "while the API server is away": {away: true},
@@ -123,7 +127,9 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 			defer cancel()
 			calls := 0
 			r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
-				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch,
+					options ...client.PatchOption,
+				) error {
 					if c.during {
 						cancel()
 					}
@@ -159,7 +165,9 @@ func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
 
 // Something else injects the faults. The group is judged by the invariants of a run.
 func TestGroupIsObservedWhileOthersInjectFaults(t *testing.T) {
-	for name, b := range map[string]bugs{"no bug": {}, "two lead": {bothLead: true}, "labels don't follow": {noLabels: true}} {
+	for name, b := range map[string]bugs{
+		"no bug": {}, "two lead": {bothLead: true}, "labels don't follow": {noLabels: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, b)

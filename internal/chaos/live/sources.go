@@ -35,14 +35,17 @@ func (*leaseSource) evidence() string {
 }
 
 func (s *leaseSource) permissions(string) []permission {
-	return []permission{{"list", "coordination.k8s.io", "leases", "", s.name.Namespace}, {"watch", "coordination.k8s.io", "leases", "", s.name.Namespace}}
+	return []permission{{"list", "coordination.k8s.io", "leases", "", s.name.Namespace}, {
+		"watch", "coordination.k8s.io", "leases", "", s.name.Namespace,
+	}}
 }
 
 func (s *leaseSource) current(ctx context.Context, c client.Client, pods []corev1.Pod) (*corev1.Pod, string, error) {
 	var lease coordinationv1.Lease
 	err := c.Get(ctx, s.name, &lease)
 	if apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("lease %s not found in namespace %s; to list all, run: kubectl get leases -A", s.name.Name, s.name.Namespace)
+		return nil, "", fmt.Errorf("lease %s not found in namespace %s; to list all, run: kubectl get leases -A",
+			s.name.Name, s.name.Namespace)
 	}
 	if err != nil {
 		return nil, "", err
@@ -62,8 +65,8 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// holderPod returns the pod to which the identity of a holder belongs: it begins with the pod's name, or with that of the node if the pod uses
-// the network of that. It returns nil if there is none, or more than one.
+// holderPod returns the pod to which the identity of a holder belongs: it begins with the pod's name, or with that of
+// the node if the pod uses the network of that. It returns nil if there is none, or more than one.
 func holderPod(holder string, pods []*corev1.Pod) (found *corev1.Pod) {
 	longest, count := 0, 0
 	for _, pod := range pods {
@@ -100,7 +103,8 @@ func (s *leaseSource) vacant() string {
 
 func (s *leaseSource) observe(ctx context.Context, o *Observer) {
 	o.watches.Go(func() {
-		watchObjects(ctx, o.client, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, func(lease *coordinationv1.Lease, deleted bool) { s.changed(o, lease, deleted) },
+		watchObjects(ctx, o.client, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+			func(lease *coordinationv1.Lease, deleted bool) { s.changed(o, lease, deleted) },
 			client.InNamespace(s.name.Namespace), client.MatchingFields{"metadata.name": s.name.Name})
 	})
 }
@@ -136,8 +140,8 @@ func (s *leaseSource) changed(o *Observer, lease *coordinationv1.Lease, deleted 
 	}
 }
 
-// labelSource is a label: the pods that have it lead. A list of the pods shows all labels at one instant, as a watch after an interruption
-// doesn't.
+// labelSource is a label: the pods that have it lead. A list of the pods shows all labels at one instant, as a watch
+// after an interruption doesn't.
 type labelSource struct {
 	key, value string
 	leader     *Leader
@@ -182,7 +186,8 @@ func (s *labelSource) observe(ctx context.Context, o *Observer) {
 		for instant := 1; ctx.Err() == nil; instant++ {
 			var list corev1.PodList
 			sent := time.Now()
-			if err := o.client.List(ctx, &list, append(s.leader.selected(), client.InNamespace(s.leader.Namespace))...); err == nil {
+			if err := o.client.List(ctx, &list,
+				append(s.leader.selected(), client.InNamespace(s.leader.Namespace))...); err == nil {
 				s.listed(o, &list, sent, instant)
 			}
 			select {
@@ -201,7 +206,8 @@ func (s *labelSource) listed(o *Observer, list *corev1.PodList, sent time.Time, 
 	for i := range list.Items {
 		pod := &list.Items[i]
 		o.claim(chaos.Claim{
-			From: chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}, Sent: sent, Received: now, Leading: s.leads(pod), Instant: instant,
+			From: chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}, Sent: sent, Received: now,
+			Leading: s.leads(pod), Instant: instant,
 		})
 	}
 }

@@ -25,7 +25,8 @@ type Subject interface {
 	isObservable(pod *corev1.Pod) bool
 	// permissions are those that this takes.
 	permissions() []permission
-	// describe sets what the result says of it, complete completes a state of pods, and begin begins a record after another one.
+	// describe sets what the result says of it, complete completes a state of pods, and begin begins a record after
+	// another one.
 	describe(result *chaos.Result)
 	complete(o *Observer, s *chaos.State)
 	begin(before, after *chaos.Record, s *chaos.State)

@@ -13,10 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watchObjects calls changed for each object and each of its changes until ctx ends. After an interruption, such as an outage of the
-// API server, it continues.
+// watchObjects calls changed for each object and each of its changes until ctx ends. After an interruption, such as an
+// outage of the API server, it continues.
 func watchObjects[T client.Object](
-	ctx context.Context, c client.WithWatch, list client.ObjectList, object T, changed func(object T, deleted bool), options ...client.ListOption,
+	ctx context.Context, c client.WithWatch, list client.ObjectList, object T, changed func(object T, deleted bool),
+	options ...client.ListOption,
 ) {
 	with := func(raw metav1.ListOptions) []client.ListOption {
 		return append(slices.Clip(options), &client.ListOptions{Raw: &raw})

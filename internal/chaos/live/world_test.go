@@ -44,8 +44,8 @@ const (
 	members   = 3
 )
 
-// world is a group on a real API server. It plays the parts of kubelet, StatefulSet controller, operator and agents: it replaces
-// deleted pods, and the live pod with the highest priority leads. A test can give it bugs.
+// world is a group on a real API server. It plays the parts of kubelet, StatefulSet controller, operator and agents: it
+// replaces deleted pods, and the live pod with the highest priority leads. A test can give it bugs.
 type world struct {
 	client.WithWatch
 
@@ -107,7 +107,9 @@ func newWorld(t *testing.T, b bugs) *world {
 	config := apiServer.Config(t)
 	c := testclient.New(t, config)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bank-"}}
-	w := &world{WithWatch: c, t: t, bugs: b, changed: make(chan struct{}), term: 100, agents: map[types.UID]*httptest.Server{}}
+	w := &world{
+		WithWatch: c, t: t, bugs: b, changed: make(chan struct{}), term: 100, agents: map[types.UID]*httptest.Server{},
+	}
 	must.Succeed(w.t, w.Create(t.Context(), namespace))
 	w.namespace = namespace.Name
 	w.createGroup()
@@ -140,20 +142,27 @@ func (w *world) createGroup() {
 	owner.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}}
 	owner.Spec.Template = w.pod(0).template()
 	must.Succeed(w.t, w.Create(w.t.Context(), owner))
-	w.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: owner.Name, UID: owner.UID, Controller: new(true)}
+	w.owner = metav1.OwnerReference{
+		APIVersion: "apps/v1", Kind: "StatefulSet", Name: owner.Name, UID: owner.UID, Controller: new(true),
+	}
 }
 
 type podOf struct{ *corev1.Pod }
 
 func (p podOf) template() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: corev1.PodSpec{Containers: p.Spec.Containers}}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations},
+		Spec:       corev1.PodSpec{Containers: p.Spec.Containers},
+	}
 }
 
 func (w *world) pod(i int) podOf {
 	pod := &corev1.Pod{ObjectMeta: w.meta(fmt.Sprint("ledger-", i))}
 	pod.Labels = map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled}
 	pod.Annotations = map[string]string{v1.AnnotationGroups: groupName}
-	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "any/thing:1"}, {Name: v1.AgentContainer, Image: "any/agent:1"}}
+	pod.Spec.Containers = []corev1.Container{
+		{Name: "application", Image: "any/thing:1"}, {Name: v1.AgentContainer, Image: "any/agent:1"},
+	}
 	pod.Spec.NodeName = fmt.Sprint("node-", i)
 	if i == 1 && w.bugs.together {
 		pod.Spec.NodeName = "node-2"
@@ -265,7 +274,10 @@ func (w *world) publish(ctx context.Context, live []*corev1.Pod) error {
 	g.Status.Members, g.Status.Processes, g.Status.Term = new(int32(members)), nil, term
 	g.Status.Coordinator = nil
 	for i := members - 1; i >= 0; i-- {
-		row := v1.Process{Pod: fmt.Sprint("ledger-", i), Priority: int32(10 * (i + 1)), Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing} //nolint:gosec // a small number
+		row := v1.Process{
+			Pod: fmt.Sprint("ledger-", i), Priority: int32(10 * (i + 1)),
+			Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing,
+		}
 		for _, pod := range live {
 			if pod.Name == row.Pod {
 				row.Status, row.Reason = v1.ProcessNormal, ""
@@ -351,7 +363,8 @@ func (w *world) agent(pod *corev1.Pod) http.Handler {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		for n := 1; ; n++ {
 			if w.bugs.bothLead { // Only the queries contradict each other.
-				text = []byte(strings.Replace(string(text), `"leading":true`, fmt.Sprintf(`"leading":%t`, w.isCoordinator(pod.UID)), 1))
+				text = []byte(
+					strings.Replace(string(text), `"leading":true`, fmt.Sprintf(`"leading":%t`, w.isCoordinator(pod.UID)), 1))
 			}
 			_, _ = fmt.Fprintf(rw, "id: %s-%d\ndata: %s\n\n", pod.UID[:8], n, text)
 			rw.(http.Flusher).Flush() //nolint:errcheck // httptest supports it
@@ -371,8 +384,8 @@ func (w *world) isCoordinator(uid types.UID) bool {
 	return w.coordinator == uid
 }
 
-// run returns a run of faults in this world. The first coordinator is elected and published, so that the timeout of the run needn't
-// include that.
+// run returns a run of faults in this world. The first coordinator is elected and published, so that the timeout of the
+// run needn't include that.
 func (w *world) run() *live.Run {
 	testwait.NoError(w.t, func() error {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: w.meta("ledger-coordinator")}
@@ -387,6 +400,7 @@ func (w *world) run() *live.Run {
 	g := &v1.ElectionGroup{}
 	must.Succeed(w.t, w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
 	return &live.Run{
-		Client: w, Subject: &live.Group{Object: g, Forward: w.forward}, OperatorNamespace: w.namespace, Seed: 1, Timeout: time.Minute, Printf: w.t.Logf,
+		Client: w, Subject: &live.Group{Object: g, Forward: w.forward}, OperatorNamespace: w.namespace, Seed: 1,
+		Timeout: time.Minute, Printf: w.t.Logf,
 	}
 }

@@ -79,7 +79,8 @@ func (w *Watcher) watchOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	options = append(options, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: w.resourceVersion, AllowWatchBookmarks: true}})
+	options = append(options,
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: w.resourceVersion, AllowWatchBookmarks: true}})
 	events, err := w.Client.Watch(ctx, &v1.ElectionGroupList{}, options...)
 	if err != nil {
 		return err
@@ -104,7 +105,8 @@ func (w *Watcher) list(ctx context.Context, options []client.ListOption) error {
 	for first := true; first || page.Continue != ""; first = false {
 		from := page.Continue
 		page = v1.ElectionGroupList{}
-		if err := w.Client.List(ctx, &page, append(slices.Clip(options), client.Limit(pageSize), client.Continue(from))...); err != nil {
+		if err := w.Client.List(ctx, &page,
+			append(slices.Clip(options), client.Limit(pageSize), client.Continue(from))...); err != nil {
 			return err
 		}
 		for i := range page.Items {

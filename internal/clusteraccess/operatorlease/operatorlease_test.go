@@ -21,8 +21,10 @@ func TestObserve(t *testing.T) {
 	start := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 	type reading struct{ at, renewed, silentSince int } // silentSince is 0 while the operator runs
 	for name, readings := range map[string][]reading{
-		"it is renewed":                       {{100, 99, 0}, {105, 104, 0}, {110, 109, 0}, {140, 139, 0}},
-		"it ends":                             {{100, 99, 0}, {105, 104, 0}, {108, 104, 0}, {110, 104, 0}, {111, 104, 105}, {300, 104, 105}},
+		"it is renewed": {{100, 99, 0}, {105, 104, 0}, {110, 109, 0}, {140, 139, 0}},
+		"it ends": {
+			{100, 99, 0}, {105, 104, 0}, {108, 104, 0}, {110, 104, 0}, {111, 104, 105}, {300, 104, 105},
+		},
 		"it ends, and another replica leads":  {{100, 99, 0}, {110, 99, 100}, {118, 117, 0}, {123, 122, 0}},
 		"it is down, and starts":              {{100, 30, 30}, {105, 30, 30}, {110, 110, 0}, {120, 119, 0}},
 		"the other clock is two minutes late": {{300, 180, 180}, {305, 185, 0}, {310, 190, 0}},
@@ -31,7 +33,8 @@ func TestObserve(t *testing.T) {
 		var o operatorlease.Observer
 		for _, r := range readings {
 			second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(second(r.renewed)))}}
+			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(
+				metav1.NewMicroTime(second(r.renewed)))}}
 			want := time.Time{}
 			if r.silentSince != 0 {
 				want = second(r.silentSince)

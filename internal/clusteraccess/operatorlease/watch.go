@@ -14,7 +14,9 @@ const interval = StaleAfter / 2
 // Watch reads the Lease until the context ends. After each reading, it calls observed with since
 // when the operator has not shown that it runs, or zero, and with the error of the reading. It isn't known
 // if the API server refuses to show the Lease. If it doesn't answer, nothing shows that the operator runs, either.
-func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error), now func() time.Time, observed func(since time.Time, err error)) {
+func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error), now func() time.Time,
+	observed func(since time.Time, err error),
+) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var lease Observer
@@ -36,7 +38,9 @@ func Watch(ctx context.Context, read func(context.Context) (*coordinationv1.Leas
 	}
 }
 
-func readInTime(ctx context.Context, read func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+func readInTime(ctx context.Context,
+	read func(context.Context) (*coordinationv1.Lease, error),
+) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, StaleAfter)
 	defer cancel()
 	return read(ctx)

@@ -35,7 +35,8 @@ type Port struct {
 	lastError *lastError
 }
 
-// At returns a Port for a server that can be reached without forwarding. Annotate adds the text to errors, unless it is empty.
+// At returns a Port for a server that can be reached without forwarding. Annotate adds the text to errors, unless it is
+// empty.
 func At(url, annotation string) *Port {
 	return &Port{URL: url, close: func() {}, lastError: &lastError{text: annotation}}
 }
@@ -103,7 +104,8 @@ func podDialer(config *rest.Config, pod types.NamespacedName) (httpstream.Dialer
 	if err != nil {
 		return nil, err
 	}
-	url := pods.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	url := pods.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return nil, err

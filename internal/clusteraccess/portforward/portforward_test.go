@@ -21,8 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// fakePortForwarder is an API server that forwards ports of one pod by SPDY only, as
-// those before Kubernetes 1.30 do.
+// fakePortForwarder is an API server that forwards ports of one pod by SPDY only, as those before Kubernetes 1.30 do.
 type fakePortForwarder struct {
 	// agent is the address of the pod's agent. If it is empty, the pod refuses connections.
 	agent string
@@ -80,7 +79,8 @@ func (f *fakePortForwarder) connect(data, failure httpstream.Stream) {
 }
 
 func TestForwardedPortReachesTheAgent(t *testing.T) {
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "agent") }))
+	agent := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "agent") }))
 	defer agent.Close()
 	api := httptest.NewServer(&fakePortForwarder{agent: agent.Listener.Addr().String()})
 	defer api.Close()
@@ -102,7 +102,8 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 	defer api.Close()
 	config := &rest.Config{Host: api.URL}
 	_, err := Start(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-3"})
-	if err == nil || !strings.HasPrefix(err.Error(), "cannot forward a port to pod bank/ledger-3: ") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot forward a port to pod bank/ledger-3: ") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("a missing pod: got %v, want one line that the port cannot be forwarded", err)
 	}
 
@@ -117,15 +118,18 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 	// The forwarder closes the connection, or resets it if a request is unread, and may log the reason afterwards.
 	const want = " (nothing listens on this port of the pod)"
 	cause := errors.Unwrap(err)
-	if !testwait.Within(10*time.Second, time.Millisecond, func() bool { return strings.HasSuffix(port.Annotate(cause).Error(), want) }) {
+	if !testwait.Within(10*time.Second, time.Millisecond,
+		func() bool { return strings.HasSuffix(port.Annotate(cause).Error(), want) }) {
 		t.Errorf("got %v, want an error with%s", port.Annotate(cause), want)
 	}
 }
 
 // TestAnnotate: a container runtime describes in hundreds of characters that an agent isn't running.
 func TestAnnotate(t *testing.T) {
-	const refused = `error forwarding port 7374 to pod c3c4f, uid : failed to execute portforward in network namespace "/var/run/netns/cni-4f": failed to connect to ` +
-		`localhost:7374 inside namespace "c3c4f", IPv4: dial tcp4 127.0.0.1:7374: connect: connection refused IPv6 dial tcp6: address localhost: no suitable address found`
+	const refused = `error forwarding port 7374 to pod c3c4f, uid : failed to execute portforward in network namespace ` +
+		`"/var/run/netns/cni-4f": failed to connect to ` +
+		`localhost:7374 inside namespace "c3c4f", IPv4: dial tcp4 127.0.0.1:7374: connect: connection refused IPv6 dial ` +
+		`tcp6: address localhost: no suitable address found`
 	for text, want := range map[string]string{
 		"":              "EOF",
 		refused:         "EOF (nothing listens on this port of the pod)",

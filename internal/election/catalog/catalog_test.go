@@ -93,9 +93,8 @@ func TestInputsAboutOthersDontEndWait(t *testing.T) {
 	}
 }
 
-// A STALE shows that there has been an election in a newer term. A coordinator
-// waits for the outcome and starts an election if it receives none. The other
-// processes only adopt the term.
+// A STALE shows that there has been an election in a newer term. A coordinator waits for the outcome and starts an
+// election if it receives none. The other processes only adopt the term.
 func TestOnlyCoordinatorWaitsAfterNewerTerm(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, coordinator := range []bool{false, true} {
@@ -114,8 +113,7 @@ func TestOnlyCoordinatorWaitsAfterNewerTerm(t *testing.T) {
 	}
 }
 
-// A process that waited in vain and has started again waits as long as the
-// first time.
+// A process that waited in vain and has started again waits as long as the first time.
 func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
@@ -132,13 +130,13 @@ func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 	}
 }
 
-// TestTimingCanChange checks that the next election uses the new timing, and
-// that an invalid timing changes nothing.
+// TestTimingCanChange checks that the next election uses the new timing, and that an invalid timing changes nothing.
 func TestTimingCanChange(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		t.Run(algorithm.Name, func(t *testing.T) {
 			wait := func(timings ...election.Timing) election.Tick {
-				roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
+				roster, err := election.NewRoster(1,
+					[]election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
 				must.Succeed(t, err)
 				m, err := algorithm.New(election.Config{Self: 1, Roster: roster, Timing: election.DefaultTiming(2, 1)})
 				must.Succeed(t, err)
@@ -162,7 +160,8 @@ func TestTimingCanChange(t *testing.T) {
 // The catalog describes what the machines do: on a ring all messages go to the
 // successor, and where recovery starts an election, it does.
 func TestCatalogDescribesMachines(t *testing.T) {
-	roster, err := election.NewRoster(1, []election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
+	roster, err := election.NewRoster(1,
+		[]election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
 	must.Succeed(t, err)
 	for _, a := range catalog.All() {
 		m, err := a.New(election.Config{Self: 2, Roster: roster, Term: 1, Timing: election.DefaultTiming(latency, 0)})
@@ -200,15 +199,15 @@ func TestFailedProcessesForward(t *testing.T) {
 			Algorithm: a.Name, Processes: 6, Crashed: []election.ID{6, 3}, Initiators: []election.ID{2},
 		})
 		if forwards := o.Skipped == 0; forwards != a.DeadForward || o.Coordinator != 5 {
-			t.Errorf("%s: got %d skipped, coordinator %d; failed processes forward: %v", a.Name, o.Skipped, o.Coordinator, a.DeadForward)
+			t.Errorf("%s: got %d skipped, coordinator %d; failed processes forward: %v", a.Name, o.Skipped,
+				o.Coordinator, a.DeadForward)
 		}
 	}
 }
 
-// With real connections all processes detect the crash at the same instant.
-// With a stagger, the highest process acts at once and the others never have
-// to: the lowest possible number of messages. Without a stagger, the bully is
-// in its worst case.
+// With real connections all processes detect the crash at the same instant. With a stagger, the highest process acts at
+// once and the others never have to: the lowest possible number of messages. Without a stagger, the bully is in its
+// worst case.
 func TestStagger(t *testing.T) {
 	for n := 3; n <= 40; n++ {
 		floor := map[string]int{
@@ -231,9 +230,8 @@ func TestStagger(t *testing.T) {
 	}
 }
 
-// A process on a ring skips an addressee with an undelivered message that it
-// sent itself to another member. It refuses any other message that is reported
-// as undelivered.
+// A process on a ring skips an addressee with an undelivered message that it sent itself to another member. It refuses
+// any other message that is reported as undelivered.
 func TestOnlyOwnUndeliveredMessagesSkip(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {

@@ -29,9 +29,8 @@ func (c counts) String() string {
 	return s
 }
 
-// testElection is one election: the number of processes, those that are down,
-// the initiators, and the order of the ring. The priorities are the processes'
-// numbers.
+// testElection is one election: the number of processes, those that are down, the initiators, and the order of the
+// ring. The priorities are the processes' numbers.
 type testElection struct {
 	n          int
 	ring       []election.ID
@@ -57,15 +56,13 @@ func (s testElection) highest() election.ID {
 	return id
 }
 
-// hops is the distance along the ring from one process to another, over all
-// places.
+// hops is the distance along the ring from one process to another, over all places.
 func (s testElection) hops(from, to election.ID) int {
 	a, b := slices.Index(s.ring, from), slices.Index(s.ring, to)
 	return (b - a + s.n) % s.n
 }
 
-// draw returns a random election of up to 60 processes, some of which are down,
-// with any order of the ring.
+// draw returns a random election of up to 60 processes, some of which are down, with any order of the ring.
 func draw(random *rand.Rand, initiators int, coordinatorDown bool) testElection {
 	s := testElection{n: 1 + random.IntN(60)}
 	for _, i := range random.Perm(s.n) {
@@ -89,11 +86,10 @@ func draw(random *rand.Rand, initiators int, coordinatorDown bool) testElection 
 	return s
 }
 
-// bullyCounts counts the messages without running the machine. Every live
-// process from the lowest initiator on sends ELECTION to all processes above
-// it, except for a process that has only the crashed coordinator above it. Each
-// live process answers each live process below it that sent ELECTION. The
-// highest one sends COORDINATOR to all processes below it.
+// bullyCounts counts the messages without running the machine. Every live process from the lowest initiator on sends
+// ELECTION to all processes above it, except for a process that has only the crashed coordinator above it. Each live
+// process answers each live process below it that sent ELECTION. The highest one sends COORDINATOR to all processes
+// below it.
 func bullyCounts(s testElection) counts {
 	c, lowest := counts{}, slices.Min(s.initiators)
 	for p := lowest; int(p) <= s.n; p++ {
@@ -112,8 +108,7 @@ func bullyCounts(s testElection) counts {
 	return c
 }
 
-// formulas are the counts in docs/algorithms, for one initiator and, except for
-// RingChampion, for several at once.
+// formulas are the counts in docs/algorithms, for one initiator and, except for RingChampion, for several at once.
 var formulas = map[string]func(testElection) counts{
 	"Bully": bullyCounts,
 	"StatusTable": func(s testElection) counts {
@@ -189,10 +184,9 @@ func check(t *testing.T, algorithm string, s testElection) sim.Outcome {
 	return o
 }
 
-// The same without a ring. The bully costs as much as with the lowest initiator
-// alone. With a status table each initiator sends its own ELECTION, and the
-// highest process announces itself once. The order in which the initiators are
-// listed makes no difference.
+// The same without a ring. The bully costs as much as with the lowest initiator alone. With a status table each
+// initiator sends its own ELECTION, and the highest process announces itself once. The order in which the initiators
+// are listed makes no difference.
 func TestCountsWithSeveralInitiatorsWithoutRing(t *testing.T) {
 	for _, algorithm := range []string{"Bully", "StatusTable"} {
 		random := rand.New(rand.NewPCG(16, 23))
@@ -213,9 +207,8 @@ func TestCountsWithSeveralInitiatorsWithoutRing(t *testing.T) {
 	}
 }
 
-// [Textbook]: "the number of messages per election can be a maximum of 3n - 1",
-// and the time "could be as high as (3n - 1)" worst-case delays. Both are
-// reached if the initiator is right after the highest process.
+// [Textbook]: "the number of messages per election can be a maximum of 3n - 1", and the time "could be as high as (3n -
+// 1)" worst-case delays. Both are reached if the initiator is right after the highest process.
 func TestRingChampionWorstCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		s := testElection{n: n, initiators: []election.ID{1}, crashed: []election.ID{election.ID(n)}}
@@ -251,8 +244,7 @@ func TestRingChampionWithSeveralInitiators(t *testing.T) {
 	}
 }
 
-// Each process found dead on the way down adds one ELECTION and one T
-// ([ImprovedBully], 4.2).
+// Each process found dead on the way down adds one ELECTION and one T ([ImprovedBully], 4.2).
 func TestStatusTableTriesProcessesInOrder(t *testing.T) {
 	const n = 20
 	reply := election.DefaultTiming(latency, 0).Reply

@@ -14,10 +14,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// ignoredFields are the fields that never change, or that don't affect the
-// behavior: the logical clock. Of the member list, only the version is encoded.
-// In an office, some fields follow from others, and the inner election is
-// tested separately.
+// ignoredFields are the fields that never change, or that don't affect the behavior: the logical clock. Of the member
+// list, only the version is encoded. In an office, some fields follow from others, and the inner election is tested
+// separately.
 var ignoredFields = map[string]bool{
 	"Self": true, "Timing": true, "Roster": true, "roster": true, "lamport": true,
 	"rules": true, "cfg": true, "inner": true, "lease": true, "clock": true,
@@ -29,12 +28,11 @@ var ignoredFields = map[string]bool{
 	"ceiling": true, "ceilingAt": true, "lastBeat": true,
 }
 
-// An exhaustive search recognizes a state by its encoding. If the encoding
-// omitted a field, the search would miss the states that differ in that field,
-// and no run would show it. So every field of every machine must affect the
-// encoding.
+// An exhaustive search recognizes a state by its encoding. If the encoding omitted a field, the search would miss the
+// states that differ in that field, and no run would show it. So every field of every machine must affect the encoding.
 func TestEveryFieldIsEncoded(t *testing.T) {
-	roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
+	roster, err := election.NewRoster(1,
+		[]election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
 	must.Succeed(t, err)
 	for _, a := range catalog.All() {
 		m, err := a.New(election.Config{
@@ -47,23 +45,25 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}
 }
 
-// The same for an office at work: it holds the office, has received a message
-// of another process, and has a pending request. What exists only in some roles
-// must affect the encoding in one of them.
+// The same for an office at work: it holds the office, has received a message of another process, and has a pending
+// request. What exists only in some roles must affect the encoding in one of them.
 func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 	ring := []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}}
 	roster, err := election.NewRoster(1, ring)
 	must.Succeed(t, err)
 	m, err := office.New(office.Config{
-		Config:      election.Config{Self: 2, Roster: roster, Term: 1, Coordinator: 2, Timing: election.DefaultTiming(latency, 0)},
-		NewElection: catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10, SuspicionTimeout: 25, StablePeriod: 20,
+		Config: election.Config{Self: 2, Roster: roster, Term: 1, Coordinator: 2, Timing: election.DefaultTiming(latency,
+			0)},
+		NewElection: catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10,
+		SuspicionTimeout: 25, StablePeriod: 20,
 		Life: 1, Start: 1,
 	})
 	must.Succeed(t, err)
 	var out election.Output
 	m.Step(election.Input{Kind: election.TimePassed, Now: 2}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 3, Message: election.Message{
-		Kind: election.Grant, From: 1, To: 2, Term: 1, Hold: election.Hold{Sent: 2, Life: 1, RequesterLife: 1, Version: 1, Ready: true, Lease: 40},
+		Kind: election.Grant, From: 1, To: 2, Term: 1,
+		Hold: election.Hold{Sent: 2, Life: 1, RequesterLife: 1, Version: 1, Ready: true, Lease: 40},
 	}}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 4, Message: election.Message{
 		Kind: election.Beat, From: 3, To: 2, Term: 2, Subject: 3, Hold: election.Hold{Sent: 2, Life: 1, Version: 1},

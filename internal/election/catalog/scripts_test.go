@@ -39,7 +39,8 @@ func scripts(algorithm catalog.Algorithm) string {
 
 func runScript(t *testing.T, file string) {
 	t.Helper()
-	group := script.New(script.Mutations{"forward-first": func(m election.Machine) election.Machine { return forwarder{m} }})
+	group := script.New(
+		script.Mutations{"forward-first": func(m election.Machine) election.Machine { return forwarder{m} }})
 	datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 		command := []string{d.Cmd}
 		for _, arg := range d.CmdArgs {
@@ -49,8 +50,7 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// forwarder is a machine that violates rule 2 of two rings: it forwards a received
-// identifier before it sends its own.
+// forwarder is a machine that violates rule 2 of two rings: it forwards a received identifier before it sends its own.
 type forwarder struct{ election.Machine }
 
 func (m forwarder) Step(in election.Input, out *election.Output) {

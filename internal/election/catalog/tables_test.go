@@ -22,17 +22,15 @@ func run(t *testing.T, s sim.Scenario) sim.Outcome {
 	return o
 }
 
-// crash is the crash of the coordinator of n processes, which one process
-// notices.
+// crash is the crash of the coordinator of n processes, which one process notices.
 func crash(algorithm string, n int, noticed election.ID) sim.Scenario {
 	return sim.Scenario{
 		Algorithm: algorithm, Processes: n, Crashed: []election.ID{election.ID(n)}, Initiators: []election.ID{noticed},
 	}
 }
 
-// [ImprovedBully], table 1, without "the fact of sending the COORDINATOR
-// message", "which is common in both the cases". In the worst case the lowest
-// process notices the crash.
+// [ImprovedBully], table 1, without "the fact of sending the COORDINATOR message", "which is common in both the cases".
+// In the worst case the lowest process notices the crash.
 func TestTable1(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		table := run(t, crash("StatusTable", n, 1))
@@ -40,8 +38,7 @@ func TestTable1(t *testing.T) {
 			t.Errorf("n=%d: got %d messages of the proposed algorithm, want 2 (constant)", n, got)
 		}
 		bully := run(t, crash("Bully", n, 1))
-		// Each of the n-2 processes that hold an election asks all processes above it. All
-		// except the dead one answer.
+		// Each of the n-2 processes that hold an election asks all processes above it. All except the dead one answer.
 		asked := (n-1)*n/2 - 1
 		answered := (n - 2) * (n - 1) / 2
 		expect.Equalf(t, bully.Total-bully.Messages[election.Coordinator], asked+answered,
@@ -52,8 +49,7 @@ func TestTable1(t *testing.T) {
 	}
 }
 
-// The closed form for process i of n that detects the crash of the coordinator,
-// from docs/algorithms.
+// The closed form for process i of n that detects the crash of the coordinator, from docs/algorithms.
 func TestBullyClosedForm(t *testing.T) {
 	for n := 3; n <= 40; n++ {
 		for i := 1; i < n; i++ {
@@ -66,8 +62,7 @@ func TestBullyClosedForm(t *testing.T) {
 	}
 }
 
-// [ImprovedBully], 5.1.2: in the best case both algorithms send only n-2
-// COORDINATOR.
+// [ImprovedBully], 5.1.2: in the best case both algorithms send only n-2 COORDINATOR.
 func TestBestCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		for _, algorithm := range []string{"Bully", "StatusTable"} {

@@ -93,7 +93,8 @@ func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 func (d *Detector) Postpone(now, grace election.Tick) {
 	earliest := now + grace - d.timeout
 	for i, lastSeen := range d.lastSeen {
-		if lastSeen != unwatched && lastSeen < earliest && !d.suspects.Has(election.ID(i)) && d.postponed.Add(election.ID(i)) {
+		if lastSeen != unwatched && lastSeen < earliest && !d.suspects.Has(election.ID(i)) &&
+			d.postponed.Add(election.ID(i)) {
 			d.lastSeen[i] = earliest
 		}
 	}

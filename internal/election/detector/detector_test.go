@@ -176,8 +176,7 @@ func TestFollowerHasNoIntermediateDeadlines(t *testing.T) {
 	}
 }
 
-// The next deadline is when the first watched process could be overdue,
-// whichever process was watched or observed last.
+// The next deadline is when the first watched process could be overdue, whichever process was watched or observed last.
 func TestDeadlineIsThatOfFirstProcessOverdue(t *testing.T) {
 	d := newDetector(1, 2)
 	d.Watch(3, 5)

@@ -19,8 +19,7 @@ var (
 	c  = grants.Holder{ID: 3, Life: 1}
 )
 
-// member is a ledger with the list that its member has adopted, and the present
-// moment.
+// member is a ledger with the list that its member has adopted, and the present moment.
 type member struct {
 	grants.Ledger
 	t       *testing.T
@@ -35,10 +34,10 @@ func newMember(t *testing.T) *member {
 
 // epoch50 is the last term of the epoch in which a member without memory starts, and epoch51
 // to epoch53 are the first ones of the next epochs.
-var epoch50, epoch51, epoch52, epoch53 = election.Epoch(50).Last(), election.Epoch(51).First(), election.Epoch(52).First(), election.Epoch(53).First()
+var epoch50, epoch51, epoch52, epoch53 = election.Epoch(50).Last(), election.Epoch(51).First(),
+	election.Epoch(52).First(), election.Epoch(53).First()
 
-// newMemberWithoutMemory returns a member that has just lost its memory, when
-// its clock read 50.
+// newMemberWithoutMemory returns a member that has just lost its memory, when its clock read 50.
 func newMemberWithoutMemory(t *testing.T) *member {
 	clock := election.TermClock{AtBoot: 50, TicksPerEpoch: 1000}
 	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0, 0)}
@@ -183,7 +182,9 @@ func TestMemberWithoutMemoryWaitsForLongestLease(t *testing.T) {
 
 func TestMemberWithoutMemoryWaitsFromTheEndOfEarlierIncarnations(t *testing.T) {
 	const start = 4 * lease
-	for ended, quiet := range map[election.Tick]election.Tick{1: 2*lease - 1, lease: lease, 2*lease - 1: 1, 2 * lease: 0, 3 * lease: 0} {
+	for ended, quiet := range map[election.Tick]election.Tick{
+		1: 2*lease - 1, lease: lease, 2*lease - 1: 1, 2 * lease: 0, 3 * lease: 0,
+	} {
 		m := newMemberWithoutMemory(t)
 		m.Ledger = grants.NewLedgerWithoutMemory(lease, 2*lease, election.TermClock{}, start-ended, start)
 		if quiet > 0 {
@@ -308,8 +309,7 @@ func idsTo(size int) []election.ID {
 	return ids
 }
 
-// TestUntilIsThatOfTheMajority compares Until after each of many grants with a calculation
-// from all of them.
+// TestUntilIsThatOfTheMajority compares Until after each of many grants with a calculation from all of them.
 func TestUntilIsThatOfTheMajority(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range sizes {

@@ -110,8 +110,7 @@ var grantDuration = lease - grants.Margin(lease)
 
 const none election.Tick = 0
 
-// wantUntil checks when the grants cease to suffice; none means that they don't
-// suffice.
+// wantUntil checks when the grants cease to suffice; none means that they don't suffice.
 func wantUntil(t *testing.T, s *grants.Support, want election.Tick) {
 	t.Helper()
 	if got := s.Until(); got != want && (want != none || got > 0) {
@@ -166,8 +165,7 @@ func TestTwoOfFourAreNoMajority(t *testing.T) {
 	wantUntil(t, &s, 10+grantDuration)
 }
 
-// newSupport returns the support of a process that has switched from the list
-// 1, 2, 3 to 3, 4, 5.
+// newSupport returns the support of a process that has switched from the list 1, 2, 3 to 3, 4, 5.
 func newSupport(t *testing.T, departed ...election.ID) *grants.Support {
 	t.Helper()
 	var s grants.Support

@@ -31,9 +31,8 @@ func TestMemoryHasEveryField(t *testing.T) {
 	expect.Equalf(t, memory.NumField(), ledger.NumField()-len(notRemembered), "fields")
 }
 
-// TestRestoredLedgerBehavesAlike gives the same random inputs to two members. One of them
-// restarts again and again, with its memory. The other one only loses its deferred request
-// at those moments.
+// TestRestoredLedgerBehavesAlike gives the same random inputs to two members. One of them restarts again and again,
+// with its memory. The other one only loses its deferred request at those moments.
 func TestRestoredLedgerBehavesAlike(t *testing.T) {
 	restarts, granted := 0, 0
 	for seed := range uint64(3000) {
@@ -73,7 +72,9 @@ func TestRestoredLedgerBehavesAlike(t *testing.T) {
 const noAnswer grants.Answer = 255
 
 // apply applies an input that the random number determines.
-func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.TermClock, now election.Tick) grants.Answer {
+func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.TermClock,
+	now election.Tick,
+) grants.Answer {
 	r := rand.New(rand.NewPCG(random, 2))
 	h := grants.Holder{ID: election.ID(1 + r.IntN(3)), Life: uint32(1 + r.IntN(2))}
 	term := l.HighestGranted() + election.Term(r.IntN(3))
@@ -96,7 +97,8 @@ func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.Ter
 		l.SetLease(lease)
 	default:
 		return l.Handle(grants.Request{
-			Holder: h, Term: term, Held: r.IntN(2) == 0, Version: *version - uint32(r.IntN(2)), Sent: now, Lease: election.Tick(r.IntN(int(lease))),
+			Holder: h, Term: term, Held: r.IntN(2) == 0, Version: *version - uint32(r.IntN(2)), Sent: now,
+			Lease: election.Tick(r.IntN(int(lease))),
 		}, *version, now)
 	}
 	return noAnswer

@@ -78,8 +78,7 @@ func TestRecoveredMemberGrantsLowerTerms(t *testing.T) {
 	m.wantHighestGranted(30) // what it has granted itself counts
 }
 
-// The answers of the others take a moment. A refusal would tell the sender of a claim to
-// use a higher term.
+// The answers of the others take a moment. A refusal would tell the sender of a claim to use a higher term.
 func TestClaimIsDeferredDuringRecovery(t *testing.T) {
 	m := newMemberWithoutMemory(t)
 	m.wantAnswer(0, claim(a, 30), grants.Deferred)
@@ -145,8 +144,7 @@ func TestGrantLastsForRequestedLease(t *testing.T) {
 	m.wantAnswer(50, claim(b, 6), grants.Granted)
 }
 
-// TestShorterLeaseDoesntShortenPromise: the holder may still rely on the grant for the
-// longer lease.
+// TestShorterLeaseDoesntShortenPromise: the holder may still rely on the grant for the longer lease.
 func TestShorterLeaseDoesntShortenPromise(t *testing.T) {
 	m := newMember(t)
 	m.wantAnswer(0, claim(a, 5), grants.Granted)
@@ -179,8 +177,7 @@ func TestRestartedMemberWaitsForLongestLease(t *testing.T) {
 	m.wantAnswer(lease-1, forLease(40, claim(a, 50)), grants.Deferred)
 }
 
-// TestHolderCountsLeaseOfEachGrant compares the holder's end of a grant with the
-// member's, for every lease.
+// TestHolderCountsLeaseOfEachGrant compares the holder's end of a grant with the member's, for every lease.
 func TestHolderCountsLeaseOfEachGrant(t *testing.T) {
 	for requested := election.Tick(1); requested <= lease; requested++ {
 		var s grants.Support

@@ -65,16 +65,30 @@ func TestSteps(t *testing.T) {
 		{"no members are wanted", func() {}, "none"},
 		{"the first list is settled", func() { f.Wanted = members("abc") }, "v1 abc settled floor after epoch 0"},
 		{"the members are the wanted ones", func() { f.Published, clock = true, 1000 }, "v1 abc settled floor after epoch 0"},
-		{"the coordinator that it has removed stops", func() { f.Wanted, f.Draining = members("cd"), true }, "v1 abc settled floor after epoch 0"},
+		{"the coordinator that it has removed stops", func() {
+			f.Wanted, f.Draining = members("cd"), true
+		}, "v1 abc settled floor after epoch 0"},
 		{"others are wanted", func() { f.Draining = false }, "v2 cd after abc floor after epoch 1750"},
-		{"the list isn't published", func() { f.Published, missing, adopted = false, "ab", "abc" }, "v2 cd after abc floor after epoch 1750"},
-		{"one of three has departed", func() { f.Published, missing, adopted = true, "a", "" }, "v2 cd after abc without a floor after epoch 1801"},
+		{"the list isn't published", func() {
+			f.Published, missing, adopted = false, "ab", "abc"
+		}, "v2 cd after abc floor after epoch 1750"},
+		{"one of three has departed", func() {
+			f.Published, missing, adopted = true, "a", ""
+		}, "v2 cd after abc without a floor after epoch 1801"},
 		{"it is back", func() { missing, f.Wanted = "", members("x") }, "v2 cd after abc without a floor after epoch 1801"},
-		{"it counts once, and new members don't count", func() { adopted = "ad" }, "v2 cd after abc without a floor after epoch 1801"},
-		{"another one has adopted the list", func() { adopted, clock = "b", 2000 }, "v2 cd after abc without a settled floor after epoch 2750"},
-		{"a higher term was reported", func() { f.Term = int64(election.Epoch(5000).First()) + 3 }, "v3 x after cd floor 80003"},
+		{"it counts once, and new members don't count", func() {
+			adopted = "ad"
+		}, "v2 cd after abc without a floor after epoch 1801"},
+		{"another one has adopted the list", func() {
+			adopted, clock = "b", 2000
+		}, "v2 cd after abc without a settled floor after epoch 2750"},
+		{"a higher term was reported", func() {
+			f.Term = int64(election.Epoch(5000).First()) + 3
+		}, "v3 x after cd floor 80003"},
 		{"one of two is no majority", func() { adopted = "c" }, "v3 x after cd floor 80003"},
-		{"both have departed", func() { adopted, missing = "", "cd" }, "v3 x after cd without cd settled floor after epoch 5001"},
+		{"both have departed", func() {
+			adopted, missing = "", "cd"
+		}, "v3 x after cd without cd settled floor after epoch 5001"},
 		{"the list must not change", func() { f.Wanted = nil }, "v3 x after cd without cd settled floor after epoch 5001"},
 	} {
 		step.change()

@@ -31,8 +31,8 @@ type attack struct {
 }
 
 const (
-	// attackSize is the number of processes. Most of them are honest and remain when the coordinator has crashed and one of the
-	// others has granted the attacker the office.
+	// attackSize is the number of processes. Most of them are honest and remain when the coordinator has crashed and one
+	// of the others has granted the attacker the office.
 	attackSize  = 7
 	attackLease = second / 2
 	// attackInterval is the time between two attacks on each process.
@@ -43,7 +43,9 @@ const (
 func startAttack(t *testing.T, mode office.Mode, name string, by election.Member, seed uint64) *attack {
 	t.Helper()
 	g, id := newSkewedGroup(t, mode, nil), by.ID
-	a := &attack{group: g, random: rand.New(rand.NewPCG(seed, uint64(id))), id: id, grantedUntil: map[election.ID]election.Tick{}}
+	a := &attack{
+		group: g, random: rand.New(rand.NewPCG(seed, uint64(id))), id: id, grantedUntil: map[election.ID]election.Tick{},
+	}
 	g.capture = func(m *election.Message) bool {
 		if m.To == id {
 			a.see(m)
@@ -109,7 +111,9 @@ func (a *attack) holds() bool {
 
 // attack sends messages to all processes for some time. It returns for how long nobody
 // held the office, and whether another process than the attacker holds it at the end.
-func (a *attack) attack(craft func(*attack, election.ID) election.Message, limit election.Tick, until func() bool) (vacant election.Tick, ok bool) {
+func (a *attack) attack(craft func(*attack, election.ID) election.Message, limit election.Tick,
+	until func() bool,
+) (vacant election.Tick, ok bool) {
 	a.t.Helper()
 	for end := a.now + limit; a.now < end; {
 		if a.now%attackInterval == 0 {
@@ -199,7 +203,8 @@ var attacks = map[string]func(*attack, election.ID) election.Message{
 	},
 	"answers to probes": func(a *attack, to election.ID) election.Message {
 		return a.message(to, func(m *election.Message) {
-			m.Kind, m.Subject, m.Hold.Held, m.Hold.HighestGranted, m.Hold.RequesterLife = election.Probe, a.anyID(), true, m.Term, lifeOf
+			m.Kind, m.Subject, m.Hold.Held, m.Hold.HighestGranted, m.Hold.RequesterLife = election.Probe,
+				a.anyID(), true, m.Term, lifeOf
 			m.Hold.Roster = 1
 		})
 	},
@@ -218,7 +223,8 @@ var attacks = map[string]func(*attack, election.ID) election.Message{
 		})
 	},
 	"resignations": func(a *attack, to election.ID) election.Message {
-		return a.message(to, func(m *election.Message) { m.Kind, m.Subject, m.Hold.Held = election.Resigned, a.anyID(), a.coin() })
+		return a.message(to,
+			func(m *election.Message) { m.Kind, m.Subject, m.Hold.Held = election.Resigned, a.anyID(), a.coin() })
 	},
 	"tenures and resignations": func(a *attack, to election.ID) election.Message {
 		return a.message(to, func(m *election.Message) {
@@ -230,7 +236,8 @@ var attacks = map[string]func(*attack, election.ID) election.Message{
 	},
 	"names of coordinators": func(a *attack, to election.ID) election.Message {
 		kinds := []election.Kind{election.Coordinator, election.Table, election.Reply, election.NewCoordinator}
-		return a.message(to, func(m *election.Message) { m.Kind, m.Subject, m.Hold.Held = pick(a, kinds), a.anyID(), a.coin() })
+		return a.message(to,
+			func(m *election.Message) { m.Kind, m.Subject, m.Hold.Held = pick(a, kinds), a.anyID(), a.coin() })
 	},
 	"suspicions": func(a *attack, to election.ID) election.Message {
 		return a.message(to, func(m *election.Message) { m.Hold.Held, m.List = true, []election.ID{1, 2, 3, 4, 5, 6, 7} })
@@ -264,11 +271,15 @@ func (a *attack) randomize(m *election.Message) {
 	h.Version, h.Roster = a.random.Uint32N(3), a.random.Uint32N(3)
 }
 
-// attackers are members by which a group is attacked: of the lowest and of the highest rank, and one that can't be elected.
-var attackers = []election.Member{{ID: 1, Priority: 1}, {ID: attackSize, Priority: attackSize}, {ID: attackSize, Priority: 0}}
+// attackers are members by which a group is attacked: of the lowest and of the highest rank, and one that can't be
+// elected.
+var attackers = []election.Member{
+	{ID: 1, Priority: 1}, {ID: attackSize, Priority: attackSize}, {ID: attackSize, Priority: 0},
+}
 
-// The coordinator crashes while a member sends false messages. Unless a majority grants the office to the attacker, as it may
-// to any member, another process gets it within a few leases. (Available: unless the others follow the attacker.)
+// The coordinator crashes while a member sends false messages. Unless a majority grants the office to the attacker, as
+// it may to any member, another process gets it within a few leases. (Available: unless the others follow the
+// attacker.)
 func TestMemberCannotPreventElection(t *testing.T) {
 	const vacantMax = 6 * attackLease
 	algorithms := catalog.Names()
@@ -292,7 +303,8 @@ func TestMemberCannotPreventElection(t *testing.T) {
 						a.crash(leader, seed == 0)
 						vacant, elected := a.attack(attacks[kind], 20*second, func() bool { return len(a.holders()) > 0 })
 						if !elected && by.Priority == 0 || vacant > vacantMax {
-							t.Errorf("%s: got no coordinator for %d ms after the crash, then one %t, want one within %d ms", what, vacant, elected, vacantMax)
+							t.Errorf("%s: got no coordinator for %d ms after the crash, then one %t, want one within %d ms", what,
+								vacant, elected, vacantMax)
 						}
 						tenures := len(a.tokens)
 						vacant, _ = a.attack(attacks[kind], 10*second, nil)

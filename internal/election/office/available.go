@@ -68,7 +68,8 @@ func (m *Machine) continuesInLowerTerm(beat *election.Message) bool {
 // rate-limited with exponential backoff.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
+	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term &&
+		m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
 	if !requested || m.now < max(m.cfg.Clock.Due(max(msg.Term+1, m.nextTerm())), p.raisesAgainAt) {
 		return
 	}

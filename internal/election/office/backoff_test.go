@@ -24,7 +24,8 @@ func TestBackoffUsesItsWholeRange(t *testing.T) {
 		}
 		for i, n := range quarters {
 			if n < processes/8 {
-				t.Errorf("heartbeat %d: got %d of %d delays in quarter %d of the range, want %d at least", interval, n, processes, i+1, processes/8)
+				t.Errorf("heartbeat %d: got %d of %d delays in quarter %d of the range, want %d at least", interval, n,
+					processes, i+1, processes/8)
 			}
 		}
 	}

@@ -20,8 +20,9 @@ func (m *Machine) nextTerm() election.Term {
 	return max(least, m.highestTerm) + 1
 }
 
-// termOfWin is the term that this process claims after it has won an election: that of the election, unless a lower one suffices. If several
-// attempts have failed, it is above what a majority may have granted. Not before: each reading of a clock has few terms, which others may need.
+// termOfWin is the term that this process claims after it has won an election: that of the election, unless a lower one
+// suffices. If several attempts have failed, it is above what a majority may have granted. Not before: each reading of
+// a clock has few terms, which others may need.
 func (m *Machine) termOfWin(won election.Term) election.Term {
 	term := min(max(won, m.support.Floor()+1), m.nextTerm())
 	if m.vacancy.attempts < maxAttempts || m.cfg.Mode == Available {

@@ -38,8 +38,9 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	m.heartbeat(out)
 }
 
-// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it is
-// claimed. A claim that can't succeed does harm: this process, and each one that grants it, can't grant lower terms to another process any more.
+// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it
+// is claimed. A claim that can't succeed does harm: this process, and each one that grants it, can't grant lower terms
+// to another process any more.
 func (m *Machine) mayBeGranted(term election.Term) bool {
 	end := m.now + m.claimTimeout()
 	may := func(id election.ID) bool { return !m.detector.Suspects(id) && m.reaches(id, term, end) }
@@ -165,8 +166,9 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	p.follows, p.followsUntil = msg.Subject, p.answersUntil
 }
 
-// claimFails reports whether a claim has taken too long or, after two heartbeats, can't get enough grants any more: members don't
-// answer, have refused it, or their clocks won't reach its term in time. The sooner it is given up, the sooner the others grant another process.
+// claimFails reports whether a claim has taken too long or, after two heartbeats, can't get enough grants any more:
+// members don't answer, have refused it, or their clocks won't reach its term in time. The sooner it is given up, the
+// sooner the others grant another process.
 func (m *Machine) claimFails() bool {
 	if m.now >= m.claimUntil() {
 		return true

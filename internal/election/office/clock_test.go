@@ -12,8 +12,7 @@ import (
 // epochDuration is how long an epoch of the wall clock lasts: longer than a lease.
 const epochDuration = 2 * lease
 
-// setWallClocks gives the processes wall clocks that read 1 at the start, plus
-// the epochs in ahead.
+// setWallClocks gives the processes wall clocks that read 1 at the start, plus the epochs in ahead.
 func setWallClocks(g *group, ahead map[election.ID]election.Epoch) {
 	g.configure = func(c *office.Config) {
 		reading := 1 + ahead[c.Self] + election.Epoch(g.now/epochDuration)
@@ -21,9 +20,8 @@ func setWallClocks(g *group, ahead map[election.ID]election.Epoch) {
 	}
 }
 
-// All processes restart, and the clock of the highest one is ahead of the
-// others. If it went on to a newer term before their clocks reached the last
-// one, they would never catch up.
+// All processes restart, and the clock of the highest one is ahead of the others. If it went on to a newer term before
+// their clocks reached the last one, they would never catch up.
 func TestMembersWithSlowClocksGrantEventually(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, ahead := range []election.Epoch{0, 1, 3, 10} {
@@ -41,15 +39,15 @@ func TestMembersWithSlowClocksGrantEventually(t *testing.T) {
 	})
 }
 
-// The coordinator and its follower lose each other, and reconnect before their
-// equal clocks reach the next epoch.
+// The coordinator and its follower lose each other, and reconnect before their equal clocks reach the next epoch.
 func TestProcessesWithEqualClocksDontCampaignAtOnce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode}
 		setWallClocks(g, nil)
 		roster := newRoster(t, 1, 1, 2)
 		for _, id := range []election.ID{1, 2} {
-			g.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(1).Last(), 2 })
+			g.start(id, roster,
+				func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(1).Last(), 2 })
 		}
 		g.advance(heartbeat)
 		g.wantHolder(2)
@@ -116,8 +114,7 @@ func TestHighestProcessCampaignsFirstInNewTerm(t *testing.T) {
 	})
 }
 
-// The highest process has won and waits for its grants. The others must wait
-// for it.
+// The highest process has won and waits for its grants. The others must wait for it.
 func TestLowerProcessesDontCampaignDuringClaim(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4), nil)
@@ -134,9 +131,8 @@ func TestLowerProcessesDontCampaignDuringClaim(t *testing.T) {
 	})
 }
 
-// The clock of process 4 passes two epochs between two BEATs. The process grants
-// a term of the second one to a process that then ends, and can't grant itself one of
-// the first any more.
+// The clock of process 4 passes two epochs between two BEATs. The process grants a term of the second one to a process
+// that then ends, and can't grant itself one of the first any more.
 func TestClaimThatProcessCannotGrantItselfIsAbandoned(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode}
@@ -153,7 +149,8 @@ func TestClaimThatProcessCannotGrantItselfIsAbandoned(t *testing.T) {
 		}
 		g.advance(1)
 		g.deliver(election.Message{
-			Kind: election.Beat, From: 2, To: 4, Term: election.Epoch(62).First(), Subject: 2, Hold: election.Hold{Life: 1, Version: 1},
+			Kind: election.Beat, From: 2, To: 4, Term: election.Epoch(62).First(), Subject: 2,
+			Hold: election.Hold{Life: 1, Version: 1},
 		})
 		g.advance(8 * lease)
 		g.wantHolder(4)
@@ -177,13 +174,13 @@ func TestClaimOfOldTermDoesntDelayCampaigns(t *testing.T) {
 	})
 }
 
-// The clock of a process was a day behind when it started. It can't use the next term
-// before the clock is corrected.
+// The clock of a process was a day behind when it started. It can't use the next term before the clock is corrected.
 func TestCorrectedClockAllowsNextTerm(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode}
 		g.start(1, newRoster(t, 1, 1), func(c *office.Config) {
-			c.MemoryLost, c.Term, c.Clock = false, election.Epoch(5000).First(), election.TermClock{AtBoot: 100, TicksPerEpoch: epochDuration}
+			c.MemoryLost, c.Term, c.Clock = false, election.Epoch(5000).First(),
+				election.TermClock{AtBoot: 100, TicksPerEpoch: epochDuration}
 		})
 		g.advance(4 * lease)
 		g.wantHolder(election.None)
@@ -200,9 +197,8 @@ func TestCorrectedClockAllowsNextTerm(t *testing.T) {
 // second is a second of the default settings, in ticks of a millisecond.
 const second election.Tick = 1000
 
-// newSkewedGroup returns a group with the default settings, in which a term takes a
-// tenth of a second. The parameter ahead is by how many seconds the clocks of
-// processes are ahead.
+// newSkewedGroup returns a group with the default settings, in which a term takes a tenth of a second. The parameter
+// ahead is by how many seconds the clocks of processes are ahead.
 func newSkewedGroup(t *testing.T, mode office.Mode, ahead map[election.ID]election.Epoch) *group {
 	g := &group{t: t, mode: mode}
 	g.configure = func(c *office.Config) {
@@ -213,8 +209,7 @@ func newSkewedGroup(t *testing.T, mode office.Mode, ahead map[election.ID]electi
 	return g
 }
 
-// untilHolder advances the time until a process holds the office, and returns the
-// time that took.
+// untilHolder advances the time until a process holds the office, and returns the time that took.
 func (g *group) untilHolder(limit election.Tick) election.Tick {
 	g.t.Helper()
 	from := g.now
@@ -227,9 +222,8 @@ func (g *group) untilHolder(limit election.Tick) election.Tick {
 	return g.now - from
 }
 
-// The lowest of three members, whose clock is ahead, has restarted. Then the
-// coordinator crashes. The two that remain must not wait until the clock of one has
-// reached that of the other.
+// The lowest of three members, whose clock is ahead, has restarted. Then the coordinator crashes. The two that remain
+// must not wait until the clock of one has reached that of the other.
 func TestFailoverDoesntWaitForSkew(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		roster := newRoster(t, 1, 1, 2, 3)
@@ -248,7 +242,8 @@ func TestFailoverDoesntWaitForSkew(t *testing.T) {
 			took := g.untilHolder(60 * second)
 			t.Logf("clock of the restarted member %d s ahead: next coordinator after %d ms", ahead, took)
 			if took > 2*second {
-				t.Errorf("with a clock that is %d s ahead: got the next holder after %d ms, want less than two seconds", ahead, took)
+				t.Errorf("with a clock that is %d s ahead: got the next holder after %d ms, want less than two seconds",
+					ahead, took)
 			}
 		}
 	})
@@ -268,15 +263,15 @@ func TestColdStartDoesntWaitForSkew(t *testing.T) {
 				took := g.untilHolder(60 * second)
 				t.Logf("clock of the highest of %d %d s ahead: first coordinator after %d ms", size, ahead, took)
 				if took > 3*second {
-					t.Errorf("with a clock that is %d s ahead: got the first holder of %d after %d ms, want less than three seconds", ahead, size, took)
+					t.Errorf("with a clock that is %d s ahead: got the first holder of %d after %d ms, want less than three seconds",
+						ahead, size, took)
 				}
 			}
 		}
 	})
 }
 
-// One message of a member with a term that nobody can grant must not keep the group
-// without a coordinator.
+// One message of a member with a term that nobody can grant must not keep the group without a coordinator.
 func TestOneMessageDoesntStopGroup(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for name, held := range map[string]bool{"a claim": false, "a renewal": true} {
@@ -294,9 +289,11 @@ func TestOneMessageDoesntStopGroup(t *testing.T) {
 			vacant := g.untilHolder(60 * second)
 			g.crash(g.holders()[0], true)
 			took := g.untilHolder(60 * second)
-			t.Logf("%s in a term that is 29.9 s ahead: no coordinator for %d ms, then the next one %d ms after a crash", name, vacant, took)
+			t.Logf("%s in a term that is 29.9 s ahead: no coordinator for %d ms, then the next one %d ms after a crash",
+				name, vacant, took)
 			if vacant > 2*second || took > 2*second {
-				t.Errorf("%s in a term that is 29.9 s ahead: got no holder for %d ms and %d ms, want less than two seconds", name, vacant, took)
+				t.Errorf("%s in a term that is 29.9 s ahead: got no holder for %d ms and %d ms, want less than two seconds",
+					name, vacant, took)
 			}
 		}
 	})

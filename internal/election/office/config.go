@@ -152,11 +152,14 @@ func (c *Config) Validate() error {
 	case c.stretches() && c.CalmPeriod <= 0:
 		return fmt.Errorf("the calm period (%d ticks) must be positive if leases grow", c.CalmPeriod)
 	case c.SuspicionTimeout <= c.Heartbeat:
-		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
+		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)",
+			c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:
 		return fmt.Errorf("the lease (%d ticks) must be longer than two heartbeats (%d)", c.Lease, 2*c.Heartbeat)
 	case c.UsualLease != 0 && (c.Mode != Available && c.UsualLease <= 2*c.Heartbeat || c.UsualLease > c.Lease):
-		return fmt.Errorf("the usual lease (%d ticks) must be longer than two heartbeats (%d), and at most the longest one (%d)", c.UsualLease, 2*c.Heartbeat, c.Lease)
+		return fmt.Errorf(
+			"the usual lease (%d ticks) must be longer than two heartbeats (%d), and at most the longest one (%d)",
+			c.UsualLease, 2*c.Heartbeat, c.Lease)
 	case c.Mode == Available && c.Memory != nil:
 		return errors.New("there is no memory of grants in Available mode")
 	case c.EarlierEnded < 0:

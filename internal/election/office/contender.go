@@ -28,7 +28,8 @@ func (m *Machine) followContender(out *election.Output) {
 		return
 	}
 	known := m.cfg.Mode == Available || m.isConfirmed(c.id, c.term)
-	if known && c.term >= m.coordinatorTerm && m.roster.Priority(c.id) > 0 && !m.detector.Suspects(c.id) && m.peers[c.id].resignedTerm < c.term {
+	if known && c.term >= m.coordinatorTerm && m.roster.Priority(c.id) > 0 && !m.detector.Suspects(c.id) &&
+		m.peers[c.id].resignedTerm < c.term {
 		m.contender = contender{}
 		m.recognize(c.id, c.term, out)
 	}

@@ -197,7 +197,8 @@ func TestNoTenureThatCannotBeRenewed(t *testing.T) {
 				n := d.countEvents(id, election.TooSlow)
 				expect.AtMostf(t, n, 1, "%+v: reports of process %d that the members are too slow", test, id)
 				reports += n
-				if got, limit := d.machines[id].SlowAnswers(); n == 1 && (got < 2*test.oneWay || got > 2*test.oneWay+test.heartbeat || limit > got || limit < 80) {
+				if got, limit := d.machines[id].SlowAnswers(); n == 1 &&
+					(got < 2*test.oneWay || got > 2*test.oneWay+test.heartbeat || limit > got || limit < 80) {
 					t.Errorf("%+v: process %d: got a round trip of %d, want about %d", test, id, got, 2*test.oneWay)
 				}
 			}
@@ -234,7 +235,8 @@ func TestDeferredGrantsAreRenewedAtOnce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode, configure: func(c *office.Config) { c.Lease = 2*heartbeat + 1 }}
 		g.capture = func(*election.Message) bool { return true }
-		g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+		g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+			func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
 		h := &harness{g}
 		h.advance(1)
 		sent := h.now
@@ -264,8 +266,8 @@ func TestDelaysThatVaryCauseFewTenures(t *testing.T) {
 	})
 }
 
-// TestFastNetworkIsFastEnoughAfterLapses: messages were lost for a while, several times. With the shortest lease, grants
-// can't last much longer than a heartbeat, whatever the delays are.
+// TestFastNetworkIsFastEnoughAfterLapses: messages were lost for a while, several times. With the shortest lease,
+// grants can't last much longer than a heartbeat, whatever the delays are.
 func TestFastNetworkIsFastEnoughAfterLapses(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		d := newDelayed(t, mode, 5, 1, milliseconds(201, 100))

@@ -61,8 +61,10 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 	}{
 		{name: "it adopts first", list: removed, adopting: []election.ID{3, 1, 2}, successor: 4},
 		{name: "it adopts last", list: removed, adopting: []election.ID{1, 2, 3}, successor: 4},
-		{name: "most members are new", list: newRoster(t, 2, 1, 4, 5).Succeed(first, 0), adopting: []election.ID{3, 1, 2}, successor: 5},
-		{name: "demoted", list: demote(t, first, 3), adopting: []election.ID{1, 3, 2}, restarts: []election.ID{2, 1}, successor: 2},
+		{name: "most members are new", list: newRoster(t, 2, 1, 4,
+			5).Succeed(first, 0), adopting: []election.ID{3, 1, 2}, successor: 5},
+		{name: "demoted", list: demote(t, first,
+			3), adopting: []election.ID{1, 3, 2}, restarts: []election.ID{2, 1}, successor: 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inEachMode(t, func(t *testing.T, mode office.Mode) {
@@ -105,8 +107,7 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 	}
 }
 
-// The other members bound the drain time. Perhaps the coordinator is compromised, and was demoted
-// for that reason.
+// The other members bound the drain time. Perhaps the coordinator is compromised, and was demoted for that reason.
 func TestDemotedCoordinatorThatDoesntStopIsCutOff(t *testing.T) {
 	inEachMode(t, func(t *testing.T, mode office.Mode) {
 		roster := newRoster(t, 1, 1, 2, 3, 4, 5)
@@ -141,8 +142,7 @@ func TestDemotedProcessIsntBelieved(t *testing.T) {
 	})
 }
 
-// The successor of a hand-over crashes while the application stops. The next process that is ready
-// takes its place.
+// The successor of a hand-over crashes while the application stops. The next process that is ready takes its place.
 func TestSuccessorIsChosenWhenApplicationHasStopped(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode, appsKeepRunning: true}

@@ -36,11 +36,12 @@ func (m *Machine) Eligible() bool {
 	return !m.eligibility.declared() && m.roster.Priority(m.cfg.Self) > 0
 }
 
-// ready reports whether the process is eligible, has recovered, could take the office at once, and hasn't
-// stepped down during the last stable period. Only the process itself knows the term that it would need: it may have given up higher ones
-// than that of the coordinator.
+// ready reports whether the process is eligible, has recovered, could take the office at once, and hasn't stepped down
+// during the last stable period. Only the process itself knows the term that it would need: it may have given up higher
+// ones than that of the coordinator.
 func (m *Machine) ready() bool {
-	return m.Eligible() && !m.recovery.active() && m.now >= m.yieldsUntil && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
+	return m.Eligible() && !m.recovery.active() && m.now >= m.yieldsUntil && !m.ledger.WaitingAfterRestart(m.now) &&
+		m.reachesMajorityFor(m.nextTerm())
 }
 
 // mayTakeOver reports whether the process follows a coordinator of lower rank,

@@ -23,7 +23,8 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		m.recordContender(msg)
 		out.Emit(election.Outdated, term, id)
 		return
-	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
+	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id &&
+		!m.roster.Outranks(id, m.coordinator):
 		return
 	}
 	m.recognize(id, term, out)
@@ -103,7 +104,8 @@ func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 	if before != election.None && m.cfg.Mode != Available {
 		m.endTenure(before, lapsed)
 	}
-	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resignedTerm >= m.coordinatorTerm {
+	if before == election.None || before == by || before == m.cfg.Self ||
+		m.peers[before].resignedTerm >= m.coordinatorTerm {
 		return
 	}
 	m.suspect(before, out)

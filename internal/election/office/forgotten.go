@@ -12,10 +12,10 @@ import (
 // grants, so it always relies on its clock.
 func (m *Machine) forgot() bool { return m.cfg.Mode != Available && m.ledger.Recovering() }
 
-// recordReport records what a member reports with each answer: its list, its clock, and what it may have granted. For the recovery, only
-// answers to probes of this incarnation count that it sent after the leases of all earlier grants had expired. The member must use the
-// same list: under a newer one, tenures need no majority of this one. All other answers may report less: for example, a late GRANT to
-// an earlier incarnation doesn't count what that was granted.
+// recordReport records what a member reports with each answer: its list, its clock, and what it may have granted. For
+// the recovery, only answers to probes of this incarnation count that it sent after the leases of all earlier grants
+// had expired. The member must use the same list: under a newer one, tenures need no majority of this one. All other
+// answers may report less: for example, a late GRANT to an earlier incarnation doesn't count what that was granted.
 func (m *Machine) recordReport(answer *election.Message) {
 	p := &m.peers[answer.From]
 	p.answersUntil, p.bound = m.now+m.probeTimeout(), answer.Hold.HighestGranted
@@ -80,7 +80,8 @@ func (m *Machine) allCount() bool {
 // could not grant a lower one afterwards.
 func (m *Machine) awaitBound() bool {
 	alive := func(id election.ID) (election.Term, bool) { return 0, !m.detector.Suspects(id) }
-	if _, enough := grants.BoundOfOthers(m.roster, m.cfg.Self, alive); !enough || !m.forgot() || m.vacancy.boundWaits >= maxBoundWaits {
+	if _, enough := grants.BoundOfOthers(m.roster, m.cfg.Self, alive); !enough || !m.forgot() ||
+		m.vacancy.boundWaits >= maxBoundWaits {
 		return false
 	}
 	if m.now >= m.ledger.RecoveryStart() {

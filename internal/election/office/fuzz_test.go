@@ -10,8 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// fuzzMachine fuzzes an office of the mode. The first bytes determine the inner
-// election and the configuration.
+// fuzzMachine fuzzes an office of the mode. The first bytes determine the inner election and the configuration.
 func fuzzMachine(f *testing.F, mode office.Mode) {
 	for i, seed := range fuzz.Seeds()[:90] {
 		f.Add(byte(i), byte(i/6), seed)

@@ -65,8 +65,8 @@ func (m *Machine) answerTo(r grants.Request) grants.Answer {
 	return m.ledger.Handle(r, m.roster.Version, m.now)
 }
 
-// Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A process waits for
-// the latter at most a lease: it may reach nobody.
+// Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A
+// process waits for the latter at most a lease: it may reach nobody.
 func (m *Machine) Joined(now election.Tick) bool {
 	votes := m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
 	return votes && now >= m.joinsAt

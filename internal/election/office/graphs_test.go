@@ -15,9 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// The tests of this file break links permanently and demand a coordinator that stays,
-// without healing anything: see the comment of vacancy. The intervals are those of
-// an agent with default settings, in ticks of a tenth of a millisecond.
+// The tests of this file break links permanently and demand a coordinator that stays, without healing anything: see the
+// comment of vacancy. The intervals are those of an agent with default settings, in ticks of a tenth of a millisecond.
 // graphEpoch is what all wall clocks read at the start.
 const graphEpoch election.Epoch = 100_000
 
@@ -96,10 +95,13 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 	roster := newRoster(t, 1, ids...)
 	for _, id := range ids {
 		config := office.Config{
-			Config:      election.Config{Self: id, Roster: roster, Timing: election.Timing{Reply: graphReply, Takeover: 3 * graphReply, Hop: graphReply}},
+			Config: election.Config{
+				Self: id, Roster: roster, Timing: election.Timing{Reply: graphReply, Takeover: 3 * graphReply, Hop: graphReply},
+			},
 			NewElection: c.algorithm.New, Mode: c.mode, Policy: c.policy, Lease: graphLease, Heartbeat: graphHeartbeat,
-			SuspicionTimeout: graphSuspicionTimeout, Stagger: graphHeartbeat / 2, StablePeriod: graphStable, DrainTimeout: graphSecond,
-			Life: 7, Clock: election.TermClock{AtBoot: graphEpoch, TicksPerEpoch: graphHeartbeat},
+			SuspicionTimeout: graphSuspicionTimeout, Stagger: graphHeartbeat / 2, StablePeriod: graphStable,
+			DrainTimeout: graphSecond,
+			Life:         7, Clock: election.TermClock{AtBoot: graphEpoch, TicksPerEpoch: graphHeartbeat},
 			OnTransition: func(v office.Transition) { g.visited[transitions.Of(v)] = true },
 		}
 		if config.MemoryLost = c.restarted; !c.restarted {
@@ -211,7 +213,9 @@ type graphCase struct {
 // inEachCase runs a test for all algorithms, policies and starts.
 func inEachCase(t *testing.T, modes []office.Mode, test func(*testing.T, graphCase)) {
 	t.Helper()
-	policies := map[string]office.Policy{"Always": office.Always, "WhenStable": office.WhenStable, "Never": office.NeverPreempt}
+	policies := map[string]office.Policy{
+		"Always": office.Always, "WhenStable": office.WhenStable, "Never": office.NeverPreempt,
+	}
 	for _, mode := range modes {
 		for _, algorithm := range catalog.All() {
 			for policy := range policies {
@@ -268,9 +272,8 @@ func (g *graph) checkTransitions(t *testing.T, name string) {
 	}
 }
 
-// checkCost checks that messages and terms grow with time and not with failures: a
-// process sends at most two probes or BEATs to each other one in a heartbeat, and
-// answers those of the others. Elections are a small part.
+// checkCost checks that messages and terms grow with time and not with failures: a process sends at most two probes or
+// BEATs to each other one in a heartbeat, and answers those of the others. Elections are a small part.
 func (g *graph) checkCost(t *testing.T, name string, lasting election.Tick) {
 	t.Helper()
 	g.checkTransitions(t, name)
@@ -284,16 +287,17 @@ func (g *graph) checkCost(t *testing.T, name string, lasting election.Tick) {
 	}
 }
 
-// namedGraphs are those of the literature on partial connectivity. The coordinator
-// is process 5 when the links break.
+// namedGraphs are those of the literature on partial connectivity. The coordinator is process 5 when the links break.
 var namedGraphs = map[string]links{
 	// Only the lowest process reaches a majority.
 	"hub": connect([2]election.ID{1, 2}, [2]election.ID{1, 3}, [2]election.ID{1, 4}, [2]election.ID{1, 5}),
 	// Three processes reach a majority, and not all of them each other.
 	"chain": connect([2]election.ID{1, 2}, [2]election.ID{2, 3}, [2]election.ID{3, 4}, [2]election.ID{4, 5}),
-	"ring":  connect([2]election.ID{1, 2}, [2]election.ID{2, 3}, [2]election.ID{3, 4}, [2]election.ID{4, 5}, [2]election.ID{5, 1}),
+	"ring": connect([2]election.ID{1, 2}, [2]election.ID{2, 3}, [2]election.ID{3, 4},
+		[2]election.ID{4, 5}, [2]election.ID{5, 1}),
 	// The coordinator keeps its links but one, to a process that reaches a majority.
-	"chained": connect([2]election.ID{5, 1}, [2]election.ID{5, 2}, [2]election.ID{5, 3}, [2]election.ID{4, 1}, [2]election.ID{4, 2}, [2]election.ID{4, 3}),
+	"chained": connect([2]election.ID{5, 1}, [2]election.ID{5, 2}, [2]election.ID{5, 3}, [2]election.ID{4, 1},
+		[2]election.ID{4, 2}, [2]election.ID{4, 3}),
 	// The coordinator loses its majority, but not all of its links.
 	"quorum loss": connect([2]election.ID{5, 1}, [2]election.ID{1, 2}, [2]election.ID{1, 3}, [2]election.ID{1, 4}),
 }
@@ -320,8 +324,7 @@ func TestEveryStaticGraphHasCoordinatorThatStays(t *testing.T) {
 	})
 }
 
-// In Available mode each process settles on a coordinator with which it exchanges
-// messages.
+// In Available mode each process settles on a coordinator with which it exchanges messages.
 func TestAvailableSettlesInEveryStaticGraph(t *testing.T) {
 	graphs, _ := graphEffort()
 	inEachCase(t, []office.Mode{office.Available}, func(t *testing.T, c graphCase) {

@@ -80,8 +80,7 @@ func (g *group) startAgreed(leader election.ID, roster *election.Roster) {
 	g.advance(1)
 }
 
-// start begins an incarnation of a process, without memory unless tune changes
-// that.
+// start begins an incarnation of a process, without memory unless tune changes that.
 func (g *group) start(id election.ID, roster *election.Roster, tune func(*office.Config)) {
 	g.t.Helper()
 	g.incarnations[id]++
@@ -89,8 +88,10 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 	must.Succeed(g.t, err)
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
-		NewElection: bully.New, Mode: g.mode, Lease: lease, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
-		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout, Life: g.incarnations[id], MemoryLost: true, Start: g.now,
+		NewElection: bully.New, Mode: g.mode, Lease: lease, Heartbeat: heartbeat,
+		SuspicionTimeout: suspicionTimeout, Stagger: stagger,
+		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout, Life: g.incarnations[id],
+		MemoryLost: true, Start: g.now,
 	}
 	if g.configure != nil {
 		g.configure(&c)
@@ -285,8 +286,7 @@ var allLinks = func() (l links) {
 	return l
 }()
 
-// drawLinks draws links, some of them in one direction only, such that some process
-// reaches a majority.
+// drawLinks draws links, some of them in one direction only, such that some process reaches a majority.
 func drawLinks(r *rand.Rand, oneWay bool) links {
 	for {
 		var l links

@@ -6,9 +6,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// considerHandOver begins a hand-over to the highest process that has been ready for the office for long enough. Each GRANT
-// of a higher process tells whether it is ready still. Several hand-overs in a row would be short tenures. So this process waits for
-// one of even higher rank that will have been ready soon and, in the first heartbeat of a tenure, for its answer.
+// considerHandOver begins a hand-over to the highest process that has been ready for the office for long enough. Each
+// GRANT of a higher process tells whether it is ready still. Several hand-overs in a row would be short tenures. So
+// this process waits for one of even higher rank that will have been ready soon and, in the first heartbeat of a
+// tenure, for its answer.
 func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == NeverPreempt {
 		return

@@ -106,7 +106,8 @@ func TestSteppedDownProcessStaysIneligible(t *testing.T) {
 func TestStepDownsDontLeaveGroupWithoutCoordinator(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		const day = 1000 * lease
-		g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Policy, c.StablePeriod = office.Always, day })
+		g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5),
+			func(c *office.Config) { c.Policy, c.StablePeriod = office.Always, day })
 		g.advance(heartbeat)
 		g.input(5, election.Input{Kind: election.StepDown})
 		g.advance(heartbeat)
@@ -142,7 +143,8 @@ func TestStepDownNeedsReadySuccessor(t *testing.T) {
 			g.input(3, election.Input{Kind: election.StepDown, Peer: peer})
 		}
 		if g.countEvents(3, election.StopRequested) != 0 || g.countEvents(3, election.Refused) != 4 {
-			t.Errorf("got %d requests to stop and %d refusals, want none and 4", g.countEvents(3, election.StopRequested), g.countEvents(3, election.Refused))
+			t.Errorf("got %d requests to stop and %d refusals, want none and 4", g.countEvents(3, election.StopRequested),
+				g.countEvents(3, election.Refused))
 		}
 		g.input(2, election.Input{Kind: election.StepDown}) // 2 isn't the coordinator
 		g.wantHolder(3)

@@ -18,7 +18,8 @@ func newFollower(t *testing.T, mode office.Mode, tune func(*office.Config)) *har
 	t.Helper()
 	g := &group{t: t, mode: mode, configure: tune}
 	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 10, 4 })
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 10, 4 })
 	h := &harness{g}
 	h.receive(4, election.Beat, 10, election.Hold{Held: true})
 	g.advance(1)
@@ -40,8 +41,7 @@ func newCandidateUnder(t *testing.T, mode office.Mode, roster *election.Roster) 
 	return &harness{g}
 }
 
-// receive delivers a message of another process. By default that is its first
-// incarnation, and it has adopted list 1.
+// receive delivers a message of another process. By default that is its first incarnation, and it has adopted list 1.
 func (h *harness) receive(from election.ID, kind election.Kind, term election.Term, hold election.Hold) {
 	h.t.Helper()
 	if hold.Life == 0 {
@@ -257,8 +257,7 @@ func TestRemovedCoordinatorHandsOver(t *testing.T) {
 	})
 }
 
-// Two of the three members of the old list have departed. The third one never
-// receives the new list.
+// Two of the three members of the old list have departed. The third one never receives the new list.
 func TestDepartedMembersSettleOldList(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)

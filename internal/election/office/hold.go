@@ -50,7 +50,8 @@ func (m *Machine) requestOwnGrant() {
 	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
 	if answer == grants.Granted {
 		m.support.Add(m.cfg.Self, m.now, m.requestedLease())
-		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
+		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now),
+			m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
 	}
 }
 
@@ -75,8 +76,13 @@ func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
 }
 
 func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []election.ID, out *election.Output) {
-	beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent}
-	beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease, Heartbeat: m.announced(interval)}
+	beat := election.Message{
+		Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent,
+	}
+	beat.Hold = election.Hold{
+		Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease,
+		Heartbeat: m.announced(interval),
+	}
 	if m.role >= Holder && m.roster.Previous != nil && m.support.Settled() {
 		beat.Hold.HighestGranted = max(m.support.Floor(), 1)
 	}

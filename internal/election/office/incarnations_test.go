@@ -8,10 +8,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
-// newGroupWithSlowClock returns a group of five in which the clock of process 5
-// is behind, and process 4 is coordinator in the last term of epoch 60. When 4 ends, 1
-// starts an election in epoch 61, which 5 wins, in a term that its own clock
-// hasn't reached. Its next incarnation may be in that term again.
+// newGroupWithSlowClock returns a group of five in which the clock of process 5 is behind, and process 4 is coordinator
+// in the last term of epoch 60. When 4 ends, 1 starts an election in epoch 61, which 5 wins, in a term that its own
+// clock hasn't reached. Its next incarnation may be in that term again.
 func newGroupWithSlowClock(t *testing.T, mode office.Mode) (*group, *election.Roster) {
 	t.Helper()
 	roster := newRoster(t, 1, 1, 2, 3, 4, 5)
@@ -23,15 +22,15 @@ func newGroupWithSlowClock(t *testing.T, mode office.Mode) (*group, *election.Ro
 		}
 	}
 	for _, m := range roster.Ring() {
-		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(60).Last(), 4 })
+		g.start(m.ID, roster,
+			func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(60).Last(), 4 })
 	}
 	g.advance(heartbeat)
 	g.wantHolder(4)
 	return g, roster
 }
 
-// electInEpoch61 ends process 4 and lets 1 start the election in epoch 61. It
-// returns the ELECTION from 1 to 5.
+// electInEpoch61 ends process 4 and lets 1 start the election in epoch 61. It returns the ELECTION from 1 to 5.
 func electInEpoch61(g *group) election.Message {
 	g.t.Helper()
 	var asked election.Message
@@ -81,9 +80,8 @@ func TestGrantToEarlierIncarnationDoesntCount(t *testing.T) {
 	})
 }
 
-// A process claims term 61, abandons the claim and ends. A member that didn't
-// receive that claim grants the same term to its new incarnation. Then the
-// RESIGNED of the earlier incarnation arrives.
+// A process claims term 61, abandons the claim and ends. A member that didn't receive that claim grants the same term
+// to its new incarnation. Then the RESIGNED of the earlier incarnation arrives.
 func TestResignationOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 2, newRoster(t, 1, 1, 2, 3), nil)
@@ -124,8 +122,7 @@ func TestResignationOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	})
 }
 
-// The report that an earlier incarnation has ended arrives late. The grant to
-// the present one stays in force.
+// The report that an earlier incarnation has ended arrives late. The grant to the present one stays in force.
 func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
@@ -138,8 +135,7 @@ func TestEndOfEarlierIncarnationReleasesNothing(t *testing.T) {
 	})
 }
 
-// A pending request was sent by an incarnation that has ended since. The grant
-// names that incarnation.
+// A pending request was sent by an incarnation that has ended since. The grant names that incarnation.
 func TestLateGrantNamesRequestingIncarnation(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
@@ -189,7 +185,8 @@ func TestFalseTermIsForgotten(t *testing.T) {
 		h.receive(4, election.Beat, 30, election.Hold{Held: true})
 		h.wantFollowed(election.None, self)
 		h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-			Kind: election.Probe, From: 4, To: self, Term: 30, Subject: 4, Hold: election.Hold{Life: 1, Held: true, Sent: h.now, RequesterLife: 1},
+			Kind: election.Probe, From: 4, To: self, Term: 30, Subject: 4,
+			Hold: election.Hold{Life: 1, Held: true, Sent: h.now, RequesterLife: 1},
 		}})
 		h.receive(4, election.Beat, 30, election.Hold{Held: true})
 		h.wantFollowed(4, self)

@@ -10,8 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// inGrantModes runs a test in both modes in which at most one process may hold
-// the office.
+// inGrantModes runs a test in both modes in which at most one process may hold the office.
 func inGrantModes(t *testing.T, test func(*testing.T, office.Mode)) {
 	t.Helper()
 	for _, mode := range []office.Mode{office.Majority, office.Strict} {
@@ -19,9 +18,8 @@ func inGrantModes(t *testing.T, test func(*testing.T, office.Mode)) {
 	}
 }
 
-// The coordinator is the first to adopt the new list and fails before the
-// others adopt it. They elect another coordinator under the old list. One of
-// them adopts the new list while its grant under the old one is in force.
+// The coordinator is the first to adopt the new list and fails before the others adopt it. They elect another
+// coordinator under the old list. One of them adopts the new list while its grant under the old one is in force.
 func TestMemberGrantsUnderOldListAfterGrantUnderNewOne(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)
@@ -101,8 +99,7 @@ func TestClaimOfTermGrantedUnderOldListIsAbandoned(t *testing.T) {
 	})
 }
 
-// A late answer to an earlier incarnation of the process doesn't report what that was
-// granted.
+// A late answer to an earlier incarnation of the process doesn't report what that was granted.
 func TestAnswerToEarlierIncarnationDoesntLowerFloor(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newCandidateUnder(t, mode, newRoster(t, 2, 3, 4, 5).Succeed(newRoster(t, 1, 1, 2, 3), 0))
@@ -113,8 +110,7 @@ func TestAnswerToEarlierIncarnationDoesntLowerFloor(t *testing.T) {
 	})
 }
 
-// A process that missed the last list with its coordinator receives nothing
-// from that coordinator any more.
+// A process that missed the last list with its coordinator receives nothing from that coordinator any more.
 func TestCoordinatorOnNoListIsNotFollowed(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
@@ -229,9 +225,8 @@ func (r *rollout) replace(by election.ID) {
 	r.adopt(r.roster, ids...)
 }
 
-// TestFailoverAfterManyLists: lists that follow each other quickly raise the floor far above
-// all clocks. After that, a failover takes no longer than otherwise, also if the clocks
-// differ, and if only a majority is left.
+// TestFailoverAfterManyLists: lists that follow each other quickly raise the floor far above all clocks. After that, a
+// failover takes no longer than otherwise, also if the clocks differ, and if only a majority is left.
 func TestFailoverAfterManyLists(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, skew := range []election.Epoch{0, 5, 14} {
@@ -270,7 +265,9 @@ func TestFailoverAfterManyLists(t *testing.T) {
 					r.advance(2 * second)
 				}
 				if usual := map[office.Mode]election.Tick{office.Strict: second / 2}[mode]; worst > usual+second {
-					t.Errorf("clocks %d s apart, %d members left: got no coordinator for %d ms, want two leases more than usual at most", skew, left, worst)
+					t.Errorf(
+						"clocks %d s apart, %d members left: got no coordinator for %d ms, want two leases more than usual at most",
+						skew, left, worst)
 				}
 			}
 		}
@@ -298,7 +295,9 @@ func TestClaimUnderOlderListDoesntBlockOthers(t *testing.T) {
 // at most: when its pod is replaced, and when the highest process is ready again. New pods take a lease or longer to
 // start. Agents that restart in their pods may take less time: they remember what they granted.
 func TestRolloutChangesCoordinatorTwice(t *testing.T) {
-	orders := [][]election.ID{{5, 4, 3, 2, 1}, {1, 2, 3, 4, 5}, {1, 2, 5, 4, 3}, {1, 5, 4, 3, 2}, {3, 5, 1, 4, 2}, {5, 1, 2, 3, 4}}
+	orders := [][]election.ID{
+		{5, 4, 3, 2, 1}, {1, 2, 3, 4, 5}, {1, 2, 5, 4, 3}, {1, 5, 4, 3, 2}, {3, 5, 1, 4, 2}, {5, 1, 2, 3, 4},
+	}
 	for _, policy := range []office.Policy{office.Always, office.WhenStable, office.NeverPreempt} {
 		for _, down := range []election.Tick{heartbeat, lease} {
 			t.Run(fmt.Sprintf("policy %d, %d ticks", policy, down), func(t *testing.T) {

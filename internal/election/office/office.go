@@ -109,7 +109,8 @@ func (m *Machine) Restart(c Config) error {
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
 		ledger:         c.ledger(),
-		penaltiesUntil: c.Start, lapses: noLapses, lapsedAt: unknownStart, handsOverAt: c.Start, highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
+		penaltiesUntil: c.Start, lapses: noLapses, lapsedAt: unknownStart, handsOverAt: c.Start, highestTerm: c.Term,
+		wonTerm: c.Term, claimedTerm: c.Term,
 		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start, cause: "start",
 		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}

@@ -44,8 +44,8 @@ func stretches(c *office.Config) {
 	c.UsualLease, c.CalmPeriod = 500, 5000
 }
 
-// TestOverloadedGroupKeepsCoordinator: renewals are late for two minutes, more and more. A lease that stays as it is lapses
-// again and again.
+// TestOverloadedGroupKeepsCoordinator: renewals are late for two minutes, more and more. A lease that stays as it is
+// lapses again and again.
 func TestOverloadedGroupKeepsCoordinator(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		lapses := func(tune func(*office.Config)) (n int, d *delayed) {
@@ -72,7 +72,8 @@ func TestOverloadedGroupKeepsCoordinator(t *testing.T) {
 // grows is a lease that grows up to 4 times.
 func grows(c *office.Config) { c.UsualLease, c.Lease, c.CalmPeriod = lease, 4*lease, calmPeriod }
 
-// TestLateRenewalMakesLeaseLonger at once, up to the longest one, but not the interval of heartbeats. It is announced to followers.
+// TestLateRenewalMakesLeaseLonger at once, up to the longest one, but not the interval of heartbeats. It is announced
+// to followers.
 func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newHolder(t, mode, grows)
@@ -84,7 +85,8 @@ func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 		before := h.now
 		for missed := election.Tick(1); missed <= 2; missed++ { // Nobody answers.
 			if got := h.renew(); missed == 2 && (got.Lease != lease*6/5 || got.Heartbeat != heartbeat*6/5) {
-				t.Errorf("without answers for two heartbeats got a lease of %d and an announced interval of %d, want three times two heartbeats", got.Lease, got.Heartbeat)
+				t.Errorf("without answers for two heartbeats got a lease of %d and an announced interval of %d, want three times "+
+					"two heartbeats", got.Lease, got.Heartbeat)
 			}
 		}
 		if h.now != before+2*heartbeat {
@@ -93,7 +95,8 @@ func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 		h.grant(0, lease*6/5)
 		h.now = h.machines[self].Status().Until - 1
 		if got := h.renew(); got.Lease <= lease*6/5 || got.Lease > 4*lease {
-			t.Errorf("just before the grants expired got a request for %d, want more than before, and at most %d", got.Lease, 4*lease)
+			t.Errorf("just before the grants expired got a request for %d, want more than before, and at most %d",
+				got.Lease, 4*lease)
 		}
 		h.grant(0, 0)
 		calm := first
@@ -102,13 +105,14 @@ func TestLateRenewalMakesLeaseLonger(t *testing.T) {
 			h.grant(0, calm.Lease)
 		}
 		if calm.Lease != lease || calm.Heartbeat != heartbeat {
-			t.Errorf("after calm periods got a lease of %d and an interval of %d, want the usual ones", calm.Lease, calm.Heartbeat)
+			t.Errorf("after calm periods got a lease of %d and an interval of %d, want the usual ones",
+				calm.Lease, calm.Heartbeat)
 		}
 	})
 }
 
-// TestLateCoordinatorMakesNextLeaseLonger, because what ended one tenure would end the next one. One that is dead, was away for longer
-// than the longest lease, or has restarted, doesn't.
+// TestLateCoordinatorMakesNextLeaseLonger, because what ended one tenure would end the next one. One that is dead, was
+// away for longer than the longest lease, or has restarted, doesn't.
 func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended    bool
@@ -152,7 +156,8 @@ func TestLateCoordinatorMakesNextLeaseLonger(t *testing.T) {
 	}
 }
 
-// TestRestartBeforeSuccession: a silent coordinator that has restarted when another process succeeds it wasn't late. Before, no majority was connected.
+// TestRestartBeforeSuccession: a silent coordinator that has restarted when another process succeeds it wasn't late.
+// Before, no majority was connected.
 func TestRestartBeforeSuccession(t *testing.T) {
 	members := newRoster(t, 1, 1, 2, 3, 4, 5)
 	g := newGroup(t, office.Majority, 5, members, func(c *office.Config) {
@@ -198,8 +203,8 @@ func TestMemberWithShorterLeaseDoesntMultiplyHeartbeats(t *testing.T) {
 	}
 }
 
-// TestSlowNetworkGetsLongerLease: messages take so long that grants for the usual lease couldn't be renewed. The coordinator
-// requests longer ones, and keeps the office.
+// TestSlowNetworkGetsLongerLease: messages take so long that grants for the usual lease couldn't be renewed. The
+// coordinator requests longer ones, and keeps the office.
 func TestSlowNetworkGetsLongerLease(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, oneWay := range []election.Tick{60, 190} {
@@ -223,8 +228,8 @@ func fast(c *office.Config) {
 	c.UsualLease, c.CalmPeriod = 100, 5000
 }
 
-// TestShortTimingUnderLoad: a lease that is twenty times as long as usual keeps the coordinator. The highest process, which has restarted, also
-// seems alive for the stable period and leads again, although its answers are late.
+// TestShortTimingUnderLoad: a lease that is twenty times as long as usual keeps the coordinator. The highest process,
+// which has restarted, also seems alive for the stable period and leads again, although its answers are late.
 func TestShortTimingUnderLoad(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		d := newDelayed(t, mode, 5, 1, func(c *office.Config) { fast(c); c.Policy = office.WhenStable })

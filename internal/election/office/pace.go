@@ -62,8 +62,8 @@ func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Leas
 // stretches reports whether leases grow while renewals are late.
 func (c *Config) stretches() bool { return c.longestPace() > fullPace }
 
-// longestPace is the pace at which the lease is the longest one. In Available mode, there are no grants, and a process that has stood
-// still can't know after which time the others have another coordinator: see stoodStill.
+// longestPace is the pace at which the lease is the longest one. In Available mode, there are no grants, and a process
+// that has stood still can't know after which time the others have another coordinator: see stoodStill.
 func (c *Config) longestPace() election.Tick {
 	if c.Mode == Available || c.usualLease() <= 0 {
 		return fullPace
@@ -74,8 +74,8 @@ func (c *Config) longestPace() election.Tick {
 // scaled returns what is in force of a usual duration.
 func (m *Machine) scaled(d election.Tick) election.Tick { return d * m.pace / fullPace }
 
-// SuspicionTimeoutInForce returns after which silence the coordinator suspects others, and is suspected, as far as this process
-// knows. If grants have expired, there is no reason to wait any longer.
+// SuspicionTimeoutInForce returns after which silence the coordinator suspects others, and is suspected, as far as this
+// process knows. If grants have expired, there is no reason to wait any longer.
 func (m *Machine) SuspicionTimeoutInForce() election.Tick {
 	timeout := m.scaled(m.cfg.SuspicionTimeout)
 	if m.cfg.Mode == Available {
@@ -103,7 +103,8 @@ func (m *Machine) leaseInForce() election.Tick {
 	return min(m.scaled(m.cfg.usualLease()), m.cfg.Lease)
 }
 
-// silenced is a coordinator that fell silent before this one, until it has sent a message or the longest lease has passed.
+// silenced is a coordinator that fell silent before this one, until it has sent a message or the longest lease has
+// passed.
 type silenced struct {
 	id    election.ID
 	life  uint32
@@ -125,8 +126,8 @@ func (m *Machine) measureSilence(from election.ID, life uint32) {
 	}
 }
 
-// measureAge records how long ago the last BEATs were sent that a majority has granted, just before the next ones. If that is
-// long, these request a longer lease.
+// measureAge records how long ago the last BEATs were sent that a majority has granted, just before the next ones. If
+// that is long, these request a longer lease.
 func (m *Machine) measureAge() {
 	d := &m.tenure.delays
 	if !m.cfg.stretches() {
@@ -153,7 +154,8 @@ func (m *Machine) paceForLease(lease election.Tick) election.Tick {
 	return min((lease*fullPace+usual-1)/usual, m.cfg.longestPace())
 }
 
-// recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer ones.
+// recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer
+// ones.
 func (m *Machine) recordGrant(from election.ID, sent, lease election.Tick) {
 	if !m.cfg.stretches() {
 		return

@@ -15,7 +15,8 @@ func newHolder(t *testing.T, mode office.Mode, tune func(*office.Config)) *harne
 	t.Helper()
 	g := &group{t: t, mode: mode, configure: tune}
 	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
 	g.advance(1)
 	h := &harness{g}
 	h.grant(0, 0)
@@ -23,8 +24,7 @@ func newHolder(t *testing.T, mode office.Mode, tune func(*office.Config)) *harne
 	return h
 }
 
-// grant lets all members grant the last BEAT for the lease that it requests, after a
-// delay.
+// grant lets all members grant the last BEAT for the lease that it requests, after a delay.
 func (h *harness) grant(delay, lease election.Tick) {
 	h.t.Helper()
 	sent := h.now
@@ -160,8 +160,7 @@ func TestPausedFollowerReadsItsMessagesFirst(t *testing.T) {
 	}
 }
 
-// TestSilentCoordinatorIsSuspectedAfterPause: the coordinator crashed while the follower
-// was paused.
+// TestSilentCoordinatorIsSuspectedAfterPause: the coordinator crashed while the follower was paused.
 func TestSilentCoordinatorIsSuspectedAfterPause(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.now += suspicionTimeout + heartbeat

@@ -36,8 +36,8 @@ type peer struct {
 	// it reported last in an answer that counts for the recovery of this process.
 	bound, recoveryBound election.Term
 	boundCounts          bool
-	// ceiling is the highest term that the peer's clock allowed when it last reported that, at ceilingAt, or 0 if this process has
-	// adopted a floor since then that isn't below it. Later the clock allows more: see TermClock.Later.
+	// ceiling is the highest term that the peer's clock allowed when it last reported that, at ceilingAt, or 0 if this
+	// process has adopted a floor since then that isn't below it. Later the clock allows more: see TermClock.Later.
 	ceiling   election.Term
 	ceilingAt election.Tick
 	// granted is when the last BEAT was sent that the peer has granted, if leases can grow: see pace.go.

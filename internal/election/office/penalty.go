@@ -14,16 +14,17 @@ import (
 //     operator requested that, or because the process has ended. A named successor that doesn't succeed counts as
 //     if its tenure had been short (countFailedSuccession). From the second short tenure in a row on, the process
 //     flaps. A tenure that isn't short ends the row, and so does a long time without any.
-//   - Lapses of a process that has just started don't count: many start together, on machines that have too little processor time
-//     for all of them meanwhile. That a successor doesn't succeed counts: it is the only one that fails then.
+//   - Lapses of a process that has just started don't count: many start together, on machines that have too little
+//     processor time for all of them meanwhile. That a successor doesn't succeed counts: it is the only one that fails
+//     then.
 //   - With each short tenure of the row, the process is held back for a penalty, which doubles,
 //     up to three times. Until it ends, and until the tenure of the coordinator isn't short
 //     itself, the coordinator doesn't hand over to that process: see considerHandOver.
 //   - In a vacancy a process that flaps comes after the others: see precedes. They don't wait for
 //     it. It waits for two heartbeats longer at most, so it leads if no other process can.
-//   - After two lapses within twice the length of a tenure that isn't short, whichever processes lapsed, no coordinator hands
-//     over to one of higher rank for that length: each hand-over would be one more change. A lapse just after the pause causes
-//     another pause. Lapses of processes that have just started don't count here, either.
+//   - After two lapses within twice the length of a tenure that isn't short, whichever processes lapsed, no coordinator
+//     hands over to one of higher rank for that length: each hand-over would be one more change. A lapse just after the
+//     pause causes another pause. Lapses of processes that have just started don't count here, either.
 //
 // Each process records the tenures of all others, and its own. So a coordinator knows whom to
 // hold back although it has just begun to lead, and a crash of the process that flaps doesn't
@@ -141,8 +142,8 @@ func (m *Machine) endTenure(id election.ID, how ending) {
 	}
 }
 
-// pauseHandOvers pauses hand-overs if this tenure is the second one that follows a lapse, soon after the first one. Mere silence is
-// no lapse: the same tenure goes on, or the process proves to have ended.
+// pauseHandOvers pauses hand-overs if this tenure is the second one that follows a lapse, soon after the first one.
+// Mere silence is no lapse: the same tenure goes on, or the process proves to have ended.
 func (m *Machine) pauseHandOvers() {
 	if !m.lapsed {
 		return
@@ -247,19 +248,20 @@ func (m *Machine) HeldBack() (count int) {
 	return count
 }
 
-// flaps reports whether the last tenures of a process were short: it is held back, or was until a moment ago. If the penalties of
-// several processes end together, they would lead and fail in turn otherwise.
+// flaps reports whether the last tenures of a process were short: it is held back, or was until a moment ago. If the
+// penalties of several processes end together, they would lead and fail in turn otherwise.
 func (m *Machine) flaps(id election.ID) bool {
 	r := &m.peers[id].record
 	return r.short > 1 && m.now < r.heldBackUntil+m.longTenure()
 }
 
-// awaitTurn postpones the claim of a process that flaps and has won an election that another process started, and reports whether it did.
-// Otherwise a coordinator that stood still for about a lease would end the claims of its successors each time. If no other process leads
-// by then, it campaigns.
+// awaitTurn postpones the claim of a process that flaps and has won an election that another process started, and
+// reports whether it did. Otherwise a coordinator that stood still for about a lease would end the claims of its
+// successors each time. If no other process leads by then, it campaigns.
 func (m *Machine) awaitTurn() bool {
 	delay := m.campaignDelay()
-	if m.role != Follower || m.vacancy.attempts > 0 || m.vacancy.campaignAt == election.Never || m.isNamedSuccessor() || !m.flaps(m.cfg.Self) || delay == 0 {
+	if m.role != Follower || m.vacancy.attempts > 0 || m.vacancy.campaignAt == election.Never || m.isNamedSuccessor() ||
+		!m.flaps(m.cfg.Self) || delay == 0 {
 		return false
 	}
 	m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+delay)

@@ -34,8 +34,7 @@ func preempting(c *office.Config) {
 	c.Policy = office.Always
 }
 
-// TestShortTenuresBecomeRare: processes of high rank stand still, or their applications fail, again
-// and again.
+// TestShortTenuresBecomeRare: processes of high rank stand still, or their applications fail, again and again.
 func TestShortTenuresBecomeRare(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -89,8 +88,8 @@ func TestShortTenuresBecomeRare(t *testing.T) {
 	}
 }
 
-// TestOverloadAtStartCostsNoPenalty: all processes stand still again and again while they start. Shortly after that, the one of the
-// highest rank leads.
+// TestOverloadAtStartCostsNoPenalty: all processes stand still again and again while they start. Shortly after that,
+// the one of the highest rank leads.
 func TestOverloadAtStartCostsNoPenalty(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, policy := range []office.Policy{office.Always, office.WhenStable} {
@@ -115,8 +114,8 @@ func TestOverloadAtStartCostsNoPenalty(t *testing.T) {
 	})
 }
 
-// TestHandOversPauseAfterTwoLapses: 5 stands still after a long tenure, and again soon after it got the office back. It doesn't flap
-// with a single short tenure. The first tenure may be one that the processes know when they start.
+// TestHandOversPauseAfterTwoLapses: 5 stands still after a long tenure, and again soon after it got the office back. It
+// doesn't flap with a single short tenure. The first tenure may be one that the processes know when they start.
 func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, first := range []election.ID{election.None, 5} {
@@ -126,7 +125,9 @@ func TestHandOversPauseAfterTwoLapses(t *testing.T) {
 			})
 			d.runUntilHolder(5)
 			d.run(d.now + minute)
-			for _, want := range []struct{ least, most election.Tick }{{0, 1000}, {minute - 1000, minute + 1000}, {minute - 1000, minute + 1000}} {
+			for _, want := range []struct{ least, most election.Tick }{
+				{0, 1000}, {minute - 1000, minute + 1000}, {minute - 1000, minute + 1000},
+			} {
 				d.run(d.now + 5000)
 				d.paused[5] = true
 				d.in(1000, func() { d.paused[5] = false })

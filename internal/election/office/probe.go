@@ -64,7 +64,8 @@ func (m *Machine) nextProbe() election.Tick {
 		}
 	case m.now < start && (m.coordinator != election.None || start < next):
 		return start
-	case m.coordinator != election.None && (!m.mayTakeOver() || m.cfg.Policy == NeverPreempt) && m.now >= start+m.claimTimeout():
+	case m.coordinator != election.None && (!m.mayTakeOver() || m.cfg.Policy == NeverPreempt) &&
+		m.now >= start+m.claimTimeout():
 		return m.now + rareProbes*m.cfg.Heartbeat
 	}
 	return next
@@ -73,9 +74,10 @@ func (m *Machine) nextProbe() election.Tick {
 // rareProbes is the number of heartbeats between two probes for a recovery that takes long, and in probePause.
 const rareProbes = 16
 
-// probePause is how much longer than usual an answer of another member counts, and how long the process waits then before it
-// probes again. With NeverPreempt, a coordinator of lower rank hands over only on request, so rare probes suffice: if 30 members
-// probed each other with each heartbeat until then, they would send ten thousand messages a second.
+// probePause is how much longer than usual an answer of another member counts, and how long the process waits then
+// before it probes again. With NeverPreempt, a coordinator of lower rank hands over only on request, so rare probes
+// suffice: if 30 members probed each other with each heartbeat until then, they would send ten thousand messages a
+// second.
 func (m *Machine) probePause() election.Tick {
 	if m.cfg.Policy == NeverPreempt && m.mayTakeOver() {
 		return rareProbes * m.cfg.Heartbeat
@@ -95,7 +97,9 @@ func (m *Machine) sendProbes(out *election.Output) {
 }
 
 func (m *Machine) sendProbe(to election.ID, out *election.Output) {
-	probe := election.Message{Kind: election.Probe, From: m.cfg.Self, To: to, Term: m.coordinatorTerm, Subject: m.coordinator}
+	probe := election.Message{
+		Kind: election.Probe, From: m.cfg.Self, To: to, Term: m.coordinatorTerm, Subject: m.coordinator,
+	}
 	probe.Hold.Sent = m.now
 	out.Send = append(out.Send, probe)
 }
@@ -124,9 +128,13 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	if msg.Hold.Held {
 		return
 	}
-	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator}
-	answer.Hold.Held, answer.Hold.Sent, answer.Hold.RequesterLife, answer.Hold.Roster = true, msg.Hold.Sent, msg.Hold.Life, m.roster.Version
-	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted()
+	answer := election.Message{
+		Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator,
+	}
+	answer.Hold.Held, answer.Hold.Sent, answer.Hold.RequesterLife, answer.Hold.Roster = true, msg.Hold.Sent,
+		msg.Hold.Life, m.roster.Version
+	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now),
+		m.ledger.HighestGranted()
 	answer.Hold.Ceiling, answer.Hold.ElectionTerm = m.cfg.Clock.Ceiling(m.now), m.inner.Status().Term
 	out.Send = append(out.Send, answer)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
-// newIsolated returns process 3 of a number of members. It knows no coordinator
-// and receives no messages.
+// newIsolated returns process 3 of a number of members. It knows no coordinator and receives no messages.
 func newIsolated(t *testing.T, mode office.Mode, members int) *harness {
 	t.Helper()
 	ids := make([]election.ID, members)

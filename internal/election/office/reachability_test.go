@@ -13,8 +13,7 @@ func dropExceptTo(id, one election.ID) func(*election.Message) bool {
 	return func(m *election.Message) bool { return crosses(m, id) && m.From != one && m.To != one }
 }
 
-// The highest process reaches only the coordinator. It would win any election,
-// but never acquire the office.
+// The highest process reaches only the coordinator. It would win any election, but never acquire the office.
 func TestNoHandOverToProcessWithoutMajority(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode, configure: alwaysPreempt, drop: dropExceptTo(5, 4)}
@@ -28,8 +27,7 @@ func TestNoHandOverToProcessWithoutMajority(t *testing.T) {
 	})
 }
 
-// The same if there is no coordinator: the others must not wait for that
-// process forever.
+// The same if there is no coordinator: the others must not wait for that process forever.
 func TestProcessWithoutMajorityIsNotWaitedFor(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5), alwaysPreempt)
@@ -171,7 +169,8 @@ func TestHighestMemberWithSlowLinkDoesntPreventElections(t *testing.T) {
 				}
 			}
 			if tenures := len(g.tokens) - began; vacant > int(2*lease) || tenures > 2 {
-				t.Errorf("one way takes %d ticks: got no coordinator for %d of %d ticks, and %d tenures, want at most two leases and two tenures",
+				t.Errorf("one way takes %d ticks: got no coordinator for %d of %d ticks, and %d tenures, want at most two "+
+					"leases and two tenures",
 					slow, vacant, 80*lease, tenures)
 			}
 		}
@@ -234,7 +233,8 @@ func TestSilentWitnessDelaysByAHeartbeat(t *testing.T) {
 	g.wantHolder(3)
 }
 
-// The link comes back, and the coordinator's answer to a probe arrives before its next BEAT. The coordinator ranks below 3.
+// The link comes back, and the coordinator's answer to a probe arrives before its next BEAT. The coordinator ranks
+// below 3.
 func TestAnswerOfCoordinatorIsNoReasonToReplaceIt(t *testing.T) {
 	for outage := suspicionTimeout + 1; outage < 2*suspicionTimeout; outage++ {
 		g := newGroup(t, office.Available, 2, newRoster(t, 1, 1, 2, 3), nil)

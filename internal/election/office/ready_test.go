@@ -22,7 +22,8 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 		h.advance(1)
 		reportClocks := func(one, two election.Term) {
 			for id, reading := range map[election.ID]election.Term{1: one, 2: two} {
-				h.receive(id, election.Probe, 20, election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: 20, Ceiling: reading})
+				h.receive(id, election.Probe, 20,
+					election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: 20, Ceiling: reading})
 			}
 		}
 		wantReady := func(want bool, clocks string) {
@@ -47,12 +48,14 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 	})
 }
 
-// A process that the coordinator of lower rank hands over to on request only needs to know rarely which members it reaches.
+// A process that the coordinator of lower rank hands over to on request only needs to know rarely which members it
+// reaches.
 func TestProbesAreRareWhereNobodyTakesOver(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for policy, want := range map[office.Policy]int{office.NeverPreempt: 2, office.WhenStable: 32} {
 			probes := 0
-			g := newGroup(t, mode, 1, newRoster(t, 1, 1, 2, 3), func(c *office.Config) { c.Policy, c.StablePeriod = policy, 100*lease })
+			g := newGroup(t, mode, 1, newRoster(t, 1, 1, 2, 3),
+				func(c *office.Config) { c.Policy, c.StablePeriod = policy, 100*lease })
 			g.advance(2 * lease)
 			g.drop = func(m *election.Message) bool {
 				if m.Kind == election.Probe && m.From == 3 && m.To == 2 && !m.Hold.Held {
@@ -94,7 +97,8 @@ func TestHandOverWaitsForSlowReadings(t *testing.T) {
 			if c.Self == 3 {
 				c.Clock.AtBoot += 100
 			}
-			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2, second/10, 2*second/5, second/20
+			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2,
+				second/10, 2*second/5, second/20
 			c.MemoryLost, c.Coordinator, c.Term = false, 2, (floor + 41).Last()
 		}
 		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor.Last())
@@ -117,7 +121,8 @@ func TestHandOverWaitsForSlowReadings(t *testing.T) {
 	})
 }
 
-// A rollout that goes on as soon as a restarted process has joined can take the coordinator: the process is its successor.
+// A rollout that goes on as soon as a restarted process has joined can take the coordinator: the process is its
+// successor.
 func TestProcessThatHasJoinedIsSuccessor(t *testing.T) {
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 		for _, remembers := range []bool{true, false} {
@@ -184,9 +189,8 @@ func receiveResigned(h *harness, from election.ID, term election.Term, successor
 	}})
 }
 
-// TestNamedSuccessorNeedsNoElection: process 3 claims the office in the same
-// step in which 4 resigns in its favor, and doesn't send ELECTION to 5, which
-// outranks it.
+// TestNamedSuccessorNeedsNoElection: process 3 claims the office in the same step in which 4 resigns in its favor, and
+// doesn't send ELECTION to 5, which outranks it.
 func TestNamedSuccessorNeedsNoElection(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	receiveResigned(h, 4, 10, self, election.Hold{Ineligible: true})
@@ -220,8 +224,7 @@ func TestIneligibleProcessIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestProcessThatIsEligibleAgainIsWaitedFor: 5 was ineligible, and has sent a
-// message since.
+// TestProcessThatIsEligibleAgainIsWaitedFor: 5 was ineligible, and has sent a message since.
 func TestProcessThatIsEligibleAgainIsWaitedFor(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.receive(5, election.Probe, 10, election.Hold{Ineligible: true})
@@ -232,8 +235,7 @@ func TestProcessThatIsEligibleAgainIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNamedSuccessorComesFirst: the named successor precedes processes that
-// outrank it.
+// TestNamedSuccessorComesFirst: the named successor precedes processes that outrank it.
 func TestNamedSuccessorComesFirst(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Suspect, Peer: 5})
@@ -268,7 +270,8 @@ func (d *delayed) failInTurn(ids ...election.ID) {
 	d.run(d.now + 2000)
 }
 
-// lapse makes the GRANTs to the holder ever slower until its tenure ends, and returns how long it takes until there is another one.
+// lapse makes the GRANTs to the holder ever slower until its tenure ends, and returns how long it takes until there is
+// another one.
 func (d *delayed) lapse(id election.ID) (vacant election.Tick) {
 	from := d.now
 	d.drop = func(m *election.Message) bool {
@@ -289,8 +292,8 @@ func (d *delayed) lapse(id election.ID) (vacant election.Tick) {
 	return d.now - began
 }
 
-// TestProcessThatFlapsAwaitsItsTurnOnly: a process that flaps loses its tenure, and an election of others elects it, because they don't
-// know that it flaps, or flap, too. It doesn't wait for longer than others need to claim the office.
+// TestProcessThatFlapsAwaitsItsTurnOnly: a process that flaps loses its tenure, and an election of others elects it,
+// because they don't know that it flaps, or flap, too. It doesn't wait for longer than others need to claim the office.
 func TestProcessThatFlapsAwaitsItsTurnOnly(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -315,7 +318,8 @@ func TestProcessThatFlapsAwaitsItsTurnOnly(t *testing.T) {
 					d.runUntilHolder(3)
 					d.run(d.now + 2000 + offset)
 					if took := d.lapse(3); took < test.least || took > test.most {
-						t.Fatalf("offset %d: got no coordinator for %d ms, want at least %d and at most %d", offset, took, test.least, test.most)
+						t.Fatalf("offset %d: got no coordinator for %d ms, want at least %d and at most %d", offset,
+							took, test.least, test.most)
 					}
 				}
 			})

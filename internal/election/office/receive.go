@@ -13,7 +13,8 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // a process doesn't request grants of itself by message
 	timing := msg.Hold.Lease < 0 || msg.Hold.Heartbeat < 0
-	if msg.To != m.cfg.Self || own || timing || max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
+	if msg.To != m.cfg.Self || own || timing ||
+		max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}
@@ -29,7 +30,8 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		// Of the coordinator, only the BEAT of its tenure counts as a sign of life.
 		// For example, a coordinator that restarted without its memory is alive and
 		// answers probes, but it doesn't hold the office any more.
-		if msg.From != m.coordinator || msg.Kind == election.Beat && !outdated && msg.Hold.Held && msg.Term == m.coordinatorTerm && m.acknowledged(msg) {
+		if msg.From != m.coordinator || msg.Kind == election.Beat && !outdated && msg.Hold.Held &&
+			msg.Term == m.coordinatorTerm && m.acknowledged(msg) {
 			m.markAlive(msg.From, out)
 		}
 		m.recordEligibility(msg, out)

@@ -76,9 +76,9 @@ func (m *Machine) recordAwareness(id election.ID) {
 	}
 }
 
-// startRecovery starts the procedure of the inner election, unless an election has
-// reached this process before: that tells it the same. Its term is above those of earlier elections, as far as the members have
-// answered: they ignore messages of earlier ones.
+// startRecovery starts the procedure of the inner election, unless an election has reached this process before: that
+// tells it the same. Its term is above those of earlier elections, as far as the members have answered: they ignore
+// messages of earlier ones.
 func (m *Machine) startRecovery(out *election.Output) {
 	m.recovery.phase, m.recovery.unaware, m.recovery.startAt = recovering, nil, election.Never
 	if !m.inner.Status().Electing {
@@ -177,7 +177,8 @@ func (m *Machine) tableExceptions() []election.ID {
 // learnCoordinator stores which process is coordinator, as another process reports it.
 func (m *Machine) learnCoordinator(msg *election.Message, out *election.Output) {
 	id := msg.Subject
-	if !msg.Hold.Held || m.coordinator != election.None || id == m.cfg.Self || m.roster.Priority(id) == 0 || msg.Term < m.coordinatorTerm || !m.usable(msg.Term) {
+	if !msg.Hold.Held || m.coordinator != election.None || id == m.cfg.Self || m.roster.Priority(id) == 0 ||
+		msg.Term < m.coordinatorTerm || !m.usable(msg.Term) {
 		return
 	}
 	m.recovery.learned, m.coordinatorTerm = id, msg.Term

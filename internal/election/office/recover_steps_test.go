@@ -52,8 +52,7 @@ func (h *harness) answerAnnouncement() {
 	h.advance(reply)
 }
 
-// send delivers a message that is complete but for its receiver and the life of its
-// sender.
+// send delivers a message that is complete but for its receiver and the life of its sender.
 func (h *harness) send(m election.Message) {
 	h.t.Helper()
 	m.To, m.Hold.Life = self, 1
@@ -86,8 +85,10 @@ func TestTableOfFollowerShowsStatus(t *testing.T) {
 	h.send(election.Message{Kind: election.Request, From: 2})
 	h.wantSent(election.Table, 2)
 	for _, m := range h.captured {
-		if m.Kind == election.Table && (m.Subject != 4 || m.Term != 10 || !m.Hold.Held || m.Hold.Version != 1 || !slices.Equal(m.List, []election.ID{1, 5})) {
-			t.Errorf("got %s with list version %d, want coordinator 4 in term 10, and the exceptions 1, crashed, and 5, alive", m.Describe(), m.Hold.Version)
+		if m.Kind == election.Table && (m.Subject != 4 || m.Term != 10 || !m.Hold.Held || m.Hold.Version != 1 ||
+			!slices.Equal(m.List, []election.ID{1, 5})) {
+			t.Errorf("got %s with list version %d, want coordinator 4 in term 10, and the exceptions 1, crashed, and 5, alive",
+				m.Describe(), m.Hold.Version)
 		}
 	}
 }
@@ -97,7 +98,8 @@ func TestTableOfFollowerShowsStatus(t *testing.T) {
 func TestCoordinatorAnswersInquiryAfterElectionOfAnother(t *testing.T) {
 	g := &group{t: t, mode: office.Available, configure: electBy(t, "RingActiveList")}
 	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
 	g.advance(1)
 	h := &harness{g}
 	h.wantHolder(self)
@@ -122,7 +124,8 @@ func TestRequestContinuesAfterBeat(t *testing.T) {
 	h.captured = nil
 	h.advance(reply)
 	h.wantSent(election.Request, 5)
-	h.send(election.Message{Kind: election.Table, From: 5, Subject: 5, Term: 10, Hold: election.Hold{Held: true, Version: 1}})
+	h.send(
+		election.Message{Kind: election.Table, From: 5, Subject: 5, Term: 10, Hold: election.Hold{Held: true, Version: 1}})
 	h.wantSent(election.Update, 1, 2, 4, 5)
 }
 
@@ -191,7 +194,10 @@ func TestRecoveryElectionUnderCoordinatorIsRepeatedOnce(t *testing.T) {
 
 // What another process reports is trusted only until there is a reason to doubt it.
 func TestLearnedCoordinatorIsDoubted(t *testing.T) {
-	table := election.Message{Kind: election.Table, From: 4, Subject: 5, Term: 10, List: []election.ID{1}, Hold: election.Hold{Held: true, Version: 1}}
+	table := election.Message{
+		Kind: election.Table, From: 4, Subject: 5, Term: 10, List: []election.ID{1},
+		Hold: election.Hold{Held: true, Version: 1},
+	}
 	learn := func(t *testing.T, change func(*election.Message)) *harness {
 		t.Helper()
 		h := newRecovering(t, office.Majority, "StatusTable")
@@ -205,7 +211,8 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	t.Run("trusted", func(t *testing.T) {
 		h := learn(t, nil)
 		h.wantFollowed(5, self)
-		if s := h.machines[self].Status(); s.Electing || s.Term != 10 || !slices.Equal(h.machines[self].Suspects(), election.IDs{1}) {
+		if s := h.machines[self].Status(); s.Electing || s.Term != 10 ||
+			!slices.Equal(h.machines[self].Suspects(), election.IDs{1}) {
 			t.Errorf("got status %+v and suspects %d, want term 10 and suspect 1", s, h.machines[self].Suspects())
 		}
 	})
@@ -290,8 +297,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 }
 
-// The process also learns if it is ineligible, for example because its application
-// hasn't started yet.
+// The process also learns if it is ineligible, for example because its application hasn't started yet.
 func TestIneligibleProcessLearnsCoordinator(t *testing.T) {
 	for algorithm, answer := range map[string]election.Message{
 		"StatusTable":    {Kind: election.Table, From: 4, Subject: 2, Term: 10},
@@ -310,12 +316,16 @@ func TestIneligibleProcessLearnsCoordinator(t *testing.T) {
 func TestRecoveryStartsNoElection(t *testing.T) {
 	for coordinator, alive := range map[election.ID][]election.ID{election.None: nil, 2: {3, 4, 5}} {
 		h := newRecovering(t, office.Available, "StatusTable")
-		h.send(election.Message{Kind: election.Table, From: 4, Subject: coordinator, Term: 10, List: alive, Hold: election.Hold{Held: coordinator != election.None}})
+		h.send(election.Message{
+			Kind: election.Table, From: 4, Subject: coordinator, Term: 10, List: alive,
+			Hold: election.Hold{Held: coordinator != election.None},
+		})
 		h.wantSent(election.Update, 1, 2, 4, 5)
 		h.wantSent(election.Coordinator)
 	}
 	h := newRecovering(t, office.Available, "RingActiveList")
-	h.send(election.Message{Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10, Hold: election.Hold{Held: true}})
+	h.send(
+		election.Message{Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10, Hold: election.Hold{Held: true}})
 	h.wantSent(election.Elect)
 }
 
@@ -358,7 +368,8 @@ func TestProcessRecoversOnce(t *testing.T) {
 	holder := newCandidate(t, office.Available)
 	holder.input(self, election.Input{Kind: election.Recover})
 	for _, g := range []*harness{h, holder} {
-		if n := g.countEvents(self, election.Refused); n != 1 || len(g.sentTo(election.Request)) > 0 || len(g.sentTo(election.Probe)) > 0 {
+		if n := g.countEvents(self, election.Refused); n != 1 || len(g.sentTo(election.Request)) > 0 ||
+			len(g.sentTo(election.Probe)) > 0 {
 			t.Errorf("got %d refusals and messages %v, want 1 and none", n, g.captured)
 		}
 	}
@@ -418,7 +429,8 @@ func TestRestartedProcessGetsBeatAtOnce(t *testing.T) {
 // The coordinator ends or resigns before its BEAT has arrived at process 4, which has learned of it from a TABLE
 // and is the highest one now. It starts an election at once.
 func TestEndOfLearnedCoordinatorIsALoss(t *testing.T) {
-	for end, limit := range map[string]election.Tick{"ended": 1, "resigned": 2 * stagger} { // 5 may still be alive after it resigned
+	// 5 may still be alive after it resigned
+	for end, limit := range map[string]election.Tick{"ended": 1, "resigned": 2 * stagger} {
 		t.Run(end, func(t *testing.T) {
 			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 			g := newGroup(t, office.Available, 5, roster, electBy(t, "StatusTable"))
@@ -432,7 +444,9 @@ func TestEndOfLearnedCoordinatorIsALoss(t *testing.T) {
 			if end == "ended" {
 				g.crash(5, true)
 			} else {
-				g.deliver(election.Message{Kind: election.Resigned, From: 5, To: 4, Term: g.machines[5].Status().Term, Hold: election.Hold{Life: 1}})
+				g.deliver(election.Message{
+					Kind: election.Resigned, From: 5, To: 4, Term: g.machines[5].Status().Term, Hold: election.Hold{Life: 1},
+				})
 				g.crash(5, false)
 			}
 			before := g.now

@@ -21,8 +21,7 @@ type recovered struct {
 	counts map[election.Kind]int
 	// tenures and resigned are the numbers of tenures, and of hand-overs of the coordinator, before the recovery.
 	tenures, resigned int
-	// claims counts the requests for grants while the former coordinator holds the
-	// office.
+	// claims counts the requests for grants while the former coordinator holds the office.
 	claims int
 }
 
@@ -55,7 +54,8 @@ func (r recovery) recover(t *testing.T) *recovered {
 		}
 	}
 	g.advance(3 * heartbeat)
-	got := &recovered{group: g, process: r.process, counts: map[election.Kind]int{}, tenures: len(g.tokens), resigned: g.countEvents(r.coordinator, election.OfficeResigned)}
+	got := &recovered{group: g, process: r.process, counts: map[election.Kind]int{}, tenures: len(
+		g.tokens), resigned: g.countEvents(r.coordinator, election.OfficeResigned)}
 	g.drop = func(m *election.Message) bool {
 		if m.Kind.Counts() {
 			got.counts[m.Kind]++
@@ -118,7 +118,9 @@ func TestRecoveryCountsMessagesOfSources(t *testing.T) {
 	} {
 		for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 			t.Run(fmt.Sprintf("%s/%s/%d", c.algorithm, mode, c.process), func(t *testing.T) {
-				r := recovery{algorithm: c.algorithm, mode: mode, policy: office.NeverPreempt, process: c.process, coordinator: c.coordinator}.recover(t)
+				r := recovery{
+					algorithm: c.algorithm, mode: mode, policy: office.NeverPreempt, process: c.process, coordinator: c.coordinator,
+				}.recover(t)
 				r.advance(1) // no heartbeat passes
 				r.wantCounts(c.want)
 				r.wantFollowed(c.coordinator, c.process)
@@ -132,8 +134,7 @@ func TestRecoveryCountsMessagesOfSources(t *testing.T) {
 	}
 }
 
-// The answer to a REQUEST or an INQUIRY suffices to report the coordinator and, from
-// a TABLE, who has crashed.
+// The answer to a REQUEST or an INQUIRY suffices to report the coordinator and, from a TABLE, who has crashed.
 func TestRecoveryLearnsWithoutBeats(t *testing.T) {
 	for _, algorithm := range []string{"StatusTable", "RingActiveList"} {
 		for _, c := range []recovery{
@@ -165,8 +166,10 @@ func TestRecoveryDoesntDisturbCoordinator(t *testing.T) {
 			for _, policy := range []office.Policy{office.Always, office.WhenStable, office.NeverPreempt} {
 				t.Run(fmt.Sprintf("%s/%s/%d", algorithm.Name, mode, policy), func(t *testing.T) {
 					for process := election.ID(1); process <= 5; process++ {
-						checkUndisturbed(t, recovery{algorithm: algorithm.Name, mode: mode, policy: policy, process: process, coordinator: 5})
-						checkUndisturbed(t, recovery{algorithm: algorithm.Name, mode: mode, policy: policy, process: process, coordinator: 4, crashed: 5})
+						checkUndisturbed(t,
+							recovery{algorithm: algorithm.Name, mode: mode, policy: policy, process: process, coordinator: 5})
+						checkUndisturbed(t,
+							recovery{algorithm: algorithm.Name, mode: mode, policy: policy, process: process, coordinator: 4, crashed: 5})
 					}
 					checkUndisturbed(t, recovery{algorithm: algorithm.Name, mode: mode, policy: policy, process: 5, coordinator: 4})
 					if policy == office.NeverPreempt { // a process that doesn't recover wins the election
@@ -197,7 +200,8 @@ func checkUndisturbed(t *testing.T, c recovery) {
 	}
 	r.wantHolder(last)
 	r.wantFollowed(last, c.process, c.coordinator)
-	if got := r.countEvents(c.coordinator, election.OfficeResigned) - r.resigned; got != handOvers || len(r.tokens)-r.tenures != handOvers {
+	if got := r.countEvents(c.coordinator, election.OfficeResigned) - r.resigned; got != handOvers ||
+		len(r.tokens)-r.tenures != handOvers {
 		t.Errorf("process %d recovered while %d was coordinator: got %d hand-overs and %d tenures, want %d",
 			c.process, c.coordinator, got, len(r.tokens)-r.tenures, handOvers)
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// [Textbook]: "the control part of a failed process continues to function and
-// simply forwards each received message along its out-edge". Here that is
-// process 4, whose application is dead, as all processes know. It isn't elected
-// and forwards messages. The dead pod, 5, is skipped.
+// [Textbook]: "the control part of a failed process continues to function and simply forwards each received message
+// along its out-edge". Here that is process 4, whose application is dead, as all processes know. It isn't elected and
+// forwards messages. The dead pod, 5, is skipped.
 func TestRingSendsThroughProcessWithDeadApplication(t *testing.T) {
 	for algorithm, want := range map[string]map[election.Kind]int{
 		"RingAllIDs":     {election.ElectMe: 3 * 4, election.NewCoordinator: 4},

@@ -38,7 +38,9 @@ func TestMemberGrantsForItsOwnLeaseAtMost(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
-		for requested, want := range map[election.Tick]election.Tick{lease + 1: lease, election.Never: lease, lease - 1: lease - 1, 0: lease} {
+		for requested, want := range map[election.Tick]election.Tick{
+			lease + 1: lease, election.Never: lease, lease - 1: lease - 1, 0: lease,
+		} {
 			h.receive(5, election.Beat, 30, election.Hold{Lease: requested})
 			h.wantGrantedLease(5, want)
 		}
@@ -83,8 +85,7 @@ func TestShorterLeaseKeepsEarlierPromise(t *testing.T) {
 	})
 }
 
-// TestDeferredRequestIsGrantedForLeaseInForce: the lease became shorter while the request
-// waited.
+// TestDeferredRequestIsGrantedForLeaseInForce: the lease became shorter while the request waited.
 func TestDeferredRequestIsGrantedForLeaseInForce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
@@ -143,8 +144,7 @@ func TestSettingsSpreadWithoutElection(t *testing.T) {
 	})
 }
 
-// TestPolicyChangesWithoutElection: a higher process takes over as soon as the policy
-// allows it.
+// TestPolicyChangesWithoutElection: a higher process takes over as soon as the policy allows it.
 func TestPolicyChangesWithoutElection(t *testing.T) {
 	g := newGroup(t, office.Majority, 3, newRoster(t, 1, 1, 2, 3, 4), nil)
 	g.advance(2 * stablePeriod)
@@ -171,8 +171,8 @@ func TestInvalidSettingsChangeNothing(t *testing.T) {
 	g.wantHolder(2)
 }
 
-// 5 exchanges messages with its coordinator only, and needn't know that while the policy is Never. The coordinator is the
-// first to have the new policy.
+// 5 exchanges messages with its coordinator only, and needn't know that while the policy is Never. The coordinator is
+// the first to have the new policy.
 func TestCoordinatorWithNewPolicyWaitsForProbesOfOthers(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4, 5), nil)

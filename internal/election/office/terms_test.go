@@ -100,11 +100,12 @@ func TestClaimAfterElectionNeedsOwnClock(t *testing.T) {
 
 // claims reports whether process 3 has claimed the office in a term of an epoch.
 func (h *harness) claims(epoch election.Epoch) bool {
-	return slices.ContainsFunc(h.captured, func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch })
+	return slices.ContainsFunc(h.captured,
+		func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch })
 }
 
-// A process claims a term only if the clock of the other live member may reach it while the claim lasts. While that clock is behind the floor
-// of the list, its reading hardly rises.
+// A process claims a term only if the clock of the other live member may reach it while the claim lasts. While that
+// clock is behind the floor of the list, its reading hardly rises.
 func TestClaimNeedsClocksOfMajority(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, c := range []struct {
@@ -118,11 +119,13 @@ func TestClaimNeedsClocksOfMajority(t *testing.T) {
 				oc.MemoryLost, oc.Term, oc.Coordinator = false, c.needs.First(), 2
 				oc.Clock = election.TermClock{AtBoot: 2_050, TicksPerEpoch: lease / 5, ListFloor: c.floor.First()}
 			})
-			h.receive(1, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: 1, Ceiling: c.reached.Last()})
+			h.receive(1, election.Probe, 0,
+				election.Hold{Held: true, RequesterLife: 1, HighestGranted: 1, Ceiling: c.reached.Last()})
 			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
 			h.advance(stagger)
 			if got := h.claims(c.needs); got != c.claims {
-				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch %d: %t, want %t", c.floor, c.reached, c.needs, got, c.claims)
+				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch %d: %t, want %t", c.floor,
+					c.reached, c.needs, got, c.claims)
 			}
 		}
 	})
@@ -161,7 +164,8 @@ func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
 				c.Clock = election.TermClock{AtBoot: 3_000, TicksPerEpoch: lease}
 			})
 			h.advance(1)
-			h.receive(2, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: election.Epoch(2_002).Last(), Ceiling: (2_000 + above).Last()})
+			h.receive(2, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: election.Epoch(
+				2_002).Last(), Ceiling: (2_000 + above).Last()})
 			next := newRoster(t, 2, 2, self)
 			next.Floor = election.Epoch(2_000).Last()
 			h.input(self, election.Input{Kind: election.Adopt, Roster: next})
@@ -173,12 +177,14 @@ func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
 	})
 }
 
-// Processes 4, which leads, and 5 have adopted a list before the others, which can't grant a term above its floor yet. So there is no hand-over.
+// Processes 4, which leads, and 5 have adopted a list before the others, which can't grant a term above its floor yet.
+// So there is no hand-over.
 func TestHandOverWaitsForListOfMajority(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		const reading = 10_000
 		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
-			c.Policy, c.Term, c.Clock = office.Always, election.Epoch(reading-1).First(), election.TermClock{AtBoot: reading, TicksPerEpoch: lease / 12}
+			c.Policy, c.Term, c.Clock = office.Always, election.Epoch(reading-1).First(),
+				election.TermClock{AtBoot: reading, TicksPerEpoch: lease / 12}
 		})
 		g.input(5, election.Input{Kind: election.BecomeIneligible})
 		g.advance(heartbeat)

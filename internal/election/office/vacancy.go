@@ -111,8 +111,8 @@ func (m *Machine) backoff() election.Tick {
 	return longest/2 + election.Tick(mixed>>1)%(longest/2+1)
 }
 
-// preVoteSucceeds reports whether this process may campaign, as far as the others say. A majority exchanges messages with it,
-// follows no coordinator, and its clocks permit the term.
+// preVoteSucceeds reports whether this process may campaign, as far as the others say. A majority exchanges messages
+// with it, follows no coordinator, and its clocks permit the term.
 func (m *Machine) preVoteSucceeds() bool {
 	if m.cfg.Mode == Available {
 		return !m.awaitsWitnesses()

@@ -55,8 +55,7 @@ func (h *harness) probedBy(from, follows election.ID, hold election.Hold) {
 	}})
 }
 
-// A coordinator that receives no grants any more still reaches the members. They
-// don't have to wait for its silence.
+// A coordinator that receives no grants any more still reaches the members. They don't have to wait for its silence.
 func TestLapsedTenureIsAnnounced(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 3, newRoster(t, 1, 1, 2, 3), nil)
@@ -72,8 +71,7 @@ func TestLapsedTenureIsAnnounced(t *testing.T) {
 	})
 }
 
-// The announcement names the life whose grants it releases. The members needn't wait
-// until these expire.
+// The announcement names the life whose grants it releases. The members needn't wait until these expire.
 func TestAnnouncedLapseReleasesGrants(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := newGroup(t, mode, 3, newRoster(t, 1, 1, 2, 3), nil)
@@ -136,7 +134,8 @@ func TestRefusalTellsClockOfMember(t *testing.T) {
 				claimed += h.countSent(election.Beat)
 			}
 			if claims := claimed > 0; claims != (ceiling == 22) {
-				t.Errorf("clock of the other member permits term %d: got claims of term 22: %t, want %t", ceiling, claims, ceiling == 22)
+				t.Errorf("clock of the other member permits term %d: got claims of term 22: %t, want %t",
+					ceiling, claims, ceiling == 22)
 			}
 		}
 	})
@@ -157,8 +156,7 @@ func TestFormerHolderGrantsAfterLapse(t *testing.T) {
 	})
 }
 
-// A claim that two of five members refuse and another two don't receive can't
-// succeed in its term.
+// A claim that two of five members refuse and another two don't receive can't succeed in its term.
 func TestClaimIsGivenUpWhenTheOthersDontAnswer(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newCandidate(t, mode)
@@ -210,8 +208,7 @@ func TestClaimNeedsMajorityOfEveryList(t *testing.T) {
 	})
 }
 
-// The only member of the new list learns without any message that the old list is
-// no longer in force.
+// The only member of the new list learns without any message that the old list is no longer in force.
 func TestPreVoteIsRetriedWithoutMessages(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2)
@@ -285,8 +282,8 @@ func TestPreVoteBeginsWithProbes(t *testing.T) {
 	})
 }
 
-// The coordinator has ended, and all others follow its next incarnation. Its BEATs haven't reached this process yet, but
-// its answers to probes have.
+// The coordinator has ended, and all others follow its next incarnation. Its BEATs haven't reached this process yet,
+// but its answers to probes have.
 func TestPreVoteFailsWhileOthersFollowRestartedCoordinator(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, follows := range []election.ID{4, election.None} {
@@ -298,7 +295,8 @@ func TestPreVoteFailsWhileOthersFollowRestartedCoordinator(t *testing.T) {
 			for range 5 {
 				for _, id := range []election.ID{4, 1, 2, 5} {
 					h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-						Kind: election.Probe, From: id, To: self, Term: 11, Subject: follows, Hold: election.Hold{Held: true, Life: 2, Version: 1},
+						Kind: election.Probe, From: id, To: self, Term: 11, Subject: follows,
+						Hold: election.Hold{Held: true, Life: 2, Version: 1},
 					}})
 				}
 				h.advance(heartbeat)

@@ -85,8 +85,7 @@ func TestOldestConnectionOfTheHostIsClosed(t *testing.T) {
 	}
 }
 
-// TestHostWithMostConnectionsLoses: a host that has few connections keeps them, although
-// they are the oldest.
+// TestHostWithMostConnectionsLoses: a host that has few connections keeps them, although they are the oldest.
 func TestHostWithMostConnectionsLoses(t *testing.T) {
 	s := listen(t, connlimit.Limits{Unpinned: 4, UnpinnedPerHost: 3})
 	honest := s.connect(9)

@@ -25,7 +25,9 @@ const (
 	hostB = "127.0.0.3"
 )
 
-var limits = httpserver.Limits{Connections: 8, ConnectionsPerHost: 4, Body: 64 << 10, Bodies: 132 << 10, Timeout: time.Minute}
+var limits = httpserver.Limits{
+	Connections: 8, ConnectionsPerHost: 4, Body: 64 << 10, Bodies: 132 << 10, Timeout: time.Minute,
+}
 
 // start serves a handler that responds with the body of each request.
 func start(t *testing.T, limits httpserver.Limits) string {
@@ -77,7 +79,8 @@ func connect(t *testing.T, host, address string) *client {
 // begin sends the header of a request, and a part of its body.
 func (c *client) begin(length, sent int) {
 	c.t.Helper()
-	_, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, strings.Repeat("x", sent))
+	_, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s",
+		length, strings.Repeat("x", sent))
 	must.Succeed(c.t, err)
 }
 
@@ -177,7 +180,8 @@ func TestSlowRequestEnds(t *testing.T) {
 	short.Timeout = 100 * time.Millisecond
 	address := start(t, short)
 	for what, send := range map[string]string{
-		"nothing": "", "half a header": "POST / HT", "half a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx",
+		"nothing": "", "half a header": "POST / HT",
+		"half a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx",
 	} {
 		c := connect(t, hostA, address)
 		if _, err := io.WriteString(c, send); err != nil {

@@ -25,9 +25,9 @@ type Command struct {
 	document bool
 }
 
-// rejectedRetry is the wait before a document that an agent has rejected is sent again. Whatever was the reason, for example the
-// clock of its node, may have ended by then. It also bounds how often an agent can make the
-// operator publish another revision.
+// rejectedRetry is the wait before a document that an agent has rejected is sent again. Whatever was the reason, for
+// example the clock of its node, may have ended by then. It also bounds how often an agent can make the operator
+// publish another revision.
 const rejectedRetry = time.Minute
 
 // pendingCommand is a command that is being sent, or has been. When another one with
@@ -42,7 +42,8 @@ type pendingCommand struct {
 // PushDocument sends a group's document, in JSON.
 func PushDocument(group, uid string, revision int64, body []byte) Command {
 	return Command{
-		Subject: group, Content: fmt.Sprintf("document %s %d", uid, revision), method: http.MethodPut, path: control.GroupPath(group), body: body, document: true,
+		Subject: group, Content: fmt.Sprintf("document %s %d", uid, revision), method: http.MethodPut,
+		path: control.GroupPath(group), body: body, document: true,
 	}
 }
 
@@ -59,7 +60,10 @@ func SetEligible(group string, eligible bool) Command {
 	if eligible {
 		body = `{"eligible":true}`
 	}
-	return Command{Subject: group + control.EligibilityPath, Content: body, method: http.MethodPut, path: control.GroupPath(group) + control.EligibilityPath, body: []byte(body)}
+	return Command{
+		Subject: group + control.EligibilityPath, Content: body, method: http.MethodPut,
+		path: control.GroupPath(group) + control.EligibilityPath, body: []byte(body),
+	}
 }
 
 // Send sends a command to an agent in the background, and retries until the agent has

@@ -84,7 +84,8 @@ func (s *stream) setConnected(ctx context.Context, reported map[string]bool, gro
 func (s *stream) setDisconnected(err error) {
 	hub := s.streams
 	problem := describe(err)
-	if host, _, _ := net.SplitHostPort(s.agent.Address); hub.options.Refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
+	if host, _, _ := net.SplitHostPort(s.agent.Address); hub.options.Refused != nil &&
+		errors.Is(err, syscall.ECONNREFUSED) {
 		problem = cmp.Or(hub.options.Refused(host), problem) // An agent listens as soon as it has a certificate.
 	}
 	hub.mu.Lock()

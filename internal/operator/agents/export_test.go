@@ -7,12 +7,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// ReportRate is how many reports of an agent the operator handles in a second, in
-// the long run.
+// ReportRate is how many reports of an agent the operator handles in a second, in the long run.
 const ReportRate float64 = reportRate
 
-// ReportBurst returns how many reports of an agent in some groups the operator
-// handles at once.
+// ReportBurst returns how many reports of an agent in some groups the operator handles at once.
 func ReportBurst(groups int) int { return reportBurst + reportBurstPerGroup*groups }
 
 // ByteRate is how many bytes the operator reads from an agent in a second, in the

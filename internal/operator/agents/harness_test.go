@@ -26,8 +26,7 @@ type harness struct {
 
 	changed chan struct{}
 	mu      sync.Mutex
-	// changes are all calls of Options.Changed; disconnected are the pods whose agents
-	// weren't connected at one of them.
+	// changes are all calls of Options.Changed; disconnected are the pods whose agents weren't connected at one of them.
 	changes      []string
 	disconnected map[string]bool
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// The operator doesn't read a response header without end: it would fill the memory
-// that all agents share.
+// The operator doesn't read a response header without end: it would fill the memory that all agents share.
 func TestEndlessHeaderIsNotRead(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
@@ -54,7 +53,8 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 
 func TestVersionsAreBounded(t *testing.T) {
 	for version, want := range map[string]string{
-		"v1.2.3-4-g0123abc": "v1.2.3-4-g0123abc", "": "", strings.Repeat("v", 65): "invalid", "v1\n": "invalid", "v1\"": "invalid", "é": "invalid",
+		"v1.2.3-4-g0123abc": "v1.2.3-4-g0123abc", "": "", strings.Repeat("v", 65): "invalid", "v1\n": "invalid",
+		"v1\"": "invalid", "é": "invalid",
 	} {
 		expect.Equalf(t, agents.ShortVersion(version), want, "%q", version)
 	}
@@ -65,7 +65,8 @@ func TestOversizedReportsAreRefused(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
-	setReport(a, control.Report{Group: "audit", UID: "u", Digest: strings.Repeat("d", 900_000), Problems: make([]string, 10_000)})
+	setReport(a,
+		control.Report{Group: "audit", UID: "u", Digest: strings.Repeat("d", 900_000), Problems: make([]string, 10_000)})
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("ledger-0 is connected or has a problem", func() bool {
@@ -74,7 +75,8 @@ func TestOversizedReportsAreRefused(t *testing.T) {
 	})
 	for _, group := range []string{"ledger", "audit"} {
 		if stored := h.Reports(key(group))["ledger-0"]; stored.Report != nil {
-			t.Errorf("%s: got a report with %d rows and %d bytes of digest, want none", group, len(stored.Report.Processes), len(stored.Report.Digest))
+			t.Errorf("%s: got a report with %d rows and %d bytes of digest, want none", group, len(stored.Report.Processes),
+				len(stored.Report.Digest))
 		}
 	}
 }
@@ -97,7 +99,8 @@ func TestTablesAreBounded(t *testing.T) {
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("all reports are stored", func() bool {
-		return !slices.ContainsFunc(groups, func(group string) bool { return h.Reports(key(group))["ledger-0"].Report == nil })
+		return !slices.ContainsFunc(groups,
+			func(group string) bool { return h.Reports(key(group))["ledger-0"].Report == nil })
 	})
 	size, complete := 0, 0
 	for _, group := range groups {
@@ -114,8 +117,7 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
-// An agent rejects its exclusion while no other member is eligible. After its next
-// report, it may accept it.
+// An agent rejects its exclusion while no other member is eligible. After its next report, it may accept it.
 func TestRejectedExclusionIsRepeatedAfterNextReport(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
@@ -131,12 +133,12 @@ func TestRejectedExclusionIsRepeatedAfterNextReport(t *testing.T) {
 	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
 	h.eventually("the agent has rejected the command", func() bool { return calls.Load() == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Term = 2 })
-	h.eventually("the next report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	h.eventually("the next report is stored",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
 	h.expectCommandRepeated(func() bool { return calls.Load() >= 2 })
 }
 
-// An agent that leaves a group and joins one of the same name doesn't remember that it
-// was excluded.
+// An agent that leaves a group and joins one of the same name doesn't remember that it was excluded.
 func TestExclusionIsRepeatedAfterRejoining(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
@@ -145,15 +147,16 @@ func TestExclusionIsRepeatedAfterRejoining(t *testing.T) {
 	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
 	h.eventually("the agent has the command", func() bool { return len(a.Calls()) == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Excluded = true })
-	h.eventually("the agent reports its exclusion", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Excluded }))
+	h.eventually("the agent reports its exclusion",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Excluded }))
 	a.Leave("ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "v", Eligible: true})
-	h.eventually("the agent is in another group", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
+	h.eventually("the agent is in another group",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
 	h.expectCommandRepeated(func() bool { return len(a.Calls()) >= 2 })
 }
 
-// expectCommandRepeated waits until the operator has sent ledger-0 the command again,
-// over the same connection.
+// expectCommandRepeated waits until the operator has sent ledger-0 the command again, over the same connection.
 func (h *harness) expectCommandRepeated(repeated func() bool) {
 	h.t.Helper()
 	before, _ := h.Connection(key("ledger-0"))
@@ -175,13 +178,13 @@ func TestBurstOfReportsIsNotThrottled(t *testing.T) {
 	h.runConnected(a, "1")
 	for term := range uint64(40) {
 		a.ChangeReport("ledger", func(r *control.Report) { r.Term = term + 1 })
-		h.eventually("the report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
+		h.eventually("the report is stored",
+			h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
 	}
 	h.eventually("each report has signaled a change", func() bool { return h.countChanges("ledger-0", "ledger") == 40 })
 }
 
-// Of an agent that reports all the time, the operator handles a report now and then,
-// and finally the last one.
+// Of an agent that reports all the time, the operator handles a report now and then, and finally the last one.
 func TestFloodOfReportsIsThrottled(t *testing.T) {
 	h := newHarness(t)
 	began := time.Now()
@@ -226,7 +229,8 @@ func TestThrottledReportIsStoredWhenConnectionEnds(t *testing.T) {
 	})
 	must.Succeed(t, err)
 	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("the last report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
+	h.eventually("the last report is stored",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
 }
 
 // Each event current would trigger a reconcile of all groups of the agent.
@@ -259,7 +263,9 @@ func TestSecondCurrentEventEndsTheConnection(t *testing.T) {
 func TestContinuousStreamIsReadSlowly(t *testing.T) {
 	h := &harness{certificates: newCertificates(t)}
 	const buffer = 64 << 10
-	h.start(t, agents.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	h.start(t, agents.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context,
+		network, address string,
+	) (net.Conn, error) {
 		conn, err := h.network.Dial(ctx, network, address)
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			err = tcp.SetReadBuffer(buffer)
@@ -319,8 +325,10 @@ func TestNewAddressOfPod(t *testing.T) {
 		t.Error("got no report while the agent isn't connected, want the last one")
 	}
 	h.run(after)
-	h.eventually("the agent's new report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
-	h.eventually("the report on a group that the agent isn't in anymore is removed", func() bool { return len(h.Reports(key("audit"))) == 0 })
+	h.eventually("the agent's new report is stored",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
+	h.eventually("the report on a group that the agent isn't in anymore is removed",
+		func() bool { return len(h.Reports(key("audit"))) == 0 })
 	h.Forget(key("ledger-0"))
 	expect.Equalf(t, len(h.Reports(key("ledger"))), 0, "report of a pod that was forgotten")
 }
@@ -354,6 +362,7 @@ func TestVerify(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now, _ := h.Connection(key("ledger-0")); now.Since != second.Since || h.disconnected["ledger-0"] {
-		t.Errorf("got connection %+v after %+v, want no signal that ledger-0 isn't connected, and no further connection", now, second)
+		t.Errorf("got connection %+v after %+v, want no signal that ledger-0 isn't connected, and no further connection",
+			now, second)
 	}
 }

@@ -20,8 +20,8 @@ type lineReader struct {
 	buffer *bufio.Reader
 	// part is the begin of a line whose end hasn't been read.
 	part []byte
-	// keep is called with the number of bytes that the reader keeps in addition; negative when it discards them. An error ends the
-	// line.
+	// keep is called with the number of bytes that the reader keeps in addition; negative when it discards them. An error
+	// ends the line.
 	keep func(bytes int) error
 	kept int
 }

@@ -107,7 +107,8 @@ func (s *stream) putReport(name string, report *control.Report) bool {
 		s.tables = map[string]int{}
 	}
 	hub.setTable(s, name, 0)
-	if size := report.Size(); size <= maxTables-s.totalTables() && size <= hub.maxTablesOfNamespace-hub.tables[group.Namespace] {
+	if size := report.Size(); size <= maxTables-s.totalTables() &&
+		size <= hub.maxTablesOfNamespace-hub.tables[group.Namespace] {
 		hub.setTable(s, name, size)
 	} else {
 		withoutTable := *report

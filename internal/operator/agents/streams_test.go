@@ -18,11 +18,13 @@ func TestReportsAreStored(t *testing.T) {
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
 	h.runConnected(a, "pod-uid")
-	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil || got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
+	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil ||
+		got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
 		t.Fatalf("got %+v, want the initial report before the agent counts as connected", got)
 	}
 	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
-	h.eventually("the changed report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
+	h.eventually("the changed report is stored",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
 	got := h.Reports(key("ledger"))["ledger-0"]
 	if got.LostAt.IsZero() || got.NamedAt.IsZero() || !got.AdoptedAt.Before(got.NamedAt) {
 		t.Errorf("got %+v, want the earlier coordinator lost, and the list adopted before the coordinator was named", got)
@@ -54,7 +56,8 @@ func TestOnlyCertifiedReportsAreStored(t *testing.T) {
 func TestAgentWithoutCertificate(t *testing.T) {
 	refused := map[string]string{"10.0.0.1": "no certificate"}
 	h := newHarnessWith(t, agents.Options{
-		Credentials: newCertificates(t), Dial: new(fakeagent.Network).Dial, Log: logr.Discard(), Refused: func(host string) string { return refused[host] },
+		Credentials: newCertificates(t), Dial: new(fakeagent.Network).Dial, Log: logr.Discard(),
+		Refused: func(host string) string { return refused[host] },
 	})
 	for ip, want := range map[string]string{"10.0.0.1": "no certificate", "10.0.0.2": "connection refused"} {
 		h.follow("ledger-0", "1", ip)
@@ -119,7 +122,8 @@ func TestNewPodIsAnotherAgent(t *testing.T) {
 	next := h.newAgent("ledger-0", "10.0.0.2", "ledger")
 	setReport(next, control.Report{Group: "ledger", UID: "u", Term: 2})
 	h.run(next)
-	h.eventually("the new agent's report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	h.eventually("the new agent's report is stored",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
 	h.eventually("the old agent's stream is closed", func() bool { return old.Streams() == 0 })
 	h.Forget(key("ledger-0"))
 	h.eventually("the new agent's stream is closed", func() bool { return next.Streams() == 0 })
@@ -181,10 +185,13 @@ func TestRejectedDocumentIsRepeated(t *testing.T) {
 	h.eventually("the agent has accepted the document", func() bool { return len(a.Calls()) == 3 })
 }
 
-// A document goes to the pod for which it is: an address may by now be that of the next pod of the same name, which has no state.
+// A document goes to the pod for which it is: an address may by now be that of the next pod of the same name, which has
+// no state.
 func TestAgentOfAnotherPodIsRefused(t *testing.T) {
 	h := newHarness(t)
-	a := h.newAgentOf(fakeagent.Identity{Namespace: "bank", Pod: "ledger-0", UID: "2", Groups: []string{"ledger"}, Address: "10.0.0.1:7375"})
+	a := h.newAgentOf(fakeagent.Identity{
+		Namespace: "bank", Pod: "ledger-0", UID: "2", Groups: []string{"ledger"}, Address: "10.0.0.1:7375",
+	})
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("the operator says whose certificate it is", func() bool {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Whoever may create pods in a namespace can write agents of their own, so these limits are for all agents of a namespace together.
-// Honest agents send some kilobytes in an election.
+// Whoever may create pods in a namespace can write agents of their own, so these limits are for all agents of a
+// namespace together. Honest agents send some kilobytes in an election.
 const (
 	// tenantByteRate is how many bytes a second the operator reads from the agents of a namespace that have sent more than
 	// tenantByteBurst: see lineCost.
 	tenantByteRate  = 2 << 20
 	tenantByteBurst = 16 << 20
-	// maxUnread is how many bytes of lines may wait for their end or for being decoded, in all, and maxUnreadOfTenant those of the
-	// agents of a namespace.
+	// maxUnread is how many bytes of lines may wait for their end or for being decoded, in all, and maxUnreadOfTenant
+	// those of the agents of a namespace.
 	maxUnread         = 64 << 20
 	maxUnreadOfTenant = 4 << 20
 	// Lines of more than shortLine bytes are decoded in turns: decoding at a time, decodingOfTenant of a namespace.
@@ -56,8 +56,8 @@ func (t *tenants) enter(namespace string) *tenant {
 	return of
 }
 
-// leave forgets a tenant some time after its last session, when it may send at the full rate again: otherwise an agent could reconnect
-// for that.
+// leave forgets a tenant some time after its last session, when it may send at the full rate again: otherwise an agent
+// could reconnect for that.
 func (t *tenants) leave(namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

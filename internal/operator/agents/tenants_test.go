@@ -37,7 +37,9 @@ func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
 	const silent = 200
 	var dialed, abandoned atomic.Int32
 	h := &harness{certificates: newCertificates(t)}
-	h.start(t, agents.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	h.start(t, agents.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context,
+		network, address string,
+	) (net.Conn, error) {
 		if !strings.HasPrefix(address, "10.9.") {
 			return h.network.Dial(ctx, network, address)
 		}
@@ -102,8 +104,8 @@ func TestTablesOfANamespaceAreBounded(t *testing.T) {
 	expect.Equalf(t, h.Tables("bank"), 0, "bytes without pods")
 }
 
-// greedy starts agents of pods in a namespace that respond to each request with the same text, and reports how often they have been
-// connected.
+// greedy starts agents of pods in a namespace that respond to each request with the same text, and reports how often
+// they have been connected.
 func (h *harness) greedy(count int, text string) *atomic.Int32 {
 	h.t.Helper()
 	var connected atomic.Int32
@@ -121,7 +123,8 @@ func (h *harness) greedy(count int, text string) *atomic.Int32 {
 	return &connected
 }
 
-// TestUnfinishedLinesOfANamespaceAreBounded: forty agents send most of a line, and not its end. The agent of another namespace reports.
+// TestUnfinishedLinesOfANamespaceAreBounded: forty agents send most of a line, and not its end. The agent of another
+// namespace reports.
 func TestUnfinishedLinesOfANamespaceAreBounded(t *testing.T) {
 	h := newHarness(t)
 	connected := h.greedy(40, "data: "+strings.Repeat("x", 400_000))
@@ -131,7 +134,8 @@ func TestUnfinishedLinesOfANamespaceAreBounded(t *testing.T) {
 	setReport(a, control.Report{Group: "ledger", UID: "u", Digest: strings.Repeat("d", 200)})
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
-	h.eventually("the other agent has reported", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "u" }))
+	h.eventually("the other agent has reported",
+		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "u" }))
 	for i := range 40 {
 		h.Forget(types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("greedy-", i)})
 	}
@@ -143,7 +147,8 @@ func TestBytesOfANamespaceAreBounded(t *testing.T) {
 	h := newHarness(t)
 	line := ":" + strings.Repeat("a", 1000) + "\n"
 	h.greedy(8, strings.Repeat(line, 3<<20/len(line)))
-	h.eventually("the namespace has used its burst", func() bool { return h.TokensOfTenant("greedy") < agents.TenantByteBurst/100 })
+	h.eventually("the namespace has used its burst",
+		func() bool { return h.TokensOfTenant("greedy") < agents.TenantByteBurst/100 })
 }
 
 // TestEmptyRowsTakeNoMemory: the longest line, with as many rows as it can have.

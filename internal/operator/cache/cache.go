@@ -52,8 +52,9 @@ func Options() ctrlcache.Options {
 func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
-		Labels: m.Labels,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+		Labels:                     m.Labels,
 	}
 }
 
@@ -107,7 +108,8 @@ func stripContainers(statuses []corev1.ContainerStatus) (stripped []corev1.Conta
 		}
 	}
 	if running {
-		stripped = append(stripped, corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		stripped = append(stripped,
+			corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 	}
 	return stripped
 }

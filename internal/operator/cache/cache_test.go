@@ -63,8 +63,7 @@ func referred(v reflect.Value) (size int) {
 	return size
 }
 
-// hostileMetadata is as large as the API server accepts: it limits annotations to 256 KiB, and
-// an object to 1.5 MiB.
+// hostileMetadata is as large as the API server accepts: it limits annotations to 256 KiB, and an object to 1.5 MiB.
 func hostileMetadata() metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Name: strings.Repeat("n", 253), Namespace: strings.Repeat("s", 63), UID: "0b5c8f3e-0000-0000-0000-000000000000",
@@ -75,7 +74,8 @@ func hostileMetadata() metav1.ObjectMeta {
 		m.Labels[v1.RoleLabel(fmt.Sprint("g", i))] = v1.RoleFollower
 		m.Finalizers = append(m.Finalizers, v1.StopFinalizer(fmt.Sprint("g", i)))
 		m.Annotations[fmt.Sprint("a", i)] = "1"
-		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "K", Name: fmt.Sprint("o", i), UID: "u"})
+		m.OwnerReferences = append(m.OwnerReferences,
+			metav1.OwnerReference{APIVersion: "v1", Kind: "K", Name: fmt.Sprint("o", i), UID: "u"})
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 300_000))}}
 	return m
@@ -97,8 +97,11 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 		pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
 		for i := range 5000 {
 			name := fmt.Sprint("c", i)
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Ports: []corev1.ContainerPort{{Name: name, ContainerPort: 1}, {Name: "x" + name, ContainerPort: 2}}})
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+				Name: name, Ports: []corev1.ContainerPort{{Name: name, ContainerPort: 1}, {Name: "x" + name, ContainerPort: 2}},
+			})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(name)})
 		}
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1.AgentContainer, RestartCount: 3}}
@@ -124,8 +127,10 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 	if pod.Labels[v1.RoleLabel(groups[99])] != v1.RoleFollower || pod.Annotations[v1.AnnotationGroups] == "" {
 		t.Error("got a pod without its groups or their role labels, want both")
 	}
-	if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Running == nil || pod.Status.InitContainerStatuses[0].RestartCount != 3 {
-		t.Errorf("got statuses %+v and %+v, want that a container runs, and the agent's restarts", pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
+	if len(pod.Status.ContainerStatuses) != 1 || pod.Status.ContainerStatuses[0].State.Running == nil ||
+		pod.Status.InitContainerStatuses[0].RestartCount != 3 {
+		t.Errorf("got statuses %+v and %+v, want that a container runs, and the agent's restarts",
+			pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
 	}
 }
 
@@ -154,14 +159,16 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 	metadata := func() metav1.ObjectMeta {
 		m := hostileMetadata()
 		m.Labels[v1.LabelGroup] = "ledger"
-		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: new(true)})
+		m.OwnerReferences = append(m.OwnerReferences,
+			metav1.OwnerReference{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: new(true)})
 		return m
 	}
 	service := func() *corev1.Service {
 		s := &corev1.Service{ObjectMeta: metadata()}
 		s.Spec.Selector = map[string]string{"app": "ledger"}
 		for i := range 10_000 {
-			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 1, AppProtocol: new(fmt.Sprint("a", i))})
+			s.Spec.Ports = append(s.Spec.Ports,
+				corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 1, AppProtocol: new(fmt.Sprint("a", i))})
 			s.Spec.Selector[fmt.Sprint("l", i)] = "v"
 			s.Spec.LoadBalancerSourceRanges = append(s.Spec.LoadBalancerSourceRanges, fmt.Sprint("10.0.0.", i))
 		}
@@ -170,14 +177,18 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 	slice := func() *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{ObjectMeta: metadata()}
 		for i := range 1000 {
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.0.0.", i)}, NodeName: new(strings.Repeat("n", 253))})
-			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprint("p", i)), AppProtocol: new(strings.Repeat("a", 316))})
+			s.Endpoints = append(s.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.0.0.", i)}, NodeName: new(strings.Repeat("n", 253))})
+			s.Ports = append(s.Ports,
+				discoveryv1.EndpointPort{Name: new(fmt.Sprint("p", i)), AppProtocol: new(strings.Repeat("a", 316))})
 		}
 		return s
 	}
 	largeEndpoint := func() *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{ObjectMeta: metadata()}
-		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, DeprecatedTopology: map[string]string{"zone": long}}}
+		s.Endpoints = []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.1"}, DeprecatedTopology: map[string]string{"zone": long}},
+		}
 		return s
 	}
 	const most = 16 << 10
@@ -198,7 +209,9 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 		m := v1.Member{Pod: strings.Repeat("n", 249) + fmt.Sprintf("%04d", i), Priority: 1}
 		group.Spec.Members = append(group.Spec.Members, m)
 		list.Members, list.Previous.Members = append(list.Members, m), append(list.Previous.Members, m)
-		group.Status.Processes = append(group.Status.Processes, v1.Process{Pod: m.Pod, Node: fmt.Sprintf("ip-10-0-%d.eu-west-1.compute.internal", i), Zone: fmt.Sprint("eu-west-1-", i)})
+		group.Status.Processes = append(group.Status.Processes, v1.Process{
+			Pod: m.Pod, Node: fmt.Sprintf("ip-10-0-%d.eu-west-1.compute.internal", i), Zone: fmt.Sprint("eu-west-1-", i),
+		})
 	}
 	group.Status.Protocol.MemberList = list
 	size := retained(t, stripGroup, group)
@@ -222,7 +235,8 @@ func TestMetadataOfAGroupIsBounded(t *testing.T) {
 		t.Errorf("got %d bytes of a group without members, want at most 8 KiB", size)
 	}
 	stripped, _ := stripGroup(hostile())
-	if group, _ := stripped.(*v1.ElectionGroup); group.Annotations[v1.AnnotationConfirmStopped] != "ledger-0/u" || group.Generation != 7 {
+	if group, _ := stripped.(*v1.ElectionGroup); group.Annotations[v1.AnnotationConfirmStopped] != "ledger-0/u" ||
+		group.Generation != 7 {
 		t.Errorf("got annotations %v and generation %d, want the confirmation, and 7", group.Annotations, group.Generation)
 	}
 }

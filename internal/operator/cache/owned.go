@@ -17,7 +17,9 @@ func stripGroup(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	stripped := &v1.ElectionGroup{TypeMeta: group.TypeMeta, ObjectMeta: stripMetadata(&group.ObjectMeta), Spec: group.Spec, Status: group.Status}
+	stripped := &v1.ElectionGroup{
+		TypeMeta: group.TypeMeta, ObjectMeta: stripMetadata(&group.ObjectMeta), Spec: group.Spec, Status: group.Status,
+	}
 	stripped.Generation, stripped.Labels = group.Generation, nil
 	if confirmed, ok := group.Annotations[v1.AnnotationConfirmStopped]; ok {
 		stripped.Annotations = map[string]string{v1.AnnotationConfirmStopped: confirmed}
@@ -67,7 +69,8 @@ func stripService(object any) (any, error) {
 	}
 	stripped := &corev1.Service{ObjectMeta: stripOwned(&service.ObjectMeta)}
 	stripped.Spec.Type, stripped.Spec.ClusterIP = service.Spec.Type, service.Spec.ClusterIP
-	stripped.Spec.PublishNotReadyAddresses, stripped.Spec.IPFamilies = service.Spec.PublishNotReadyAddresses, service.Spec.IPFamilies
+	stripped.Spec.PublishNotReadyAddresses, stripped.Spec.IPFamilies = service.Spec.PublishNotReadyAddresses,
+		service.Spec.IPFamilies
 	if len(service.Spec.Selector) > 0 {
 		stripped.Spec.Selector = someSelector
 	}
@@ -90,7 +93,8 @@ func stripEndpointSlice(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	stripped := &discoveryv1.EndpointSlice{ObjectMeta: stripOwned(&slice.ObjectMeta), AddressType: slice.AddressType, Endpoints: slice.Endpoints, Ports: slice.Ports}
+	stripped := &discoveryv1.EndpointSlice{ObjectMeta: stripOwned(
+		&slice.ObjectMeta), AddressType: slice.AddressType, Endpoints: slice.Endpoints, Ports: slice.Ports}
 	if len(slice.Endpoints) > 1 || len(slice.Endpoints) == 1 && slice.Endpoints[0].Size() > maxEndpoint {
 		stripped.Endpoints = make([]discoveryv1.Endpoint, 1) // The operator writes none without an address.
 	}

@@ -1,4 +1,5 @@
-// Package chaos is the command kubectl conclave chaos: it injects faults into a group, or into the candidates of another leader.
+// Package chaos is the command kubectl conclave chaos: it injects faults into a group, or into the candidates of
+// another leader.
 package chaos
 
 import (
@@ -117,18 +118,25 @@ func (o *options) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&o.faults, "faults", 20, "the number of faults")
 	flags.Uint64Var(&o.seed, "seed", 1, "the seed of the order of the faults")
-	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
+	flags.StringSliceVar(&o.kinds, "kinds", nil,
+		"the kinds of faults, separated by commas (default: all that are possible)")
 	flags.DurationVar(&o.observe, "observe", 0, "inject nothing, and judge for this time what another tool injects")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json, markdown or junit")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "confirm that faults interrupt services")
-	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: found by its Deployment)")
-	flags.StringVar(&o.machines, "machines", "", "the program that controls the nodes of a kind cluster on this computer: docker, podman or nerdctl")
-	flags.StringVar(&o.leader, "leader", "", "what says who leads, in place of a group: lease/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND")
-	flags.StringVar(&o.selector, "selector", "", "the labels of the pods that may lead, with --leader (default: those of the pod that a Lease or a label names)")
-	flags.StringArrayVar(&o.failIf, "fail-if", nil, "fail if this is true of the result, such as 'p99(elected) > 2s' or 'two-leaders > 0'; can be repeated")
+	flags.StringVar(&o.check, "check", "",
+		"a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "",
+		"the namespace of the operator (default: found by its Deployment)")
+	flags.StringVar(&o.machines, "machines", "",
+		"the program that controls the nodes of a kind cluster on this computer: docker, podman or nerdctl")
+	flags.StringVar(&o.leader, "leader", "",
+		"what says who leads, in place of a group: lease/NAME, label:KEY=VALUE, http://PORT/PATH or exec:COMMAND")
+	flags.StringVar(&o.selector, "selector", "",
+		"the labels of the pods that may lead, with --leader (default: those of the pod that a Lease or a label names)")
+	flags.StringArrayVar(&o.failIf, "fail-if", nil,
+		"fail if this is true of the result, such as 'p99(elected) > 2s' or 'two-leaders > 0'; can be repeated")
 	command.CompleteFrom(cmd, "output", chaosOutputs)
 	command.CompleteFrom(cmd, "leader", []string{"lease/", "label:", "http://", "exec:"})
 	command.CompleteFrom(cmd, "fail-if", []string{"p99(elected) > 2s", "two-leaders > 0", "flaps > 0"})
@@ -283,7 +291,8 @@ func (o *options) prepare(ctx context.Context, cluster *clusteraccess.Flags, nam
 	}
 	run := &live.Run{
 		Client: connected, OperatorNamespace: o.operatorNamespace,
-		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Machines: o.control, Check: o.workloadCheck(name, namespace),
+		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Machines: o.control,
+		Check: o.workloadCheck(name, namespace),
 	}
 	forward := func(ctx context.Context, pod types.NamespacedName, port int) (*portforward.Port, error) {
 		return portforward.StartTo(ctx, config, pod, port)
@@ -347,9 +356,11 @@ func checkTestable(g *v1.ElectionGroup) error {
 	}
 	switch {
 	case g.Status.Coordinator == nil:
-		return fmt.Errorf("group %s has no coordinator; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+		return fmt.Errorf("group %s has no coordinator; for the reason, run: kubectl conclave explain %s -n %s",
+			g.Name, g.Name, g.Namespace)
 	case members < required:
-		return fmt.Errorf("group %s has %d members, and needs %d to fail over in %s mode: add members", g.Name, members, required, mode)
+		return fmt.Errorf("group %s has %d members, and needs %d to fail over in %s mode: add members",
+			g.Name, members, required, mode)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 )
 
-// confirm returns an error if the user must confirm the faults with --yes: those of groups that aren't labelled for chaos tests, and
-// those that break what belongs to others. The owner of a group labels only that.
+// confirm returns an error if the user must confirm the faults with --yes: those of groups that aren't labelled for
+// chaos tests, and those that break what belongs to others. The owner of a group labels only that.
 func (o *options) confirm(ctx context.Context, run *live.Run) error {
 	if o.yes {
 		return nil
@@ -38,11 +38,14 @@ func (o *options) confirm(ctx context.Context, run *live.Run) error {
 	also := sharedFaults(run.Kinds)
 	switch {
 	case len(unlabelled) == 1:
-		return fmt.Errorf("chaos breaks group %s: add --yes, or label the group: kubectl label electiongroup %[1]s -n %s %s=%s",
+		return fmt.Errorf(
+			"chaos breaks group %s: add --yes, or label the group: kubectl label electiongroup %[1]s -n %s %s=%s",
 			unlabelled[0], group.Object.Namespace, v1.LabelChaos, v1.ChaosEnabled)
 	case len(unlabelled) > 1:
-		return fmt.Errorf("chaos breaks groups %s: add --yes, or label the groups: kubectl label electiongroup %s -n %s %s=%s",
-			strings.Join(unlabelled, ", "), strings.Join(unlabelled, " "), group.Object.Namespace, v1.LabelChaos, v1.ChaosEnabled)
+		return fmt.Errorf(
+			"chaos breaks groups %s: add --yes, or label the groups: kubectl label electiongroup %s -n %s %s=%s",
+			strings.Join(unlabelled, ", "), strings.Join(unlabelled, " "), group.Object.Namespace,
+			v1.LabelChaos, v1.ChaosEnabled)
 	case also != "":
 		return fmt.Errorf("add --yes, or select other kinds with --kinds. %s", also)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 )
 
-// chooseKinds sets the kinds of faults. If the user has chosen some, all of them must be possible. Otherwise, it reports
-// those that aren't.
+// chooseKinds sets the kinds of faults. If the user has chosen some, all of them must be possible. Otherwise, it
+// reports those that aren't.
 func chooseKinds(ctx context.Context, run *live.Run, chosen []chaos.Kind) (notPossible map[string]string, err error) {
 	candidates := chosen
 	if len(chosen) == 0 {

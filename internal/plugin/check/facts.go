@@ -118,7 +118,8 @@ func lackedPermissions(ctx context.Context, c client.Client, d *appsv1.Deploymen
 	account := d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
 	for _, p := range permissions {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &p,
+			User: "system:serviceaccount:" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &p,
 		}}
 		if c.Create(ctx, review) == nil && !review.Status.Allowed {
 			lacked = append(lacked, p.Verb+" "+path.Join(p.Resource, p.Subresource))
@@ -132,7 +133,8 @@ func lackedPermissions(ctx context.Context, c client.Client, d *appsv1.Deploymen
 func gatherOperatorPolicies(ctx context.Context, c client.Client, f *rules.Facts) {
 	for i := range f.Operators {
 		var policies networkingv1.NetworkPolicyList
-		if namespace := f.Operators[i].Namespace; namespace != f.Namespace && c.List(ctx, &policies, client.InNamespace(namespace)) == nil {
+		if namespace := f.Operators[i].Namespace; namespace != f.Namespace &&
+			c.List(ctx, &policies, client.InNamespace(namespace)) == nil {
 			f.Policies = append(f.Policies, policies.Items...)
 		}
 	}

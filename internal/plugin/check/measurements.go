@@ -79,7 +79,9 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *rules.Facts, fo
 }
 
 // readMeasurement asks the agent of a group's coordinator.
-func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) (rules.Measurement, error) {
+func readMeasurement(ctx context.Context, g *v1.ElectionGroup,
+	forward clusteraccess.PortForwarder,
+) (rules.Measurement, error) {
 	pod := g.Status.Coordinator.Pod
 	var found struct {
 		Timing    control.TimingInForce
@@ -96,7 +98,9 @@ func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward clusterac
 		return rules.Measurement{}, err
 	}
 	if t := &found.Timing; t.HeartbeatMillis < 1 || t.SuspicionTimeoutMillis <= t.HeartbeatMillis {
-		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.SuspicionTimeoutMillis, t.HeartbeatMillis)
+		return rules.Measurement{},
+			fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod,
+				t.SuspicionTimeoutMillis, t.HeartbeatMillis)
 	}
 	m := rules.Measurement{Timing: found.Timing, Size: len(found.Processes)}
 	for _, p := range found.Processes {

@@ -23,8 +23,10 @@ func TestReadMeasurement(t *testing.T) {
 		status int
 		body   string
 	}{
-		"new": {http.StatusOK, `{"group":"ledger","timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":400,"leaseMillis":500},` +
-			`"processes":[{"name":"a","answers":{"count":7,"p99Micros":900,"longestMicros":950}},{"name":"b"},{"name":"new"}]}`},
+		"new": {
+			http.StatusOK, `{"group":"ledger","timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":400,"leaseMillis":500},` +
+				`"processes":[{"name":"a","answers":{"count":7,"p99Micros":900,"longestMicros":950}},{"name":"b"},{"name":"new"}]}`,
+		},
 		"silent":   {http.StatusOK, `{"group":"ledger","processes":[{"name":"a"},{"name":"silent"}]}`},
 		"nonsense": {http.StatusOK, `{"timing":{"heartbeatMillis":100,"suspicionTimeoutMillis":100}}`},
 		"broken":   {http.StatusOK, `{"timing":[]}`},
@@ -53,9 +55,12 @@ func TestReadMeasurement(t *testing.T) {
 		}},
 		"silent":   {failure: "the agent in pod silent reports a suspicion timeout of 0 ms and a heartbeat of 0 ms"},
 		"nonsense": {failure: "the agent in pod nonsense reports a suspicion timeout of 100 ms and a heartbeat of 100 ms"},
-		"broken":   {failure: "cannot parse the status of broken: json: cannot unmarshal array into Go struct field .Timing of type control.TimingInForce"},
-		"left":     {failure: "left: the agent has left the group"},
-		"missing":  {failure: `missing: pods "missing" not found`},
+		"broken": {
+			failure: "cannot parse the status of broken: json: cannot unmarshal array into Go struct field .Timing of " +
+				"type control.TimingInForce",
+		},
+		"left":    {failure: "left: the agent has left the group"},
+		"missing": {failure: `missing: pods "missing" not found`},
 	} {
 		g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 		g.Status.Coordinator = &v1.Coordinator{Pod: pod}

@@ -58,7 +58,8 @@ button, create pods/portforward.`,
 	o.cluster.AddTo(cmd)
 	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
 	cmd.Flags().IntVar(&o.port, "port", defaultPort, "the port on 127.0.0.1; 0 selects a free one")
-	cmd.Flags().StringVar(&o.grafana, "grafana", "", "the address of a Grafana with the dashboards of Conclave, to which the page of a group links")
+	cmd.Flags().StringVar(&o.grafana, "grafana", "",
+		"the address of a Grafana with the dashboards of Conclave, to which the page of a group links")
 	return cmd
 }
 
@@ -98,7 +99,8 @@ func (o *options) run(cmd *cobra.Command, _ []string) error {
 	}
 	actions := NewActions(cmd.OutOrStdout(), connected, forward)
 	go store.WatchOperator(ctx, connected)
-	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
+	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n",
+		listener.Addr(), actions.Key)
 	go store.Watch(ctx, connected, namespace)
 	return serve(ctx, listener, func(port int) http.Handler { return dashboard.NewHandler(store, port, actions, grafana) })
 }

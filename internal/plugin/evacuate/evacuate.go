@@ -1,4 +1,5 @@
-// Package evacuate is the command kubectl conclave evacuate: coordinators leave a node or a zone, and stay away for some time.
+// Package evacuate is the command kubectl conclave evacuate: coordinators leave a node or a zone, and stay away for
+// some time.
 package evacuate
 
 import (
@@ -142,12 +143,15 @@ func (o *options) await(ctx context.Context, out io.Writer, connected client.Wit
 	case len(leaving.remaining) > 0 && ctx.Err() != nil:
 		return fmt.Errorf("%w; the nodes remain evacuated", command.ErrInterrupted)
 	case len(leaving.remaining) > 0:
-		return fmt.Errorf("%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
-			"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining), describe.Count(leaving.found, "coordinator"), o.timeout, leaving.describe())
+		return fmt.Errorf(
+			"%d of %s remained for %s: %s; perhaps no other member can be elected, or the application needs longer to stop: "+
+				"for the reason, run: kubectl conclave explain GROUP", len(leaving.remaining),
+			describe.Count(leaving.found, "coordinator"), o.timeout, leaving.describe())
 	case leaving.found == 0:
 		fmt.Fprintln(out, "no coordinator was there")
 	default:
-		fmt.Fprintf(out, "%s left within %.1f s\n", describe.Count(leaving.found, "coordinator"), time.Since(started).Seconds())
+		fmt.Fprintf(out, "%s left within %.1f s\n", describe.Count(leaving.found, "coordinator"),
+			time.Since(started).Seconds())
 	}
 	return nil
 }
@@ -169,7 +173,8 @@ func findNodes(ctx context.Context, c client.Client, kind, name string) ([]corev
 		return nil, clusteraccess.RequestError(err)
 	}
 	if len(nodes.Items) == 0 {
-		return nil, fmt.Errorf("no node has the label %s=%s%s", corev1.LabelTopologyZone, name, command.DidYouMean(name, names(ctx, c, zoneName)))
+		return nil, fmt.Errorf("no node has the label %s=%s%s", corev1.LabelTopologyZone, name,
+			command.DidYouMean(name, names(ctx, c, zoneName)))
 	}
 	return nodes.Items, nil
 }

@@ -92,7 +92,8 @@ func (l *leaving) check() {
 // describe lists the groups whose coordinators remain.
 func (l *leaving) describe() string {
 	var all []string
-	for _, key := range slices.SortedFunc(maps.Keys(l.remaining), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(l.remaining),
+		func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }) {
 		all = append(all, fmt.Sprintf("%s (%s)", key, l.remaining[key]))
 	}
 	return describe.JoinNames(all, "and")

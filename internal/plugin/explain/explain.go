@@ -64,8 +64,10 @@ pods/portforward. Without the latter, a line says so in their place.`,
 	}
 	o.cluster.AddTo(cmd)
 	cmd.Flags().Uint64Var(&o.term, "term", 0, "print only the transcript of the election in this term")
-	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text, "text, or mermaid: only a sequence diagram of the election")
-	cmd.Flags().StringVar(&o.file, "html", "", "write the explanation and the last elections to this file, which any browser replays")
+	cmd.Flags().StringVarP(&o.format, "output", "o", output.Text,
+		"text, or mermaid: only a sequence diagram of the election")
+	cmd.Flags().StringVar(&o.file, "html", "",
+		"write the explanation and the last elections to this file, which any browser replays")
 	command.CompleteFile(cmd, "html")
 	command.CompleteFrom(cmd, "output", explainOutputs)
 	command.CompleteWith(cmd, "term", o.cluster.CompleteTerm)
@@ -179,7 +181,9 @@ func MayReadJournals(ctx context.Context, cluster *clusteraccess.Flags, namespac
 }
 
 // Elections returns the transcript of the election in a term, or with term 0 of the last elections, the newest first.
-func Elections(ctx context.Context, g *v1.ElectionGroup, term uint64, most int, forward clusteraccess.PortForwarder) ([]*transcript.Election, error) {
+func Elections(ctx context.Context, g *v1.ElectionGroup, term uint64, most int,
+	forward clusteraccess.PortForwarder,
+) ([]*transcript.Election, error) {
 	journals, missing := ReadJournals(ctx, g, forward)
 	if len(journals) == 0 {
 		return nil, noJournalError(missing)
@@ -199,7 +203,8 @@ func Elections(ctx context.Context, g *v1.ElectionGroup, term uint64, most int, 
 	}
 	const shown = 10
 	texts := strings.Fields(strings.Trim(fmt.Sprint(terms[max(0, len(terms)-shown):]), "[]"))
-	return nil, fmt.Errorf("the agents' journals have no election in term %d; the latest terms are %s", term, strings.Join(texts, ", "))
+	return nil, fmt.Errorf("the agents' journals have no election in term %d; the latest terms are %s",
+		term, strings.Join(texts, ", "))
 }
 
 // noJournalError explains why there is no journal at all.

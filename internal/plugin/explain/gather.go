@@ -17,7 +17,9 @@ type journalReader func(ctx context.Context, pod string) (*journal.Journal, erro
 
 // gatherJournals returns the journals about a group, and which are missing, both in the order of the
 // pods. A journal counts only if the agent wrote it in its own name.
-func gatherJournals(ctx context.Context, group string, pods []string, read journalReader) ([]journal.Journal, []transcript.Missing) {
+func gatherJournals(ctx context.Context, group string, pods []string,
+	read journalReader,
+) ([]journal.Journal, []transcript.Missing) {
 	journals, failures := make([]*journal.Journal, len(pods)), make([]error, len(pods))
 	var readers sync.WaitGroup
 	slots := make(chan struct{}, parallelReads)

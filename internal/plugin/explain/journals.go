@@ -19,7 +19,9 @@ const journalsTimeout = 10 * time.Second
 
 // ReadJournals reads the journals of all agents of a group. It also returns which are missing,
 // in the order of the members.
-func ReadJournals(ctx context.Context, g *v1.ElectionGroup, forward clusteraccess.PortForwarder) ([]journal.Journal, []transcript.Missing) {
+func ReadJournals(ctx context.Context, g *v1.ElectionGroup,
+	forward clusteraccess.PortForwarder,
+) ([]journal.Journal, []transcript.Missing) {
 	ctx, cancel := context.WithTimeout(ctx, journalsTimeout)
 	defer cancel()
 	return gatherJournals(ctx, g.Name, memberPods(g), func(ctx context.Context, pod string) (*journal.Journal, error) {
@@ -37,7 +39,9 @@ func memberPods(g *v1.ElectionGroup) []string {
 	return pods
 }
 
-func readJournal(ctx context.Context, pod types.NamespacedName, group string, forward clusteraccess.PortForwarder) (*journal.Journal, error) {
+func readJournal(ctx context.Context, pod types.NamespacedName, group string,
+	forward clusteraccess.PortForwarder,
+) (*journal.Journal, error) {
 	port, err := forward(ctx, pod)
 	switch {
 	case ctx.Err() != nil:

@@ -37,16 +37,20 @@ func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
 
 func TestExplainNamesTheTermsOfTheJournals(t *testing.T) {
 	_, err := Elections(t.Context(), pluginenv.JournalGroup(), 8, 1, pluginenv.ForwardToAgents(t))
-	if want := "the agents' journals have no election in term 8; the latest terms are 6, 7"; err == nil || err.Error() != want {
+	if want := "the agents' journals have no election in term 8; the latest terms are 6, 7"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
-	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 7, 10, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 1 || e[0].Term != 7 || len(e[0].Missing) != 4 {
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 7, 10, pluginenv.ForwardToAgents(t)); err != nil ||
+		len(e) != 1 || e[0].Term != 7 || len(e[0].Missing) != 4 {
 		t.Errorf("got %+v, %v, want only the election in term 7", e, err)
 	}
-	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 10, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 2 || e[0].Term != 7 || e[1].Term != 6 {
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 10, pluginenv.ForwardToAgents(t)); err != nil ||
+		len(e) != 2 || e[0].Term != 7 || e[1].Term != 6 {
 		t.Errorf("got %+v, %v, want both elections, the newest first", e, err)
 	}
-	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 1, pluginenv.ForwardToAgents(t)); err != nil || len(e) != 1 || e[0].Term != 7 {
+	if e, err := Elections(t.Context(), pluginenv.JournalGroup(), 0, 1, pluginenv.ForwardToAgents(t)); err != nil ||
+		len(e) != 1 || e[0].Term != 7 {
 		t.Errorf("got %+v, %v, want only the last election", e, err)
 	}
 }
@@ -69,12 +73,13 @@ func TestSessionsOfTheCoordinator(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(answer)) // The client sees an error.
 		}))
-		got := strings.Join(sessions(t.Context(), g, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-			if pod.String() != "bank/ledger-2" {
-				t.Errorf("got a request to %s, want one to the coordinator", pod)
-			}
-			return portforward.At(agent.URL, ""), nil
-		}), "\n")
+		got := strings.Join(
+			sessions(t.Context(), g, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+				if pod.String() != "bank/ledger-2" {
+					t.Errorf("got a request to %s, want one to the coordinator", pod)
+				}
+				return portforward.At(agent.URL, ""), nil
+			}), "\n")
 		agent.Close()
 		expect.Equal(t, got, want)
 	}
@@ -95,12 +100,13 @@ func TestGatherJournals(t *testing.T) {
 		pods = append(pods, pod)
 		answers[pod] = &journal.Journal{Agent: pod, Group: "ledger"}
 	}
-	journals, missing := gatherJournals(t.Context(), "ledger", pods, func(_ context.Context, pod string) (*journal.Journal, error) {
-		if answers[pod] == nil {
-			return nil, errors.New("no answer")
-		}
-		return answers[pod], nil
-	})
+	journals, missing := gatherJournals(t.Context(), "ledger", pods,
+		func(_ context.Context, pod string) (*journal.Journal, error) {
+			if answers[pod] == nil {
+				return nil, errors.New("no answer")
+			}
+			return answers[pod], nil
+		})
 	wantMissing := []transcript.Missing{
 		{Agent: "ledger-3", Reason: "no answer"},
 		{Agent: "ledger-2", Reason: `its journal is that of "ledger-2" in group "other"`},

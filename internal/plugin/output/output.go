@@ -62,8 +62,8 @@ func Write(w io.Writer, value any, format string) error {
 	return err
 }
 
-// CreateFile creates the file that a flag names, and writes it. Whatever goes wrong, and if the user interrupts the command, it
-// removes the file: half of it would look like a whole one.
+// CreateFile creates the file that a flag names, and writes it. Whatever goes wrong, and if the user interrupts the
+// command, it removes the file: half of it would look like a whole one.
 func CreateFile(ctx context.Context, flag, path string, write func(context.Context, io.Writer) error) (err error) {
 	ctx, stop := command.UntilInterrupted(ctx)
 	defer stop()

@@ -31,7 +31,8 @@ func (o *options) addJournals(ctx context.Context, group *v1.ElectionGroup, a *a
 	}
 	journals, missing := explain.ReadJournals(ctx, group, forward)
 	for i := range journals {
-		a.add("journals/"+journals[i].Agent+".json", func() ([]byte, error) { return json.MarshalIndent(&journals[i], "", "  ") })
+		a.add("journals/"+journals[i].Agent+".json",
+			func() ([]byte, error) { return json.MarshalIndent(&journals[i], "", "  ") })
 	}
 	for _, m := range missing {
 		a.missing = append(a.missing, "journals/"+m.Agent+".json: "+m.Reason)
@@ -50,19 +51,24 @@ const (
 	logsAtOnce = 8
 )
 
-// addLogs adds the logs of a container of each pod, and of the container before it, if it has restarted. Each is written as soon as it
-// has been read, so that only a few are in memory.
-func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder string, pods []corev1.Pod, container string, a *archive) {
+// addLogs adds the logs of a container of each pod, and of the container before it, if it has restarted. Each is
+// written as soon as it has been read, so that only a few are in memory.
+func addLogs(ctx context.Context, core corev1client.CoreV1Interface, folder string, pods []corev1.Pod,
+	container string, a *archive,
+) {
 	var reads []func()
 	for i := range pods {
 		p := &pods[i]
 		for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			if status.Name != container || status.State.Running == nil && status.State.Terminated == nil && status.RestartCount == 0 {
+			if status.Name != container || status.State.Running == nil && status.State.Terminated == nil &&
+				status.RestartCount == 0 {
 				continue
 			}
 			for _, previous := range []bool{false, true}[:1+min(1, status.RestartCount)] {
 				name := folder + p.Name + map[bool]string{false: ".log", true: ".previous.log"}[previous]
-				options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true}
+				options := &corev1.PodLogOptions{
+					Container: container, Previous: previous, TailLines: &logLines, LimitBytes: &logBytes, Timestamps: true,
+				}
 				reads = append(reads, func() {
 					ctx, cancel := context.WithTimeout(ctx, logTimeout)
 					defer cancel()
@@ -83,7 +89,8 @@ func events(ctx context.Context, core corev1client.CoreV1Interface, group *v1.El
 	of := func(e *corev1.Event) bool {
 		about := &e.InvolvedObject
 		return about.Kind == "ElectionGroup" && about.Name == group.Name ||
-			about.Kind == "Pod" && slices.ContainsFunc(group.Status.Processes, func(row v1.Process) bool { return row.Pod == about.Name })
+			about.Kind == "Pod" &&
+				slices.ContainsFunc(group.Status.Processes, func(row v1.Process) bool { return row.Pod == about.Name })
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return !of(&e) })
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return lastSeen(&a).Compare(lastSeen(&b)) })
@@ -91,7 +98,8 @@ func events(ctx context.Context, core corev1client.CoreV1Interface, group *v1.El
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for i := range list.Items {
 		e := &list.Items[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s/%s\t%dx\t%s\n", lastSeen(e).UTC().Format(time.RFC3339), e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, max(e.Count, 1), e.Message)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s/%s\t%dx\t%s\n", lastSeen(e).UTC().Format(time.RFC3339), e.Type, e.Reason,
+			e.InvolvedObject.Kind, e.InvolvedObject.Name, max(e.Count, 1), e.Message)
 	}
 	err = table.Flush()
 	return text.Bytes(), err

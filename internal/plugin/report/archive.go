@@ -16,10 +16,11 @@ import (
 // removed replaces credentials.
 const removed = "[removed]"
 
-// credentials are private keys, JSON web tokens, and what follows a word such as "password". The word "token" isn't one of them: logs
-// have fencing tokens.
+// credentials are private keys, JSON web tokens, and what follows a word such as "password". The word "token" isn't one
+// of them: logs have fencing tokens.
 var credentials = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----` +
-	`|\beyJ[\w-]+\.[\w-]+\.[\w-]*` + `|(?i:\b(?:bearer|basic)\s+[\w.~+/=-]{8,})` + `|(?i:(?:password|passwd|secret|api[_-]?key)["']?\s*[:=]\s*["']?[^\s"',]+)`)
+	`|\beyJ[\w-]+\.[\w-]+\.[\w-]*` + `|(?i:\b(?:bearer|basic)\s+[\w.~+/=-]{8,})` +
+	`|(?i:(?:password|passwd|secret|api[_-]?key)["']?\s*[:=]\s*["']?[^\s"',]+)`)
 
 // archive is a compressed tar file that is written as its files are found.
 type archive struct {

@@ -1,4 +1,5 @@
-// Package report is the command kubectl conclave report: one archive with what is needed to find the cause of a problem.
+// Package report is the command kubectl conclave report: one archive with what is needed to find the cause of a
+// problem.
 package report
 
 import (
@@ -54,7 +55,8 @@ operator. What you may not read is missing.`,
 		RunE:              o.run,
 	}
 	o.cluster.AddTo(cmd)
-	cmd.Flags().StringVarP(&o.file, "file", "f", "", "the archive to create; by default conclave-NAMESPACE-GROUP-TIME.tar.gz in this directory")
+	cmd.Flags().StringVarP(&o.file, "file", "f", "",
+		"the archive to create; by default conclave-NAMESPACE-GROUP-TIME.tar.gz in this directory")
 	command.CompleteFile(cmd, "file")
 	return cmd
 }
@@ -85,8 +87,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 func about(g *v1.ElectionGroup) string {
 	return fmt.Sprintf(`What "kubectl conclave report" collected about the group %s/%s.
 
-The output of commands is in *.txt, objects are in *.yaml, what the agents did is in journals, and logs are in logs. Credentials in them were
-replaced by %q. Names of pods, nodes and images and addresses weren't: look at the files before you give them to others.
+The output of commands is in *.txt, objects are in *.yaml, what the agents did is in journals, and logs are in logs.
+Credentials in them were replaced by %q. Names of pods, nodes and images and addresses weren't: look at the files before
+you give them to others.
 `, g.Namespace, g.Name, removed)
 }
 
@@ -169,7 +172,8 @@ func operatorPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	for i := range deployments {
 		var list corev1.PodList
-		if err := c.List(ctx, &list, client.InNamespace(deployments[i].Namespace), client.MatchingLabels(deployments[i].Spec.Selector.MatchLabels)); err != nil {
+		if err := c.List(ctx, &list, client.InNamespace(deployments[i].Namespace),
+			client.MatchingLabels(deployments[i].Spec.Selector.MatchLabels)); err != nil {
 			return pods, clusteraccess.RequestError(err)
 		}
 		pods = append(pods, list.Items...)

@@ -56,8 +56,14 @@ func TestDistinctTablesAreThoseOfTheirHolders(t *testing.T) {
 	for _, s := range []sim.Scenario{
 		{Algorithm: "Bully", Processes: 9, Crashed: []election.ID{9}, Initiators: []election.ID{1, 5}, Latency: 1000},
 		{Algorithm: "StatusTable", Processes: 9, Initiators: []election.ID{9}, Latency: 1000, Safety: "Majority"},
-		{Algorithm: "RingSkip", Processes: 4, Crashed: []election.ID{2, 3}, Initiators: []election.ID{4}, Latency: 1000, Safety: "Majority"},
-		{Algorithm: "Bully", Processes: 9, Crashed: []election.ID{2, 3, 6, 7, 8}, Initiators: []election.ID{4, 9}, Latency: 1000, Safety: "Majority"},
+		{
+			Algorithm: "RingSkip", Processes: 4, Crashed: []election.ID{2, 3}, Initiators: []election.ID{4},
+			Latency: 1000, Safety: "Majority",
+		},
+		{
+			Algorithm: "Bully", Processes: 9, Crashed: []election.ID{2, 3, 6, 7, 8}, Initiators: []election.ID{4, 9},
+			Latency: 1000, Safety: "Majority",
+		},
 	} {
 		o, err := sim.Run(s)
 		must.Succeed(t, err)

@@ -29,7 +29,8 @@ func describeSampling(s *sim.Sampling) string {
 
 // replay returns the command that runs the schedule of a seed again.
 func (r *samplingResult) replay(seed uint64) string {
-	return fmt.Sprintf("kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
+	return fmt.Sprintf(
+		"kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
 		r.Algorithm, r.Processes, r.Safety, faultsText(r.Faults), seed)
 }
 
@@ -50,7 +51,8 @@ func (r *samplingResult) err() error {
 
 // violations returns the recorded violations, sorted by their seeds.
 func (r *samplingResult) violations() []sim.Violation {
-	return slices.SortedFunc(slices.Values(r.Violations), func(a, b sim.Violation) int { return cmp.Compare(a.Seed, b.Seed) })
+	return slices.SortedFunc(slices.Values(r.Violations),
+		func(a, b sim.Violation) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
 func (r *samplingResult) write(w io.Writer, format string) error {
@@ -99,7 +101,8 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
 		Outages            []outage    `json:"outages"`
 	}{
-		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.Continued, r.interrupted,
+		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules,
+		r.Continued, r.interrupted,
 		r.Violated, violations, r.Steps, r.elapsed.Milliseconds(), int64(r.rate()), outagesJSON(r.Outages),
 	})
 }

@@ -24,7 +24,8 @@ func runScenario(cmd *cobra.Command, o *options) error {
 	if err := output.Choose(&o.output, simulateOutputs); err != nil {
 		return err
 	}
-	if err := o.forbid("applies to random schedules only: add --schedules", "faults", "seed", "convergence-every"); err != nil {
+	if err := o.forbid("applies to random schedules only: add --schedules", "faults", "seed",
+		"convergence-every"); err != nil {
 		return err
 	}
 	if err := o.checkSafety("the election alone"); err != nil {
@@ -97,7 +98,8 @@ func (o *options) scenario() (sim.Scenario, error) {
 		return s, err // The messages below need a valid range of priorities.
 	}
 	if o.given("recover") && (o.recover < 1 || o.recover > sim.MaxProcesses) {
-		return s, command.UsageErrorf("--recover must be the priority of a process, from 1 to %d, got %d", o.processes, o.recover)
+		return s,
+			command.UsageErrorf("--recover must be the priority of a process, from 1 to %d, got %d", o.processes, o.recover)
 	}
 	var err error
 	for _, f := range []struct {
@@ -167,7 +169,8 @@ func parseIDs(name, text string, processes int) ([]election.ID, error) {
 		field = strings.TrimSpace(field)
 		n, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, command.UsageErrorf("--%s must be priorities from 1 to %d, separated by commas, got %q", name, processes, field)
+			return nil,
+				command.UsageErrorf("--%s must be priorities from 1 to %d, separated by commas, got %q", name, processes, field)
 		}
 		ids = append(ids, election.ID(n))
 	}

@@ -29,7 +29,8 @@ type violationError struct {
 }
 
 func (e *violationError) Error() string {
-	return fmt.Sprintf("%d of %d schedules violated an invariant; to replay the first one, run: %s", e.violated, e.schedules, e.replay)
+	return fmt.Sprintf("%d of %d schedules violated an invariant; to replay the first one, run: %s",
+		e.violated, e.schedules, e.replay)
 }
 
 // Sampler runs random schedules: sim.Sample, or a fake in tests.
@@ -82,7 +83,8 @@ func runSchedules(cmd *cobra.Command, o *options, sample Sampler) error {
 // sampling returns the configuration of random schedules.
 func (o *options) sampling() (sim.Sampling, error) {
 	s := sim.Sampling{
-		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Schedules: o.schedules, Seed: o.seed, ConvergenceEvery: o.convergenceEvery,
+		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Schedules: o.schedules, Seed: o.seed,
+		ConvergenceEvery: o.convergenceEvery,
 	}
 	if err := output.Choose(&o.output, simulateOutputs); err != nil {
 		return s, err
@@ -105,7 +107,8 @@ func (o *options) sampling() (sim.Sampling, error) {
 	case o.convergenceEvery < 1:
 		return s, command.UsageErrorf("--convergence-every must be 1 or more, got %d", o.convergenceEvery)
 	case o.output == output.Mermaid:
-		return s, command.UsageErrorf("-o mermaid does not support random schedules: choose table or json, or transcript with --schedules 1")
+		return s, command.UsageErrorf(
+			"-o mermaid does not support random schedules: choose table or json, or transcript with --schedules 1")
 	case o.output == output.Transcript && o.schedules != 1:
 		return s, command.UsageErrorf("-o transcript supports a single schedule: add --schedules 1, and --seed to choose it")
 	}
@@ -137,7 +140,8 @@ func parseFaults(text string) ([]string, error) {
 			}
 		case name == noFaults && text == noFaults:
 		case i < 0:
-			return nil, command.UsageErrorf("unknown fault %q%s: choose all, none, or some of %s", name, command.DidYouMean(name, append(known, noFaults)), strings.Join(known, ", "))
+			return nil, command.UsageErrorf("unknown fault %q%s: choose all, none, or some of %s", name,
+				command.DidYouMean(name, append(known, noFaults)), strings.Join(known, ", "))
 		default:
 			selected[i] = true
 		}

@@ -88,7 +88,8 @@ func New(sample Sampler) *cobra.Command {
 	command.CompleteFrom(cmd, "algorithm", catalog.Names())
 	command.CompleteFrom(cmd, "safety", office.ModeNames())
 	command.CompleteFrom(cmd, "output", simulateOutputs)
-	command.CompleteFrom(cmd, "faults", slices.Concat([]string{allFaults, noFaults}, sim.FaultNames(), sim.OptionalFaultNames()))
+	command.CompleteFrom(cmd, "faults",
+		slices.Concat([]string{allFaults, noFaults}, sim.FaultNames(), sim.OptionalFaultNames()))
 	return cmd
 }
 
@@ -98,7 +99,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.algorithm, "algorithm", "StatusTable", "one of "+strings.Join(catalog.Names(), ", "))
 	f.IntVar(&o.processes, "processes", defaultProcesses, "the number of processes; 5 with --schedules")
 	f.StringVar(&o.ring, "ring", "", "the order on the ring, such as 3,1,2 (default: ascending)")
-	f.StringVar(&o.crashed, "crashed", "", "the processes that are down, such as 9,10; initiators know about the highest only")
+	f.StringVar(&o.crashed, "crashed", "",
+		"the processes that are down, such as 9,10; initiators know about the highest only")
 	f.StringVar(&o.initiators, "initiators", "", "the processes that start an election, such as 4,6")
 	f.IntVar(&o.recover, "recover", 0, "the process that was down and recovers; all others are up")
 	f.DurationVar(&o.latency, "latency", time.Millisecond, "the time that each message takes")
@@ -109,7 +111,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.duration, "duration", 0, "the time for which to run random schedules, instead of --schedules")
 	f.StringVar(&o.faults, "faults", "all", "the faults in random schedules, such as loss,crash: all, none, or some of "+
 		strings.Join(sim.FaultNames(), ", ")+"; all doesn't include "+strings.Join(sim.OptionalFaultNames(), ", "))
-	f.IntVar(&o.convergenceEvery, "convergence-every", 1, "check convergence in every nth schedule only; the others end with their last fault")
+	f.IntVar(&o.convergenceEvery, "convergence-every", 1,
+		"check convergence in every nth schedule only; the others end with their last fault")
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; each further schedule adds 1")
 }
 

@@ -68,16 +68,20 @@ annotation conclave.dev/step-down-by.`,
 		},
 	}
 	cluster.AddTo(cmd)
-	cmd.Flags().StringVar(&to, "to", "", "the pod of the next coordinator (default: the eligible member of the highest priority)")
+	cmd.Flags().StringVar(&to, "to", "",
+		"the pod of the next coordinator (default: the eligible member of the highest priority)")
 	command.CompleteWith(cmd, "to", cluster.CompleteMember)
 	return cmd
 }
 
 // Do makes the coordinator hand over, and prints the result.
-func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionGroup, to string, forward clusteraccess.PortForwarder) error {
+func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionGroup, to string,
+	forward clusteraccess.PortForwarder,
+) error {
 	before := g.Status.Coordinator
 	if before == nil {
-		return fmt.Errorf("group %s has no coordinator to step down; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+		return fmt.Errorf("group %s has no coordinator to step down; for the reason, run: kubectl conclave explain %s -n %s",
+			g.Name, g.Name, g.Namespace)
 	}
 	if err := checkSuccessor(g, to); err != nil {
 		return err
@@ -142,7 +146,8 @@ func checkSuccessor(g *v1.ElectionGroup, to string) error {
 	case len(candidates) == 0:
 		return command.UsageErrorf("--to: %s has no other member with a priority above 0", g.Name)
 	}
-	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s), got %q", g.Name, describe.JoinNames(candidates, "or"), to)
+	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s), got %q", g.Name,
+		describe.JoinNames(candidates, "or"), to)
 }
 
 // explainRefusal adds why the member that --to names isn't ready, if the status says so.
@@ -158,8 +163,8 @@ func explainRefusal(g *v1.ElectionGroup, to string, err error) error {
 	return &ConflictError{fmt.Errorf("%w (%s)", err, describe.Reason(p))}
 }
 
-// requestStepDown sends the request to the agent in a pod, which serves a group at a URL, and returns the state in which
-// another member leads.
+// requestStepDown sends the request to the agent in a pod, which serves a group at a URL, and returns the state in
+// which another member leads.
 func requestStepDown(ctx context.Context, url, pod, to string) (client.State, error) {
 	var after client.State
 	body, err := json.Marshal(map[string]string{"to": to})
@@ -214,6 +219,7 @@ func preemptionWarning(g *v1.ElectionGroup, before *v1.Coordinator, after *clien
 	if g.Spec.Preemption.Policy == v1.PreemptNever || int64(before.Priority) <= int64(after.Priority) {
 		return ""
 	}
-	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %g s, then takes over again if it is healthy (spec.preemption.policy: %s)",
+	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %g s, then takes over again if it is healthy "+
+		"(spec.preemption.policy: %s)",
 		before.Pod, before.Priority, g.Spec.Preemption.Stable().Seconds(), g.Spec.Preemption.Policy)
 }

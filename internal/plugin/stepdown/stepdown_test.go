@@ -35,7 +35,8 @@ func ledgerGroup() *v1.ElectionGroup {
 	g.Spec.Preemption = v1.Preemption{Policy: v1.PreemptWhenStable, StableMillis: new(int32(7000))}
 	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 30, Term: 100}
 	for i := range int32(4) {
-		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: fmt.Sprint("ledger-", 3-i), Priority: 10 * (3 - i), Status: v1.ProcessNormal})
+		g.Status.Processes = append(g.Status.Processes,
+			v1.Process{Pod: fmt.Sprint("ledger-", 3-i), Priority: 10 * (3 - i), Status: v1.ProcessNormal})
 	}
 	g.Status.Processes = g.Status.Processes[1:] // ledger-2, -1 and -0, of which the last has priority 0
 	g.Status.Processes[0].Priority, g.Status.Processes[1].Priority = 30, 20
@@ -49,24 +50,27 @@ func request(t *testing.T, a *pluginenv.FakeAgent, g *v1.ElectionGroup, to strin
 	defer agent.Close()
 	defer agent.CloseClientConnections()
 	var out bytes.Buffer
-	err := Do(t.Context(), &out, nobody{}, g, to, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-		if pod.String() != "bank/ledger-2" {
-			t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
-		}
-		return portforward.At(agent.URL, ""), nil
-	})
+	err := Do(t.Context(), &out, nobody{}, g, to,
+		func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+			if pod.String() != "bank/ledger-2" {
+				t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
+			}
+			return portforward.At(agent.URL, ""), nil
+		})
 	return out.String(), err
 }
 
 func TestStepDownPrintsTheNewCoordinatorAndTheFailoverTime(t *testing.T) {
-	const preemption = "ledger-2 has a higher priority (30): it is ineligible for 7 s, then takes over again if it is healthy " +
+	const preemption = "ledger-2 has a higher priority (30): it is ineligible for 7 s, then takes " +
+		"over again if it is healthy " +
 		"(spec.preemption.policy: WhenStable)\n"
 	for name, test := range map[string]struct {
 		journal string
 		policy  v1.PreemptionPolicy
 		want    string
 	}{
-		"with preemption":    {pluginenv.Journal, v1.PreemptWhenStable, "ledger-1 leads in term 101; failover took 9.8 ms\n" + preemption},
+		"with preemption": {pluginenv.Journal, v1.PreemptWhenStable, "ledger-1 leads in term 101; failover took 9.8 ms\n" +
+			preemption},
 		"without preemption": {pluginenv.Journal, v1.PreemptNever, "ledger-1 leads in term 101; failover took 9.8 ms\n"},
 		"without a journal":  {"", v1.PreemptNever, "ledger-1 leads in term 101\n"},
 	} {
@@ -120,15 +124,21 @@ func TestRefusalSaysWhyMemberIsNotReady(t *testing.T) {
 		reason                v1.ProcessReason
 		message, answer, want string
 	}{
-		{v1.ProcessNotEligible, "Since noon, its node is cordoned", notReady, "ledger-1 is not eligible: since noon, its node is cordoned"},
-		{v1.ProcessPodTerminating, "The pod is being deleted", notReady, refused + notReady + " (PodTerminating: The pod is being deleted)"},
+		{
+			v1.ProcessNotEligible, "Since noon, its node is cordoned", notReady,
+			"ledger-1 is not eligible: since noon, its node is cordoned",
+		},
+		{v1.ProcessPodTerminating, "The pod is being deleted", notReady, refused + notReady +
+			" (PodTerminating: The pod is being deleted)"},
 		{"", "", notReady, refused + notReady},
 		{v1.ProcessNotEligible, "", notReady, refused + notReady + " (NotEligible)"},
-		{v1.ProcessNotEligible, "Since noon, its node is cordoned", "this process is stopping", refused + "this process is stopping"},
+		{v1.ProcessNotEligible, "Since noon, its node is cordoned", "this process is stopping", refused +
+			"this process is stopping"},
 	} {
 		g := ledgerGroup()
 		g.Status.Processes[1].Reason, g.Status.Processes[1].Message = test.reason, test.message
-		_, err := request(t, &pluginenv.FakeAgent{Status: http.StatusConflict, Answer: `{"error":"` + test.answer + `"}`}, g, "ledger-1")
+		_, err := request(t,
+			&pluginenv.FakeAgent{Status: http.StatusConflict, Answer: `{"error":"` + test.answer + `"}`}, g, "ledger-1")
 		if _, conflict := errors.AsType[*ConflictError](err); err == nil || err.Error() != test.want || !conflict {
 			t.Errorf("got %v, want the conflict %s", err, test.want)
 		}
@@ -138,9 +148,10 @@ func TestRefusalSaysWhyMemberIsNotReady(t *testing.T) {
 func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 	agent := httptest.NewServer(http.NotFoundHandler())
 	agent.Close()
-	err := Do(t.Context(), &bytes.Buffer{}, nobody{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*portforward.Port, error) {
-		return portforward.At(agent.URL, "lost connection to pod"), nil
-	})
+	err := Do(t.Context(), &bytes.Buffer{}, nobody{}, ledgerGroup(), "",
+		func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+			return portforward.At(agent.URL, "lost connection to pod"), nil
+		})
 	want := `^the agent in pod ledger-2 does not respond: .*connection refused \(lost connection to pod\)$`
 	if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
 		t.Errorf("got %v, want %s", err, want)
@@ -150,12 +161,13 @@ func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 // TestStepDownEndsIfThePodCannotBeReached: a node that has disappeared refuses no connection.
 func TestStepDownEndsIfThePodCannotBeReached(t *testing.T) {
 	g := ledgerGroup()
-	err := Do(t.Context(), io.Discard, nobody{}, g, "", func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
-		if _, limited := ctx.Deadline(); !limited {
-			return nil, errors.New("this would wait for ever")
-		}
-		return nil, context.DeadlineExceeded
-	})
+	err := Do(t.Context(), io.Discard, nobody{}, g, "",
+		func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
+			if _, limited := ctx.Deadline(); !limited {
+				return nil, errors.New("this would wait for ever")
+			}
+			return nil, context.DeadlineExceeded
+		})
 	if want := "cannot forward a port to pod bank/ledger-2 within 20s"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

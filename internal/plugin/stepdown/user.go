@@ -27,7 +27,8 @@ func nameUser(ctx context.Context, c client.Client, g *v1.ElectionGroup) func() 
 	}
 	before := g.Status.Coordinator
 	annotate := func(ctx context.Context, value any) error {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1.AnnotationStepDownBy: value}}})
+		patch, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1.AnnotationStepDownBy: value}}})
 		if err != nil {
 			return err
 		}

@@ -64,7 +64,8 @@ func writeInstalled(ctx context.Context, w io.Writer, cluster *clusteraccess.Fla
 	}
 	found, problem := clusteraccess.FindOperator(ctx, connected)
 	if problem == nil {
-		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.Image, found.Namespace, found.Available, found.Replicas)
+		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.Image, found.Namespace,
+			found.Available, found.Replicas)
 	}
 	images, err := agentImages(ctx, connected, cluster)
 	for _, image := range slices.Sorted(maps.Keys(images)) {

@@ -58,7 +58,8 @@ func TestWatchNoticesThatTheOperatorIsSilent(t *testing.T) {
 	}
 }
 
-// TestLostConnectionIsPrintedOnce: nothing else shows why there are no changes. It can't be repaired if access is denied.
+// TestLostConnectionIsPrintedOnce: nothing else shows why there are no changes. It can't be repaired if access is
+// denied.
 func TestLostConnectionIsPrintedOnce(t *testing.T) {
 	var got strings.Builder
 	p := printer{notes: &got}
@@ -75,7 +76,8 @@ func TestLostConnectionIsPrintedOnce(t *testing.T) {
 		t.Errorf("got %q, want %q", got.String(), want)
 	}
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "electiongroups"}, "", errors.New("no right"))
-	if err := p.Failed(denied); err == nil || !strings.Contains(err.Error(), "is forbidden") || strings.Contains(err.Error(), "\n") {
+	if err := p.Failed(denied); err == nil || !strings.Contains(err.Error(), "is forbidden") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got error %v, want one line with: is forbidden", err)
 	}
 }

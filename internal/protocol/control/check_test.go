@@ -23,24 +23,28 @@ func TestCheckReport(t *testing.T) {
 	}{
 		"empty": {control.Report{}, ""},
 		"the longest names": {control.Report{
-			Coordinator: text[:253], ElectedAt: time.Now(), Ended: &control.Ending{Coordinator: text[:253]}, Processes: []control.Row{{Name: text[:253]}},
+			Coordinator: text[:253], ElectedAt: time.Now(), Ended: &control.Ending{Coordinator: text[:253]},
+			Processes: []control.Row{{Name: text[:253]}},
 		}, ""},
-		"UID":                 {control.Report{UID: text}, tooLong},
-		"digest":              {control.Report{Digest: text}, tooLong},
-		"coordinator":         {control.Report{Coordinator: text}, tooLong},
-		"last coordinator":    {control.Report{Ended: &control.Ending{Coordinator: text}}, tooLong},
-		"cause":               {control.Report{Ended: &control.Ending{Cause: control.EndCause(text)}}, tooLong},
-		"name in a row":       {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
-		"status in a row":     {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
-		"elected too late":    {control.Report{ElectedAt: late}, tooLate},
-		"elected too early":   {control.Report{ElectedAt: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))}, "each time of a report must be in the years 1 to 9999, got -1"},
+		"UID":              {control.Report{UID: text}, tooLong},
+		"digest":           {control.Report{Digest: text}, tooLong},
+		"coordinator":      {control.Report{Coordinator: text}, tooLong},
+		"last coordinator": {control.Report{Ended: &control.Ending{Coordinator: text}}, tooLong},
+		"cause":            {control.Report{Ended: &control.Ending{Cause: control.EndCause(text)}}, tooLong},
+		"name in a row":    {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
+		"status in a row":  {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
+		"elected too late": {control.Report{ElectedAt: late}, tooLate},
+		"elected too early": {control.Report{ElectedAt: time.Date(0, 1, 1, 0, 0, 0, 0,
+			time.FixedZone("", 3600))}, "each time of a report must be in the years 1 to 9999, got -1"},
 		"ineligible too late": {control.Report{IneligibleSince: late}, tooLate},
 		"the longest reason":  {control.Report{Ineligible: text[:128]}, ""},
 		"a longer reason":     {control.Report{Ineligible: text[:129]}, tooLongReason},
 		"changed too late":    {control.Report{ChangedAt: late}, tooLate},
 		"ended too late":      {control.Report{Ended: &control.Ending{At: late}}, tooLate},
-		"too many members":    {control.Report{Processes: make([]control.Row, 101)}, "report must have at most 100 rows, got 101"},
-		"a hundred members":   {control.Report{Processes: make([]control.Row, 100)}, ""},
+		"too many members": {
+			control.Report{Processes: make([]control.Row, 101)}, "report must have at most 100 rows, got 101",
+		},
+		"a hundred members": {control.Report{Processes: make([]control.Row, 100)}, ""},
 	} {
 		got := ""
 		if err := test.report.Check(); err != nil {
@@ -67,9 +71,8 @@ func TestWithoutUsualRows(t *testing.T) {
 	}
 }
 
-// TestNextFloorOfOperatorAndAgentsAgree: the operator computes the floor as the core does,
-// without a floor, with one that clocks have passed, one that they will reach, and one that
-// they never reach.
+// TestNextFloorOfOperatorAndAgentsAgree: the operator computes the floor as the core does, without a floor, with one
+// that clocks have passed, one that they will reach, and one that they never reach.
 func TestNextFloorOfOperatorAndAgentsAgree(t *testing.T) {
 	noon := time.Date(2026, time.November, 17, 12, 0, 0, 0, time.UTC)
 	for _, now := range []time.Time{time.Unix(0, 0), time.Date(2026, time.January, 1, 0, 0, 20, 0, time.UTC), noon} {

@@ -23,8 +23,8 @@ type Document struct {
 	Group Group `json:"group"`
 }
 
-// Group is a group in a document or in an agent's configuration file. In a file, most fields may be missing: the agent has
-// defaults. Members need addresses there.
+// Group is a group in a document or in an agent's configuration file. In a file, most fields may be missing: the agent
+// has defaults. Members need addresses there.
 type Group struct {
 	Name        string      `json:"name"`
 	Algorithm   string      `json:"algorithm"`
@@ -38,8 +38,8 @@ type Group struct {
 // Safety is the group's safety.
 type Safety struct {
 	Mode string `json:"mode"`
-	// LeaseMillis is the lease while no renewal is late, and LongestLeaseMillis the longest one, for which members may have
-	// granted: see LongestLease. It is that of the list.
+	// LeaseMillis is the lease while no renewal is late, and LongestLeaseMillis the longest one, for which members may
+	// have granted: see LongestLease. It is that of the list.
 	LeaseMillis        int32 `json:"leaseMillis"`
 	LongestLeaseMillis int32 `json:"longestLeaseMillis,omitempty"`
 }
@@ -47,8 +47,8 @@ type Safety struct {
 // DefaultLease is the lease of a group that doesn't set one. The API has the same default, in api/v1/settings.go.
 const DefaultLease = 500 * time.Millisecond
 
-// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A new pod waits
-// that long before it votes.
+// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A new pod
+// waits that long before it votes.
 func LongestLease(usual time.Duration) time.Duration { return max(usual, 2*time.Second) }
 
 // LongestLeaseMillis is LongestLease in milliseconds, as in the API.

@@ -138,8 +138,8 @@ func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected || 
 
 const rowCrashed = "Crashed"
 
-// WithoutUsualRows returns the report as agents send it to the operator. The tables of all agents grow with the square of their number, and nearly
-// all rows say that all is well. It doesn't change the rows of r.
+// WithoutUsualRows returns the report as agents send it to the operator. The tables of all agents grow with the square
+// of their number, and nearly all rows say that all is well. It doesn't change the rows of r.
 func (r Report) WithoutUsualRows() Report {
 	var rows []Row
 	for i := range r.Processes {
@@ -171,12 +171,14 @@ const (
 	maxYear = 9999
 )
 
-// CheckElements returns an error if the JSON of a report has so many elements that it takes far more memory than text: a row takes 3
-// bytes in JSON, and a hundred in memory. It reads the text only, and counts those in strings, too.
+// CheckElements returns an error if the JSON of a report has so many elements that it takes far more memory than text:
+// a row takes 3 bytes in JSON, and a hundred in memory. It reads the text only, and counts those in strings, too.
 func CheckElements(json []byte) error {
 	const maxObjects, maxElements = maxRows + 16, 16 * maxRows // a row has seven fields
-	if objects, elements := bytes.Count(json, []byte("{")), bytes.Count(json, []byte(",")); objects > maxObjects || elements > maxElements {
-		return fmt.Errorf("report must have at most %d objects and %d elements, got %d and %d", maxObjects, maxElements, objects, elements)
+	if objects, elements := bytes.Count(json, []byte("{")),
+		bytes.Count(json, []byte(",")); objects > maxObjects || elements > maxElements {
+		return fmt.Errorf("report must have at most %d objects and %d elements, got %d and %d", maxObjects,
+			maxElements, objects, elements)
 	}
 	return nil
 }

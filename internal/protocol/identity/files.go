@@ -62,8 +62,8 @@ func (f *Files) Names() Names { return f.loaded.Load().names }
 // NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
 func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
 
-// Expiry returns that the certificate that was loaded last has expired, or that it will when a quarter of its lifetime or less is left,
-// or "". It does no I/O.
+// Expiry returns that the certificate that was loaded last has expired, or that it will when a quarter of its lifetime
+// or less is left, or "". It does no I/O.
 func (f *Files) Expiry(now time.Time) (problem string, expired bool) {
 	cert := f.loaded.Load().cert.Leaf
 	at := cert.NotAfter.UTC().Format(time.RFC3339)

@@ -133,7 +133,8 @@ func TestBothSidesLearnNamesOfPeer(t *testing.T) {
 		if m.clientErr != nil || m.serverErr != nil {
 			t.Fatal(m.clientErr, m.serverErr)
 		}
-		if names, err := identity.PeerNames(m.client); err != nil || names.String() != (identity.Names{ledgerA, auditA}).String() {
+		if names, err := identity.PeerNames(m.client); err != nil ||
+			names.String() != (identity.Names{ledgerA, auditA}).String() {
 			t.Errorf("client: got peer %v, %v", names, err)
 		}
 		if names, err := identity.PeerNames(m.server); err != nil || names.String() != ledgerB.String() {
@@ -168,12 +169,17 @@ func TestInvalidPeersAreRejected(t *testing.T) {
 		peer *tls.Config
 		want string
 	}{
-		{"expired", raw(ca.issue(t, -time.Minute, ledgerB)), "cannot accept the peer's certificate: not valid now, only from "},
-		{"another CA", raw(other.issue(t, time.Hour, ledgerB)), "cannot accept the peer's certificate: signed by none of the CAs in the CA bundle"},
+		{
+			"expired", raw(ca.issue(t, -time.Minute, ledgerB)),
+			"cannot accept the peer's certificate: not valid now, only from ",
+		},
+		{"another CA", raw(other.issue(t, time.Hour,
+			ledgerB)), "cannot accept the peer's certificate: signed by none of the CAs in the CA bundle"},
 		{"a CA itself", raw(ca.pair), "cannot accept the peer's certificate: must have a URI"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if m := connect(t, tc.peer, a.Server()); m.serverErr == nil || !strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
+			if m := connect(t, tc.peer, a.Server()); m.serverErr == nil ||
+				!strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
 				t.Errorf("as a client: got %v, and the client %v", m.serverErr, m.clientErr)
 			}
 			if m := connect(t, a.Client(), tc.peer); m.clientErr == nil || !strings.HasPrefix(m.clientErr.Error(), tc.want) {
@@ -183,7 +189,8 @@ func TestInvalidPeersAreRejected(t *testing.T) {
 	}
 	t.Run("another member", func(t *testing.T) {
 		m := connect(t, a.Client(ledgerB), a.Server())
-		want := "cannot accept the peer's certificate: must be for conclave://default/ledger/b, got conclave://default/ledger/a"
+		want := "cannot accept the peer's certificate: must be for conclave://default/ledger/b, got " +
+			"conclave://default/ledger/a"
 		if m.clientErr == nil || m.clientErr.Error() != want {
 			t.Errorf("got %v, want %s", m.clientErr, want)
 		}
@@ -277,11 +284,23 @@ func TestInvalidFilesKeepPreviousOnes(t *testing.T) {
 		{"half a CA file", func(p identity.Paths) {
 			put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), other.pair.Cert[:200]...))
 		}, "must contain complete CA certificates in PEM"},
-		{"a key as a CA file", func(p identity.Paths) { put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), ca.pair.Key...)) }, "must contain only CA certificates, got a PRIVATE KEY"},
-		{"a certificate as a CA file", func(p identity.Paths) { put(t, p.CA, pair.Cert) }, "must contain only CA certificates, but"},
-		{"another CA", func(p identity.Paths) { put(t, p.CA, other.pair.Cert) }, "signed by none of the CAs in the CA bundle"},
-		{"an expired certificate", func(p identity.Paths) { put(t, p.Cert, expired.Cert); put(t, p.Key, expired.Key) }, "issue a new certificate, or correct the clock"},
-		{"no member's certificate", func(p identity.Paths) { put(t, p.Cert, ca.pair.Cert); put(t, p.Key, ca.pair.Key) }, "must have a URI"},
+		{"a key as a CA file", func(p identity.Paths) {
+			put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), ca.pair.Key...))
+		}, "must contain only CA certificates, got a PRIVATE KEY"},
+		{"a certificate as a CA file", func(p identity.Paths) {
+			put(t, p.CA, pair.Cert)
+		}, "must contain only CA certificates, but"},
+		{
+			"another CA", func(p identity.Paths) { put(t, p.CA, other.pair.Cert) }, "signed by none of the CAs in the CA bundle",
+		},
+		{
+			"an expired certificate", func(p identity.Paths) { put(t, p.Cert, expired.Cert); put(t, p.Key, expired.Key) },
+			"issue a new certificate, or correct the clock",
+		},
+		{
+			"no member's certificate",
+			func(p identity.Paths) { put(t, p.Cert, ca.pair.Cert); put(t, p.Key, ca.pair.Key) }, "must have a URI",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := newAgent(t, pair, ca.pair.Cert)
@@ -328,7 +347,8 @@ func TestCASignsForPublicKey(t *testing.T) {
 func TestExpiredCASignsNothing(t *testing.T) {
 	a, _, err := identity.NewCA("test", -time.Minute)
 	must.Succeed(t, err)
-	if _, err := a.Issue(identity.Names{ledgerA}, time.Hour); err == nil || !strings.Contains(err.Error(), "CA certificate expired on") {
+	if _, err := a.Issue(identity.Names{ledgerA}, time.Hour); err == nil ||
+		!strings.Contains(err.Error(), "CA certificate expired on") {
 		t.Error(err)
 	}
 }

@@ -34,16 +34,21 @@ func TestNamesOfACertificate(t *testing.T) {
 	if err != nil || names.String() != a+", "+b {
 		t.Errorf("got %v, %v", names, err)
 	}
-	if !names.Has(identity.Name{Domain: "default", Group: "audit", Member: "a"}) || names.Has(identity.Name{Domain: "default", Group: "audit", Member: "b"}) {
+	if !names.Has(identity.Name{Domain: "default", Group: "audit", Member: "a"}) ||
+		names.Has(identity.Name{Domain: "default", Group: "audit", Member: "b"}) {
 		t.Errorf("got names %v, want %s and %s", names, a, b)
 	}
 	for want, cert := range map[string]*x509.Certificate{
-		"must have a URI conclave://DOMAIN/GROUP/MEMBER":                                                                          uris(),
-		`must have only member names as URIs, got "spiffe://x/y/z": must be conclave://DOMAIN/GROUP/MEMBER`:                       uris(a, "spiffe://x/y/z"),
-		"must name one member of each group, got conclave://default/ledger/a and conclave://default/ledger/b":                     uris(a, "conclave://default/ledger/b"),
-		"must name one member of each group, got conclave://default/ledger/a and " + a:                                            uris(a, a),
-		"must name at most 100 members, got 101":                                                                                  uris(strings.Fields(strings.Repeat(a+" ", 101))...),
-		`must have only member names as URIs, got "conclave://default/ledger/a?b": must have no user, query, fragment or escapes`: uris(a + "?b"),
+		"must have a URI conclave://DOMAIN/GROUP/MEMBER": uris(),
+		`must have only member names as URIs, got "spiffe://x/y/z": must be conclave://DOMAIN/GROUP/MEMBER`: uris(a,
+			"spiffe://x/y/z"),
+		"must name one member of each group, got conclave://default/ledger/a and " +
+			"conclave://default/ledger/b": uris(a, "conclave://default/ledger/b"),
+		"must name one member of each group, got conclave://default/ledger/a and " + a: uris(a, a),
+		"must name at most 100 members, got 101": uris(
+			strings.Fields(strings.Repeat(a+" ", 101))...),
+		`must have only member names as URIs, got "conclave://default/ledger/a?b": must have no user, query, fragment ` +
+			`or escapes`: uris(a + "?b"),
 	} {
 		if names, err := identity.NamesOf(cert); err == nil || err.Error() != want {
 			t.Errorf("got %v, %v; want %s", names, err, want)
@@ -170,7 +175,8 @@ func TestNobodyWaitsForBlockedReload(t *testing.T) {
 func TestQueriesDoNoIO(t *testing.T) {
 	ca := newCA(t)
 	a := newAgent(t, ca.issue(t, time.Minute, ledgerA), ca.pair.Cert)
-	before, next := a.NotAfter(), ca.issue(t, time.Hour, ledgerA, identity.Name{Domain: "default", Group: "audit", Member: "a"})
+	before, next := a.NotAfter(),
+		ca.issue(t, time.Hour, ledgerA, identity.Name{Domain: "default", Group: "audit", Member: "a"})
 	put(t, a.paths.Cert, next.Cert)
 	put(t, a.paths.Key, next.Key)
 	if !a.NotAfter().Equal(before) || len(a.Names()) != 1 {

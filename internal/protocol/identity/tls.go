@@ -38,9 +38,9 @@ func (f *Files) PublicServer() *tls.Config {
 // client certificate. If the server rejects that, the first Read returns the error.
 func (f *Files) Client(wanted ...Name) *tls.Config { return client(f.current, wanted) }
 
-// keyExchanges leaves out the hybrids with ML-KEM that are Go's default. They protect what is recorded today from the quantum
-// computers of later years, and what agents tell each other and the operator is public, or worthless after a second. They cost a
-// quarter of the processor time of a handshake, and a fifth of the memory of a connection.
+// keyExchanges leaves out the hybrids with ML-KEM that are Go's default. They protect what is recorded today from the
+// quantum computers of later years, and what agents tell each other and the operator is public, or worthless after a
+// second. They cost a quarter of the processor time of a handshake, and a fifth of the memory of a connection.
 func keyExchanges() []tls.CurveID { return []tls.CurveID{tls.X25519, tls.CurveP256} }
 
 func server(current func() *loaded) *tls.Config {

@@ -1,10 +1,8 @@
-// Package agentcluster runs a group of real agents on this machine, for tests and
-// benchmarks. Each agent is a process with its own address in 127.0.0.0/8, and can
-// be killed, paused, restarted and partitioned.
+// Package agentcluster runs a group of real agents on this machine, for tests and benchmarks. Each agent is a process
+// with its own address in 127.0.0.0/8, and can be killed, paused, restarted and partitioned.
 //
-// Every agent binds its connections to its own address, including those that it
-// dials. Packets between two agents can therefore be told apart. Partition and Cut
-// drop them, in a network namespace that Main creates for the tests.
+// Every agent binds its connections to its own address, including those that it dials. Packets between two agents can
+// therefore be told apart. Partition and Cut drop them, in a network namespace that Main creates for the tests.
 //
 // Close cleans up. If the program that runs the cluster is killed, the kernel does.
 package agentcluster
@@ -32,11 +30,9 @@ type Options struct {
 	Binary string
 	// Folder holds the agents' files.
 	Folder string
-	// Agents is the number of agents. They are named a, b, c and so on, and the last
-	// one has the highest priority.
+	// Agents is the number of agents. They are named a, b, c and so on, and the last one has the highest priority.
 	Agents int
-	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents
-	// use plain TCP.
+	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents use plain TCP.
 	TLS bool
 	// Trace makes the agents record their elections: see CheckTraces.
 	Trace bool
@@ -58,8 +54,7 @@ type Cluster struct {
 	end context.CancelFunc
 }
 
-// New writes the files of a cluster and starts no agent. The cluster lasts until
-// Close, even if ctx is done before.
+// New writes the files of a cluster and starts no agent. The cluster lasts until Close, even if ctx is done before.
 func New(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Agents < 1 || options.Agents > maxAgents {
 		return nil, fmt.Errorf("agents must be 1 to %d, got %d", maxAgents, options.Agents)
@@ -150,8 +145,7 @@ func (t *Cluster) Names() []string {
 	return names
 }
 
-// Running returns the agents whose processes have started and haven't exited. A
-// paused process is running.
+// Running returns the agents whose processes have started and haven't exited. A paused process is running.
 func (t *Cluster) Running() []string {
 	return slices.DeleteFunc(t.Names(), func(name string) bool { return !t.Agent(name).running() })
 }
@@ -200,8 +194,7 @@ func (t *Cluster) Kill() error {
 	return err
 }
 
-// Close kills all processes. It returns an error for each one that exited
-// unexpectedly before.
+// Close kills all processes. It returns an error for each one that exited unexpectedly before.
 func (t *Cluster) Close() error {
 	err := errors.Join(t.Heal(), t.Kill())
 	for _, a := range t.agents {
@@ -267,6 +260,5 @@ func free(ctx context.Context, host, port string) bool {
 	return listener.Close() == nil
 }
 
-// waitMax bounds waits for events that normally happen at once, such as the exit of
-// a killed process.
+// waitMax bounds waits for events that normally happen at once, such as the exit of a killed process.
 const waitMax = 2 * time.Minute

@@ -93,8 +93,7 @@ func TestCloseReportsUnexpectedExits(t *testing.T) {
 	expect.ErrorContainsf(t, cluster.Close(), "agent a ended by itself", "Close after a ended by itself")
 }
 
-// A dropped datagram never arrives. A later datagram on another path marks the time at
-// which it would have arrived.
+// A dropped datagram never arrives. A later datagram on another path marks the time at which it would have arrived.
 func TestCutDropsPacketsInOneDirection(t *testing.T) {
 	NeedPartitions(t)
 	cluster := Start(t, Options{Agents: 3})
@@ -139,8 +138,7 @@ func TestCutDropsPacketsInOneDirection(t *testing.T) {
 	receive("a", "healed")
 }
 
-// The test runs this test binary again. The second process starts a cluster and is
-// killed.
+// The test runs this test binary again. The second process starts a cluster and is killed.
 func TestAgentsEndWithTheTestProcess(t *testing.T) {
 	const variable = "CONCLAVE_TEST_PARENT"
 	if os.Getenv(variable) != "" {

@@ -88,8 +88,7 @@ func (t *Cluster) Journal(ctx context.Context, name string) (journal.Journal, er
 	return get[journal.Journal](ctx, t, name, "journal")
 }
 
-// ErrRefused is the answer of an agent that doesn't lead, or has no successor to hand
-// the office to.
+// ErrRefused is the answer of an agent that doesn't lead, or has no successor to hand the office to.
 var ErrRefused = errors.New("refused")
 
 // StepDown asks the coordinator to hand over the office and returns when that is done.
@@ -107,7 +106,8 @@ func (t *Cluster) StepDown(ctx context.Context, name, to string) (group.Leader, 
 		return group.Leader{}, fmt.Errorf("agent %s: %w: %s", name, ErrRefused, bytes.TrimSpace(body))
 	}
 	if status != http.StatusOK {
-		return group.Leader{}, fmt.Errorf("agent %s didn't hand over the office: status %d: %s", name, status, bytes.TrimSpace(body))
+		return group.Leader{},
+			fmt.Errorf("agent %s didn't hand over the office: status %d: %s", name, status, bytes.TrimSpace(body))
 	}
 	var leader group.Leader
 	return leader, json.Unmarshal(body, &leader)
@@ -148,8 +148,7 @@ func (t *Cluster) Metric(ctx context.Context, name, metric string) (sum float64,
 	return sum, nil
 }
 
-// Ready queries whether an agent is ready, with the reasons why it isn't, and why its process
-// may not be elected.
+// Ready queries whether an agent is ready, with the reasons why it isn't, and why its process may not be elected.
 func (t *Cluster) Ready(ctx context.Context, name string) (ready bool, reasons string, err error) {
 	status, body, err := t.client.do(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/readyz?verbose", nil)
 	return status == http.StatusOK, string(body), err
@@ -200,12 +199,14 @@ func (t *Cluster) Session(ctx context.Context, name string, handle func(SessionE
 
 // Stopped confirms to an agent that its application has stopped in a term.
 func (t *Cluster) Stopped(ctx context.Context, name, session string, term uint64) error {
-	status, body, err := t.client.do(ctx, http.MethodPost, t.url(name, "session/"+session+"/stopped"), fmt.Appendf(nil, `{"term":%d}`, term))
+	status, body, err := t.client.do(ctx, http.MethodPost, t.url(name, "session/"+session+"/stopped"),
+		fmt.Appendf(nil, `{"term":%d}`, term))
 	if err != nil {
 		return err
 	}
 	if status != http.StatusNoContent {
-		return fmt.Errorf("agent %s refused the confirmation that the application stopped in term %d: status %d: %s", name, term, status, bytes.TrimSpace(body))
+		return fmt.Errorf("agent %s refused the confirmation that the application stopped in term %d: status %d: %s", name,
+			term, status, bytes.TrimSpace(body))
 	}
 	return nil
 }

@@ -13,8 +13,7 @@ import (
 // pollInterval is the interval at which Await checks a condition.
 const pollInterval = 5 * time.Millisecond
 
-// Await returns nil as soon as the condition holds. If ctx ends before, it returns the
-// condition's last error.
+// Await returns nil as soon as the condition holds. If ctx ends before, it returns the condition's last error.
 func Await(ctx context.Context, holds func(ctx context.Context) error) error {
 	again := time.NewTicker(pollInterval)
 	defer again.Stop()
@@ -31,9 +30,8 @@ func Await(ctx context.Context, holds func(ctx context.Context) error) error {
 	}
 }
 
-// AwaitCoordinator returns the coordinator as soon as all agents with these names
-// agree on it; without names, all running agents. The coordinator must be one of them
-// and must confirm that it leads.
+// AwaitCoordinator returns the coordinator as soon as all agents with these names agree on it; without names, all
+// running agents. The coordinator must be one of them and must confirm that it leads.
 func (t *Cluster) AwaitCoordinator(ctx context.Context, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = t.Running()
@@ -49,8 +47,7 @@ func (t *Cluster) AwaitCoordinator(ctx context.Context, names ...string) (string
 	return coordinator, nil
 }
 
-// coordinator returns the coordinator on which the agents agree, or an error that
-// describes how they differ.
+// coordinator returns the coordinator on which the agents agree, or an error that describes how they differ.
 func (t *Cluster) coordinator(ctx context.Context, names []string) (string, error) {
 	leaders := make([]group.Leader, 0, len(names))
 	for _, name := range names {

@@ -33,8 +33,8 @@ func (t *Cluster) writeCertificates() error {
 	return nil
 }
 
-// Certify replaces the certificate of an agent, NAME.pem for all groups with its key NAME-key.pem. Connections keep the one with which they
-// began.
+// Certify replaces the certificate of an agent, NAME.pem for all groups with its key NAME-key.pem. Connections keep the
+// one with which they began.
 func (t *Cluster) Certify(name string, validity time.Duration) error {
 	var subjects identity.Names
 	for _, group := range t.Groups() {

@@ -32,8 +32,7 @@ func clone(g Group) Group {
 	return g
 }
 
-// WriteConfig changes the configuration file of an agent. The new file atomically
-// replaces the old one, as editors do.
+// WriteConfig changes the configuration file of an agent. The new file atomically replaces the old one, as editors do.
 func (t *Cluster) WriteConfig(name string, change func(*File)) error {
 	a := t.Agent(name)
 	change(&a.file)

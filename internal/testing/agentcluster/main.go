@@ -25,9 +25,8 @@ const (
 	reasonVariable = "CONCLAVE_TEST_NO_PARTITIONS"
 )
 
-// Main implements TestMain for a package: it builds the agent and reruns the test
-// binary in a network namespace of its own. Where that is impossible, the tests run in
-// this process, and tests that need partitions are skipped.
+// Main implements TestMain for a package: it builds the agent and reruns the test binary in a network namespace of its
+// own. Where that is impossible, the tests run in this process, and tests that need partitions are skipped.
 //
 // CONCLAVE_RACE=true builds the agents with the race detector.
 func Main(m *testing.M) {
@@ -44,8 +43,7 @@ func Main(m *testing.M) {
 // Race reports whether the agents are built with the race detector. They need about ten times as much CPU time.
 func Race() bool { return os.Getenv("CONCLAVE_RACE") == "true" }
 
-// exitNoNetwork is the exit status of a test process that cannot set up its network
-// namespace.
+// exitNoNetwork is the exit status of a test process that cannot set up its network namespace.
 const exitNoNetwork = 97
 
 func outer(m *testing.M) int {
@@ -79,8 +77,7 @@ func outer(m *testing.M) int {
 	return m.Run()
 }
 
-// runSeparately runs this program in a network namespace of its own and forwards
-// signals to it.
+// runSeparately runs this program in a network namespace of its own and forwards signals to it.
 func runSeparately() (status int, err error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -119,7 +116,8 @@ func NeedPartitions(t testing.TB) {
 	if inOwnNetwork() {
 		return
 	}
-	need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %s", os.Getenv(reasonVariable)))
+	need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/packages): %s",
+		os.Getenv(reasonVariable)))
 }
 
 // dependOnAgent makes the test cache track the agent's sources. Main can't do that:

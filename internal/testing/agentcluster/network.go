@@ -17,7 +17,8 @@ import (
 type Cut struct{ From, To string }
 
 // errSharedNetwork: the cluster runs in the network namespace of the machine.
-var errSharedNetwork = errors.New("cannot drop packets outside a network namespace of the cluster: call Main in TestMain")
+var errSharedNetwork = errors.New(
+	"cannot drop packets outside a network namespace of the cluster: call Main in TestMain")
 
 // Partition drops all packets between agents of different sets. An agent in none of the
 // sets keeps all its links, so it bridges the partition.
@@ -42,8 +43,7 @@ func (t *Cluster) Partition(sets ...[]string) error {
 // process is notified, as when a cable is unplugged.
 func (t *Cluster) Cut(cuts ...Cut) error { return t.filter("drop", cuts) }
 
-// Reject answers packets in these directions, and in no others, with the ICMP message of a firewall.
-// It drops them.
+// Reject answers packets in these directions, and in no others, with the ICMP message of a firewall. It drops them.
 func (t *Cluster) Reject(cuts ...Cut) error {
 	return t.filter("meta l4proto tcp reject with icmp port-unreachable", cuts)
 }
@@ -93,8 +93,7 @@ func nft(ctx context.Context, rules string) error {
 	return nil
 }
 
-// ownNetwork is an environment variable. It tells a program that it runs in a network
-// namespace of its own.
+// ownNetwork is an environment variable. It tells a program that it runs in a network namespace of its own.
 const ownNetwork = "CONCLAVE_TEST_NETWORK"
 
 func inOwnNetwork() bool { return os.Getenv(ownNetwork) != "" }
@@ -111,8 +110,7 @@ func InOwnNetwork(command *exec.Cmd) {
 	}
 }
 
-// SetUpNetwork enables the loopback interface of a new network namespace and checks
-// that packets can be dropped in it.
+// SetUpNetwork enables the loopback interface of a new network namespace and checks that packets can be dropped in it.
 func SetUpNetwork(ctx context.Context) error {
 	if err := raiseLoopback(); err != nil {
 		return fmt.Errorf("cannot enable the loopback interface: %w", err)

@@ -94,7 +94,8 @@ func (a *Agent) Start() error {
 	command.Stdout, command.Stderr = log, cmp.Or(a.Stderr, log)
 	command.Env = append(os.Environ(), "CONCLAVE_TEST_CLOCK="+a.clock)
 	// No agent outlives the program that runs the cluster, even if that program is killed. The kernel tracks the thread
-	// that started the process. Go ends a thread only if its goroutine exits with the thread locked, which doesn't happen here.
+	// that started the process. Go ends a thread only if its goroutine exits with the thread locked, which doesn't happen
+	// here.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("cannot start agent %s: %w", a.Name, err)
@@ -107,9 +108,8 @@ func (a *Agent) Start() error {
 	return nil
 }
 
-// SetClock sets the agent's wall clock ahead of that of the machine, or back if the
-// difference is negative. The agent's own clock for timeouts isn't affected. The package's
-// TestMain must call Main, which builds such agents.
+// SetClock sets the agent's wall clock ahead of that of the machine, or back if the difference is negative. The agent's
+// own clock for timeouts isn't affected. The package's TestMain must call Main, which builds such agents.
 func (a *Agent) SetClock(ahead time.Duration) error {
 	return replace(a.clock, []byte(ahead.String()))
 }
@@ -130,7 +130,8 @@ func (a *Agent) waitForExit(p *process) {
 	if err == nil {
 		err = errors.New("with status 0")
 	}
-	a.unexpectedExits = append(a.unexpectedExits, fmt.Errorf("process %d of agent %s ended by itself: %w", p.command.Process.Pid, a.Name, err))
+	a.unexpectedExits = append(a.unexpectedExits,
+		fmt.Errorf("process %d of agent %s ended by itself: %w", p.command.Process.Pid, a.Name, err))
 }
 
 func (a *Agent) unexpectedExit() error {

@@ -9,9 +9,8 @@ import (
 
 func (o *Options) traces() string { return filepath.Join(o.Folder, "traces") }
 
-// CheckTraces repeats the recorded elections of a group, one trace for each run of an
-// agent. It returns the numbers of steps and tenures, and an error if a repeated step
-// differs or violates an invariant. No agent may be running.
+// CheckTraces repeats the recorded elections of a group, one trace for each run of an agent. It returns the numbers of
+// steps and tenures, and an error if a repeated step differs or violates an invariant. No agent may be running.
 func (t *Cluster) CheckTraces(group string) (steps, tenures int, err error) {
 	pattern := filepath.Join(t.options.traces(), group+".*.jsonl")
 	paths, err := filepath.Glob(pattern)

@@ -24,8 +24,7 @@ type Server struct {
 	start func() (*rest.Config, error)
 }
 
-// StartTimeout is how long a test waits for etcd and the API server to start. Other tests
-// may occupy all cores.
+// StartTimeout is how long a test waits for etcd and the API server to start. Other tests may occupy all cores.
 const StartTimeout = 2 * time.Minute
 
 // New returns a server with the CRDs from these folders.
@@ -37,8 +36,7 @@ func New(crds ...string) *Server {
 	return s
 }
 
-// Main implements TestMain for a package: it runs the tests, stops the server if it was
-// started, and exits.
+// Main implements TestMain for a package: it runs the tests, stops the server if it was started, and exits.
 func (s *Server) Main(m *testing.M) {
 	status := testwait.Main(m, 8) // most tests wait
 	if s.Environment.Config != nil {
@@ -50,8 +48,7 @@ func (s *Server) Main(m *testing.M) {
 	os.Exit(status)
 }
 
-// Config returns a copy of the client configuration of the running server. It skips the test
-// if there are no binaries.
+// Config returns a copy of the client configuration of the running server. It skips the test if there are no binaries.
 func (s *Server) Config(t testing.TB) *rest.Config {
 	t.Helper()
 	need.APIServer(t)
@@ -62,12 +59,14 @@ func (s *Server) Config(t testing.TB) *rest.Config {
 	return rest.CopyConfig(config)
 }
 
-// Start starts a server for one test, without CRDs, and stops it after the test. It needs no other network than loopback.
+// Start starts a server for one test, without CRDs, and stops it after the test. It needs no other network than
+// loopback.
 func Start(t testing.TB) *envtest.Environment {
 	t.Helper()
 	need.APIServer(t)
 	environment := &envtest.Environment{ControlPlaneStartTimeout: StartTimeout}
-	environment.ControlPlane.GetAPIServer().Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
+	environment.ControlPlane.GetAPIServer().Configure().Set("advertise-address",
+		"127.0.0.1").Set("endpoint-reconciler-type", "none")
 	if _, err := environment.Start(); err != nil {
 		t.Fatal("cannot start the API server:", err)
 	}

@@ -22,8 +22,8 @@ type Command struct {
 
 func (c Command) String() string { return c.Document + ": " + strings.Join(c.Words, " ") }
 
-// patterns match the documents that are kept up to date, for callers two folders below the repository. They are as narrow as possible:
-// Go repeats the tests of a package when a file changes in a folder that they read.
+// patterns match the documents that are kept up to date, for callers two folders below the repository. They are as
+// narrow as possible: Go repeats the tests of a package when a file changes in a folder that they read.
 var patterns = []string{
 	"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/algorithms/*.md", "docs/runbooks/*.md",
 	"charts/*/README.md", "examples/README.md", "examples/*/README.md",
@@ -54,8 +54,8 @@ var (
 	span      = regexp.MustCompile("`([^`]+)`")
 )
 
-// Parse returns the commands of a document: those in its blocks of code, unless they have another language, and its inline code.
-// Output in blocks counts, too: tests look for the programs that they know.
+// Parse returns the commands of a document: those in its blocks of code, unless they have another language, and its
+// inline code. Output in blocks counts, too: tests look for the programs that they know.
 func Parse(text string) (all []Command) {
 	fenced, shell, block, blank := false, false, false, true
 	for line := range strings.Lines(continued.ReplaceAllString(text, " ")) {
@@ -116,8 +116,8 @@ func split(line string, complete bool) (all []Command) {
 	return all
 }
 
-// CheckProgram checks that the documents have only commands, flags and arguments that a program accepts, and that the pages about it
-// name only its flags. The names of the program are that of its root command and further ones.
+// CheckProgram checks that the documents have only commands, flags and arguments that a program accepts, and that the
+// pages about it name only its flags. The names of the program are that of its root command and further ones.
 func CheckProgram(t *testing.T, newCommand func() *cobra.Command, pages []string, names ...string) {
 	t.Helper()
 	names = append(names, newCommand().CommandPath())
@@ -133,7 +133,8 @@ func CheckProgram(t *testing.T, newCommand func() *cobra.Command, pages []string
 		}
 		for _, word := range c.Words {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
-			if strings.HasPrefix(c.Words[0], "--") && flag != word && slices.Contains(pages, c.Document) && !hasFlag(newCommand(), flag) {
+			if strings.HasPrefix(c.Words[0], "--") && flag != word && slices.Contains(pages, c.Document) &&
+				!hasFlag(newCommand(), flag) {
 				t.Errorf("%s: %s has no flag --%s", c, names, flag)
 			}
 		}

@@ -18,7 +18,8 @@ func TestCommandsAreFound(t *testing.T) {
 		got = append(got, fmt.Sprintf("%q %t", c.Words, c.Complete))
 	}
 	want := []string{
-		`["make" "build"] false`, `["go" "vet" "./..."] false`, `["x" "y"] false`, `["kubectl" "get" "eg" "-o" "jsonpath={.status} | x"] true`,
+		`["make" "build"] false`, `["go" "vet" "./..."] false`, `["x" "y"] false`,
+		`["kubectl" "get" "eg" "-o" "jsonpath={.status} | x"] true`,
 		`["for" "x" "in" "a" "b"] true`, `["bin/one" "up"] true`, `["two" "--flag"] true`, `["done"] true`,
 		`["exec" "--" "three" "--four"] true`, `["three" "--four"] true`,
 	}
@@ -29,8 +30,10 @@ func TestCommandsAreFound(t *testing.T) {
 
 func TestBrokenCommandsAreDetected(t *testing.T) {
 	for line, broken := range map[string]bool{
-		"x --help": false, "x step-down ledger": false, "x step-down ledger --for 3s": false, "x step-down ledger --for three": true,
-		"x step-down ledger --until 3s": true, "x step-down": true, "x step-up": true, "`x step-down`": false, "`x step-up`": true,
+		"x --help": false, "x step-down ledger": false, "x step-down ledger --for 3s": false,
+		"x step-down ledger --for three": true,
+		"x step-down ledger --until 3s":  true, "x step-down": true, "x step-up": true,
+		"`x step-down`": false, "`x step-up`": true,
 	} {
 		root := &cobra.Command{Use: "x", Args: cobra.NoArgs}
 		sub := &cobra.Command{Use: "step-down", Args: cobra.ExactArgs(1), Run: func(*cobra.Command, []string) {}}

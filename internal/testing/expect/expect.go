@@ -1,5 +1,5 @@
-// Package expect compares what a test got with what it wants. If they differ, the test has failed, but goes on; package must is
-// for what the test can't go on without.
+// Package expect compares what a test got with what it wants. If they differ, the test has failed, but goes on; package
+// must is for what the test can't go on without.
 //
 // The functions whose names end in f take a text, formatted as by fmt.Sprintf, that says what was compared.
 package expect

@@ -36,7 +36,8 @@ func (a *Agent) SetLeadership(group string, d Leadership) error {
 		return errNotMember
 	}
 	a.change(group, func(r *control.Report) {
-		r.Coordinator, r.Term, r.ElectedAt, r.Electing, r.ChangedAt = d.Coordinator, d.Term, d.ElectedAt, d.Electing, time.Now()
+		r.Coordinator, r.Term, r.ElectedAt, r.Electing, r.ChangedAt = d.Coordinator, d.Term,
+			d.ElectedAt, d.Electing, time.Now()
 		// Readers of the previous report must not see it change.
 		r.Processes = slices.Clone(r.Processes)
 		for i := range r.Processes {

@@ -1,5 +1,4 @@
-// Package fakeagent provides stand-ins for agents, for the tests and the benchmark of
-// the operator.
+// Package fakeagent provides stand-ins for agents, for the tests and the benchmark of the operator.
 //
 // A fake agent has a certificate and serves the agent's API for the operator. It obeys
 // commands and reports the result like a real agent, but doesn't elect: the test sets
@@ -58,13 +57,11 @@ type Agent struct {
 	refuse func(Call) int
 	// lowest is the lowest revision of documents that it accepts.
 	lowest int64
-	// changes is closed and replaced when a report changes. closed is closed and
-	// replaced to end all streams.
+	// changes is closed and replaced when a report changes. closed is closed and replaced to end all streams.
 	changes, closed chan struct{}
 }
 
-// groupState is the agent's state in one group. Each stream remembers the number of
-// the last change that it sent.
+// groupState is the agent's state in one group. Each stream remembers the number of the last change that it sent.
 type groupState struct {
 	report control.Report
 	change uint64

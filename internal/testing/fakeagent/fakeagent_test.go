@@ -32,7 +32,9 @@ func newHarness(t *testing.T, caller identity.Name) harness {
 	factory, err := fakeagent.NewCertificateFactory()
 	must.Succeed(t, err)
 	var network fakeagent.Network
-	role := fakeagent.Identity{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network}
+	role := fakeagent.Identity{
+		Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network,
+	}
 	agent, err := fakeagent.New(role, factory)
 	must.Succeed(t, err)
 	must.Succeed(t, agent.Run(t.Context()))
@@ -41,7 +43,8 @@ func newHarness(t *testing.T, caller identity.Name) harness {
 	must.Succeed(t, err)
 	held, err := identity.NewInMemory(pair, factory.Authorities)
 	must.Succeed(t, err)
-	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
+	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: held.Client(
+		identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
 	t.Cleanup(transport.CloseIdleConnections)
 	return harness{t, agent, role.Address, &http.Client{Transport: transport}}
 }
@@ -83,7 +86,8 @@ func TestOlderDocumentIsIgnored(t *testing.T) {
 
 func TestOnlyTheOperatorIsAdmitted(t *testing.T) {
 	s := newHarness(t, identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-0"})
-	if code, answer := s.do(http.MethodGet, control.ReportsPath, nil); code != http.StatusForbidden || !strings.Contains(answer, "for the operator") {
+	if code, answer := s.do(http.MethodGet, control.ReportsPath, nil); code != http.StatusForbidden ||
+		!strings.Contains(answer, "for the operator") {
 		t.Errorf("got %d %s for a peer, want 403", code, answer)
 	}
 }
@@ -99,9 +103,11 @@ func TestInvalidCommandsAreRefused(t *testing.T) {
 		{http.MethodPut, control.GroupPath("audit"), document(1, 1), http.StatusBadRequest, "about the group"},
 		{http.MethodPut, control.GroupPath("ledger"), []int{1}, http.StatusBadRequest, "unmarshal"},
 		{http.MethodDelete, control.GroupPath("ledger") + "?uid=u", nil, http.StatusNotFound, "isn't a member"},
-		{http.MethodPut, control.GroupPath("ledger") + control.EligibilityPath, map[string]bool{"eligible": true}, http.StatusNotFound, "isn't a member"},
+		{http.MethodPut, control.GroupPath("ledger") +
+			control.EligibilityPath, map[string]bool{"eligible": true}, http.StatusNotFound, "isn't a member"},
 	} {
-		if code, answer := s.do(invalid.method, invalid.path, invalid.body); code != invalid.code || !strings.Contains(answer, invalid.part) {
+		if code, answer := s.do(invalid.method, invalid.path, invalid.body); code != invalid.code ||
+			!strings.Contains(answer, invalid.part) {
 			t.Errorf("%s %s: got %d %s", invalid.method, invalid.path, code, answer)
 		}
 	}
@@ -117,7 +123,8 @@ func TestPort(t *testing.T) {
 	addressOf := func(n int) string { return fmt.Sprintf("127.78.0.%d:%d", n, port.Number()) }
 	var agents []*fakeagent.Agent
 	for n := range 3 {
-		agent, err := fakeagent.New(fakeagent.Identity{Namespace: "bank", Pod: fmt.Sprint("ledger-", n), Groups: []string{"ledger"}, Address: addressOf(n), Port: port}, factory)
+		agent, err := fakeagent.New(fakeagent.Identity{Namespace: "bank", Pod: fmt.Sprint("ledger-",
+			n), Groups: []string{"ledger"}, Address: addressOf(n), Port: port}, factory)
 		must.Succeed(t, err)
 		must.Succeed(t, agent.Run(t.Context()))
 		agents = append(agents, agent)

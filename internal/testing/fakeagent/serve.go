@@ -84,7 +84,8 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	closed := a.closed
 	a.mu.Unlock()
 	text, changes := a.pending(nil, sent)
-	text = event(text, control.EventCurrent, control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
+	text = event(text, control.EventCurrent,
+		control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
 	send := func() error {
@@ -116,8 +117,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pending appends the events that a stream hasn't sent yet. It returns the channel that
-// is closed at the next change.
+// pending appends the events that a stream hasn't sent yet. It returns the channel that is closed at the next change.
 func (a *Agent) pending(text []byte, sent map[string]uint64) ([]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package golden compares the outputs of tests with files. With the flag -update, tests
-// rewrite these files.
+// Package golden compares the outputs of tests with files. With the flag -update, tests rewrite these files.
 package golden
 
 import (
@@ -28,8 +27,8 @@ func Compare(t *testing.T, path, got string) {
 	}
 }
 
-// Cases are the expected outputs of the cases of a test, in a file that has a section for each: its name after "## ", then
-// the output.
+// Cases are the expected outputs of the cases of a test, in a file that has a section for each: its name after "## ",
+// then the output.
 type Cases struct {
 	path      string
 	want, got map[string]string

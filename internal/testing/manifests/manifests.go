@@ -16,8 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// Build runs kustomize build for a folder, which is relative to the root of the
-// repository.
+// Build runs kustomize build for a folder, which is relative to the root of the repository.
 func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructured, error) {
 	tool, err := filepath.Abs(filepath.Join(root, "hack", "tools", "tool"))
 	if err != nil {

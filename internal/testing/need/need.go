@@ -1,5 +1,4 @@
-// Package need skips tests on machines that lack something, such as a right, a program or a
-// kernel feature.
+// Package need skips tests on machines that lack something, such as a right, a program or a kernel feature.
 package need
 
 import (

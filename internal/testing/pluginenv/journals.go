@@ -57,7 +57,8 @@ func ForwardToAgents(t *testing.T) clusteraccess.PortForwarder {
 	t.Cleanup(server.Close)
 	return func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
 		if _, reachable := answers[pod.Name]; !reachable || pod.Namespace != "bank" {
-			return nil, errors.New(`cannot forward a port to pod bank/ledger-4: error upgrading connection: unable to upgrade connection: pods "ledger-4" not found`)
+			return nil, errors.New(`cannot forward a port to pod bank/ledger-4: error upgrading connection: unable to upgrade ` +
+				`connection: pods "ledger-4" not found`)
 		}
 		return portforward.At(server.URL+"/"+pod.Name, ""), nil
 	}

@@ -65,7 +65,8 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 	}
 	for i := range g.Spec.Members {
 		m := g.Spec.Members[2-i]
-		g.Status.Processes = append(g.Status.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Since: &LongAgo})
+		g.Status.Processes = append(g.Status.Processes,
+			v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Since: &LongAgo})
 	}
 	for t, reason := range map[v1.ConditionType]v1.Reason{
 		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected,
@@ -79,8 +80,7 @@ func (e *Env) CreateGroup(t *testing.T, name string) *v1.ElectionGroup {
 	return g
 }
 
-// SetCoordinator makes the member of this index the coordinator in the status, or no
-// member if the index is negative.
+// SetCoordinator makes the member of this index the coordinator in the status, or no member if the index is negative.
 func (e *Env) SetCoordinator(t *testing.T, g *v1.ElectionGroup, member int, term int64) {
 	t.Helper()
 	g.Status.Coordinator, g.Status.Term = nil, term
@@ -89,7 +89,8 @@ func (e *Env) SetCoordinator(t *testing.T, g *v1.ElectionGroup, member int, term
 	}
 	if member >= 0 {
 		m := g.Spec.Members[member]
-		g.Status.Coordinator = &v1.Coordinator{Pod: m.Pod, Priority: m.Priority, Term: term, ElectedAt: metav1.NewMicroTime(LongAgo.Time)}
+		g.Status.Coordinator = &v1.Coordinator{Pod: m.Pod, Priority: m.Priority, Term: term, ElectedAt: metav1.NewMicroTime(
+			LongAgo.Time)}
 		g.Status.Processes[2-member].Status = v1.ProcessCoordinator
 	}
 	must.Succeed(t, e.Status().Update(t.Context(), g))

@@ -1,5 +1,5 @@
-// Package policyrules translates NetworkPolicies into rules of nftables. With them, a test can enforce policies on nodes whose
-// network plugin doesn't: the plugins that do aren't available as Go modules or Debian packages.
+// Package policyrules translates NetworkPolicies into rules of nftables. With them, a test can enforce policies on
+// nodes whose network plugin doesn't: the plugins that do aren't available as Go modules or Debian packages.
 package policyrules
 
 import (
@@ -25,9 +25,9 @@ type Cluster struct {
 	Namespaces []corev1.Namespace
 }
 
-// Rules returns the input of nft that replaces the table. The rules are the same for all nodes: a node applies them to the
-// packets that it routes from or to its pods. What a node itself sends to its pods, such as the probes of the kubelet, isn't
-// restricted. Unlike most network plugins, the rules apply to open connections, too.
+// Rules returns the input of nft that replaces the table. The rules are the same for all nodes: a node applies them to
+// the packets that it routes from or to its pods. What a node itself sends to its pods, such as the probes of the
+// kubelet, isn't restricted. Unlike most network plugins, the rules apply to open connections, too.
 func Rules(c *Cluster) (string, error) {
 	var jumps, chains strings.Builder
 	for i := range c.Pods {
@@ -49,7 +49,8 @@ func Rules(c *Cluster) (string, error) {
 		}
 	}
 	return fmt.Sprintf("table %[1]s\ndelete table %[1]s\ntable %[1]s {\n%[2]s\tchain forward {\n"+
-		"\t\ttype filter hook forward priority filter\n\t\tct direction reply accept\n%[3]s\t}\n}\n", Table, chains.String(), jumps.String()), nil
+		"\t\ttype filter hook forward priority filter\n\t\tct direction reply accept\n%[3]s\t}\n}\n", Table,
+		chains.String(), jumps.String()), nil
 }
 
 // rulesOf returns the rules that admit packets of a pod in a direction, and whether any policy isolates the pod.
@@ -59,7 +60,8 @@ func (c *Cluster) rulesOf(pod *corev1.Pod, direction networkingv1.PolicyType) (r
 	}
 	for i := range c.Policies {
 		policy := &c.Policies[i]
-		if policy.Namespace != pod.Namespace || !matches(&policy.Spec.PodSelector, pod.Labels) || !slices.Contains(policy.Spec.PolicyTypes, direction) {
+		if policy.Namespace != pod.Namespace || !matches(&policy.Spec.PodSelector, pod.Labels) ||
+			!slices.Contains(policy.Spec.PolicyTypes, direction) {
 			continue
 		}
 		isolated = true
@@ -79,7 +81,9 @@ type rule struct {
 }
 
 // admitted returns the rules that admit what a policy admits.
-func (c *Cluster) admitted(policy *networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (rules string, err error) {
+func (c *Cluster) admitted(policy *networkingv1.NetworkPolicy, pod *corev1.Pod,
+	direction networkingv1.PolicyType,
+) (rules string, err error) {
 	other := "saddr"
 	var all []rule
 	for _, r := range policy.Spec.Ingress {
@@ -115,7 +119,9 @@ func (c *Cluster) admitted(policy *networkingv1.NetworkPolicy, pod *corev1.Pod, 
 }
 
 // portsOf returns the matches for ports. No ports stand for all.
-func portsOf(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, direction networkingv1.PolicyType) ([]string, error) {
+func portsOf(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod,
+	direction networkingv1.PolicyType,
+) ([]string, error) {
 	if len(ports) == 0 {
 		return []string{""}, nil
 	}
@@ -130,15 +136,16 @@ func portsOf(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, direction 
 	return all, nil
 }
 
-// portOf returns the match for a port. The name of a port is that of the pod for ingress. (For egress it would be that of each
-// peer.)
+// portOf returns the match for a port. The name of a port is that of the pod for ingress. (For egress it would be that
+// of each peer.)
 func portOf(port *networkingv1.NetworkPolicyPort, pod *corev1.Pod, direction networkingv1.PolicyType) (string, error) {
 	protocol := corev1.ProtocolTCP
 	if port.Protocol != nil {
 		protocol = *port.Protocol
 	}
 	switch {
-	case port.Port == nil || port.EndPort != nil || port.Port.Type == intstr.String && direction == networkingv1.PolicyTypeEgress:
+	case port.Port == nil || port.EndPort != nil ||
+		port.Port.Type == intstr.String && direction == networkingv1.PolicyTypeEgress:
 		return "", fmt.Errorf("ports must be numbers or, for ingress, names, got %v", port)
 	case port.Port.Type == intstr.Int:
 		return fmt.Sprintf("%s dport %d", strings.ToLower(string(protocol)), port.Port.IntVal), nil

@@ -17,8 +17,10 @@ import (
 func pod(namespace, name, ip string, labels map[string]string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "api", ContainerPort: 7375}}}}},
-		Status:     corev1.PodStatus{PodIP: ip},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "api", ContainerPort: 7375}}}},
+		},
+		Status: corev1.PodStatus{PodIP: ip},
 	}
 }
 
@@ -82,7 +84,8 @@ func TestUnsupportedPolicies(t *testing.T) {
 		`has no port "metrics"`:         `ingress: [{ports: [{port: metrics}]}]`,
 		"or, for ingress, names, got &": `egress: [{ports: [{port: api}]}]`,
 	} {
-		_, err := policyrules.Rules(cluster(t, `{metadata: {name: p, namespace: shop}, spec: {podSelector: {}, policyTypes: [Ingress, Egress], `+spec+`}}`))
+		_, err := policyrules.Rules(cluster(t,
+			`{metadata: {name: p, namespace: shop}, spec: {podSelector: {}, policyTypes: [Ingress, Egress], `+spec+`}}`))
 		expect.ErrorContainsf(t, err, want, "%s: error", spec)
 	}
 }

@@ -15,8 +15,7 @@ type Process struct {
 	Pod string
 }
 
-// Agents returns the agents that run in the cluster of this name. It skips processes
-// that exit meanwhile.
+// Agents returns the agents that run in the cluster of this name. It skips processes that exit meanwhile.
 func Agents(cluster string) (found []Process) {
 	folders, _ := filepath.Glob("/proc/[0-9]*") // The pattern is valid.
 	for _, folder := range folders {

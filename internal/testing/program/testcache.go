@@ -1,6 +1,5 @@
-// Package program is for tests and benchmarks that run other programs. It makes
-// Go's test cache aware of what those programs are built from, and it finds the
-// agents of a cluster among the processes of this machine.
+// Package program is for tests and benchmarks that run other programs. It makes Go's test cache aware of what those
+// programs are built from, and it finds the agents of a cluster among the processes of this machine.
 package program
 
 import (
@@ -13,10 +12,9 @@ import (
 	"strings"
 )
 
-// DependOnProgram makes the calling test depend on everything that a program of
-// the module is built from. Go's test cache tracks the imports of a test and the
-// files and folders that the test itself opens. It doesn't track a program that
-// the test builds, so a cached pass would survive a change to that program.
+// DependOnProgram makes the calling test depend on everything that a program of the module is built from. Go's test
+// cache tracks the imports of a test and the files and folders that the test itself opens. It doesn't track a program
+// that the test builds, so a cached pass would survive a change to that program.
 func DependOnProgram(ctx context.Context, module, program string) error {
 	module, err := filepath.Abs(module)
 	if err != nil {

@@ -38,8 +38,7 @@ func TestDependent(t *testing.T) {
 `,
 }
 
-// write creates a file with an old modification time: Go doesn't cache a test that
-// depends on files modified just now.
+// write creates a file with an old modification time: Go doesn't cache a test that depends on files modified just now.
 func write(t *testing.T, folder, path, content string, age time.Time) {
 	t.Helper()
 	file := filepath.Join(folder, path)

@@ -13,8 +13,7 @@ import (
 // the invariants of the simulator: see docs/simulation.md.
 type checker struct {
 	replays []*Replay
-	// statuses are those after the last step, and ended are the replays whose process is
-	// known to have ended.
+	// statuses are those after the last step, and ended are the replays whose process is known to have ended.
 	statuses []election.Status
 	ended    []bool
 	tokens   []election.Token
@@ -29,11 +28,10 @@ func newChecker() *checker {
 	return &checker{coordinators: map[election.Term]string{}, watch: func(*Replay) error { return nil }}
 }
 
-// Check repeats the traces of a group's agents, which must have run on the same machine,
-// and checks that there was at most one holder of the office at a time, that tokens
-// increased, that no term decreased, and that each term had at most one coordinator.
-// Without grants (Available), only tokens must differ and terms not decrease. It returns
-// the numbers of steps and of tenures.
+// Check repeats the traces of a group's agents, which must have run on the same machine, and checks that there was at
+// most one holder of the office at a time, that tokens increased, that no term decreased, and that each term had at
+// most one coordinator. Without grants (Available), only tokens must differ and terms not decrease. It returns the
+// numbers of steps and of tenures.
 func Check(paths ...string) (steps, tenures int, err error) {
 	c := newChecker()
 	err = c.check(paths)
@@ -146,8 +144,7 @@ func (c *checker) checkToken(r *Replay, token election.Token) error {
 	return nil
 }
 
-// checkSoleHolder checks that no other process holds the office when a tenure begins or
-// is renewed.
+// checkSoleHolder checks that no other process holds the office when a tenure begins or is renewed.
 func (c *checker) checkSoleHolder(i int, now time.Duration) error {
 	for other, s := range c.statuses {
 		r := c.replays[other]

@@ -1,6 +1,5 @@
-// Package replay repeats recorded elections of real agents, and checks them. It compares the
-// outputs of the machine byte for byte. A difference means that something other than the
-// recorded inputs has influenced the machine.
+// Package replay repeats recorded elections of real agents, and checks them. It compares the outputs of the machine
+// byte for byte. A difference means that something other than the recorded inputs has influenced the machine.
 package replay
 
 import (

@@ -58,10 +58,14 @@ func printTranscript(to io.Writer, paths ...string) error {
 
 func TestTranscriptHasNames(t *testing.T) {
 	config := single(t, 1, 100)
-	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
+	list, err := election.NewRoster(2,
+		[]election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
 	must.Succeed(t, err)
 	config.Roster = list
-	beat := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3}, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
+	beat := election.Message{
+		Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3},
+		Hold: election.Hold{Life: 1, Version: 2, Held: true},
+	}
 	lines := readLines(t, record(t, "b", config, 200, election.Input{Kind: election.Receive, Now: 105, Message: beat}))
 	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
 	var got bytes.Buffer
@@ -73,8 +77,7 @@ func TestTranscriptHasNames(t *testing.T) {
 
 const heartbeat election.Tick = 20
 
-// single returns the configuration of a group of one process. It acquires the office as
-// soon as its lease has passed.
+// single returns the configuration of a group of one process. It acquires the office as soon as its lease has passed.
 func single(t *testing.T, life uint32, start election.Tick) office.Config {
 	t.Helper()
 	algorithm, err := catalog.Find("Bully")
@@ -83,8 +86,10 @@ func single(t *testing.T, life uint32, start election.Tick) office.Config {
 	must.Succeed(t, err)
 	return office.Config{
 		Config:      election.Config{Self: 1, Roster: list, Timing: election.DefaultTiming(1, 0)},
-		NewElection: algorithm.New, Mode: office.Majority, Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 2 * heartbeat,
-		Life: life, MemoryLost: true, Start: start, Clock: election.TermClock{AtBoot: election.Epoch(start), Boot: start, TicksPerEpoch: 1},
+		NewElection: algorithm.New, Mode: office.Majority, Lease: 5 * heartbeat, Heartbeat: heartbeat,
+		SuspicionTimeout: 2 * heartbeat,
+		Life:             life, MemoryLost: true, Start: start,
+		Clock: election.TermClock{AtBoot: election.Epoch(start), Boot: start, TicksPerEpoch: 1},
 	}
 }
 
@@ -141,7 +146,8 @@ func wantError(t *testing.T, err error, text string) {
 func TestReplayRepeatsAllSteps(t *testing.T) {
 	path := record(t, "a", single(t, 1, 100), 1000)
 	steps, tenures, err := Check(path)
-	if want := len(readLines(t, path)) - 2; err != nil || steps != want || tenures != 1 { // the header, and nothing after the last line
+	// the header, and nothing after the last line
+	if want := len(readLines(t, path)) - 2; err != nil || steps != want || tenures != 1 {
 		t.Errorf("got %d steps, %d tenures and error %v, want %d, 1 and none", steps, tenures, err, want)
 	}
 }
@@ -169,7 +175,8 @@ func encoded(text []byte, err error) []byte {
 
 func TestReplayDetectsChangedOutput(t *testing.T) {
 	lines := readLines(t, record(t, "a", single(t, 1, 100), 1000))
-	changed := writeLines(t, append(slices.Clone(lines[:len(lines)-2]), strings.Replace(lines[len(lines)-2], "}\n", `,"events":[{"kind":5}]}`+"\n", 1)))
+	changed := writeLines(t, append(slices.Clone(lines[:len(lines)-2]),
+		strings.Replace(lines[len(lines)-2], "}\n", `,"events":[{"kind":5}]}`+"\n", 1)))
 	_, _, err := Check(changed)
 	wantError(t, err, "the replay differs")
 }
@@ -196,10 +203,10 @@ func TestTwoHoldersAreDetected(t *testing.T) {
 	wantError(t, err, "a has tenure while a has")
 }
 
-// TestTenureEndsWithItsProcess: in Majority, a process that has ended doesn't hold the
-// office any more.
+// TestTenureEndsWithItsProcess: in Majority, a process that has ended doesn't hold the office any more.
 func TestTenureEndsWithItsProcess(t *testing.T) {
-	if _, tenures, err := Check(record(t, "a", single(t, 1, 100), 420), record(t, "a", single(t, 2, 300), 1000)); err != nil || tenures != 2 {
+	if _, tenures, err := Check(record(t, "a", single(t, 1, 100), 420),
+		record(t, "a", single(t, 2, 300), 1000)); err != nil || tenures != 2 {
 		t.Errorf("restart: got %d tenures and error %v, want 2 and none", tenures, err)
 	}
 	second := single(t, 1, 300)

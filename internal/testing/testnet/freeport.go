@@ -1,5 +1,4 @@
-// Package testnet has free ports for the servers of tests and benchmarks that need one
-// in their configuration.
+// Package testnet has free ports for the servers of tests and benchmarks that need one in their configuration.
 package testnet
 
 import (

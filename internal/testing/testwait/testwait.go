@@ -16,8 +16,7 @@ const (
 	interval = time.Millisecond
 )
 
-// Until waits until the condition holds. Otherwise, the test fails with the name of
-// the condition.
+// Until waits until the condition holds. Otherwise, the test fails with the name of the condition.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	if !Within(Limit, interval, condition) {
@@ -25,8 +24,7 @@ func Until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Within checks the condition at each interval. It reports whether the condition held
-// before the limit.
+// Within checks the condition at each interval. It reports whether the condition held before the limit.
 func Within(limit, interval time.Duration, condition func() bool) bool {
 	for deadline := time.Now().Add(limit); !condition(); time.Sleep(interval) {
 		if time.Now().After(deadline) {
@@ -36,8 +34,7 @@ func Within(limit, interval time.Duration, condition func() bool) bool {
 	return true
 }
 
-// NoError waits until the check returns nil. Otherwise, the test fails with the last
-// error.
+// NoError waits until the check returns nil. Otherwise, the test fails with the last error.
 func NoError(t testing.TB, check func() error) {
 	t.Helper()
 	var last error
@@ -54,8 +51,7 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Receive waits for a value from a channel, or for its end. Otherwise, the test fails
-// with the name of the value.
+// Receive waits for a value from a channel, or for its end. Otherwise, the test fails with the name of the value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {

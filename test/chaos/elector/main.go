@@ -1,5 +1,6 @@
-// Elector is a leader without Conclave: it takes part in the election of a Lease as client-go's users do, and says by HTTP, on /leader, whether
-// it leads. With -stale, it works on when it has lost the Lease, as programs do that don't stop in time.
+// Elector is a leader without Conclave: it takes part in the election of a Lease as client-go's users do, and says by
+// HTTP, on /leader, whether it leads. With -stale, it works on when it has lost the Lease, as programs do that don't
+// stop in time.
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// timedLock records when the last successful request to write the Lease began. client-go counts from its response: that may be long
-// after another process has taken the Lease, if this one was stopped in between.
+// timedLock records when the last successful request to write the Lease began. client-go counts from its response: that
+// may be long after another process has taken the Lease, if this one was stopped in between.
 type timedLock struct {
 	resourcelock.Interface
 
@@ -69,8 +70,9 @@ func run(ctx context.Context) error {
 		name       = flag.String("lease", "elector", "the name of the Lease")
 		identity   = flag.String("identity", hostname, "the identity")
 		address    = flag.String("address", ":8080", "the address of the HTTP server")
-		duration   = flag.Duration("duration", 15*time.Second, "the duration of the Lease. It is renewed within 2/3 of it, every 2/15")
-		stale      = flag.Bool("stale", false, "work on after the Lease was lost")
+		duration   = flag.Duration("duration", 15*time.Second,
+			"the duration of the Lease. It is renewed within 2/3 of it, every 2/15")
+		stale = flag.Bool("stale", false, "work on after the Lease was lost")
 	)
 	flag.Parse()
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -78,7 +80,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	lock := newTimedLock(&resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: *namespace, Name: *name}, Client: kubernetes.NewForConfigOrDie(config).CoordinationV1(),
+		LeaseMeta:  metav1.ObjectMeta{Namespace: *namespace, Name: *name},
+		Client:     kubernetes.NewForConfigOrDie(config).CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *identity},
 	})
 	var works atomic.Bool
@@ -106,11 +109,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Println(listener.Addr())
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !leads() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			if !leads() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})}
 	go elector.Run(ctx)
 	go func() { _ = server.Serve(listener) }()
 	<-ended

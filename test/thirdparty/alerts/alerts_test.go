@@ -23,7 +23,7 @@ type rule struct {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text := must.ReadFile(t, "../../../" + file)
+	text := must.ReadFile(t, "../../../"+file)
 	return string(text)
 }
 
@@ -47,8 +47,8 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-// otherMetrics are those of Prometheus and of controller-runtime. TestManagerWorksWithItsPermissions checks that the manager has
-// the latter.
+// otherMetrics are those of Prometheus and of controller-runtime. TestManagerWorksWithItsPermissions checks that the
+// manager has the latter.
 var otherMetrics = []string{"up", "leader_election_master_status", "rest_client_requests_total"}
 
 // validate returns the problems of a rule: an invalid expression, a metric that the
@@ -87,7 +87,8 @@ func metrics(t *testing.T) []string {
 	var names []string
 	for _, file := range []string{
 		"cmd/manager/metrics.go", "controllers/metrics.go", "internal/operator/serve/authority/expiry.go",
-		"internal/operator/serve/enroll/result.go", "internal/operator/serve/webhook/webhook.go", "internal/agent/metrics/metrics.go",
+		"internal/operator/serve/enroll/result.go", "internal/operator/serve/webhook/webhook.go",
+		"internal/agent/metrics/metrics.go",
 	} {
 		for _, found := range regexp.MustCompile(`"(conclave_\w+)"`).FindAllStringSubmatch(read(t, file), -1) {
 			names = append(names, found[1])
@@ -133,7 +134,9 @@ func TestInvalidAlertsAreDetected(t *testing.T) {
 		"an invalid expression": {rule{Expr: "max by (group) conclave_operator_groups)"}, "parse error"},
 		"an unknown metric":     {rule{Expr: "conclave_operator_mood > 1"}, "no metric conclave_operator_mood"},
 		"an unknown label in an annotation": {
-			rule{Expr: "max by (group) (conclave_operator_group_agreed)", Annotations: map[string]string{"summary": "{{ $labels.namespace }}"}}, "no label namespace",
+			rule{Expr: "max by (group) (conclave_operator_group_agreed)", Annotations: map[string]string{
+				"summary": "{{ $labels.namespace }}",
+			}}, "no label namespace",
 		},
 	} {
 		expect.Containsf(t, strings.Join(validate(c.rule, known), "; "), c.want, "%s: problems", name)

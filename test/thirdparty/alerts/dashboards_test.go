@@ -67,13 +67,13 @@ func (d *dashboard) expressions() map[string][]string {
 }
 
 // choices replaces the variables by what a user has selected.
-var choices = strings.NewReplacer("$__range_s", "300", "$__range", "5m", "$__rate_interval", "1m", "$namespace", "default", "$group", "ledger")
+var choices = strings.NewReplacer("$__range_s", "300", "$__range", "5m", "$__rate_interval", "1m", "$namespace",
+	"default", "$group", "ledger")
 
 // labelValues is the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 
-// TestDashboardsShowData evaluates each expression of the dashboards with what a manager and an
-// agent serve.
+// TestDashboardsShowData evaluates each expression of the dashboards with what a manager and an agent serve.
 func TestDashboardsShowData(t *testing.T) {
 	now := time.Now()
 	var d database
@@ -81,7 +81,8 @@ func TestDashboardsShowData(t *testing.T) {
 		"job": "conclave-metrics", "namespace": "conclave-system", "pod": "conclave-manager-0", "instance": "10.0.0.1:8443",
 	}, now.Add(-5*time.Minute), now)
 	d.add(t, scrapeAgent(t), map[string]string{
-		"job": "conclave-system/conclave-agents", "namespace": "default", "pod": "ledger-0", "container": "conclave-agent", "instance": "10.0.0.2:7375",
+		"job": "conclave-system/conclave-agents", "namespace": "default", "pod": "ledger-0", "container": "conclave-agent",
+		"instance": "10.0.0.2:7375",
 	}, now.Add(-5*time.Minute), now)
 
 	all := dashboards(t)
@@ -113,7 +114,9 @@ func TestDashboardsShowData(t *testing.T) {
 		}
 	}
 	t.Run("a renamed metric is detected", func(t *testing.T) {
-		for _, expr := range []string{"sum(conclave_operator_group_leader)", "sum(rate(conclave_tenure_total[1m]))", `conclave_leading{group="x"}`} {
+		for _, expr := range []string{
+			"sum(conclave_operator_group_leader)", "sum(rate(conclave_tenure_total[1m]))", `conclave_leading{group="x"}`,
+		} {
 			if d.problem(t, expr, now) == "" {
 				t.Errorf("got a result of %s, want none", expr)
 			}
@@ -147,8 +150,10 @@ func TestAvailability(t *testing.T) {
 	var d database
 	for i, c := range []struct{ failures, others float64 }{{10, 7}, {12, 7}, {13, 7.5}, {14, 7.5}} {
 		from := now.Add(time.Duration(i-4) * time.Minute)
-		d.add(t, fmt.Sprintf("conclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[3]q} %[5]g\nconclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[4]q} %[6]g\n"+
-			"conclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[3]q} %[5]g\nconclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[4]q} 2\n",
+		d.add(t, fmt.Sprintf("conclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[3]q} "+
+			"%[5]g\nconclave_operator_group_gap_seconds_total{namespace=%[1]q,group=%[2]q,end=%[4]q} %[6]g\n"+
+			"conclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[3]q} "+
+			"%[5]g\nconclave_operator_group_gaps_total{namespace=%[1]q,group=%[2]q,end=%[4]q} 2\n",
 			"default", "ledger", "failure", "other", c.failures, c.others),
 			map[string]string{"instance": fmt.Sprint(i)}, from, from.Add(time.Minute))
 	}
@@ -177,7 +182,8 @@ func TestDashboardsCanBeLinked(t *testing.T) {
 				refs[target.RefID] = true
 			}
 			for _, link := range p.Links {
-				if book, ok := strings.CutPrefix(link.URL, "https://github.com/conclave-dev/conclave/blob/main/"); !ok || read(t, book) == "" {
+				if book, ok := strings.CutPrefix(link.URL, "https://github.com/conclave-dev/conclave/blob/main/"); !ok ||
+					read(t, book) == "" {
 					t.Errorf("%s: panel %q: got link %s, want one to a runbook", file, p.Title, link.URL)
 				}
 			}

@@ -83,8 +83,8 @@ func (s *scenario) database(t *testing.T) database {
 	return all
 }
 
-// firing returns the labels of the firing alerts of a rule at a time. Like Prometheus, it evaluates the expression in each
-// interval: an alert fires once its expression has had a result for long enough.
+// firing returns the labels of the firing alerts of a rule at a time. Like Prometheus, it evaluates the expression in
+// each interval: an alert fires once its expression has had a result for long enough.
 func (d database) firing(t *testing.T, r rule, interval, at time.Duration) []string {
 	t.Helper()
 	since := map[string]time.Duration{}
@@ -138,7 +138,8 @@ func TestAlertsFire(t *testing.T) {
 				slices.Sort(want)
 				got := d.firing(t, r, duration(t, s.Interval), duration(t, test.At))
 				if !slices.Equal(got, want) {
-					t.Errorf("%s at %s: got alerts %s, want %s", test.Alert, test.At, strings.Join(got, ", "), strings.Join(want, ", "))
+					t.Errorf("%s at %s: got alerts %s, want %s", test.Alert, test.At, strings.Join(got, ", "),
+						strings.Join(want, ", "))
 				}
 				if len(want) > 0 {
 					fires[test.Alert] = true

@@ -44,7 +44,8 @@ func scrapeManager(t *testing.T) string {
 		t.Skip("no API server: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
 	}
 	file := filepath.Join(t.TempDir(), "manager")
-	command(t, "test", "-trimpath", "-count", "1", "-run", "^TestManagerWorksWithItsPermissions$", "./cmd/manager", "-scrape", file)
+	command(t, "test", "-trimpath", "-count", "1", "-run", "^TestManagerWorksWithItsPermissions$",
+		"./cmd/manager", "-scrape", file)
 	text := must.ReadFile(t, file)
 	return string(text)
 }
@@ -64,8 +65,10 @@ func scrapeAgent(t *testing.T) string {
 	addresses := map[string]string{"a": freeAddress(t), "b": freeAddress(t)}
 	api := freeAddress(t)
 	for name, local := range map[string]string{"a": api, "b": freeAddress(t)} {
-		config := fmt.Sprintf("{self: %[1]s, api: %[2]q, listen: %[3]q, tls: {certFile: %[1]s.pem, keyFile: %[1]s-key.pem, caFile: ca.pem}, "+
-			"groups: [{name: ledger, members: [{name: a, priority: 1, address: %[4]q}, {name: b, priority: 2, address: %[5]q}]}]}",
+		config := fmt.Sprintf(
+			"{self: %[1]s, api: %[2]q, listen: %[3]q, tls: {certFile: %[1]s.pem, keyFile: %[1]s-key.pem, caFile: ca.pem}, "+
+				"groups: [{name: ledger, members: [{name: a, priority: 1, address: %[4]q}, {name: b, "+
+				"priority: 2, address: %[5]q}]}]}",
 			name, local, addresses[name], addresses["a"], addresses["b"])
 		must.Succeed(t, os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(config), 0o600))
 		process := run("--config", name+".yaml")
@@ -171,8 +174,10 @@ func (*seriesSet) Warnings() annotations.Annotations { return nil }
 // newEngine returns an engine with the defaults of Prometheus.
 func newEngine() *promql.Engine {
 	return promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() }, Parser: parser.NewParser(parser.Options{}),
+		MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true,
+		EnableNegativeOffset:     true,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
+		Parser:                   parser.NewParser(parser.Options{}),
 	})
 }
 

@@ -1,4 +1,5 @@
-// Package chart tests the Helm chart: it renders the chart with the engine of Helm, and compares the objects with those of kustomize.
+// Package chart tests the Helm chart: it renders the chart with the engine of Helm, and compares the objects with those
+// of kustomize.
 package chart
 
 import (
@@ -98,7 +99,8 @@ func sortEnvironment(o object) {
 	}
 }
 
-var load = sync.OnceValues(func() (*v2.Chart, error) { return loader.LoadDir(filepath.Join(root, "charts", "conclave")) })
+var load = sync.OnceValues(
+	func() (*v2.Chart, error) { return loader.LoadDir(filepath.Join(root, "charts", "conclave")) })
 
 // render returns the objects that helm install would create, and those of hooks. The values are YAML.
 func render(t *testing.T, namespace, values string) (installed, hooks objects, err error) {
@@ -107,7 +109,8 @@ func render(t *testing.T, namespace, values string) (installed, hooks objects, e
 	must.Succeed(t, err)
 	given, err := common.ReadValues([]byte(values))
 	must.Succeed(t, err)
-	all, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: "elections", Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(chart, given,
+		common.ReleaseOptions{Name: "elections", Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,7 +142,8 @@ func mustRender(t *testing.T, namespace, values string) objects {
 	return installed
 }
 
-// kustomize returns what kustomize builds from a folder, without the namespace, which helm install --create-namespace creates.
+// kustomize returns what kustomize builds from a folder, without the namespace, which helm install --create-namespace
+// creates.
 func kustomize(t *testing.T, folder string) objects {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "tools", "tool"), "kustomize", "build", folder)
@@ -178,7 +182,8 @@ func overlay(t *testing.T, variables ...string) objects {
 func compare(t *testing.T, got, want objects) {
 	t.Helper()
 	if crd := got["CustomResourceDefinition electiongroups.conclave.dev"]; crd != nil {
-		if annotations, ok := crd.at("metadata", "annotations").(map[string]any); !ok || annotations["helm.sh/resource-policy"] != "keep" {
+		if annotations, ok := crd.at("metadata", "annotations").(map[string]any); !ok ||
+			annotations["helm.sh/resource-policy"] != "keep" {
 			t.Error("helm uninstall deletes the CRD, and all groups with it, want it kept")
 		} else {
 			delete(annotations, "helm.sh/resource-policy")
@@ -218,7 +223,8 @@ image: {repository: example.org/manager, tag: v1}
 agent: {image: {repository: example.org/agent, tag: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}
 `
 
-var imageVariables = []string{"IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:" + strings.Repeat("0", 64)}
+var imageVariables = []string{"IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:" +
+	strings.Repeat("0", 64)}
 
 // TestChartIsWhatMakeDeploys, in another namespace.
 func TestChartIsWhatMakeDeploys(t *testing.T) {
@@ -276,8 +282,10 @@ affinity: {nodeAffinity: {}}
 		t.Errorf("got %v replicas, want 3", got)
 	}
 	pod, container := deployment.pod(t)
-	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
-	check(t, container, `{image: "example.org/manager:v1", args: [--log-level=info, --log-level=debug], resources: {limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
+	check(t, pod, `{priorityClassName: high, imagePullSecrets: [{name: registry}], nodeSelector: {disk: ssd}, `+
+		`tolerations: [{operator: Exists}], affinity: {nodeAffinity: {}}}`)
+	check(t, container, `{image: "example.org/manager:v1", args: [--log-level=info, --log-level=debug], resources: `+
+		`{limits: {memory: 1Gi}, requests: {cpu: 50m, memory: 320Mi}}}`)
 }
 
 // check compares some fields of an object.
@@ -312,7 +320,8 @@ func TestUninstallChecksFirst(t *testing.T) {
 		if nested, isNested := selector["matchLabels"].(map[string]any); isNested {
 			selector = nested
 		}
-		if ok && !slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(label string) bool { return labels[label] != selector[label] }) {
+		if ok && !slices.ContainsFunc(slices.Collect(maps.Keys(selector)),
+			func(label string) bool { return labels[label] != selector[label] }) {
 			t.Errorf("%s selects the pod of the hook", key)
 		}
 	}
@@ -329,7 +338,8 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		"image: {repository: ''}":      "minLength: got 0, want 1",
 		"image: {tag: ''}":             "set image.tag or image.digest",
 		"agent: {image: {tag: ''}}":    "set agent.image.tag or agent.image.digest",
-		"agent: {image: {digest: sha256:" + strings.Repeat("0", 64) + "}}": "set either agent.image.tag or agent.image.digest, and the other one to an empty string",
+		"agent: {image: {digest: sha256:" + strings.Repeat("0",
+			64) + "}}": "set either agent.image.tag or agent.image.digest, and the other one to an empty string",
 	} {
 		if _, _, err := render(t, "elections", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", values, err, want)

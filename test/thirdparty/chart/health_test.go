@@ -13,8 +13,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// Tools that deploy manifests know when a group is ready, and when waiting is no use: Flux and Helm by the conditions, and Argo CD by the
-// script in the documents.
+// Tools that deploy manifests know when a group is ready, and when waiting is no use: Flux and Helm by the conditions,
+// and Argo CD by the script in the documents.
 func TestToolsWaitForGroups(t *testing.T) {
 	reference := must.ReadFile(t, filepath.Join(root, "docs", "reference.md"))
 	script := regexp.MustCompile("(?s)```lua\n(.*?)```").FindSubmatch(reference)
@@ -29,17 +29,29 @@ func TestToolsWaitForGroups(t *testing.T) {
 		kstatus      status.Status
 		argo, reason string
 	}{
-		"no status yet":     {nil, status.InProgressStatus, "Progressing", "The operator has not reported yet"},
-		"an earlier status": {map[string]any{"observedGeneration": int64(1), "conditions": []any{condition("Ready", "True")}}, status.InProgressStatus, "Progressing", "The operator has not reported yet"},
-		"not ready":         {map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False")}}, status.InProgressStatus, "Progressing", "Ready is False"},
-		"ready":             {map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "True")}}, status.CurrentStatus, "Healthy", "Ready is True"},
+		"no status yet": {nil, status.InProgressStatus, "Progressing", "The operator has not reported yet"},
+		"an earlier status": {
+			map[string]any{"observedGeneration": int64(1), "conditions": []any{condition("Ready", "True")}},
+			status.InProgressStatus, "Progressing", "The operator has not reported yet",
+		},
+		"not ready": {
+			map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False")}},
+			status.InProgressStatus, "Progressing", "Ready is False",
+		},
+		"ready": {
+			map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "True")}},
+			status.CurrentStatus, "Healthy", "Ready is True",
+		},
 		"stalled": {
-			map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False"), condition("Stalled", "True")}},
+			map[string]any{"observedGeneration": int64(2), "conditions": []any{condition("Ready", "False"), condition("Stalled",
+				"True")}},
 			status.FailedStatus, "Degraded", "Stalled is True",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			group := map[string]any{"apiVersion": "conclave.dev/v1", "kind": "ElectionGroup", "metadata": map[string]any{"name": "ledger", "generation": int64(2)}}
+			group := map[string]any{"apiVersion": "conclave.dev/v1", "kind": "ElectionGroup", "metadata": map[string]any{
+				"name": "ledger", "generation": int64(2),
+			}}
 			if c.status != nil {
 				group["status"] = c.status
 			}

@@ -8,8 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axTree is the accessibility tree, without the properties whose values depend on the version of
-// Chromium.
+// axTree is the accessibility tree, without the properties whose values depend on the version of Chromium.
 type axTree struct {
 	Nodes []struct {
 		Ignored bool    `json:"ignored"`
@@ -61,7 +60,10 @@ const checks = `(() => {
 	if (!document.documentElement.lang) problems.push("got no language");
 	const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
 	if (new Set(ids).size !== ids.length) problems.push("got an identifier twice: " + ids);
-	const parse = (color) => { const n = color.match(/[\d.]+/g).map(Number); return { rgb: n.slice(0, 3), alpha: n[3] ?? 1 }; };
+	const parse = (color) => {
+		const n = color.match(/[\d.]+/g).map(Number);
+		return { rgb: n.slice(0, 3), alpha: n[3] ?? 1 };
+	};
 	const luminance = (rgb) => {
 		const [r, g, b] = rgb.map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -76,10 +78,12 @@ const checks = `(() => {
 	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walker.nextNode()) {
 		const e = walker.currentNode.parentElement;
-		if (!walker.currentNode.textContent.trim() || e.closest("svg, noscript, .visually-hidden") || !e.checkVisibility()) continue;
+		if (!walker.currentNode.textContent.trim() || e.closest("svg, noscript, .visually-hidden") ||
+			!e.checkVisibility()) continue;
 		const a = luminance(parse(getComputedStyle(e).color).rgb), b = luminance(background(e));
 		const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-		if (contrast < 4.5) problems.push("got contrast " + contrast.toFixed(2) + " of " + JSON.stringify(e.innerText.slice(0, 40)) + " (" + e.className + "), want 4.5");
+		if (contrast < 4.5) problems.push("got contrast " + contrast.toFixed(2) + " of " +
+			JSON.stringify(e.innerText.slice(0, 40)) + " (" + e.className + "), want 4.5");
 	}
 	return problems;
 })()`

@@ -91,7 +91,8 @@ func start(t *testing.T) *browser {
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("no-proxy-server", true))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
-	ctx, cancelPage := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf)) // It reports events that are newer than the driver.
+	// It reports events that are newer than the driver.
+	ctx, cancelPage := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf))
 	t.Cleanup(cancelPage)
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // It waits until Chromium has exited.
 	b.ctx = ctx
@@ -147,7 +148,8 @@ func (b *browser) run(what string, actions ...chromedp.Action) {
 // open opens a view of the page.
 func (b *browser) open(hash string) {
 	b.t.Helper()
-	b.run("open "+hash, chromedp.Navigate("about:blank"), chromedp.Navigate(fmt.Sprintf("http://127.0.0.1:%d/%s", b.port, hash)))
+	b.run("open "+hash, chromedp.Navigate("about:blank"),
+		chromedp.Navigate(fmt.Sprintf("http://127.0.0.1:%d/%s", b.port, hash)))
 }
 
 // await waits until an expression in the page is true.

@@ -34,7 +34,8 @@ func lastElection(b *browser) {
 		MayReachAgents: func(context.Context, *v1.ElectionGroup) (bool, error) { return true, nil },
 		LastElection: func(ctx context.Context, _ *v1.ElectionGroup) (*transcript.Election, error) {
 			reads.Add(1)
-			return transcript.Merge(journals(ctx, b, cluster, survivors), 0, transcript.Missing{Agent: former, Reason: "not found"}), nil
+			return transcript.Merge(journals(ctx, b, cluster, survivors), 0,
+				transcript.Missing{Agent: former, Reason: "not found"}), nil
 		},
 	}
 	b.stop()
@@ -62,14 +63,21 @@ func lastElection(b *browser) {
 	b.await(`document.querySelector('` + card + ` button')?.innerText.includes("Read")`)
 	expect.Equalf(b.t, reads.Load(), 0, "reads of the journals before the user asked")
 	b.run("press Enter", chromedp.Focus(card+" button"), chromedp.KeyEvent(kb.Enter))
-	b.await(fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("%s was elected in term %d after %s")`, card, coordinator, leader.Term, former))
-	b.await(`document.querySelectorAll('` + card + ` .lifeline').length === 3 && document.querySelectorAll('` + card + ` .message.note').length > 0`)
-	b.await(`document.querySelectorAll('` + card + ` .lifeline.down').length === 1 && document.querySelectorAll('` + card + ` .message.lost').length > 0`)
-	b.await(fmt.Sprintf(`document.querySelector('%s .milestones').innerText.includes("%s has the grants of a majority: its tenure begins")`, card, coordinator))
-	b.await(fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("Missing: %s (not found).")`, card, former))
+	b.await(fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("%s was elected in term %d after %s")`,
+		card, coordinator, leader.Term, former))
+	b.await(`document.querySelectorAll('` + card + ` .lifeline').length === 3 && document.querySelectorAll('` + card +
+		` .message.note').length > 0`)
+	b.await(`document.querySelectorAll('` + card + ` .lifeline.down').length === 1 && document.querySelectorAll('` + card +
+		` .message.lost').length > 0`)
+	b.await(fmt.Sprintf(
+		`document.querySelector('%s .milestones').innerText.includes("%s has the grants of a majority: its tenure begins")`,
+		card, coordinator))
+	b.await(
+		fmt.Sprintf(`document.querySelector('%s .answer').innerText.includes("Missing: %s (not found).")`, card, former))
 
 	b.t.Log("step through it by the keyboard")
-	for focused, i := "", 0; focused != "Next" && i < 3; i++ { // to Back and Next, after the choice to show probes if there are any
+	// to Back and Next, after the choice to show probes if there are any
+	for focused, i := "", 0; focused != "Next" && i < 3; i++ {
 		b.run("press Tab", chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(`document.activeElement.innerText`, &focused))
 	}
 	b.await(`document.activeElement.innerText === "Next"`)
@@ -126,10 +134,12 @@ func journals(ctx context.Context, b *browser, cluster *agentcluster.Cluster, na
 // electionsInFile opens the file of explain --html, in which a hostile pod has written wherever it can.
 func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
 	b.t.Log("the elections in a file")
-	const hostile = `</script></pre><script>window.intruder = true</script><img src=x onerror="window.intruder = true"><!--`
+	const hostile = `</script></pre><script>window.intruder = true</script><img src=x ` +
+		`onerror="window.intruder = true"><!--`
 	g.Status.Processes[0].Message, g.Status.Processes[0].Node, all[0].Algorithm = hostile, hostile, hostile
 	all[0].Members = append(all[0].Members, journal.Member{Name: hostile})
-	f := served.File{Group: g, At: time.Now().Add(-time.Hour), Versions: "plugin " + hostile, Text: hostile + "\nfrom the text of explain"}
+	f := served.File{Group: g, At: time.Now().Add(-time.Hour), Versions: "plugin " + hostile, Text: hostile +
+		"\nfrom the text of explain"}
 	for _, term := range slices.Backward(transcript.Terms(all)) {
 		f.Elections = append(f.Elections, transcript.Merge(all, term, transcript.Missing{Agent: hostile, Reason: hostile}))
 	}
@@ -140,9 +150,12 @@ func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
 	}
 	must.Succeed(b.t, err)
 	b.run("open the file", chromedp.Navigate("file://"+path))
-	b.await(fmt.Sprintf(`document.querySelectorAll(".election .sequence").length === %d && !window.intruder`, len(f.Elections)))
-	b.await(`document.querySelector("h1").innerText === "bank/real" && document.querySelectorAll(".processes tbody th").length === 3`)
-	b.await(`document.querySelector("details pre").textContent.startsWith("</script>") && document.querySelector("#versions").innerText.startsWith("plugin </script>")`)
+	b.await(
+		fmt.Sprintf(`document.querySelectorAll(".election .sequence").length === %d && !window.intruder`, len(f.Elections)))
+	b.await(`document.querySelector("h1").innerText === "bank/real" && ` +
+		`document.querySelectorAll(".processes tbody th").length === 3`)
+	b.await(`document.querySelector("details pre").textContent.startsWith("</script>") && ` +
+		`document.querySelector("#versions").innerText.startsWith("plugin </script>")`)
 	b.await(`!document.querySelector("script[src], link, img") && performance.getEntriesByType("resource").length === 0`)
 	b.click(".steps button:last-child")
 	b.await(`document.querySelector(".caption").innerText.startsWith("2 of ")`)
@@ -150,8 +163,10 @@ func electionsInFile(b *browser, g *v1.ElectionGroup, all []journal.Journal) {
 	b.await(`document.querySelector(".steps button:last-child").innerText === "Play"`)
 	b.device(1180, 860, true)
 	b.accessible()
-	b.run("print", emulation.SetEmulatedMedia().WithMedia("print").WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	b.run("print", emulation.SetEmulatedMedia().WithMedia("print").
+		WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
 	b.await(`getComputedStyle(document.documentElement).getPropertyValue("--card") === "#fff"`) // Paper is white.
-	b.await(`!document.querySelector(".steps").checkVisibility() && [...document.querySelectorAll(".sequence")].every((e) => e.scrollHeight <= e.clientHeight)`)
+	b.await(`!document.querySelector(".steps").checkVisibility() && ` +
+		`[...document.querySelectorAll(".sequence")].every((e) => e.scrollHeight <= e.clientHeight)`)
 	b.device(1180, 860, false)
 }

@@ -18,7 +18,8 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", Generation: 1}}
 	g.Spec.Algorithm, g.Spec.Safety.Mode = algorithm, v1.Majority
 	up := int32(members)
-	g.Status.ObservedGeneration, g.Status.Members, g.Status.ReadyMembers, g.Status.Term = 1, new(int32(members)), &up, 279502082
+	g.Status.ObservedGeneration, g.Status.Members, g.Status.ReadyMembers, g.Status.Term = 1,
+		new(int32(members)), &up, 279502082
 	g.Status.Protocol.MemberList = &v1.MemberList{Version: 3, LeaseMillis: 9, State: v1.ListSettled}
 	g.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
 	for i := range members {
@@ -28,8 +29,9 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 	}
 	for i := members - 1; i >= 0; i-- {
 		row := v1.Process{
-			Pod: g.Spec.Members[i].Pod, Priority: g.Spec.Members[i].Priority, Status: v1.ProcessNormal, Since: new(metav1.NewTime(now.Add(-47 * time.Minute))),
-			Node: fmt.Sprint("node-", i%3+1),
+			Pod: g.Spec.Members[i].Pod, Priority: g.Spec.Members[i].Priority, Status: v1.ProcessNormal,
+			Since: new(metav1.NewTime(now.Add(-47 * time.Minute))),
+			Node:  fmt.Sprint("node-", i%3+1),
 		}
 		switch {
 		case i == coordinator:
@@ -47,19 +49,23 @@ func ledger(algorithm v1.Algorithm, coordinator int) *v1.ElectionGroup {
 		available = metav1.ConditionFalse
 	} else {
 		c := g.Spec.Members[coordinator]
-		g.Status.Coordinator = &v1.Coordinator{Pod: c.Pod, Priority: c.Priority, Term: g.Status.Term, ElectedAt: metav1.NewMicroTime(now.Add(-191 * time.Second))}
+		g.Status.Coordinator = &v1.Coordinator{
+			Pod: c.Pod, Priority: c.Priority, Term: g.Status.Term, ElectedAt: metav1.NewMicroTime(now.Add(-191 * time.Second)),
+		}
 	}
 	if up < members {
 		degraded = metav1.ConditionTrue
 	}
 	condition := func(of v1.ConditionType, status metav1.ConditionStatus, reason v1.Reason, message string) {
 		g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{
-			Type: string(of), Status: status, Reason: string(reason), Message: message, LastTransitionTime: metav1.NewTime(now.Add(-191 * time.Second)),
+			Type: string(of), Status: status, Reason: string(reason), Message: message,
+			LastTransitionTime: metav1.NewTime(now.Add(-191 * time.Second)),
 		})
 	}
 	condition(v1.ConditionAvailable, available, v1.ReasonElected, "")
 	condition(v1.ConditionReady, available, v1.ReasonHealthy, "The group is healthy")
-	condition(v1.ConditionDegraded, degraded, v1.ReasonMembersDown, fmt.Sprintf("%d of %d members down: ledger-4", members-up, members))
+	condition(v1.ConditionDegraded, degraded, v1.ReasonMembersDown,
+		fmt.Sprintf("%d of %d members down: ledger-4", members-up, members))
 	g.Status.History = history(g, now)
 	return g
 }
@@ -73,7 +79,9 @@ func history(g *v1.ElectionGroup, now time.Time) (all []v1.Tenure) {
 		v1.EndSessionClosed, v1.EndPodDeleted, v1.EndUnknown,
 	}
 	gaps := []int64{4812, 350, 493000, 160, 2100, 1900, 410, 0}
-	lasted := []time.Duration{0, 44 * time.Minute, 5 * time.Second, 26 * time.Hour, 3 * time.Hour, 12 * time.Second, 51 * time.Hour, 2 * time.Hour}
+	lasted := []time.Duration{
+		0, 44 * time.Minute, 5 * time.Second, 26 * time.Hour, 3 * time.Hour, 12 * time.Second, 51 * time.Hour, 2 * time.Hour,
+	}
 	for i, end := range ends {
 		pod := fmt.Sprint("ledger-", 4-(i+1)%2)
 		if i == 0 && g.Status.Coordinator != nil {
@@ -81,7 +89,8 @@ func history(g *v1.ElectionGroup, now time.Time) (all []v1.Tenure) {
 		}
 		at = at.Add(-lasted[i])
 		all = append(all, v1.Tenure{
-			Number: int64(14 - i), Pod: pod, Term: g.Status.Term - int64(900*i), From: metav1.NewMicroTime(at), Until: until, EndReason: end, GapMicros: &gaps[i],
+			Number: int64(14 - i), Pod: pod, Term: g.Status.Term - int64(900*i), From: metav1.NewMicroTime(at), Until: until,
+			EndReason: end, GapMicros: &gaps[i],
 		})
 		until = new(metav1.NewMicroTime(at.Add(-time.Duration(gaps[i]) * time.Microsecond)))
 	}

@@ -31,12 +31,14 @@ import (
 const headlampSource = "../../../clients/headlamp"
 
 // absent are the modules of Headlamp that aren't installed, because the pages of the plugin don't show what uses them.
-var absent = strings.Fields(`cronstrue/i18n @xyflow/react/dist/base.css @xyflow/react @xterm/xterm/css/xterm.css @xterm/xterm @xterm/addon-fit
-	@xterm/addon-search elkjs/lib/elk-api elkjs/lib/elk-worker.min.js?url @mui/lab @mui/x-tree-view/TreeItem @mui/x-tree-view/TreeView recharts
+var absent = strings.Fields(
+	`cronstrue/i18n @xyflow/react/dist/base.css @xyflow/react @xterm/xterm/css/xterm.css @xterm/xterm @xterm/addon-fit
+	@xterm/addon-search elkjs/lib/elk-api elkjs/lib/elk-worker.min.js?url @mui/lab @mui/x-tree-view/TreeItem
+	@mui/x-tree-view/TreeView recharts
 	@monaco-editor/react monaco-editor @apidevtools/swagger-parser fuse.js jsep jsonpath-plus react-dropzone`)
 
-// TestHeadlampPlugin uses the plugin as users of Headlamp do. Its requests reach a real API server, and by the kubelet's code for
-// forwarded ports real agents.
+// TestHeadlampPlugin uses the plugin as users of Headlamp do. Its requests reach a real API server, and by the
+// kubelet's code for forwarded ports real agents.
 func TestHeadlampPlugin(t *testing.T) {
 	if _, err := os.Stat(headlampSource + "/node_modules"); err != nil {
 		need.Skip(t, "the packages of the Headlamp plugin: run npm ci --ignore-scripts in clients/headlamp")
@@ -58,7 +60,8 @@ func TestHeadlampPlugin(t *testing.T) {
 		if !t.Run(part.name, func(t *testing.T) {
 			b.t = t
 			part.run(b, h)
-			b.ignoreErrors("./locales/en/", "/apis/apiextensions.k8s.io/v1beta1/", "/leases/conclave-manager") // Headlamp looks for all, and does without.
+			// Headlamp looks for all, and does without.
+			b.ignoreErrors("./locales/en/", "/apis/apiextensions.k8s.io/v1beta1/", "/leases/conclave-manager")
 			b.expectNoErrors()
 		}) {
 			break // The next part would fail for the same reason.
@@ -70,12 +73,15 @@ func TestHeadlampPlugin(t *testing.T) {
 func TestHeadlampHealth(t *testing.T) {
 	b := start(t)
 	source := must.ReadFile(t, headlampSource+"/src/group.ts")
-	esbuild := exec.CommandContext(t.Context(), "../../../hack/tools/tool", "esbuild", "--loader=ts", "--format=iife", "--global-name=conclave")
+	esbuild := exec.CommandContext(t.Context(), "../../../hack/tools/tool", "esbuild", "--loader=ts",
+		"--format=iife", "--global-name=conclave")
 	esbuild.Stdin = bytes.NewReader(source)
 	script, err := esbuild.Output()
 	must.Succeed(t, err)
 	statuses := []metav1.ConditionStatus{"", metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
-	types := []v1.ConditionType{v1.ConditionAvailable, v1.ConditionDegraded, v1.ConditionProgressing, v1.ConditionReady, v1.ConditionAgentsConnected}
+	types := []v1.ConditionType{
+		v1.ConditionAvailable, v1.ConditionDegraded, v1.ConditionProgressing, v1.ConditionReady, v1.ConditionAgentsConnected,
+	}
 	groups := []v1.ElectionGroup{{}}
 	for _, of := range types {
 		var more []v1.ElectionGroup
@@ -103,7 +109,8 @@ func TestHeadlampHealth(t *testing.T) {
 	for i := range groups {
 		want := served.NewSummary(&groups[i], time.Now()).Health
 		if counts[want]++; i >= len(got) || got[i] != want {
-			t.Fatalf("got %q of %d groups, want %s for the conditions %v, ready %v", got[i:min(i+1, len(got))], len(got), want, groups[i].Status.Conditions, groups[i].Status.ReadyMembers)
+			t.Fatalf("got %q of %d groups, want %s for the conditions %v, ready %v", got[i:min(i+1, len(got))], len(got), want,
+				groups[i].Status.Conditions, groups[i].Status.ReadyMembers)
 		}
 	}
 	expect.Lenf(t, counts, 5, "groups with the states (all states)")
@@ -112,14 +119,16 @@ func TestHeadlampHealth(t *testing.T) {
 // rows returns the rows of a table on the page, whose cells are separated by |.
 func (h *headlamp) rows(b *browser, title string) (rows []string) {
 	b.t.Helper()
-	b.run("read the table", chromedp.Evaluate(fmt.Sprintf(`[...[...document.querySelectorAll("main table")].find((t) => t.tHead?.innerText.includes(%q))?.tBodies[0].rows ?? []]
+	b.run("read the table", chromedp.Evaluate(fmt.Sprintf(
+		`[...[...document.querySelectorAll("main table")].find((t) => t.tHead?.innerText.includes(%q))?.tBodies[0].rows ?? []]
 		.map((row) => [...row.cells].map((cell) => cell.innerText.trim()).join("|"))`, title), &rows))
 	return rows
 }
 
 // button returns an expression for the button with this text.
 func button(text string) string {
-	return fmt.Sprintf(`[...document.querySelectorAll("button")].findLast((button) => button.innerText.startsWith(%q))`, text)
+	return fmt.Sprintf(`[...document.querySelectorAll("button")].findLast((button) => button.innerText.startsWith(%q))`,
+		text)
 }
 
 func press(b *browser, text string) {
@@ -132,8 +141,10 @@ func headlampList(b *browser, h *headlamp) {
 	b.open("c/main/conclave/groups")
 	b.await(`document.querySelectorAll("main tbody tr").length === 5`)
 	want := []string{
-		"broken|bank|Unavailable||False|Healthy|0 of 5|Bully|", "ledger|bank|Degraded|ledger-3|True|Healthy|4 of 5|StatusTable|",
-		"adopting|bank|Healthy|ledger-4|True|Healthy|5 of 5|Bully|", "ring|bank|Healthy|ledger-4|True|Healthy|5 of 5|RingSkip|",
+		"broken|bank|Unavailable||False|Healthy|0 of 5|Bully|",
+		"ledger|bank|Degraded|ledger-3|True|Healthy|4 of 5|StatusTable|",
+		"adopting|bank|Healthy|ledger-4|True|Healthy|5 of 5|Bully|",
+		"ring|bank|Healthy|ledger-4|True|Healthy|5 of 5|RingSkip|",
 		"ledger|shop|Healthy|" + h.leader + "|True|Healthy|3 of 3|StatusTable|",
 	}
 	got := h.rows(b, "Coordinator")
@@ -155,8 +166,9 @@ func headlampGroup(b *browser, h *headlamp) {
 	b.open("c/main/conclave/groups/bank/ledger")
 	b.await(`document.querySelector("main")?.innerText.includes("ledger-3 leads")`) // the Event
 	for title, want := range map[string]string{
-		"Condition":  "Degraded: True|MembersDown|1 of 5 members down: ledger-4|",
-		"Node":       "ledger-4|50|Crashed|PodMissing: There is no pod with this name: create it, or remove it from spec.members|||",
+		"Condition": "Degraded: True|MembersDown|1 of 5 members down: ledger-4|",
+		"Node": "ledger-4|50|Crashed|PodMissing: There is no pod with this name: create it, or " +
+			"remove it from spec.members|||",
 		"Gap before": "14|ledger-3|279502082|",
 		"Type":       "Normal|CoordinatorChanged|",
 	} {
@@ -182,7 +194,8 @@ func headlampNodes(b *browser, h *headlamp) {
 	var want []string
 	for _, row := range describe.NodeTable(groups.Items) {
 		slices.Sort(row.Coordinators)
-		want = append(want, fmt.Sprintf("%s|%s|%d|%s|%s", row.Node, row.Zone, row.Members, strings.Join(row.Coordinators, ", "), strings.Join(row.Stops, ", ")))
+		want = append(want, fmt.Sprintf("%s|%s|%d|%s|%s", row.Node, row.Zone, row.Members,
+			strings.Join(row.Coordinators, ", "), strings.Join(row.Stops, ", ")))
 	}
 	b.open("c/main/conclave/nodes")
 	b.await(fmt.Sprintf(`document.querySelectorAll("main tbody tr").length === %d`, len(want)))
@@ -194,7 +207,8 @@ func headlampNodes(b *browser, h *headlamp) {
 
 // headlampStale: a page says that it may be stale while the Lease of the operator isn't renewed.
 func headlampStale(b *browser, h *headlamp) {
-	const alert, text = `document.querySelector("main [role=status].MuiAlert-root")`, "The operator has not shown that it runs. "
+	const alert, text = `document.querySelector("main [role=status].MuiAlert-root")`,
+		"The operator has not shown that it runs. "
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: operatorlease.Name}}
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-time.Minute)))
 	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "manager"}}
@@ -202,7 +216,9 @@ func headlampStale(b *browser, h *headlamp) {
 	operator.Spec.Selector = &metav1.LabelSelector{MatchLabels: operator.Labels}
 	operator.Spec.Template.ObjectMeta.Labels = operator.Labels
 	operator.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "manager"}}
-	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, operator, lease} {
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}, operator, lease,
+	} {
 		must.Succeed(b.t, h.Create(b.t.Context(), object))
 	}
 	b.open("c/main/conclave/groups")
@@ -217,7 +233,8 @@ func headlampStale(b *browser, h *headlamp) {
 }
 
 // reviewsAnswered counts the answers of the API server to questions of the page about permissions.
-const reviewsAnswered = `performance.getEntriesByType("resource").filter((e) => e.name.endsWith("/selfsubjectaccessreviews") && e.responseEnd).length`
+const reviewsAnswered = `performance.getEntriesByType("resource").filter((e) => ` +
+	`e.name.endsWith("/selfsubjectaccessreviews") && e.responseEnd).length`
 
 func headlampStepDown(b *browser, h *headlamp) {
 	const outcome = "[role=dialog] [role=alert]"
@@ -232,12 +249,14 @@ func headlampStepDown(b *browser, h *headlamp) {
 	b.open("c/main/conclave/groups/shop/ledger")
 	press(b, "Step down")
 	press(b, "Step down")
-	b.await(fmt.Sprintf("document.querySelector(%q)?.innerText === %q", outcome, "the agent in pod "+other+" refused to step down: this process is not the coordinator"))
+	b.await(fmt.Sprintf("document.querySelector(%q)?.innerText === %q", outcome,
+		"the agent in pod "+other+" refused to step down: this process is not the coordinator"))
 	var answered int
 	b.run("count the reviews", chromedp.Evaluate(reviewsAnswered, &answered))
 
 	b.t.Log("the coordinator hands over")
-	for ctx, deadline := b.t.Context(), time.Now().Add(patience); ; { // On a busy machine, the agents may elect another coordinator meanwhile.
+	// On a busy machine, the agents may elect another coordinator meanwhile.
+	for ctx, deadline := b.t.Context(), time.Now().Add(patience); ; {
 		former, err = h.agents.AwaitCoordinator(ctx)
 		must.Succeed(b.t, err)
 		h.set(b.t, named("shop", "ledger", groupOf(h.agents.Names(), former)))
@@ -247,7 +266,8 @@ func headlampStepDown(b *browser, h *headlamp) {
 		press(b, "Step down")
 		b.run("open the list of members", chromedp.Focus("[role=dialog] [role=combobox]"), chromedp.KeyEvent(kb.Enter))
 		b.click(`[role=listbox] [data-value="` + names[0] + `"]`)
-		b.await(`!document.querySelector("[role=listbox]") && getComputedStyle(document.querySelector("[role=dialog]").parentElement).opacity === "1"`)
+		b.await(`!document.querySelector("[role=listbox]") && ` +
+			`getComputedStyle(document.querySelector("[role=dialog]").parentElement).opacity === "1"`)
 		b.screenshot("headlamp-step-down.png")
 		press(b, "Step down")
 		b.await(fmt.Sprintf("document.querySelector(%q)", outcome))
@@ -269,7 +289,8 @@ func headlampStepDown(b *browser, h *headlamp) {
 	b.open("c/main/conclave/groups/bank/ledger")
 	press(b, "Step down")
 	press(b, "Step down")
-	b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.endsWith("Try: kubectl conclave step-down ledger -n bank")`, outcome))
+	b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.endsWith("Try: kubectl conclave step-down ledger -n bank")`,
+		outcome))
 	b.ignoreErrors("/portforward", "/pods/ledger-3", "Error in api stream", "Socket closed unexpectedly")
 
 	b.t.Log("who may not forward ports has no button")

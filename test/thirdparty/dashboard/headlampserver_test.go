@@ -50,7 +50,8 @@ func startHeadlamp(t *testing.T) *headlamp {
 	folder := t.TempDir()
 	build(t, headlampSource+"/build", folder+"/plugin")
 	arguments := []string{
-		"esbuild", headlampSource + "/test/host.jsx", "--bundle", "--outfile=" + folder + "/host.js", "--define:process.env.NODE_ENV=\"production\"",
+		"esbuild", headlampSource + "/test/host.jsx", "--bundle", "--outfile=" + folder + "/host.js",
+		"--define:process.env.NODE_ENV=\"production\"",
 		"--define:import.meta.env={}", "--define:global=globalThis", "--loader:.svg=dataurl", "--log-level=error",
 	}
 	for _, module := range absent {
@@ -63,7 +64,8 @@ func startHeadlamp(t *testing.T) *headlamp {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
 		must.Succeed(t, add(scheme))
 	}
-	_, err := envtest.InstallCRDs(environment.Config, envtest.CRDInstallOptions{Paths: []string{"../../../config/crd/bases"}})
+	_, err := envtest.InstallCRDs(environment.Config,
+		envtest.CRDInstallOptions{Paths: []string{"../../../config/crd/bases"}})
 	must.Succeed(t, err)
 	h.Client, err = client.New(environment.Config, client.Options{Scheme: scheme})
 	must.Succeed(t, err)
@@ -84,7 +86,8 @@ func startHeadlamp(t *testing.T) *headlamp {
 	mux.Handle("/plugins/conclave/", http.StripPrefix("/plugins/conclave/", http.FileServer(http.Dir(folder+"/plugin"))))
 	mux.Handle("/host.js", http.FileServer(http.Dir(folder)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><title>Headlamp</title><link rel="icon" href="data:,"><div id="root"></div><script src="/host.js"></script></html>`)
+		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><title>Headlamp</title><link rel="icon" href="data:,"><div `+
+			`id="root"></div><script src="/host.js"></script></html>`)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -133,7 +136,8 @@ func (h *headlamp) fill(t *testing.T) {
 			return
 		}
 		// The path is /portForward/NAMESPACE/POD.
-		portforward.ServePortForward(w, r, h, filepath.Base(r.URL.Path), "", options, time.Minute, time.Minute, portforward.SupportedProtocols)
+		portforward.ServePortForward(w, r, h, filepath.Base(r.URL.Path), "", options, time.Minute, time.Minute,
+			portforward.SupportedProtocols)
 	}))
 	t.Cleanup(kubelet.Close)
 	for _, namespace := range []string{"bank", "shop"} {
@@ -151,27 +155,33 @@ func (h *headlamp) fill(t *testing.T) {
 		}))
 	}
 	for _, g := range []*v1.ElectionGroup{
-		adopting(), named("bank", "broken", ledger("Bully", -1)), named("bank", "ledger", ledger("StatusTable", 3)), named("bank", "ring", ledger("RingSkip", 4)),
+		adopting(), named("bank", "broken", ledger("Bully", -1)), named("bank", "ledger", ledger("StatusTable", 3)),
+		named("bank", "ring", ledger("RingSkip", 4)),
 		named("shop", "ledger", groupOf(h.agents.Names(), h.leader)),
 	} {
 		h.set(t, g)
 	}
 	must.Succeed(t, h.Create(t.Context(), &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: "bank", Name: "ledger.1"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "conclave.dev/v1", Kind: "ElectionGroup", Namespace: "bank", Name: "ledger"},
-		Reason:         "CoordinatorChanged", Message: "ledger-3 leads", Type: corev1.EventTypeNormal,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger.1"},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "conclave.dev/v1", Kind: "ElectionGroup", Namespace: "bank", Name: "ledger",
+		},
+		Reason: "CoordinatorChanged", Message: "ledger-3 leads", Type: corev1.EventTypeNormal,
 		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
 	}))
 	must.Succeed(t, h.Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "viewer"},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"conclave.dev"}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list", "watch"}},
+			{
+				APIGroups: []string{"conclave.dev"}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list", "watch"},
+			},
 			{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"get"}},
 		},
 	}))
 	must.Succeed(t, h.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "viewer"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "viewer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "viewer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
 	}))
 }
 

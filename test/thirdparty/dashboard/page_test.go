@@ -85,15 +85,19 @@ func overview(b *browser) {
 	b.accessible()
 	b.screenshot("dashboard-overview.png")
 	b.click(`th.name button`)
-	b.await(`document.querySelector("tbody tr").innerText.includes("ledger") && document.querySelector("th.name").ariaSort === "ascending"`)
+	b.await(`document.querySelector("tbody tr").innerText.includes("ledger") && ` +
+		`document.querySelector("th.name").ariaSort === "ascending"`)
 	b.click(`.chip.Healthy`)
-	b.await(`document.querySelectorAll("tbody tr").length === 3 && document.querySelector("#count").innerText === "3 of 5"`)
+	b.await(
+		`document.querySelectorAll("tbody tr").length === 3 && document.querySelector("#count").innerText === "3 of 5"`)
 	b.await(`location.hash === "#/?health=Healthy&sort=name"`)
 	b.open("#/?health=Healthy&sort=-name") // as after a reload, or at a colleague's
-	b.await(`document.querySelectorAll("tbody tr").length === 3 && document.querySelector("th.name").ariaSort === "descending"`)
+	b.await(
+		`document.querySelectorAll("tbody tr").length === 3 && document.querySelector("th.name").ariaSort === "descending"`)
 	b.click(`.chip:first-child`)
 	b.click(`th.health button`)
-	b.run("select a namespace", chromedp.Evaluate(`(() => { const s = document.querySelector("#namespace"); s.value = "shop"; s.dispatchEvent(new Event("change")); })()`, nil))
+	b.run("select a namespace", chromedp.Evaluate(`(() => { const s = document.querySelector("#namespace"); s.value = `+
+		`"shop"; s.dispatchEvent(new Event("change")); })()`, nil))
 	b.await(`document.querySelectorAll("tbody tr").length === 2 && location.hash === "#/?namespace=shop"`)
 	b.open("")
 	b.device(390, 780, true)
@@ -111,11 +115,13 @@ func liveGroup(b *browser) {
 	b.store.Set(ledger("StatusTable", 3))
 	b.await(`document.querySelector("#coordinator").innerText === "ledger-3"`)
 	b.await(`document.querySelector(".badge").innerText === "Degraded"`)
-	b.await(`document.querySelectorAll(".node.Crashed").length === 1 && document.querySelectorAll(".node.Coordinator").length === 1`)
+	b.await(`document.querySelectorAll(".node.Crashed").length === 1 && ` +
+		`document.querySelectorAll(".node.Coordinator").length === 1`)
 	b.await(`document.querySelector("#announce").innerText === "ledger-3 is the coordinator of ledger"`)
 	for selector, want := range map[string]string{
-		".problems": "See why a member is down: kubectl describe pod ledger-4 -n bank", ".timeline": "ledger-4 crashed, 4.8 ms without a coordinator",
-		".facts": "14th election", ".processes": "PodMissing: There is no pod with this name",
+		".problems": "See why a member is down: kubectl describe pod ledger-4 -n bank",
+		".timeline": "ledger-4 crashed, 4.8 ms without a coordinator",
+		".facts":    "14th election", ".processes": "PodMissing: There is no pod with this name",
 	} {
 		if got := b.text(selector); !strings.Contains(got, want) {
 			b.t.Errorf("%s: got %q, want %q in it", selector, got, want)
@@ -127,7 +133,8 @@ func liveGroup(b *browser) {
 	} {
 		b.await(fmt.Sprintf("document.querySelector(%q)?.href === %q", link, want))
 	}
-	b.await(`document.querySelector("[data-section=links] code").innerText === "kubectl events --for electiongroup/ledger -n bank"`)
+	b.await(`document.querySelector("[data-section=links] code").innerText === "kubectl events --for ` +
+		`electiongroup/ledger -n bank"`)
 	b.click(".problems .copy")
 	b.await(`["Copied", "Selected"].includes(document.querySelector(".problems .copy").innerText)`) // by the permission
 	b.await(`document.querySelector(".problems .copyable code").innerText === "kubectl describe pod ledger-4 -n bank"`)
@@ -137,7 +144,9 @@ func liveGroup(b *browser) {
 		width, height int64
 		dark          bool
 		name          string
-	}{{1180, 1440, false, "dashboard-group.png"}, {1180, 1440, true, "dashboard-group-dark.png"}, {390, 1700, false, "dashboard-group-phone.png"}} {
+	}{{1180, 1440, false, "dashboard-group.png"}, {1180, 1440, true, "dashboard-group-dark.png"}, {
+		390, 1700, false, "dashboard-group-phone.png",
+	}} {
 		b.device(c.width, c.height, c.dark)
 		b.accessible()
 		b.screenshot(c.name)
@@ -150,7 +159,8 @@ func liveGroup(b *browser) {
 func ring(b *browser) {
 	b.store.Set(named("bank", "ring", ledger("RingSkip", 2)))
 	b.open("#/bank/ring")
-	b.await(`document.querySelectorAll(".edge.ring").length === 5 && document.querySelectorAll(".edge.ring.broken").length === 3`)
+	b.await(
+		`document.querySelectorAll(".edge.ring").length === 5 && document.querySelectorAll(".edge.ring.broken").length === 3`)
 }
 
 func deletedGroup(b *browser) {
@@ -168,7 +178,8 @@ func lostConnection(b *browser) {
 	b.open("#/bank/ledger")
 	b.await(`document.querySelector("#coordinator")`)
 	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
-	b.await(`document.querySelector("#banner").innerText.includes("connection refused") && !document.querySelector("#banner").hidden`)
+	b.await(`document.querySelector("#banner").innerText.includes("connection refused") && ` +
+		`!document.querySelector("#banner").hidden`)
 	b.await(`document.querySelector("#coordinator").innerText === "ledger-4"`) // the last known state
 	b.store.SetConnection(served.Connection{State: served.Connected})
 	b.await(`document.querySelector("#banner").hidden && document.querySelector("#connection").innerText === "Live"`)
@@ -234,7 +245,8 @@ func wrongClock(b *browser) {
 	b.store.Set(ledger("StatusTable", 4)) // It was elected some minutes ago.
 	var script page.ScriptIdentifier
 	b.run("set the clock", chromedp.ActionFunc(func(ctx context.Context) (err error) {
-		script, err = page.AddScriptToEvaluateOnNewDocument(`(() => { const now = Date.now; Date.now = () => now() + 3 * 3600000; })()`).Do(ctx)
+		script, err = page.AddScriptToEvaluateOnNewDocument(
+			`(() => { const now = Date.now; Date.now = () => now() + 3 * 3600000; })()`).Do(ctx)
 		return err
 	}))
 	b.open("#/bank/ledger")
@@ -255,9 +267,11 @@ func thousandGroups(b *browser) {
 	}
 	b.open("")
 	b.store.Replace(groups)
-	b.await(`document.querySelectorAll("tbody tr").length === 1000 && document.querySelector("#count").innerText === "1000"`)
+	b.await(
+		`document.querySelectorAll("tbody tr").length === 1000 && document.querySelector("#count").innerText === "1000"`)
 	b.run("filter", chromedp.SendKeys("#filter", "group-77"))
-	b.await(`document.querySelectorAll("tbody tr").length === 10 && document.querySelector("#count").innerText === "10 of 1000"`)
+	b.await(
+		`document.querySelectorAll("tbody tr").length === 10 && document.querySelector("#count").innerText === "10 of 1000"`)
 	changed := named("team-11", "group-771", ledger("StatusTable", -1))
 	b.store.Set(changed)
 	b.await(`document.querySelector('[data-key="team-11/group-771"]').innerText.includes("Unavailable")`)
@@ -278,7 +292,8 @@ func nodes(b *browser) {
 	})
 	b.open("")
 	b.click(".aside")
-	b.await(`document.querySelector("h1").innerText === "Nodes" && document.querySelectorAll(".nodes tbody tr").length === 6`)
+	b.await(
+		`document.querySelector("h1").innerText === "Nodes" && document.querySelectorAll(".nodes tbody tr").length === 6`)
 	b.await(`document.querySelector(".nodes tbody tr").innerText.split("\t").join(" ") === "node-3 – 2 4 bank/ledger"`)
 	for _, c := range []struct {
 		width int64
@@ -295,16 +310,20 @@ func nodes(b *browser) {
 	b.await(`document.querySelector("[data-node=node-3]").innerText.includes("1\t5\tbank/ledger")`)
 	b.open("")
 	b.run("filter", chromedp.SendKeys("#filter", "node-5"))
-	b.await(`document.querySelectorAll("tbody tr").length === 1 && document.querySelector("tbody tr").innerText.includes("inventory")`)
+	b.await(`document.querySelectorAll("tbody tr").length === 1 && document.querySelector("tbody ` +
+		`tr").innerText.includes("inventory")`)
 	b.open("#/shop/checkout")
 	b.await(`document.querySelector(".together")?.innerText === "Both members that are down are on node-3."`)
-	for selector, want := range map[string]string{".problems": "kubectl describe node node-3", ".processes thead": "Node\tZone", ".processes tbody": "node-3\twest"} {
+	for selector, want := range map[string]string{
+		".problems": "kubectl describe node node-3", ".processes thead": "Node\tZone", ".processes tbody": "node-3\twest",
+	} {
 		if got := b.text(selector); !strings.Contains(got, want) {
 			b.t.Errorf("%s: got %q, want %q in it", selector, got, want)
 		}
 	}
 	b.open("#/nodes")
-	b.await(`document.querySelectorAll(".nodes a").length > 3`) // With two members down, each node of the others stops the group.
+	// With two members down, each node of the others stops the group.
+	b.await(`document.querySelectorAll(".nodes a").length > 3`)
 	b.store.Delete(together)
 	b.store.Delete(lost)
 	b.await(`document.querySelectorAll(".nodes tbody tr").length === 5 && !document.querySelector(".nodes a")`)
@@ -318,14 +337,18 @@ func flapping(b *browser) {
 	g.Status.History = nil
 	for i := range 5 {
 		until := metav1.NewMicroTime(time.Now().Add(-time.Duration(i+1) * time.Minute))
-		g.Status.History = append(g.Status.History, v1.Tenure{Number: int64(5 - i), Pod: "ledger-4", Term: int64(5 - i), From: until, Until: &until, EndReason: v1.EndLapse})
+		g.Status.History = append(g.Status.History, v1.Tenure{
+			Number: int64(5 - i), Pod: "ledger-4", Term: int64(5 - i), From: until, Until: &until, EndReason: v1.EndLapse,
+		})
 	}
 	b.store.Replace([]v1.ElectionGroup{*g})
 	b.open("")
-	b.await(`document.querySelector('[data-key="bank/ledger"] .badge')?.innerText === "Flapping" && document.querySelector(".chip.Flapping").innerText === "Flapping 1"`)
+	b.await(`document.querySelector('[data-key="bank/ledger"] .badge')?.innerText === "Flapping" && ` +
+		`document.querySelector(".chip.Flapping").innerText === "Flapping 1"`)
 	b.accessible()
 	b.open("#/bank/ledger")
-	b.await(`document.querySelector(".badge")?.innerText === "Flapping" && document.querySelector(".problems")?.innerText.includes("Warning (Flapping): 5 tenures have ended by a failure")`)
+	b.await(`document.querySelector(".badge")?.innerText === "Flapping" && ` +
+		`document.querySelector(".problems")?.innerText.includes("Warning (Flapping): 5 tenures have ended by a failure")`)
 }
 
 // keyboard sorts the groups and opens one without a mouse.
@@ -334,7 +357,8 @@ func keyboard(b *browser) {
 	b.open("")
 	b.await(`document.querySelectorAll("tbody tr").length === 2`)
 	// chromedp sends the character apart from the key, so that the page couldn't prevent it.
-	b.run("press /", chromedp.Evaluate(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true, cancelable: true }))`, nil))
+	b.run("press /", chromedp.Evaluate(
+		`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true, cancelable: true }))`, nil))
 	b.await(`document.activeElement.id === "filter"`)
 	b.run("type", chromedp.KeyEvent("check"))
 	b.await(`document.querySelectorAll("tbody tr").length === 1`)

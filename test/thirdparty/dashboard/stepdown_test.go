@@ -58,7 +58,8 @@ func groupOf(members []string, coordinator string) *v1.ElectionGroup {
 	for i, pod := range members {
 		row := v1.Process{Pod: pod, Priority: int32(10 * (i + 1)), Status: v1.ProcessNormal}
 		if pod == coordinator {
-			row.Status, g.Status.Coordinator = v1.ProcessCoordinator, &v1.Coordinator{Pod: pod, Priority: row.Priority, Term: g.Status.Term, ElectedAt: metav1.NowMicro()}
+			row.Status, g.Status.Coordinator = v1.ProcessCoordinator,
+				&v1.Coordinator{Pod: pod, Priority: row.Priority, Term: g.Status.Term, ElectedAt: metav1.NowMicro()}
 		}
 		g.Status.Processes = append(g.Status.Processes, row)
 	}

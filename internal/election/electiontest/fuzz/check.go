@@ -74,8 +74,7 @@ func (h *harness) checkTenure(out *election.Output) error {
 	return nil
 }
 
-// checkRows checks that there is one row for each member, and at most one
-// coordinator.
+// checkRows checks that there is one row for each member, and at most one coordinator.
 func (h *harness) checkRows() error {
 	rows := h.machine.Rows(nil)
 	if len(rows) != h.env.roster.Len() {

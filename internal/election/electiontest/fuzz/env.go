@@ -20,8 +20,7 @@ func (s *source) below(n int) int { return int(s.byte()) % n }
 
 func (s *source) flag() bool { return s.byte()&1 == 1 }
 
-// environment is the state from which the inputs of the Machine under test are
-// drawn.
+// environment is the state from which the inputs of the Machine under test are drawn.
 type environment struct {
 	self   election.ID
 	roster *election.Roster
@@ -34,8 +33,7 @@ type environment struct {
 	sent []election.Message
 }
 
-// maxProcesses is the maximum number of processes. Processes with a higher ID
-// don't exist.
+// maxProcesses is the maximum number of processes. Processes with a higher ID don't exist.
 const maxProcesses = 7
 
 // newConfig draws the member list and the other parts of the configuration.
@@ -55,9 +53,8 @@ func (e *environment) newConfig(s *source) election.Config {
 	return c
 }
 
-// newRoster returns a member list of the processes in mask, in a drawn order of
-// the ring. Some members may be observers. It returns nil if the list is
-// invalid.
+// newRoster returns a member list of the processes in mask, in a drawn order of the ring. Some members may be
+// observers. It returns nil if the list is invalid.
 func (e *environment) newRoster(version uint32, mask byte, s *source) *election.Roster {
 	turn, observers := s.below(maxProcesses), s.byte()
 	if s.flag() {
@@ -85,8 +82,7 @@ func (e *environment) newRoster(version uint32, mask byte, s *source) *election.
 	return r
 }
 
-// nextRoster returns a later list, which may not contain the process itself, or
-// nil.
+// nextRoster returns a later list, which may not contain the process itself, or nil.
 func (e *environment) nextRoster(s *source) *election.Roster {
 	next := e.newRoster(e.roster.Version+1, s.byte(), s)
 	if next == nil || s.below(8) == 0 {

@@ -1,11 +1,9 @@
-// Package fuzz is the fuzz harness for Machines. It decodes inputs of every kind, from
-// any process, from bytes, and checks what a Machine must never do, whatever its peers
-// send:
+// Package fuzz is the fuzz harness for Machines. It decodes inputs of every kind, from any process, from bytes, and
+// checks what a Machine must never do, whatever its peers send:
 //
 //   - panic;
 //   - send or report without bound in one step;
-//   - send in the name of another process, to a process that doesn't exist, or in a
-//     term that doesn't exist;
+//   - send in the name of another process, to a process that doesn't exist, or in a term that doesn't exist;
 //   - acquire the office while it isn't eligible;
 //   - return to an older term of the same coordinator, or to an older moment of its logical clock;
 //   - change with its copy, or when the caller changes its inputs or outputs;
@@ -32,8 +30,7 @@ type Maker func(c election.Config, start election.Tick) (election.Machine, error
 // MaxInputs is the maximum number of inputs in a run.
 const MaxInputs = 256
 
-// shift is the difference between the clocks of the Machine and its twin, which
-// must behave alike.
+// shift is the difference between the clocks of the Machine and its twin, which must behave alike.
 const shift election.Tick = 1_000_003
 
 // harness drives one Machine, its twin, whose clock started later, and its
@@ -45,8 +42,7 @@ type harness struct {
 	twin    election.Machine
 	shadow  election.Machine
 	lamport uint64
-	// ineligible: the last input about its application made the Machine
-	// ineligible.
+	// ineligible: the last input about its application made the Machine ineligible.
 	ineligible bool
 }
 
@@ -141,8 +137,7 @@ func (h *harness) compareClone(copied election.Machine, out, outCopy *election.O
 	return nil
 }
 
-// compareTwin compares the Machine with its twin: nothing may depend on when a
-// process's clock started.
+// compareTwin compares the Machine with its twin: nothing may depend on when a process's clock started.
 func (h *harness) compareTwin(out, outTwin *election.Output) error {
 	for i := range outTwin.Send {
 		if m := &outTwin.Send[i]; hasMoment(m.Kind) {
@@ -158,8 +153,7 @@ func (h *harness) compareTwin(out, outTwin *election.Output) error {
 	return nil
 }
 
-// chooseShadow makes a machine the shadow if it isn't equal to the Machine but
-// has the same encoding.
+// chooseShadow makes a machine the shadow if it isn't equal to the Machine but has the same encoding.
 func (h *harness) chooseShadow(sibling election.Machine) {
 	alike := bytes.Equal(h.encode(sibling, h.env.now), h.encode(h.machine, h.env.now))
 	if alike && fmt.Sprintf("%+v", sibling) != fmt.Sprintf("%+v", h.machine) {
@@ -193,8 +187,7 @@ func withoutLamport(out *election.Output) string {
 	return fmt.Sprint(sent, out.Events)
 }
 
-// overwriteShared overwrites the slices that the Machine has returned or
-// received.
+// overwriteShared overwrites the slices that the Machine has returned or received.
 func (h *harness) overwriteShared(in election.Input, out *election.Output) error {
 	after, rows := h.encode(h.machine, h.env.now), h.machine.Rows(nil)
 	for _, m := range append(out.Send, in.Message) {

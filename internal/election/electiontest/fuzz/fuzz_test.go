@@ -74,8 +74,7 @@ func change(how func(*election.Message)) func(*brokenMachine, election.Input, *e
 	}
 }
 
-// Each rule finds a machine that violates it. The keys are parts of the error
-// messages.
+// Each rule finds a machine that violates it. The keys are parts of the error messages.
 func TestFuzzFindsBrokenMachines(t *testing.T) {
 	calls := 0
 	for words, wrong := range map[string]brokenMachine{
@@ -89,21 +88,27 @@ func TestFuzzFindsBrokenMachines(t *testing.T) {
 				out.Emit(election.Skipped, 1, 1)
 			}
 		}},
-		"sent by":                   {step: change(func(m *election.Message) { m.From++ })},
-		"was never a member":        {step: change(func(m *election.Message) { m.To += 100 })},
-		"term is above the limit":   {step: change(func(m *election.Message) { m.Term = election.MaxTerm + 1 })},
-		"kind doesn't exist":        {step: change(func(m *election.Message) { m.Kind = election.NoKind })},
-		"its logical clock is ":     {step: change(func(m *election.Message) { m.Lamport = 7 })},
-		"a list of":                 {step: change(func(m *election.Message) { m.List = make([]election.ID, 100) })},
-		"clock isn't after":         {step: unorderedLamport},
-		"goes back":                 {status: func(m *brokenMachine) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} }},
-		"which doesn't exist":       {status: func(*brokenMachine) election.Status { return election.Status{Term: election.MaxTerm + 1} }},
+		"sent by":                 {step: change(func(m *election.Message) { m.From++ })},
+		"was never a member":      {step: change(func(m *election.Message) { m.To += 100 })},
+		"term is above the limit": {step: change(func(m *election.Message) { m.Term = election.MaxTerm + 1 })},
+		"kind doesn't exist":      {step: change(func(m *election.Message) { m.Kind = election.NoKind })},
+		"its logical clock is ":   {step: change(func(m *election.Message) { m.Lamport = 7 })},
+		"a list of":               {step: change(func(m *election.Message) { m.List = make([]election.ID, 100) })},
+		"clock isn't after":       {step: unorderedLamport},
+		"goes back": {
+			status: func(m *brokenMachine) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} },
+		},
+		"which doesn't exist": {
+			status: func(*brokenMachine) election.Status { return election.Status{Term: election.MaxTerm + 1} },
+		},
 		"it has a token":            {status: func(*brokenMachine) election.Status { return election.Status{Token: 1} }},
 		"rows for":                  {rows: func(rows []election.Row) []election.Row { return rows[1:] }},
 		"not in order of rank":      {rows: reverseRows},
 		"coordinators in one table": {rows: allCoordinators},
 		"changes the original":      {clone: func(m *brokenMachine) election.Machine { return m }},
-		"a copy has a different":    {clone: func(m *brokenMachine) election.Machine { return m.Machine.Clone() }, encode: mark},
+		"a copy has a different": {
+			clone: func(m *brokenMachine) election.Machine { return m.Machine.Clone() }, encode: mark,
+		},
 		"different outputs": {step: func(_ *brokenMachine, _ election.Input, out *election.Output) {
 			calls++
 			out.Emit(election.Skipped, election.Term(calls), 1)
@@ -116,7 +121,10 @@ func TestFuzzFindsBrokenMachines(t *testing.T) {
 		}},
 		"have different outputs": {step: hiddenState},
 		"isn't eligible":         {step: takeOfficeWhenIneligible},
-		"shares memory with":     {step: retainList, encode: func(m *brokenMachine, b []byte, _ election.Tick) []byte { return election.IDs(m.retained).Encode(b) }},
+		"shares memory with": {
+			step:   retainList,
+			encode: func(m *brokenMachine, b []byte, _ election.Tick) []byte { return election.IDs(m.retained).Encode(b) },
+		},
 		"refused when its clock": {},
 	} {
 		t.Run(words, func(t *testing.T) {

@@ -110,9 +110,8 @@ func (g *Group) run(c command) error {
 	return nil
 }
 
-// move delivers or drops messages that match the arguments from, to, origin and
-// kind: the oldest one, or with the word all every message until none is in
-// flight, including those that result.
+// move delivers or drops messages that match the arguments from, to, origin and kind: the oldest one, or with the word
+// all every message until none is in flight, including those that result.
 func (g *Group) move(c command) error {
 	moved := 0
 	for {

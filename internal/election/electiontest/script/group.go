@@ -2,10 +2,9 @@
 // script, one per line, and returns what the processes did. The files in the testdata of
 // the algorithms are such scripts, with the outputs; the package has no other use.
 //
-// The network is a list of the messages in flight, oldest first. Nothing moves
-// without a command: deliver delivers the oldest message, or the oldest one
-// that matches, and reports when that overtakes another one on the same link.
-// Time stands still between two ticks.
+// The network is a list of the messages in flight, oldest first. Nothing moves without a command: deliver delivers the
+// oldest message, or the oldest one that matches, and reports when that overtakes another one on the same link. Time
+// stands still between two ticks.
 package script
 
 import (
@@ -34,8 +33,7 @@ type Group struct {
 	sent       [election.Stale + 1]int
 	skipped    int
 	stepOutput election.Output
-	// output is the result of the present commands. If quiet, it omits the
-	// steps.
+	// output is the result of the present commands. If quiet, it omits the steps.
 	output strings.Builder
 	quiet  bool
 }
@@ -144,8 +142,7 @@ func (g *Group) step(id election.ID, in election.Input) {
 	}
 }
 
-// deliver delivers the message in flight with index i. On a ring, the sender is
-// notified if the addressee is down.
+// deliver delivers the message in flight with index i. On a ring, the sender is notified if the addressee is down.
 func (g *Group) deliver(i int) {
 	m := g.inFlight[i]
 	for _, older := range g.inFlight[:i] {

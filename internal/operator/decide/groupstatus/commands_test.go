@@ -30,7 +30,8 @@ func TestRoles(t *testing.T) {
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator", "and again")
 	s.createPod("x").Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
 	s.createPod("y").Labels[v1.RoleLabel("other")] = v1.RoleCoordinator
-	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=", "with the labels of pods that are not members")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=",
+		"with the labels of pods that are not members")
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator", "after their removal")
 	s.reportCoordinator("", s.names...)
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "a=follower b=follower c=follower", "without a coordinator")
@@ -38,7 +39,8 @@ func TestRoles(t *testing.T) {
 	s.deletePod("a")
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower c=", "without some pods")
 	s.Pods["b"].Annotations = nil
-	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower", "with an annotation that was removed while its agent runs")
+	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=follower",
+		"with an annotation that was removed while its agent runs")
 	s.disconnect("b")
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=", "with a pod that has not opted in")
 	s.connect("b")
@@ -68,22 +70,31 @@ func TestEligibility(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*harness){
-		"the coordinator's node is evacuated":                        func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") },
-		"the evacuation of a node has ended":                         func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") },
-		"the annotation of a node isn't a time":                      func(s *harness) { evacuated(s, "tomorrow", "c") },
-		"one node is evacuated, and another cordoned":                func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "c"); cordoned(s, "b") },
-		"all nodes are evacuated":                                    func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") },
-		"healthy":                                                    func(*harness) {},
-		"the coordinator's pod is being deleted":                     func(s *harness) { deleted(s, "c") },
-		"a follower's pod is being deleted":                          func(s *harness) { deleted(s, "a") },
-		"the coordinator's node is cordoned":                         func(s *harness) { cordoned(s, "c") },
-		"two nodes are cordoned":                                     func(s *harness) { cordoned(s, "b", "c") },
-		"all nodes are cordoned":                                     func(s *harness) { cordoned(s, "a", "b", "c") },
-		"all pods are being deleted":                                 func(s *harness) { deleted(s, "a", "b", "c") },
-		"a cordoned node is better than a pod that is being deleted": func(s *harness) { deleted(s, "b", "c"); cordoned(s, "a") },
-		"the member has been excluded before":                        func(s *harness) { cordoned(s, "c"); s.report("c").Excluded, s.report("c").Eligible = true, false },
-		"the node is uncordoned":                                     func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false },
-		"no other member is up":                                      func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") },
+		"the coordinator's node is evacuated":   func(s *harness) { evacuated(s, "2026-06-01T12:00:01Z", "c") },
+		"the evacuation of a node has ended":    func(s *harness) { evacuated(s, "2026-06-01T12:00:00Z", "c") },
+		"the annotation of a node isn't a time": func(s *harness) { evacuated(s, "tomorrow", "c") },
+		"one node is evacuated, and another cordoned": func(s *harness) {
+			evacuated(s, "2026-06-01T13:00:00Z", "c")
+			cordoned(s, "b")
+		},
+		"all nodes are evacuated":                func(s *harness) { evacuated(s, "2026-06-01T13:00:00Z", "a", "b", "c") },
+		"healthy":                                func(*harness) {},
+		"the coordinator's pod is being deleted": func(s *harness) { deleted(s, "c") },
+		"a follower's pod is being deleted":      func(s *harness) { deleted(s, "a") },
+		"the coordinator's node is cordoned":     func(s *harness) { cordoned(s, "c") },
+		"two nodes are cordoned":                 func(s *harness) { cordoned(s, "b", "c") },
+		"all nodes are cordoned":                 func(s *harness) { cordoned(s, "a", "b", "c") },
+		"all pods are being deleted":             func(s *harness) { deleted(s, "a", "b", "c") },
+		"a cordoned node is better than a pod that is being deleted": func(s *harness) {
+			deleted(s, "b", "c")
+			cordoned(s, "a")
+		},
+		"the member has been excluded before": func(s *harness) {
+			cordoned(s, "c")
+			s.report("c").Excluded, s.report("c").Eligible = true, false
+		},
+		"the node is uncordoned": func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false },
+		"no other member is up":  func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") },
 		"no other member is up any more": func(s *harness) {
 			cordoned(s, "c")
 			s.report("c").Excluded, s.report("c").Eligible = true, false
@@ -96,12 +107,27 @@ func TestEligibility(t *testing.T) {
 			s.crash("a")
 			deleted(s, "b")
 		},
-		"the others are ineligible":                          func(s *harness) { cordoned(s, "c"); s.report("a").Eligible, s.report("b").Eligible = false, false },
-		"the others have priority 0":                         func(s *harness) { cordoned(s, "c"); s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
-		"the only other member is reported as crashed":       func(s *harness) { cordoned(s, "c"); s.crash("a"); s.reportStatus("Crashed", "b", "c") },
-		"a member with priority 0":                           func(s *harness) { s.List.Members[0].Priority = 0; deleted(s, "a") },
-		"a disconnected member":                              func(s *harness) { cordoned(s, "c"); s.disconnect("c") },
-		"an unknown node":                                    func(s *harness) { delete(s.Nodes, "node-c") },
+		"the others are ineligible": func(s *harness) {
+			cordoned(s, "c")
+			s.report("a").Eligible, s.report("b").Eligible = false, false
+		},
+		"the others have priority 0": func(s *harness) {
+			cordoned(s, "c")
+			s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0
+		},
+		"the only other member is reported as crashed": func(
+			s *harness,
+		) {
+			cordoned(s, "c")
+			s.crash("a")
+			s.reportStatus("Crashed", "b", "c")
+		},
+		"a member with priority 0": func(s *harness) {
+			s.List.Members[0].Priority = 0
+			deleted(s, "a")
+		},
+		"a disconnected member": func(s *harness) { cordoned(s, "c"); s.disconnect("c") },
+		"an unknown node":       func(s *harness) { delete(s.Nodes, "node-c") },
 		"the pod does not exist, and its agent is connected": func(s *harness) { delete(s.Pods, "c") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,9 +71,11 @@ func (e *evaluation) unlisted() finding {
 	case 0:
 		return finding{}
 	case 1:
-		return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf("Pod %s has an agent, but no group lists it: it takes part in no election", e.Unlisted[0]))
+		return isTrue(v1.ReasonPodsUnlisted,
+			fmt.Sprintf("Pod %s has an agent, but no group lists it: it takes part in no election", e.Unlisted[0]))
 	}
-	return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf("Pods %s have an agent, but no group lists them: they take part in no election", strings.Join(e.Unlisted, ", ")))
+	return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf(
+		"Pods %s have an agent, but no group lists them: they take part in no election", strings.Join(e.Unlisted, ", ")))
 }
 
 // setIfFound sets a condition that a group has only while it is True.
@@ -93,8 +95,8 @@ func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.Conditio
 	})
 }
 
-// Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present one, with the
-// reason. So users see it, while the operator routes the traffic as if it had written the status.
+// Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present
+// one, with the reason. So users see it, while the operator routes the traffic as if it had written the status.
 func Refused(group *v1.ElectionGroup, reason string, now time.Time) *v1.ElectionGroupStatus {
 	status := group.Status.DeepCopy()
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{

@@ -114,7 +114,8 @@ func TestConditions(t *testing.T) {
 		},
 		"the Service has another owner": {3, func(s *harness) { s.ServiceProblem = serviceConflict }},
 		"the Service names a port that the pod of the coordinator lacks": {3, func(s *harness) {
-			s.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("http"))}}}
+			s.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{{Port: 80, TargetPort: new(
+				intstr.FromString("http"))}}}
 		}},
 		"the selector matches too many pods, and there is a list": {3, func(s *harness) {
 			s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
@@ -192,8 +193,7 @@ func (s *harness) useSelector() {
 	}
 }
 
-// TestVersionsOfAgents: an agent that disconnects keeps its version, so that the status
-// doesn't change.
+// TestVersionsOfAgents: an agent that disconnects keeps its version, so that the status doesn't change.
 func TestVersionsOfAgents(t *testing.T) {
 	s := newHarness(3)
 	for _, step := range []struct {
@@ -213,7 +213,8 @@ func TestVersionsOfAgents(t *testing.T) {
 			rows = append(rows, row.AgentVersion)
 		}
 		connected := meta.FindStatusCondition(r.Status.Conditions, string(v1.ConditionAgentsConnected)).Message
-		if got, want := strings.Join(rows, ","), step.rows; got != want || connected != "The agent of each member is connected"+step.shown {
+		if got, want := strings.Join(rows, ","), step.rows; got != want ||
+			connected != "The agent of each member is connected"+step.shown {
 			t.Errorf("got versions %s and %q, want %s and %q", got, connected, want, step.shown)
 		}
 	}
@@ -239,7 +240,8 @@ func TestTransitionTimes(t *testing.T) {
 	s.reportCoordinator("c", "c")
 	r := s.evaluate()
 	for of, want := range map[v1.ConditionType]time.Duration{
-		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionAvailable: 0, v1.ConditionAgentsConnected: time.Minute,
+		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionAvailable: 0,
+		v1.ConditionAgentsConnected: time.Minute,
 	} {
 		if c := meta.FindStatusCondition(r.Status.Conditions, string(of)); c.LastTransitionTime.Sub(noon) != want {
 			t.Errorf("%s is %s: got transition time %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
@@ -250,7 +252,9 @@ func TestTransitionTimes(t *testing.T) {
 // TestOtherConditionsRemain tests conditions that another controller has set.
 func TestOtherConditionsRemain(t *testing.T) {
 	s := newHarness(3)
-	s.Group.Status.Conditions = []metav1.Condition{{Type: "example.org/Approved", Status: metav1.ConditionTrue, Reason: "Yes"}}
+	s.Group.Status.Conditions = []metav1.Condition{
+		{Type: "example.org/Approved", Status: metav1.ConditionTrue, Reason: "Yes"},
+	}
 	r := s.evaluate()
 	if len(r.Status.Conditions) != 6 || r.Status.Conditions[0].Type != "example.org/Approved" {
 		t.Errorf("got conditions %+v", r.Status.Conditions)
@@ -266,7 +270,8 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s.PublishError, s.RoutingError = "write it", "write another"
 	s.ServiceProblem = serviceConflict
 	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Members: s.List.Members},
+		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1],
+		Previous: &v1.PreviousList{Members: s.List.Members},
 	}
 	s.List.Members = append(s.List.Members, v1.Member{Pod: "x", Priority: 7})
 	s.report("b").Digest = "other"
@@ -321,8 +326,10 @@ func TestStalled(t *testing.T) {
 		"too many members":                    {problem(v1.ReasonTooManyMembers), v1.ReasonTooManyMembers},
 		"no pods yet":                         {problem(v1.ReasonNoMembers), ""},
 		"invalid pods of a group with a list": {problem(v1.ReasonInvalidMembers), ""},
-		"invalid pods of a new group":         {func(s *harness) { problem(v1.ReasonInvalidMembers)(s); s.List = nil }, v1.ReasonInvalidMembers},
-		"a Service of another owner":          {func(s *harness) { s.ServiceProblem = serviceConflict }, v1.ReasonServiceConflict},
+		"invalid pods of a new group": {
+			func(s *harness) { problem(v1.ReasonInvalidMembers)(s); s.List = nil }, v1.ReasonInvalidMembers,
+		},
+		"a Service of another owner": {func(s *harness) { s.ServiceProblem = serviceConflict }, v1.ReasonServiceConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
@@ -332,7 +339,8 @@ func TestStalled(t *testing.T) {
 			switch {
 			case c.want == "" && found != nil:
 				t.Errorf("got %+v, want none", found)
-			case c.want != "" && (found == nil || found.Reason != string(c.want) || found.Status != "True" || found.Message == ""):
+			case c.want != "" &&
+				(found == nil || found.Reason != string(c.want) || found.Status != "True" || found.Message == ""):
 				t.Errorf("got %+v, want True with the reason %s", found, c.want)
 			}
 			s.Problem, s.ServiceProblem = nil, nil

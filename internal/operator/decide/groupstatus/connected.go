@@ -72,11 +72,13 @@ func (e *evaluation) versions() string {
 func noAgent(pods map[v1.ProcessReason][]string) finding {
 	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.LabelAgent, v1.AgentEnabled))
+			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"),
+			v1.LabelAgent, v1.AgentEnabled))
 	}
 	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
-		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s with an agent that is not part of the group: see status.processes",
-			membership.Abbreviate(names), plural(len(names), "runs", "run")))
+		return isFalse(v1.ReasonNoAgent,
+			fmt.Sprintf("%s %s with an agent that is not part of the group: see status.processes",
+				membership.Abbreviate(names), plural(len(names), "runs", "run")))
 	}
 	return finding{}
 }

@@ -38,7 +38,8 @@ func (e *evaluation) candidates() []candidate {
 		c := &all[i]
 		c.reportedBy = append(c.reportedBy, r.Pod)
 		// Prefer the time that the coordinator itself reports, and then the earliest one.
-		if r.Pod == c.pod || r.ElectedAt.Before(c.electedAt) && c.reportedBy[0] != c.pod && !slices.Contains(c.reportedBy, c.pod) {
+		if r.Pod == c.pod || r.ElectedAt.Before(c.electedAt) && c.reportedBy[0] != c.pod &&
+			!slices.Contains(c.reportedBy, c.pod) {
 			c.electedAt = r.ElectedAt
 		}
 	}
@@ -53,10 +54,10 @@ func (e *evaluation) candidates() []candidate {
 // or whose clock is wrong, must not get another coordinator or a newer term into the
 // status: the term would remain, and exclude the tenures of honest members.
 //
-// A coordinator that needs a majority has one, and its members report it as soon as
-// their heartbeats are answered. So the operator waits for the majority of those that are
-// connected, including those that it is about to contact. Otherwise, whoever reports first would be believed alone. A term that the operator's clock will
-// not reach soon needs a majority of all members: then the wrong clock may be the operator's.
+// A coordinator that needs a majority has one, and its members report it as soon as their heartbeats are answered. So
+// the operator waits for the majority of those that are connected, including those that it is about to contact.
+// Otherwise, whoever reports first would be believed alone. A term that the operator's clock will not reach soon needs
+// a majority of all members: then the wrong clock may be the operator's.
 func (e *evaluation) isConfirmed(c candidate) bool {
 	if !e.needsMajority() {
 		return true
@@ -69,7 +70,8 @@ func (e *evaluation) isConfirmed(c candidate) bool {
 	return known || e.isMajority(len(c.reportedBy))
 }
 
-// isMajority reports whether a number of agents is a majority of those that are connected, or that the operator is about to contact.
+// isMajority reports whether a number of agents is a majority of those that are connected, or that the operator is
+// about to contact.
 func (e *evaluation) isMajority(agents int) bool {
 	return agents > (e.connected+e.pendingContacts)/2
 }
@@ -92,7 +94,8 @@ func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinat
 	if len(candidates) > 0 {
 		term = max(term, candidates[0].term)
 	}
-	if retained := e.retainedCoordinator(); retained != nil && (len(candidates) == 0 || e.needsMajority() || e.contactPending) {
+	if retained := e.retainedCoordinator(); retained != nil &&
+		(len(candidates) == 0 || e.needsMajority() || e.contactPending) {
 		return term, retained
 	}
 	for _, c := range candidates {
@@ -152,7 +155,8 @@ func (e *evaluation) retainedCoordinator() *v1.Coordinator {
 	}
 	priority := e.memberPriority(old.Pod)
 	own, reports := e.reportOf[old.Pod]
-	if reports && e.needsMajority() && int64(own.Term) < old.Term && !own.ChangedAt.IsZero() && own.ChangedAt.Before(old.ElectedAt.Time) {
+	if reports && e.needsMajority() && int64(own.Term) < old.Term && !own.ChangedAt.IsZero() &&
+		own.ChangedAt.Before(old.ElectedAt.Time) {
 		reports = false // The agent made this report before its tenure began.
 	}
 	know := 0

@@ -176,7 +176,9 @@ func (s *harness) electForOtherReplica() {
 		s.report(name).ChangedAt = s.Now.Add(-time.Second)
 	}
 	s.Group.Status.Term++
-	s.Group.Status.Coordinator = &v1.Coordinator{Pod: "d", Priority: 40, Term: s.Group.Status.Term, ElectedAt: metav1.NewMicroTime(s.Now)}
+	s.Group.Status.Coordinator = &v1.Coordinator{
+		Pod: "d", Priority: 40, Term: s.Group.Status.Term, ElectedAt: metav1.NewMicroTime(s.Now),
+	}
 }
 
 func TestServicePointsAtExistingPod(t *testing.T) {
@@ -191,7 +193,8 @@ func TestElectedAt(t *testing.T) {
 	early, late := noon.Add(-time.Second), noon.Add(time.Second+1500*time.Nanosecond)
 	s.report("a").ElectedAt, s.report("b").ElectedAt = noon, early
 	s.report("c").ElectedAt = late
-	if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Equal(new(metav1.NewMicroTime(late.Truncate(time.Microsecond)))) {
+	if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Equal(
+		new(metav1.NewMicroTime(late.Truncate(time.Microsecond)))) {
 		t.Errorf("got election time %v, want the one that the coordinator reports", got)
 	}
 	s.report("c").ElectedAt = early
@@ -256,8 +259,11 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 						s.Agents[name] = agent
 					}
 					r := s.evaluate()
-					expect.Equalf(t, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events), formatTable(&want)+coordinatorName(&want), "after %s", name)
-					for _, of := range []v1.ConditionType{v1.ConditionReady, v1.ConditionAvailable, v1.ConditionProgressing, v1.ConditionAgentsConnected} {
+					expect.Equalf(t, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events),
+						formatTable(&want)+coordinatorName(&want), "after %s", name)
+					for _, of := range []v1.ConditionType{
+						v1.ConditionReady, v1.ConditionAvailable, v1.ConditionProgressing, v1.ConditionAgentsConnected,
+					} {
 						expect.Equalf(t, formatCondition(&r.Status, of), formatCondition(&want, of), "after %s", name)
 					}
 				}
@@ -267,8 +273,7 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 	}
 }
 
-// restartWithoutCoordinator restarts the operator. It first hears agents that have lost the
-// coordinator.
+// restartWithoutCoordinator restarts the operator. It first hears agents that have lost the coordinator.
 func (s *harness) restartWithoutCoordinator(names ...string) {
 	reports := map[string]*control.Report{}
 	for _, name := range names {

@@ -39,7 +39,8 @@ func (e *evaluation) sides(valueOf func(*control.Report) (value string, order in
 		all[i].pods = append(all[i].pods, r.Pod)
 	}
 	slices.SortFunc(all, func(a, b side) int {
-		return cmp.Or(cmp.Compare(b.order, a.order), cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.pods[0], b.pods[0]))
+		return cmp.Or(cmp.Compare(b.order, a.order), cmp.Compare(len(b.pods), len(a.pods)),
+			strings.Compare(a.pods[0], b.pods[0]))
 	})
 	return all
 }
@@ -111,7 +112,8 @@ func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
 		}
 	}
 	return isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
-		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods), plural(len(s.pods), "reports", "report"), s.value, s.order)
+		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods),
+			plural(len(s.pods), "reports", "report"), s.value, s.order)
 	})), requeueAt
 }
 
@@ -135,24 +137,29 @@ func (e *evaluation) listsDiffer() finding {
 	if len(all) < 2 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonListsDiffer, "Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
-		return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods), plural(len(s.pods), "has", "have"), s.order)
-	})+"; delete the pods of the smaller side")
+	return isFalse(v1.ReasonListsDiffer,
+		"Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
+			return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods),
+				plural(len(s.pods), "has", "have"), s.order)
+		})+"; delete the pods of the smaller side")
 }
 
 // unknownLists reports agents that use a list that the operator hasn't published.
 func (e *evaluation) unknownLists() finding {
 	var pods []string
 	for name, agent := range e.Agents {
-		if agent.Connected && agent.Report != nil && agent.Report.UID == string(e.Group.UID) && e.isMember(name) && e.usesUnknownList(agent.Report) {
+		if agent.Connected && agent.Report != nil && agent.Report.UID == string(e.Group.UID) && e.isMember(name) &&
+			e.usesUnknownList(agent.Report) {
 			pods = append(pods, name)
 		}
 	}
 	if len(pods) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonListsDiffer, fmt.Sprintf("%s %s a newer member list than version %d, which the other agents use: delete %s",
-		membership.Abbreviate(pods), plural(len(pods), "reports", "report"), e.List.Version, plural(len(pods), "the pod", "these pods")))
+	return isFalse(v1.ReasonListsDiffer,
+		fmt.Sprintf("%s %s a newer member list than version %d, which the other agents use: delete %s",
+			membership.Abbreviate(pods), plural(len(pods), "reports", "report"), e.List.Version,
+			plural(len(pods), "the pod", "these pods")))
 }
 
 func (e *evaluation) settingsDiffer() finding {

@@ -28,9 +28,8 @@ type evaluation struct {
 	// has them by pod.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
-	// pendingContacts is the number of agents that the operator has not contacted yet, and
-	// contactPending means that there are any. connected is the number of members whose agents are connected, whether or not they
-	// have reported.
+	// pendingContacts is the number of agents that the operator has not contacted yet, and contactPending means that there
+	// are any. connected is the number of members whose agents are connected, whether or not they have reported.
 	pendingContacts, connected int
 	contactPending             bool
 
@@ -43,7 +42,9 @@ type evaluation struct {
 }
 
 func newEvaluation(f Facts) *evaluation {
-	e := &evaluation{Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
+	e := &evaluation{
+		Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{},
+	}
 	if f.List == nil {
 		return e
 	}
@@ -125,7 +126,8 @@ func (e *evaluation) isContactPending(name string) bool {
 
 // shouldHaveAgent reports whether a pod should have an agent that can be contacted.
 func (e *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.OptedIn(pod) && membership.NamesGroup(pod, e.Group.Name)
+	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.OptedIn(pod) &&
+		membership.NamesGroup(pod, e.Group.Name)
 }
 
 // countUp returns the number of members that are up.

@@ -35,7 +35,8 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	term := fmt.Sprint(next.Term)
 	was, now := old.Coordinator, next.Coordinator
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
-		all = append(all, Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term, now.ElectedAt.Time})
+		all = append(all,
+			Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term, now.ElectedAt.Time})
 	}
 	available := meta.FindStatusCondition(next.Conditions, string(v1.ConditionAvailable))
 	if available == nil {

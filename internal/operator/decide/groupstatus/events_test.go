@@ -107,14 +107,19 @@ func TestPartition(t *testing.T) {
 	s.reportCoordinator("b", "a", "b")
 	r := s.evaluate()
 	expect.Equalf(t, coordinatorName(&r.Status), "b", "the newest coordinator")
-	expect.Equalf(t, formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e", "immediately")
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "immediately")
-	expect.Equalf(t, formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal", "immediately")
+	expect.Equalf(t, formatEvents(r.Events),
+		"Normal CoordinatorElected: b became coordinator in term 130896002, after e", "immediately")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
+		"True Elected: The agents agree on the coordinator", "immediately")
+	expect.Equalf(t, formatTable(&r.Status),
+		"e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal", "immediately")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
 	const both = "a and b report coordinator b in term 130896002; c, d and e report coordinator e in term 130896001"
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: "+both, "after the suspicion timeout")
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady), "False CoordinatorsDiffer: "+both, "after the suspicion timeout")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: "+both,
+		"after the suspicion timeout")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady), "False CoordinatorsDiffer: "+both,
+		"after the suspicion timeout")
 	expect.Equalf(t, formatEvents(r.Events), "Warning Disagreement: "+both, "after the suspicion timeout")
 	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "then")
 	s.elect("e")
@@ -127,7 +132,8 @@ func TestPartition(t *testing.T) {
 	r = s.evaluate()
 	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionReady), "True Healthy: The group is healthy", "healed")
 	expect.Equalf(t, formatTable(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal", "healed")
-	expect.Equalf(t, formatEvents(r.Events), "Normal CoordinatorElected: e became coordinator in term 130896003, after b", "healed")
+	expect.Equalf(t, formatEvents(r.Events),
+		"Normal CoordinatorElected: e became coordinator in term 130896003, after b", "healed")
 }
 
 // TestPausedCoordinator pauses a coordinator: its stream remains open, it does not detect
@@ -146,19 +152,23 @@ func TestPausedCoordinator(t *testing.T) {
 	expect.Equalf(t, formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal", "table")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
-		"e reports coordinator e in term 130896001", "available")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
+		"False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
+			"e reports coordinator e in term 130896001", "available")
 	s.disconnect("e")
 	r = s.evaluate()
-	expect.Equalf(t, formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal", "table")
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "available")
+	expect.Equalf(t, formatTable(&r.Status),
+		"e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal", "table")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
+		"True Elected: The agents agree on the coordinator", "available")
 }
 
 func TestListsDifferEvent(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
 	s.report("a").Digest = "other"
-	expect.Equalf(t, formatEvents(s.evaluate().Events), "Warning Disagreement: Agents ignore each other because their member lists differ: b and c have one list of version 1; "+
+	expect.Equalf(t, formatEvents(s.evaluate().Events), "Warning Disagreement: Agents ignore each other because their "+
+		"member lists differ: b and c have one list of version 1; "+
 		"a has one list of version 1; delete the pods of the smaller side", "events")
 	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "then")
 	s.report("a").Digest, s.report("a").Generation = "d", 0
@@ -176,8 +186,11 @@ func TestDisconnectedAgentDoesNotDisagree(t *testing.T) {
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	r := s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "True Elected: The agents agree on the coordinator", "available")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
+		"True Elected: The agents agree on the coordinator", "available")
 	s.setTime(20 * time.Second)
 	r = s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable), "False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002", "available, if c is still connected")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
+		"False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002",
+		"available, if c is still connected")
 }

@@ -53,7 +53,8 @@ func newHarness(members int) *harness {
 func (s *harness) createPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "bank", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled},
+			Namespace: "bank", Name: name, UID: types.UID("pod-" + name),
+			Labels:      map[string]string{v1.LabelAgent: v1.AgentEnabled},
 			Annotations: map[string]string{v1.AnnotationGroups: "other, ledger"},
 		},
 		Spec: corev1.PodSpec{
@@ -73,7 +74,9 @@ func (s *harness) setZone(pod, zone string) {
 // move moves a pod to a new node in a zone.
 func (s *harness) move(pod, node, zone string) {
 	s.Pods[pod].Spec.NodeName = node
-	s.Nodes[node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+	s.Nodes[node] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
+	}
 }
 
 // connect connects an agent that does not know a coordinator yet.
@@ -83,7 +86,8 @@ func (s *harness) connect(name string) *control.Report {
 		Version: uint32(s.List.Version), Digest: "d", Electing: true, Eligible: true,
 	}
 	for _, m := range slices.Backward(s.List.Members) {
-		report.Processes = append(report.Processes, control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
+		report.Processes = append(report.Processes,
+			control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
 	}
 	s.Agents[name] = AgentState{Connected: true, Report: report}
 	return report
@@ -135,12 +139,13 @@ func (s *harness) reportStatus(status, pod string, agents ...string) {
 // disconnect disconnects agents from the operator.
 func (s *harness) disconnect(agents ...string) {
 	for _, agent := range agents {
-		s.Agents[agent] = AgentState{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report}
+		s.Agents[agent] = AgentState{
+			Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report,
+		}
 	}
 }
 
-// crash crashes a pod's processes: the operator cannot reach its agent, and the others
-// report the crash.
+// crash crashes a pod's processes: the operator cannot reach its agent, and the others report the crash.
 func (s *harness) crash(name string) {
 	s.disconnect(name)
 	for _, other := range s.names {

@@ -17,10 +17,12 @@ import (
 func formatGaps(gaps *v1.Gaps) string {
 	var days, longest []string
 	for _, day := range gaps.Days {
-		days = append(days, fmt.Sprintf("%s %d in %s", day.Date[5:], day.Count, v1.FormatGap(time.Duration(day.Micros)*time.Microsecond)))
+		days = append(days,
+			fmt.Sprintf("%s %d in %s", day.Date[5:], day.Count, v1.FormatGap(time.Duration(day.Micros)*time.Microsecond)))
 	}
 	for _, gap := range gaps.Longest {
-		longest = append(longest, fmt.Sprintf("%s %s %s", v1.FormatGap(time.Duration(gap.Micros)*time.Microsecond), gap.Pod, gap.EndReason))
+		longest = append(longest,
+			fmt.Sprintf("%s %s %s", v1.FormatGap(time.Duration(gap.Micros)*time.Microsecond), gap.Pod, gap.EndReason))
 	}
 	return strings.Join(days, ", ") + "; " + strings.Join(longest, ", ")
 }
@@ -49,15 +51,25 @@ func TestGapsAreCounted(t *testing.T) {
 		{0, 0, "", "; "},
 		{time.Hour, 5 * time.Millisecond, v1.EndCrash, "06-01 1 in 5.0 ms; 5.0 ms a Crash"},
 		{2 * time.Hour, time.Millisecond, v1.EndPreempted, "06-01 2 in 6.0 ms; 5.0 ms a Crash, 1.0 ms a Preempted"},
-		{day, time.Second, v1.EndSilence, "06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 1.0 ms a Preempted"},
-		{2 * day, 2 * time.Millisecond, v1.EndLapse, "06-03 1 in 2.0 ms, 06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 2.0 ms a Lapse"},
+		{
+			day, time.Second, v1.EndSilence,
+			"06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 1.0 ms a Preempted",
+		},
+		{
+			2 * day, 2 * time.Millisecond, v1.EndLapse,
+			"06-03 1 in 2.0 ms, 06-02 1 in 1.0 s, 06-01 2 in 6.0 ms; 1.0 s a Silence, 5.0 ms a Crash, 2.0 ms a Lapse",
+		},
 		// The first day is forgotten, with its gaps.
-		{30*day + 3*time.Hour, 3 * time.Millisecond, v1.EndCrash, "07-01 1 in 3.0 ms, 06-03 1 in 2.0 ms, 06-02 1 in 1.0 s; 1.0 s a Silence, 3.0 ms a Crash, 2.0 ms a Lapse"},
+		{
+			30*day + 3*time.Hour, 3 * time.Millisecond, v1.EndCrash,
+			"07-01 1 in 3.0 ms, 06-03 1 in 2.0 ms, 06-02 1 in 1.0 s; 1.0 s a Silence, 3.0 ms a Crash, 2.0 ms a Lapse",
+		},
 		{90 * day, 4 * time.Millisecond, v1.EndCrash, "08-30 1 in 4.0 ms; 4.0 ms a Crash"},
 	} {
 		lead("a", step.at, step.gap, step.reason)
 		expect.Equalf(t, formatGaps(gaps), step.want, "after %s", step.at)
-		if others := min(gaps.Others, 1); gaps.Failures+gaps.Others != int64(len(history)-1) || gaps.Others != others || gaps.OtherMicros != 1000*others {
+		if others := min(gaps.Others, 1); gaps.Failures+gaps.Others != int64(len(history)-1) || gaps.Others != others ||
+			gaps.OtherMicros != 1000*others {
 			t.Errorf("after %s: got %+v, want the sums of all gaps, one of 1 ms after a hand-over", step.at, gaps)
 		}
 	}
@@ -68,7 +80,8 @@ func TestGapsAreCounted(t *testing.T) {
 		lead("b", time.Duration(100+i)*day, time.Duration(i+1)*time.Millisecond, v1.EndCrash)
 	}
 	if len(gaps.Days) != v1.GapDays || len(gaps.Longest) != 3 || gaps.Longest[0].Micros != 100_000 {
-		t.Errorf("got %d days and the longest %v, want %d days and the three longest", len(gaps.Days), gaps.Longest, v1.GapDays)
+		t.Errorf("got %d days and the longest %v, want %d days and the three longest",
+			len(gaps.Days), gaps.Longest, v1.GapDays)
 	}
 }
 
@@ -102,7 +115,8 @@ func TestGapsThatNoAgentMeasured(t *testing.T) {
 	s.setTime(3 * time.Minute)
 	s.elect("a")
 	s.setTime(4 * time.Minute)
-	expect.Equalf(t, s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown", "it learns of the end later")
+	expect.Equalf(t, s.evaluatedHistory(), "3 a | 2 b after 1m0s until 3m0s Unknown | 1 c until 1m0s Unknown",
+		"it learns of the end later")
 	expect.Equalf(t, formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown", "gaps")
 }
 

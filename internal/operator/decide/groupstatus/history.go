@@ -28,7 +28,8 @@ func (e *evaluation) updateHistory(next *v1.ElectionGroupStatus) {
 	was, now := e.Group.Status.Coordinator, next.Coordinator
 	history := startTenure(next.History, was) // A status from a backup may lack the tenure.
 	if was != nil && (now == nil || now.Pod != was.Pod || now.Term != was.Term) {
-		history[0].Until, history[0].EndReason = new(metav1.NewMicroTime(e.Now.UTC().Truncate(time.Microsecond))), v1.EndUnknown
+		history[0].Until, history[0].EndReason = new(metav1.NewMicroTime(e.Now.UTC().Truncate(time.Microsecond))),
+			v1.EndUnknown
 	}
 	started := len(history)
 	history = startTenure(history, now)
@@ -147,7 +148,8 @@ func (e *evaluation) podDeletedBefore(t *v1.Tenure) bool {
 	return endedAfter(DeletionRequested(e.Pods[t.Pod]))
 }
 
-// DeletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is no pod.
+// DeletionRequested returns when the deletion of a pod was requested, to the second; zero if it wasn't, or if there is
+// no pod.
 func DeletionRequested(pod *corev1.Pod) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -174,7 +176,8 @@ func (e *evaluation) reportedReason(t *v1.Tenure) v1.EndReason {
 		return t.EndReason
 	}
 	best, most := v1.EndUnknown, 0
-	inOrder := slices.Concat([]v1.EndReason{v1.EndCrash}, ownReasons, []v1.EndReason{v1.EndHandOver, v1.EndMembership, v1.EndSilence})
+	inOrder := slices.Concat([]v1.EndReason{v1.EndCrash}, ownReasons,
+		[]v1.EndReason{v1.EndHandOver, v1.EndMembership, v1.EndSilence})
 	for _, reason := range inOrder {
 		if votes[reason] > most {
 			best, most = reason, votes[reason]
@@ -185,7 +188,8 @@ func (e *evaluation) reportedReason(t *v1.Tenure) v1.EndReason {
 
 // ownReasons are those that others know only from the coordinator.
 var ownReasons = []v1.EndReason{
-	v1.EndLapse, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed, v1.EndStepDown, v1.EndPreempted, v1.EndAgentStopped,
+	v1.EndLapse, v1.EndSessionClosed, v1.EndNotRenewed, v1.EndProbeFailed, v1.EndStepDown,
+	v1.EndPreempted, v1.EndAgentStopped,
 	v1.EndEvacuated,
 }
 
@@ -195,5 +199,6 @@ var endReasons = map[control.EndCause]v1.EndReason{
 	control.EndCrash: v1.EndCrash, control.EndSilence: v1.EndSilence, control.EndLapse: v1.EndLapse,
 	control.EndHandOver: v1.EndHandOver, control.EndMembership: v1.EndMembership, control.EndStepDown: v1.EndStepDown,
 	control.EndPreempted: v1.EndPreempted, control.EndExcluded: v1.EndEvacuated, control.EndStopped: v1.EndAgentStopped,
-	control.EndSessionClosed: v1.EndSessionClosed, control.EndNotRenewed: v1.EndNotRenewed, control.EndProbeFailed: v1.EndProbeFailed,
+	control.EndSessionClosed: v1.EndSessionClosed, control.EndNotRenewed: v1.EndNotRenewed,
+	control.EndProbeFailed: v1.EndProbeFailed,
 }

@@ -99,7 +99,10 @@ func TestTenures(t *testing.T) {
 			s.reportEnd("c", control.EndStopped, -1, "a", "b")
 			s.elect("b")
 		},
-		"the operator excluded it because its node was cordoned": func(s *harness) { s.reportEnd("c", control.EndExcluded, -1, s.names...); s.elect("b") },
+		"the operator excluded it because its node was cordoned": func(s *harness) {
+			s.reportEnd("c", control.EndExcluded, -1, s.names...)
+			s.elect("b")
+		},
 		"a pod that is deleted crashed nevertheless": func(s *harness) {
 			s.requestDeletion("c", 9*time.Second)
 			s.reportEnd("c", control.EndCrash, -1, "a", "b")
@@ -111,7 +114,10 @@ func TestTenures(t *testing.T) {
 			s.elect("b")
 		},
 		"no agent knows": func(s *harness) { s.elect("b") },
-		"a cause that this operator does not know": func(s *harness) { s.reportEnd("c", "eclipse", -1, s.names...); s.elect("b") },
+		"a cause that this operator does not know": func(s *harness) {
+			s.reportEnd("c", "eclipse", -1, s.names...)
+			s.elect("b")
+		},
 		"the end of another tenure does not count": func(s *harness) {
 			s.reportEnd("a", control.EndCrash, time.Millisecond, s.names...)
 			s.elect("b")
@@ -183,7 +189,8 @@ func TestHistoryCausesNoWrite(t *testing.T) {
 	expect.Equalf(t, s.evaluatedHistory(), "2 b | 1 c until 10s StepDown", "when c is up again")
 }
 
-// TestDeletionThatIsSeenLater: the deletion of a pod explains the end of a tenure, unless it was requested only afterwards.
+// TestDeletionThatIsSeenLater: the deletion of a pod explains the end of a tenure, unless it was requested only
+// afterwards.
 func TestDeletionThatIsSeenLater(t *testing.T) {
 	for requested, want := range map[time.Duration]string{
 		9 * time.Second:  "2 b | 1 c until 10s PodDeleted",
@@ -218,13 +225,13 @@ func TestDeletionOfPodThatIsGone(t *testing.T) {
 			s.reportEnd("c", control.EndSessionClosed, -1, "a", "b")
 			s.elect("b")
 			s.Deleted = map[string]time.Time{"c": noon.Add(requested)}
-			expect.Equalf(t, s.evaluatedHistory(), want, "%s", fmt.Sprint("requested after ", requested, ", replaced: ", replaced))
+			expect.Equalf(t, s.evaluatedHistory(), want, "%s",
+				fmt.Sprint("requested after ", requested, ", replaced: ", replaced))
 		}
 	}
 }
 
-// TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer
-// one has ended.
+// TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer one has ended.
 func TestTenureThatLastsAgain(t *testing.T) {
 	s := newHarness(5)
 	s.Group.Spec.Safety.Mode = v1.Available
@@ -251,7 +258,8 @@ func TestHistoryRemains(t *testing.T) {
 	s.restartOperator()
 	s.setTime(time.Hour)
 	s.evaluate()
-	if got := s.Group.Status.History; len(got) != len(before) || got[0].Pod != before[0].Pod || got[1].EndReason != before[1].EndReason {
+	if got := s.Group.Status.History; len(got) != len(before) || got[0].Pod != before[0].Pod ||
+		got[1].EndReason != before[1].EndReason {
 		t.Errorf("got history %+v, want %+v", got, before)
 	}
 }

@@ -38,9 +38,8 @@ func TestLossIsReported(t *testing.T) {
 	expect.Equalf(t, formatLoss(&r.Status), "none", "after the next election")
 }
 
-// TestLossWithoutHistory covers a status that was edited or restored while
-// the group had no coordinator: the loss isn't reported again, and the next election
-// doesn't name the coordinator before.
+// TestLossWithoutHistory covers a status that was edited or restored while the group had no coordinator: the loss isn't
+// reported again, and the next election doesn't name the coordinator before.
 func TestLossWithoutHistory(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
@@ -55,7 +54,8 @@ func TestLossWithoutHistory(t *testing.T) {
 		t.Errorf("got requeue at %v, want none", r.RequeueAt)
 	}
 	s.elect("a")
-	expect.Equalf(t, formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a became coordinator in term 130896002", "events after the election")
+	expect.Equalf(t, formatEvents(s.evaluate().Events),
+		"Normal CoordinatorElected: a became coordinator in term 130896002", "events after the election")
 }
 
 // TestLossOfGroupThatWasUnavailable: the condition Available doesn't tell since when there is no coordinator.
@@ -63,7 +63,8 @@ func TestLossOfGroupThatWasUnavailable(t *testing.T) {
 	s := newHarness(3)
 	s.report("a").Digest = "other"
 	r := s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")], "False ListsDiffer", "with different lists")
+	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable)[:len("False ListsDiffer")],
+		"False ListsDiffer", "with different lists")
 	s.setTime(time.Minute)
 	s.report("a").Digest = "d"
 	s.reportCoordinator("", s.names...)

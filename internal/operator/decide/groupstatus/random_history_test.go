@@ -180,7 +180,8 @@ func (h *randomHistory) evaluateAndCheck() {
 	must.Succeed(t, json.Unmarshal(data, &h.Group.Status))
 	again := Evaluate(h.Facts)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
-		t.Errorf("the status is not stable; got events %s, status\n%+v\nand then\n%+v", formatEvents(again.Events), h.Group.Status, again.Status)
+		t.Errorf("the status is not stable; got events %s, status\n%+v\nand then\n%+v", formatEvents(again.Events),
+			h.Group.Status, again.Status)
 	}
 }
 
@@ -204,13 +205,15 @@ var vacancies = []v1.Reason{v1.ReasonElecting, v1.ReasonNoMajority, v1.ReasonNoE
 
 func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 5 {
-		h.t.Errorf("got %d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
+		h.t.Errorf("got %d rows for %d members, and %d conditions", len(status.Processes),
+			len(h.List.Members), len(status.Conditions))
 	}
 	last := int32(v1.MaxPriority)
 	for i := range status.Processes {
 		row := &status.Processes[i]
 		isCoordinator := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
-		if isCoordinator != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
+		if isCoordinator != (row.Status == v1.ProcessCoordinator) || row.Priority > last ||
+			len(row.Message) > 256 || row.Since == nil {
 			h.t.Errorf("got coordinator %s, and the row %+v", coordinatorName(status), row)
 		}
 		last = row.Priority
@@ -220,7 +223,8 @@ func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 		h.t.Errorf("got coordinator %s, and Available has the reason %s", coordinatorName(status), available.Reason)
 	}
 	isTrue := func(of v1.ConditionType) bool { return meta.IsStatusConditionTrue(status.Conditions, string(of)) }
-	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || isTrue(v1.ConditionProgressing)) || isTrue(v1.ConditionAvailable) && status.Coordinator == nil {
+	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || isTrue(v1.ConditionProgressing)) ||
+		isTrue(v1.ConditionAvailable) && status.Coordinator == nil {
 		h.t.Errorf("got coordinator %s and conditions %+v", coordinatorName(status), status.Conditions)
 	}
 	if allUp := int(*status.ReadyMembers) == len(status.Processes); !allUp && !isTrue(v1.ConditionDegraded) {
@@ -228,13 +232,13 @@ func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 	}
 }
 
-// checkInstructions checks that the operator never excludes all members, and that no
-// member has to leave.
+// checkInstructions checks that the operator never excludes all members, and that no member has to leave.
 func (h *randomHistory) checkInstructions(r *Result) {
 	able, allowed := 0, 0
 	for _, row := range r.Status.Processes {
 		agent := h.Agents[row.Pod]
-		if report := agent.Report; agent.Connected && report != nil && report.UID == string(uid) && row.Priority > 0 && isUp(&row) {
+		if report := agent.Report; agent.Connected && report != nil && report.UID == string(uid) &&
+			row.Priority > 0 && isUp(&row) {
 			may, changed := r.Eligibility[row.Pod]
 			if report.Eligible || report.Excluded {
 				able++

@@ -109,8 +109,8 @@ func (e *evaluation) serviceProblem() finding {
 	return isFalse(e.ServiceProblem.Reason, e.ServiceProblem.Message)
 }
 
-// stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one, such as invalid
-// pods of a group that has members.
+// stalled returns the problem that only a user can resolve. What a rollout may be resolving at the moment isn't one,
+// such as invalid pods of a group that has members.
 func (e *evaluation) stalled() finding {
 	lasting := []v1.Reason{v1.ReasonStatusBehind, v1.ReasonTooManyMembers}
 	if e.List == nil {
@@ -133,7 +133,8 @@ func (e *evaluation) portMissing() finding {
 	if len(missing) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonPortMissing, fmt.Sprintf("No container of pod %s has a port with the name %s: change targetPort in spec.service.ports, or add the port to the pod template",
+	return isFalse(v1.ReasonPortMissing, fmt.Sprintf("No container of pod %s has a port with the name %s: change "+
+		"targetPort in spec.service.ports, or add the port to the pod template",
 		e.coordinator.Pod, strings.Join(missing, " or ")))
 }
 
@@ -159,7 +160,8 @@ func (e *evaluation) noFailover() finding {
 	case electable == 1:
 		return isTrue(v1.ReasonNoFailover, healthy+"only one member has a priority above 0")
 	case len(e.members) == two && e.needsMajority():
-		return isTrue(v1.ReasonNoFailover, healthy+"the majority of two members is two; add a third member, which may have priority 0")
+		return isTrue(v1.ReasonNoFailover,
+			healthy+"the majority of two members is two; add a third member, which may have priority 0")
 	}
 	return finding{}
 }

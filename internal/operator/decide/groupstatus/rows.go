@@ -32,7 +32,8 @@ func (e *evaluation) buildTable() {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := old[m.Pod]
 		row.Status = e.processStatus(m.Pod, others[i])
-		if was != nil && e.contactPending && len(reports) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
+		if was != nil && e.contactPending && len(reports) == 0 && row.Status != v1.ProcessCoordinator &&
+			was.Status != v1.ProcessCoordinator {
 			row.Status = was.Status
 		}
 		row.Reason, row.Message = e.explain(&row, others[i])
@@ -178,7 +179,8 @@ func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus
 	return v1.ProcessUnknown
 }
 
-// isReplacement reports whether the agent of a pod has not started yet, so that what others report is about an earlier pod of the name.
+// isReplacement reports whether the agent of a pod has not started yet, so that what others report is about an earlier
+// pod of the name.
 func (e *evaluation) isReplacement(name string) bool {
 	pod := e.Pods[name]
 	return pod != nil && pod.Status.Phase == corev1.PodPending && membership.AgentStatus(pod).State.Running == nil
@@ -190,35 +192,43 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	own, reports := e.reportOf[row.Pod]
 	switch {
 	case pod == nil && e.Problem != nil && e.Problem.Reason == v1.ReasonNoMembers:
-		return v1.ProcessPodMissing, "There is no pod with this name: the member remains in the list while the group selects no pods"
+		return v1.ProcessPodMissing,
+			"There is no pod with this name: the member remains in the list while the group selects no pods"
 	case pod == nil && e.Group.Spec.Selector != nil:
-		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
+		return v1.ProcessPodMissing,
+			"There is no pod with this name: the member leaves the list unless the pod is recreated soon"
 	case pod == nil:
 		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
 	case pod.DeletionTimestamp != nil:
 		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case membership.Finished(pod):
-		return v1.ProcessPodMissing, fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)
+		return v1.ProcessPodMissing,
+			fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)
 	case pod.Status.Phase != corev1.PodRunning:
 		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):
-		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
-			v1.LabelAgent, v1.AgentEnabled)
+		return v1.ProcessNoAgent,
+			fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
+				v1.LabelAgent, v1.AgentEnabled)
 	case !membership.OptedIn(pod):
-		return v1.ProcessNoAgent, fmt.Sprintf("The operator does not follow the pod without the label %s: %s: set it again", v1.LabelAgent, v1.AgentEnabled)
+		return v1.ProcessNoAgent, fmt.Sprintf("The operator does not follow the pod without the label %s: %s: set it again",
+			v1.LabelAgent, v1.AgentEnabled)
 	case membership.BySelection(pod) && (agent.NotInGroup || !membership.NamesGroup(pod, e.Group.Name)):
 		return v1.ProcessNotInGroup, "The agent is joining the group: it is obtaining a certificate that names the group"
 	case !membership.NamesGroup(pod, e.Group.Name):
-		return v1.ProcessNotInGroup, fmt.Sprintf("The annotation %s of the pod does not list the group: add %s to it or remove it, and recreate the pod",
-			v1.AnnotationGroups, e.Group.Name)
+		return v1.ProcessNotInGroup,
+			fmt.Sprintf("The annotation %s of the pod does not list the group: add %s to it or remove it, and recreate the pod",
+				v1.AnnotationGroups, e.Group.Name)
 	case agent.NotInGroup:
-		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
+		return v1.ProcessNotInGroup,
+			"The group was added to the pod's annotation after the agent had started: recreate the pod"
 	case !agent.Connected && strings.HasPrefix(agent.Problem, NoCertificate):
 		return v1.ProcessNoCertificate, agent.Problem
 	case !agent.Connected && agent.Problem != "":
 		return v1.ProcessUnreachable, unreachableMessage(row.Status, agent.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
-		return v1.ProcessDisputed, "The agent is connected, but other agents report that it has crashed: check the network between the pods"
+		return v1.ProcessDisputed,
+			"The agent is connected, but other agents report that it has crashed: check the network between the pods"
 	case row.Status == v1.ProcessUnknown && others.crashed:
 		return v1.ProcessDisputed, "Only some agents report that it has crashed: check the network between the pods"
 	case row.Status == v1.ProcessNormal && reports && row.Priority > 0 && !own.Eligible:
@@ -239,17 +249,19 @@ func pendingMessage(pod *corev1.Pod) string {
 func unreachableMessage(status v1.ProcessStatus, problem string) string {
 	contains := func(word string) bool { return strings.Contains(problem, word) }
 	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
-		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer
+		return "The operator and the agent do not accept each other's certificates: see the logs of the container " +
+			v1.AgentContainer
 	}
 	if status == v1.ProcessCrashed { // The other agents can't reach it, either.
-		return fmt.Sprintf("The agent has ended, or its node is unreachable: see the pod, and the logs of the container %s", v1.AgentContainer)
+		return fmt.Sprintf("The agent has ended, or its node is unreachable: see the pod, and the logs of the container %s",
+			v1.AgentContainer)
 	}
 	return fmt.Sprintf("The agent does not answer the operator on port %d: see the logs of the container %s, "+
 		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
 }
 
-// heldBack returns the rows of the members to which the coordinator does not hand over for a while, and for how long it hands over to
-// none.
+// heldBack returns the rows of the members to which the coordinator does not hand over for a while, and for how long it
+// hands over to none.
 func (e *evaluation) heldBack() (all map[string]*control.Row, pause time.Duration) {
 	if e.coordinator == nil || e.reportOf[e.coordinator.Pod] == nil {
 		return nil, 0
@@ -266,12 +278,14 @@ func (e *evaluation) heldBack() (all map[string]*control.Row, pause time.Duratio
 }
 
 func heldBackMessage(row *control.Row) string {
-	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in status.history, and the logs of the pod",
+	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in "+
+		"status.history, and the logs of the pod",
 		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
 }
 
 func pauseMessage(pause time.Duration) string {
-	return fmt.Sprintf("Coordinators lost their leases twice in a short time, so no member takes over from the present one for %s: see status.history", pause)
+	return fmt.Sprintf("Coordinators lost their leases twice in a short time, so no member takes over from the present "+
+		"one for %s: see status.history", pause)
 }
 
 // notEligibleMessage returns since when the pod with this report is not eligible, and why.

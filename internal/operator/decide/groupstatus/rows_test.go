@@ -24,21 +24,32 @@ func TestTable(t *testing.T) {
 		"healthy":                   func(*harness) {},
 		"the others report a crash": func(s *harness) { s.crash("a") },
 		"the operator cannot reach an agent, and the others report it as Normal": func(s *harness) { s.disconnect("a") },
-		"a pod does not exist, and the others report it as Normal":               func(s *harness) { delete(s.Pods, "a"); delete(s.Agents, "a") },
+		"a pod does not exist, and the others report it as Normal": func(s *harness) {
+			delete(s.Pods, "a")
+			delete(s.Agents, "a")
+		},
 		"a pod does not exist": func(s *harness) { s.deletePod("a") },
 		"a pod has finished":   func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodFailed },
-		"a pod is being deleted, and the others report it as Normal": func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
+		"a pod is being deleted, and the others report it as Normal": func(s *harness) {
+			s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
+		},
 		"a pod that is being deleted has finished": func(s *harness) {
 			s.crash("a")
 			s.Pods["a"].Status.Phase = corev1.PodSucceeded
 			s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
 		},
 		"a pod is pending": func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
-		"a pod was replaced, and the others report its predecessor as Normal": func(s *harness) { s.disconnect("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
+		"a pod was replaced, and the others report its predecessor as Normal": func(s *harness) {
+			s.disconnect("a")
+			s.Pods["a"].Status.Phase = corev1.PodPending
+		},
 		"only the application of a pod has not started": func(s *harness) {
 			s.disconnect("a")
 			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-			s.Pods["a"].Status = corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}}}
+			s.Pods["a"].Status = corev1.PodStatus{
+				Phase:                 corev1.PodPending,
+				InitContainerStatuses: []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running}},
+			}
 		},
 		"a pod has no agent":       func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
 		"a pod has lost its label": func(s *harness) { s.disconnect("a"); delete(s.Pods["a"].Labels, v1.LabelAgent) },
@@ -46,13 +57,19 @@ func TestTable(t *testing.T) {
 			spec := &s.Pods["a"].Spec
 			spec.Containers, spec.InitContainers = spec.InitContainers, nil
 		},
-		"a pod does not list the group": func(s *harness) { s.crash("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
+		"a pod does not list the group": func(s *harness) {
+			s.crash("a")
+			s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other"
+		},
 		"an agent is joining a group that selects its pod": func(s *harness) {
 			s.crash("a")
 			s.Pods["a"].Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
 		},
-		"a pod lists the group only since its agent runs": func(s *harness) { s.crash("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
-		"an application makes a member ineligible":        func(s *harness) { s.report("a").Eligible = false },
+		"a pod lists the group only since its agent runs": func(s *harness) {
+			s.crash("a")
+			s.Agents["a"] = AgentState{Connected: true, NotInGroup: true}
+		},
+		"an application makes a member ineligible": func(s *harness) { s.report("a").Eligible = false },
 		"the coordinator holds a member back": func(s *harness) {
 			for i := range s.report("c").Processes {
 				if row := &s.report("c").Processes[i]; row.Name == "b" {
@@ -69,7 +86,10 @@ func TestTable(t *testing.T) {
 				s.report("a").Processes[i].ShortTenures = 3
 			}
 		},
-		"a member with priority 0 is always ineligible":           func(s *harness) { s.List.Members[0].Priority = 0; s.report("a").Eligible = false },
+		"a member with priority 0 is always ineligible": func(s *harness) {
+			s.List.Members[0].Priority = 0
+			s.report("a").Eligible = false
+		},
 		"the coordinator reports a connected follower as crashed": func(s *harness) { s.reportStatus("Crashed", "a", "c") },
 		"a follower reports another one as crashed":               func(s *harness) { s.reportStatus("Crashed", "a", "b") },
 		"followers contradict each other while the coordinator is disconnected": func(s *harness) {
@@ -116,7 +136,9 @@ func TestTable(t *testing.T) {
 		"a term that is too far in the future does not count": func(s *harness) {
 			s.report("a").Coordinator, s.report("a").Term = "a", uint64(control.TermAt(noon.Add(48*time.Hour)))
 		},
-		"a term that is out of range does not count": func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", 1<<63 },
+		"a term that is out of range does not count": func(s *harness) {
+			s.report("a").Coordinator, s.report("a").Term = "a", 1<<63
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
@@ -189,10 +211,13 @@ func TestUnreachableMessage(t *testing.T) {
 	s.Agents["a"] = AgentState{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
 	expect.Equalf(t, s.evaluate().Status.Processes[2].Message, first, "message")
 	s.reportStatus("Crashed", "a", "b", "c")
-	if crashed := s.evaluate().Status.Processes[2].Message; !strings.HasPrefix(crashed, "The agent has ended, or its node is unreachable") {
+	if crashed := s.evaluate().Status.Processes[2].Message; !strings.HasPrefix(crashed,
+		"The agent has ended, or its node is unreachable") {
 		t.Errorf("the other agents can't reach it, either: got message %q", crashed)
 	}
-	s.Agents["a"] = AgentState{Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00"}
+	s.Agents["a"] = AgentState{
+		Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00",
+	}
 	if other := s.evaluate().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
 		t.Errorf("an invalid certificate: got message %q", other)
 	}
@@ -218,13 +243,19 @@ func TestSinceRemainsWithTheStatus(t *testing.T) {
 func TestRowsHaveNodeAndZone(t *testing.T) {
 	cases := golden.Open(t, "testdata/places.txt")
 	for name, change := range map[string]func(*harness){
-		"a node without a zone":     func(*harness) {},
-		"a node with a zone":        func(s *harness) { s.setZone("a", "eu-1") },
-		"the node can't be read":    func(s *harness) { clear(s.Nodes) },
-		"the pod isn't scheduled":   func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" },
-		"the pod has finished":      func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed },
-		"the pod is gone":           func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") },
-		"the pod moved":             func(s *harness) { s.evaluate(); s.setZone("b", "eu-2"); s.Pods["a"].Spec.NodeName = "node-b" },
+		"a node without a zone":   func(*harness) {},
+		"a node with a zone":      func(s *harness) { s.setZone("a", "eu-1") },
+		"the node can't be read":  func(s *harness) { clear(s.Nodes) },
+		"the pod isn't scheduled": func(s *harness) { s.setZone("a", "eu-1"); s.Pods["a"].Spec.NodeName = "" },
+		"the pod has finished":    func(s *harness) { s.Pods["a"].Status.Phase = corev1.PodFailed },
+		"the pod is gone":         func(s *harness) { s.evaluate(); s.setZone("a", "eu-1"); s.deletePod("a") },
+		"the pod moved": func(
+			s *harness,
+		) {
+			s.evaluate()
+			s.setZone("b", "eu-2")
+			s.Pods["a"].Spec.NodeName = "node-b"
+		},
 		"the longest names":         func(s *harness) { s.move("a", strings.Repeat("n", 253), strings.Repeat("Z", 63)) },
 		"a node's name is too long": func(s *harness) { s.move("a", strings.Repeat("n", 254), "eu-1") },
 		"a zone's name is too long": func(s *harness) { s.move("a", "node", strings.Repeat("z", 64)) },

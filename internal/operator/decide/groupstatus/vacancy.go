@@ -108,8 +108,10 @@ func (e *evaluation) membersTooSlow() finding {
 		return finding{}
 	}
 	millis := func(micros int64) int64 { return (time.Duration(micros) * time.Microsecond).Milliseconds() }
-	return isFalse(v1.ReasonMembersTooSlow, fmt.Sprintf("The members answer after %d ms, and a coordinator could renew its lease only if they answered "+
-		"within %d ms: increase spec.safety.leaseMillis, or check the network", millis(least.RoundTripMicros), millis(least.LimitMicros)))
+	return isFalse(v1.ReasonMembersTooSlow,
+		fmt.Sprintf("The members answer after %d ms, and a coordinator could renew its lease only if they answered "+
+			"within %d ms: increase spec.safety.leaseMillis, or check the network", millis(least.RoundTripMicros),
+			millis(least.LimitMicros)))
 }
 
 func (e *evaluation) noEligibleMember() finding {
@@ -131,8 +133,10 @@ func (e *evaluation) noEligibleMember() finding {
 		return isFalse(v1.ReasonNoEligibleMember, "No member with a priority above 0 is up")
 	}
 	if text := e.reportOf[ineligible[0]].Ineligible; len(reasons) == 1 && text != "" {
-		return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible (%s): %s", membership.Abbreviate(ineligible), text))
+		return isFalse(v1.ReasonNoEligibleMember,
+			fmt.Sprintf("No live member is eligible (%s): %s", membership.Abbreviate(ineligible), text))
 	}
-	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
-		plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))
+	return isFalse(v1.ReasonNoEligibleMember,
+		fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
+			plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))
 }

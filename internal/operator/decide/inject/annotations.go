@@ -21,7 +21,8 @@ var groupName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-
 // Groups returns the groups that the annotation conclave.dev/groups names, in its
 // order.
 func Groups(annotation string) ([]string, error) {
-	const requirement = "annotation " + v1.AnnotationGroups + " must name the groups that the pod takes part in, such as ledger or ledger,mail"
+	const requirement = "annotation " + v1.AnnotationGroups +
+		" must name the groups that the pod takes part in, such as ledger or ledger,mail"
 	names := slices.Collect(v1.GroupNames(annotation))
 	if len(names) == 0 {
 		return nil, errors.New(requirement)
@@ -35,7 +36,8 @@ func Groups(annotation string) ([]string, error) {
 		case !groupName.MatchString(name):
 			return nil, fmt.Errorf("%s: %q isn't a valid group name", requirement, truncate(name))
 		case len(name) > v1.MaxNameLength:
-			return nil, fmt.Errorf("%s: a group name must have at most %d characters, but %q has %d", requirement, v1.MaxNameLength, truncate(name), len(name))
+			return nil, fmt.Errorf("%s: a group name must have at most %d characters, but %q has %d", requirement,
+				v1.MaxNameLength, truncate(name), len(name))
 		case seen[name]:
 			return nil, fmt.Errorf("%s: it names %s twice", requirement, name)
 		}
@@ -50,10 +52,12 @@ func checkProbe(probe string) error {
 	if probe == "" {
 		return nil
 	}
-	invalid := fmt.Errorf("annotation %s must be an http URL with a loopback address, such as http://127.0.0.1:8080/healthz, got %q",
+	invalid := fmt.Errorf(
+		"annotation %s must be an http URL with a loopback address, such as http://127.0.0.1:8080/healthz, got %q",
 		v1.AnnotationProbe, truncate(probe))
 	u, err := url.Parse(probe)
-	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.Fragment != "" || strings.HasSuffix(u.Host, ":") {
+	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.Fragment != "" ||
+		strings.HasSuffix(u.Host, ":") {
 		return invalid
 	}
 	if port := u.Port(); port != "" {

@@ -39,7 +39,9 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 	}
 	p.addEphemeralStorage(&required)
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
-	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
+	operator := corev1.ContainerPort{
+		Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP,
+	}
 	hostNetwork := p.Spec.HostNetwork
 	if hostNetwork {
 		// With hostNetwork, the API server requires both ports to be equal, and the
@@ -72,7 +74,9 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 	if uid, _ := options.value(optionUID); uid != inheritUID {
 		agent.SecurityContext.RunAsUser, agent.SecurityContext.RunAsGroup = new(userID(uid)), new(userID(uid))
 	} else if user := p.Spec.SecurityContext.RunAsUser; user != nil && *user == 0 {
-		return nil, fmt.Errorf("the agent must not run as root, and inherits the user 0 of the pod: set the annotation %s to a user ID", v1.AnnotationAgentPrefix+optionUID)
+		return nil,
+			fmt.Errorf("the agent must not run as root, and inherits the user 0 of the pod: set the annotation %s to a user ID",
+				v1.AnnotationAgentPrefix+optionUID)
 	}
 	if hostNetwork {
 		agent.Env = append(agent.Env, p.socketEnvironment()...)
@@ -83,7 +87,9 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 
 func environment(s Settings, part participation) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+		return corev1.EnvVar{
+			Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+		}
 	}
 	groups := corev1.EnvVar{Name: "CONCLAVE_GROUPS", Value: strings.Join(part.groups, ",")}
 	if part.selected {
@@ -111,9 +117,11 @@ func volumes(part participation, hostNetwork bool) []corev1.Volume {
 		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,
 	}}}
 	if part.selected {
-		sources = append(sources, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-			Path: selectedPath, FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1.AnnotationSelectedBy + "']"},
-		}}}})
+		sources = append(sources,
+			corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path:     selectedPath,
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1.AnnotationSelectedBy + "']"},
+			}}}})
 	}
 	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	all := []corev1.Volume{

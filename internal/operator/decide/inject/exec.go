@@ -12,8 +12,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// An init container copies the agent's binary to a volume, from which another container runs it. The mount in that container is
-// read-only.
+// An init container copies the agent's binary to a volume, from which another container runs it. The mount in that
+// container is read-only.
 const (
 	execVolume    = "conclave-exec"
 	execContainer = "conclave-exec"
@@ -21,8 +21,8 @@ const (
 	execBinary    = execFolder + "/conclave-agent"
 )
 
-// execution is what the annotation conclave.dev/exec says: the command of a container runs only while the pod leads a group. The
-// container is "" if it is the only one. index is its place in the pod, after find.
+// execution is what the annotation conclave.dev/exec says: the command of a container runs only while the pod leads a
+// group. The container is "" if it is the only one. index is its place in the pod, after find.
 type execution struct {
 	group, container string
 	index            int
@@ -36,7 +36,8 @@ func (m *podMetadata) execution() (*execution, error) {
 	}
 	group, container, named := strings.Cut(value, "/")
 	if !groupName.MatchString(group) || named && container == "" {
-		return nil, fmt.Errorf("annotation %s must be the name of a group, such as ledger, or of a group and a container, such as ledger/app, got %q",
+		return nil, fmt.Errorf("annotation %s must be the name of a group, such as ledger, or of a group and a container, "+
+			"such as ledger/app, got %q",
 			v1.AnnotationExec, truncate(value))
 	}
 	return &execution{group: group, container: container}, nil
@@ -47,9 +48,12 @@ func (e *execution) check(p *participation) error {
 	switch {
 	case e == nil:
 	case !slices.Contains(p.groups, e.group):
-		return fmt.Errorf("annotation %s must name one of the groups of the annotation %s, got %q", v1.AnnotationExec, v1.AnnotationGroups, truncate(e.group))
+		return fmt.Errorf("annotation %s must name one of the groups of the annotation %s, got %q", v1.AnnotationExec,
+			v1.AnnotationGroups, truncate(e.group))
 	case p.probe != "":
-		return fmt.Errorf("annotation %s must not be set together with %s: a program that waits for its election doesn't answer", v1.AnnotationProbe, v1.AnnotationExec)
+		return fmt.Errorf(
+			"annotation %s must not be set together with %s: a program that waits for its election doesn't answer",
+			v1.AnnotationProbe, v1.AnnotationExec)
 	}
 	return nil
 }
@@ -65,7 +69,8 @@ func (e *execution) find(p *podSpec) error {
 		e.index = 0
 	}
 	if e.index < 0 {
-		return fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec, strings.Join(names, ", "), e.group, names[0])
+		return fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec,
+			strings.Join(names, ", "), e.group, names[0])
 	}
 	for _, c := range p.Spec.InitContainers {
 		if c.Name == execContainer {
@@ -80,19 +85,24 @@ func (e *execution) find(p *podSpec) error {
 
 func (c *existingContainer) checkExec() error {
 	if len(c.Command) == 0 {
-		return fmt.Errorf("container %s must have a command, because of the annotation %s: the one in the image is unknown here", c.Name, v1.AnnotationExec)
+		return fmt.Errorf(
+			"container %s must have a command, because of the annotation %s: the one in the image is unknown here",
+			c.Name, v1.AnnotationExec)
 	}
 	for _, probe := range []struct {
 		name  string
 		value json.RawMessage
 	}{{"livenessProbe", c.LivenessProbe}, {"readinessProbe", c.ReadinessProbe}, {"startupProbe", c.StartupProbe}} {
 		if len(probe.value) > 0 && string(probe.value) != "null" {
-			return fmt.Errorf("container %s must have no %s, because of the annotation %s: it would fail while another pod leads", c.Name, probe.name, v1.AnnotationExec)
+			return fmt.Errorf(
+				"container %s must have no %s, because of the annotation %s: it would fail while another pod leads", c.Name,
+				probe.name, v1.AnnotationExec)
 		}
 	}
 	for _, m := range c.VolumeMounts {
 		if path.Clean(m.MountPath) == execFolder {
-			return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's binary is there", c.Name, execFolder)
+			return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's binary is there",
+				c.Name, execFolder)
 		}
 	}
 	return nil

@@ -33,8 +33,12 @@ type mesh struct {
 }
 
 var meshes = []mesh{
-	{"traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts", []string{"istio-proxy", "istio-init"}},
-	{"config.linkerd.io/skip-inbound-ports", "config.linkerd.io/skip-outbound-ports", []string{"linkerd-proxy", "linkerd-init"}},
+	{"traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts", []string{
+		"istio-proxy", "istio-init",
+	}},
+	{"config.linkerd.io/skip-inbound-ports", "config.linkerd.io/skip-outbound-ports", []string{
+		"linkerd-proxy", "linkerd-init",
+	}},
 }
 
 // addExclusions excludes the agent's ports in the annotations of a pod, which has some. It

@@ -46,15 +46,18 @@ const minMemoryLimit = "32Mi"
 
 var allOptions = []option{
 	{"cpu-request", "10m", "CPU that agents request", "an amount of CPU, such as 10m", isAmount("1m")},
-	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone("1m")},
-	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount("1Mi")},
+	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone(
+		"1m")},
+	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount(
+		"1Mi")},
 	{
 		"memory-limit", "64Mi", "memory limit of agents, or none",
 		"an amount of memory of at least " + minMemoryLimit + ", such as 64Mi, or none", isAmountOrNone(minMemoryLimit),
 	},
 	{
 		optionUID, "65532", "user and group ID of agents; inherit leaves both to the pod and the platform",
-		"a user ID from 1 to 2147483647, or inherit", func(value string) bool { return value == inheritUID || userID(value) > 0 },
+		"a user ID from 1 to 2147483647, or inherit",
+		func(value string) bool { return value == inheritUID || userID(value) > 0 },
 	},
 	{
 		optionLogLevel, defaultLogLevel, "log level of agents: " + logLevels, logLevels,

@@ -73,10 +73,12 @@ func renderOptions(t *testing.T, pod []byte) string {
 
 func TestRequestsOfFlagsAreAtMostTheLimits(t *testing.T) {
 	for arguments, want := range map[string]string{
-		"agent-cpu-request=200m agent-cpu-limit=100m":       "--agent-cpu-request must be at most --agent-cpu-limit, got 200m and 100m",
-		"agent-memory-request=1Gi agent-memory-limit=1000M": "--agent-memory-request must be at most --agent-memory-limit, got 1Gi and 1000M",
-		"agent-memory-request=1Gi":                          "",
-		"agent-cpu-limit=5m":                                "",
+		"agent-cpu-request=200m agent-cpu-limit=100m": "--agent-cpu-request must be at most " +
+			"--agent-cpu-limit, got 200m and 100m",
+		"agent-memory-request=1Gi agent-memory-limit=1000M": "--agent-memory-request must be at most " +
+			"--agent-memory-limit, got 1Gi and 1000M",
+		"agent-memory-request=1Gi": "",
+		"agent-cpu-limit=5m":       "",
 	} {
 		o := inject.Options{}
 		for argument := range strings.FieldsSeq(arguments) {
@@ -197,10 +199,15 @@ func TestInterceptionIsSeen(t *testing.T) {
 		"Linkerd, ports excluded":   {container: "linkerd-proxy", annotations: excluded},
 		"Istio, nothing excluded":   {container: "istio-init", want: "the container istio-init"},
 		"Linkerd, nothing excluded": {container: "linkerd-init", want: "the container linkerd-init"},
-		"one port too few":          {container: "istio-proxy", annotations: map[int]string{istioIn: "7373", istioOut: "7373"}, want: "the container istio-proxy"},
-		"only inbound ports":        {container: "linkerd-proxy", annotations: map[int]string{linkerdIn: "7373-7375"}, want: "the container linkerd-proxy"},
-		"ambient mode":              {container: "app", annotations: excluded, ambient: "enabled", want: "Istio's ambient mode"},
-		"ambient mode is off":       {container: "app", ambient: "disabled"},
+		"one port too few": {
+			container: "istio-proxy", annotations: map[int]string{istioIn: "7373", istioOut: "7373"},
+			want: "the container istio-proxy",
+		},
+		"only inbound ports": {
+			container: "linkerd-proxy", annotations: map[int]string{linkerdIn: "7373-7375"}, want: "the container linkerd-proxy",
+		},
+		"ambient mode":        {container: "app", annotations: excluded, ambient: "enabled", want: "Istio's ambient mode"},
+		"ambient mode is off": {container: "app", ambient: "disabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			annotations := map[string]string{"ambient.istio.io/redirection": c.ambient}

@@ -2,9 +2,10 @@
 // and the package adds it by a JSON patch, with which the webhook responds to admission
 // requests.
 //
-// A patch only adds, extends lists in annotations, and puts conclave-agent exec before the command of a container that asks for it. The package doesn't decode a pod into Go types and encode it
-// again, because that would drop every field that these types don't have. For example,
-// clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
+// A patch only adds, extends lists in annotations, and puts conclave-agent exec before the command of a container that
+// asks for it. The package doesn't decode a pod into Go types and encode it again, because that would drop every field
+// that these types don't have. For example, clients from before Kubernetes 1.28 would drop the restartPolicy of an init
+// container.
 //
 // A pod that already has the agent's container isn't changed, because the API server may
 // call the webhook again for a pod that another webhook has changed.
@@ -36,15 +37,16 @@ type Settings struct {
 	PullSecrets []string
 }
 
-// Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only, which replaces the value of a key that exists.
+// Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only, which replaces the value of a key
+// that exists.
 type Operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value"`
 }
 
-// Patch returns the operations that add the agent to a pod. It returns none if the pod didn't opt in or already has the agent. The error is one line for
-// the author of the pod.
+// Patch returns the operations that add the agent to a pod. It returns none if the pod didn't opt in or already has the
+// agent. The error is one line for the author of the pod.
 func Patch(pod []byte, s Settings) ([]Operation, error) {
 	var meta podMetadata
 	if err := read(pod, &meta); err != nil || !meta.optedIn() {

@@ -179,7 +179,8 @@ spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 			stored := &corev1.Pod{}
 			must.Succeed(t, c.Get(t.Context(), types.NamespacedName{Namespace: test.namespace, Name: name}, stored))
 			agent := stored.Spec.InitContainers[0]
-			if agent.Name != "conclave-agent" || agent.RestartPolicy == nil || *agent.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			if agent.Name != "conclave-agent" || agent.RestartPolicy == nil ||
+				*agent.RestartPolicy != corev1.ContainerRestartPolicyAlways {
 				t.Errorf("got first init container %+v, want the agent as a sidecar", agent)
 			}
 		})

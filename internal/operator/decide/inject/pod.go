@@ -135,14 +135,16 @@ type existingMount struct {
 }
 
 func (p *podSpec) injected() bool {
-	return slices.ContainsFunc(p.Spec.InitContainers, func(c existingContainer) bool { return c.Name == v1.AgentContainer })
+	return slices.ContainsFunc(p.Spec.InitContainers,
+		func(c existingContainer) bool { return c.Name == v1.AgentContainer })
 }
 
 // check refuses a pod to which the agent cannot be added. The API server or the kubelet
 // would refuse it later, with a message that doesn't mention the agent.
 func (p *podSpec) check() error {
 	if os := p.Spec.OS.Name; os != "" && os != "linux" {
-		return fmt.Errorf("the agent requires Linux, but the pod requires %s: set the label %s: %s", os, v1.LabelAgent, v1.AgentDisabled)
+		return fmt.Errorf("the agent requires Linux, but the pod requires %s: set the label %s: %s", os,
+			v1.LabelAgent, v1.AgentDisabled)
 	}
 	if len(p.Spec.Containers) == 0 {
 		return errors.New("the pod must have at least one container besides the agent")

@@ -126,8 +126,7 @@ func named(t *testing.T, spec map[string]any, key string) []entry {
 	return all
 }
 
-// restore sets a list to its remaining items. If the pod had null or no list, restore
-// restores that.
+// restore sets a list to its remaining items. If the pod had null or no list, restore restores that.
 func restore(spec, was map[string]any, key string, rest []entry) {
 	list := []any{}
 	for _, e := range rest {

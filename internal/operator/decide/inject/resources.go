@@ -59,7 +59,8 @@ func (l layers) amount(name, prefix string) (amount, error) {
 	case requested < limited:
 		a.request = a.limit
 	default:
-		return amount{}, fmt.Errorf("%s%s must be at most %s%s, got %s and %s", prefix, name+suffixRequest, prefix, name+suffixLimit, request, limit)
+		return amount{}, fmt.Errorf("%s%s must be at most %s%s, got %s and %s", prefix, name+suffixRequest, prefix,
+			name+suffixLimit, request, limit)
 	}
 	return a, nil
 }

@@ -40,8 +40,8 @@ func ChoiceOf(pod []byte, namespaceOptedIn bool) (Choice, error) {
 	return SelectedGroups, nil
 }
 
-// PatchNamed returns the operations for a pod with NamedGroups. If only the annotation conclave.dev/exec names a group, the pod gets
-// the annotation conclave.dev/groups, by which the operator and the identity service know it.
+// PatchNamed returns the operations for a pod with NamedGroups. If only the annotation conclave.dev/exec names a group,
+// the pod gets the annotation conclave.dev/groups, by which the operator and the identity service know it.
 func PatchNamed(pod []byte, s Settings) ([]Operation, error) {
 	var meta podMetadata
 	if err := read(pod, &meta); err != nil {

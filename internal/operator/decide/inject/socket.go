@@ -73,7 +73,8 @@ func (p *podSpec) checkMounts() error {
 		for _, c := range containers {
 			for _, m := range c.VolumeMounts {
 				if path.Clean(m.MountPath) == socketFolder {
-					return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's socket is there", c.Name, socketFolder)
+					return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's socket is there",
+						c.Name, socketFolder)
 				}
 			}
 		}

@@ -71,9 +71,11 @@ func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
 	if len(names) == 1 {
 		were, have = "was", "it has"
 	}
-	message := fmt.Sprintf("%s %s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
-		"kubectl annotate electiongroup %s --namespace %s --overwrite %s=%s",
-		Abbreviate(names), were, have, f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped, strings.Join(entries, ","))
+	message := fmt.Sprintf(
+		"%s %s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
+			"kubectl annotate electiongroup %s --namespace %s --overwrite %s=%s",
+		Abbreviate(names), were, have, f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped,
+		strings.Join(entries, ","))
 	if mistake != "" {
 		message = mistake + ". " + message
 	}
@@ -88,12 +90,14 @@ func (f *Facts) confirmationMistake(unknown []*corev1.Pod) string {
 	}
 	valid, invalid := confirmations(f.Group)
 	if invalid != "" {
-		return fmt.Sprintf("Annotation %s must list POD/UID, separated by commas, got %.100q", v1.AnnotationConfirmStopped, invalid)
+		return fmt.Sprintf("Annotation %s must list POD/UID, separated by commas, got %.100q",
+			v1.AnnotationConfirmStopped, invalid)
 	}
 	for _, c := range valid {
 		for _, pod := range f.Pods {
 			if pod.Name == c.pod && pod.UID == c.uid && pod.DeletionTimestamp == nil && f.Group.Spec.Safety.Mode == v1.Strict {
-				return fmt.Sprintf("Annotation %s names %s, which isn't being deleted: delete the pod first", v1.AnnotationConfirmStopped, c.pod)
+				return fmt.Sprintf("Annotation %s names %s, which isn't being deleted: delete the pod first",
+					v1.AnnotationConfirmStopped, c.pod)
 			}
 		}
 		for _, pod := range unknown {

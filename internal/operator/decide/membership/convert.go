@@ -13,7 +13,8 @@ func toMemberList(l *v1.MemberList) *memberlist.List[string] {
 		return nil
 	}
 	list := &memberlist.List[string]{
-		Version: l.Version, Members: toMembers(l.Members), Lease: int64(l.LeaseMillis), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
+		Version: l.Version, Members: toMembers(l.Members), Lease: int64(l.LeaseMillis), Departed: slices.Clone(l.Departed),
+		Floor: floorOf(l), Settled: l.State == v1.ListSettled,
 	}
 	if l.Previous != nil {
 		list.Previous, list.PreviousLease = toMembers(l.Previous.Members), int64(l.Previous.LeaseMillis)
@@ -34,7 +35,8 @@ func statusList(l *memberlist.List[string]) *v1.MemberList {
 	if l == nil {
 		return nil
 	}
-	list := &v1.MemberList{Version: l.Version, State: v1.ListAdopting, Members: statusMembers(l.Members), LeaseMillis: int32(l.Lease), Departed: l.Departed}
+	list := &v1.MemberList{Version: l.Version, State: v1.ListAdopting, Members: statusMembers(
+		l.Members), LeaseMillis: int32(l.Lease), Departed: l.Departed}
 	if l.Settled {
 		list.State = v1.ListSettled
 	}

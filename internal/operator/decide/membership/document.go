@@ -41,7 +41,8 @@ func (p *Plan) encode() {
 		panic(fmt.Sprintf("cannot encode a document of numbers and strings: %v", err))
 	}
 	digest := sha256.Sum256(encoded)
-	p.Encoded, p.Published = encoded, v1.PublishedDocument{Revision: p.Document.Revision, Digest: hex.EncodeToString(digest[:])}
+	p.Encoded, p.Published = encoded,
+		v1.PublishedDocument{Revision: p.Document.Revision, Digest: hex.EncodeToString(digest[:])}
 }
 
 // Document returns the document that configures a group's agents. The caller sets its
@@ -52,7 +53,8 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
-		g.Previous = &control.PreviousList{Version: uint32(list.Version - 1), Members: documentMembers(list.Previous.Members, peers)}
+		g.Previous = &control.PreviousList{Version: uint32(list.Version - 1), Members: documentMembers(list.Previous.Members,
+			peers)}
 		if list.State == v1.ListAdopting {
 			// A pod that is replaced meanwhile has no other memory of it.
 			g.Previous.LeaseMillis = list.Previous.LeaseMillis
@@ -107,8 +109,8 @@ func usualLease(group *v1.ElectionGroup) int32 {
 	return cmp.Or(group.Spec.Safety.LeaseMillis, int32(control.DefaultLease/time.Millisecond))
 }
 
-// longestLease returns the longest lease for which members may grant, in milliseconds. It belongs to the member list, because the
-// operator waits for it.
+// longestLease returns the longest lease for which members may grant, in milliseconds. It belongs to the member list,
+// because the operator waits for it.
 func longestLease(group *v1.ElectionGroup) int32 {
 	return control.LongestLeaseMillis(usualLease(group))
 }

@@ -32,7 +32,8 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 			t.Fatalf("%s\n%s", err, text)
 		}
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
-			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(toMemberList(p.List).NotNeeded()) {
+			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond ||
+			len(g.List.Departed) != len(toMemberList(p.List).NotNeeded()) {
 			t.Fatalf("got group %+v of\n%s", g, text)
 		}
 		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {
@@ -66,7 +67,8 @@ func randomFacts(rng *rand.Rand) *Facts {
 		spec.Members = nil
 		for i := range 8 {
 			if rng.IntN(2) == 0 {
-				spec.Members = append(spec.Members, v1.Member{Pod: fmt.Sprintf("0%d.e-3", i), Priority: int32(i + 1 + 8*rng.IntN(9))})
+				spec.Members = append(spec.Members,
+					v1.Member{Pod: fmt.Sprintf("0%d.e-3", i), Priority: int32(i + 1 + 8*rng.IntN(9))})
 			}
 		}
 		rng.Shuffle(len(spec.Members), func(i, j int) { spec.Members[i], spec.Members[j] = spec.Members[j], spec.Members[i] })
@@ -109,11 +111,16 @@ func TestDigest(t *testing.T) {
 			Timing: control.Timing{
 				HeartbeatMillis: 1, SuspicionTimeoutMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
-			Application: control.Application{Session: "Required", Probe: &control.Probe{URL: "u", PeriodMillis: 1, TimeoutMillis: 1, Failures: 1}},
+			Application: control.Application{
+				Session: "Required", Probe: &control.Probe{URL: "u", PeriodMillis: 1, TimeoutMillis: 1, Failures: 1},
+			},
 			List: control.List{
-				Version:  9,
-				Members:  []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
-				Previous: &control.PreviousList{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}, LeaseMillis: 900},
+				Version: 9,
+				Members: []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
+				Previous: &control.PreviousList{
+					Version: 8,
+					Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}, LeaseMillis: 900,
+				},
 				Departed: []string{"a-0", "true"},
 				Floor:    1<<44 - 1,
 			},
@@ -121,11 +128,13 @@ func TestDigest(t *testing.T) {
 	}
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
-	if p.encode(); p.Published.Revision != full.Revision || p.Published.Digest != "f9ee3f3e3b979bfd557a2a236d9c2ab9d7d2ea7ef4bc8579226a8f5397468839" {
+	if p.encode(); p.Published.Revision != full.Revision ||
+		p.Published.Digest != "f9ee3f3e3b979bfd557a2a236d9c2ab9d7d2ea7ef4bc8579226a8f5397468839" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
-	empty := []byte(`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
-		`"preemption":{"policy":""},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
+	empty := []byte(
+		`{"uid":"","generation":0,"revision":0,"group":{"name":"","algorithm":"","safety":{"mode":"","leaseMillis":0},` +
+			`"preemption":{"policy":""},"timing":{"heartbeatMillis":0},"application":{"session":""},"version":0,"members":null}}`)
 	p = Plan{Document: &control.Document{}}
 	if p.encode(); string(p.Encoded) != string(empty) {
 		t.Errorf("got an empty document with\n%s\nwant\n%s: omit new fields that are empty", p.Encoded, empty)
@@ -159,8 +168,13 @@ func TestAddresses(t *testing.T) {
 		"different addresses":        {func(_, _ *corev1.Pod) {}, "10.0.0.1:7373", "10.0.0.2:7373"},
 		"one pod has no address yet": {func(a, _ *corev1.Pod) { a.Status.PodIP = "" }, "", "10.0.0.2:7373"},
 		"one address is invalid":     {func(a, _ *corev1.Pod) { a.Status.PodIP = "invalid" }, "", "10.0.0.2:7373"},
-		"IPv6":                       {func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373"},
-		"the older pod has finished": {func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"IPv6": {
+			func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373",
+		},
+		"the older pod has finished": {
+			func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP },
+			"", "10.0.0.1:7373",
+		},
 		"the younger pod has finished": {
 			func(a, b *corev1.Pod) { b.Status.Phase = corev1.PodFailed; b.Status.PodIP = a.Status.PodIP },
 			"10.0.0.1:7373", "",
@@ -169,7 +183,9 @@ func TestAddresses(t *testing.T) {
 			b.DeletionTimestamp = new(metav1.NewTime(noon))
 			b.Status.PodIP = a.Status.PodIP
 		}, "10.0.0.1:7373", ""},
-		"both pods are on the network of the same host": {func(a, b *corev1.Pod) { b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"both pods are on the network of the same host": {
+			func(a, b *corev1.Pod) { b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373",
+		},
 		"both pods are being deleted": {func(a, b *corev1.Pod) {
 			a.DeletionTimestamp, b.DeletionTimestamp = new(metav1.NewTime(noon)), new(metav1.NewTime(noon))
 			b.Status.PodIP = a.Status.PodIP
@@ -198,8 +214,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestRevision tests that the revision increases with each change of the document, and
-// with no other change.
+// TestRevision tests that the revision increases with each change of the document, and with no other change.
 func TestRevision(t *testing.T) {
 	f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
 	first := f.step().Document.Revision
@@ -209,7 +224,9 @@ func TestRevision(t *testing.T) {
 		t.Errorf("got revision %d and then %d for the same document", first, p.Document.Revision)
 	}
 	for name, change := range map[string]func(){
-		"another digest":                 func() { f.Published = &v1.PublishedDocument{Revision: f.Revision, Digest: "of another operator"} },
+		"another digest": func() {
+			f.Published = &v1.PublishedDocument{Revision: f.Revision, Digest: "of another operator"}
+		},
 		"an address":                     func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
 		"a setting":                      func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
 		"the generation":                 func() { f.Group.Generation++ },
@@ -228,13 +245,13 @@ func TestRevision(t *testing.T) {
 	known := f.Revision
 	f.Group.Status = v1.ElectionGroupStatus{}
 	if p := f.step(); p.Document.Revision <= known || p.List.Version != 1 {
-		t.Errorf("the next group of this name: got revision %d after %d, and version %d", p.Document.Revision, known, p.List.Version)
+		t.Errorf("the next group of this name: got revision %d after %d, and version %d",
+			p.Document.Revision, known, p.List.Version)
 	}
 }
 
-// TestSettledListNeedsNoVotesOfPreviousList tests that all members of the list before count
-// as departed: their pods may not exist any more, and an agent that starts later does not
-// know that they had adopted this one.
+// TestSettledListNeedsNoVotesOfPreviousList tests that all members of the list before count as departed: their pods may
+// not exist any more, and an agent that starts later does not know that they had adopted this one.
 func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
 	list := v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},

@@ -17,8 +17,13 @@ var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 // newDeclaredFacts returns the facts of a group with declared members, as in "a 10, b 20".
 // It has no pods, so no list waits for a majority.
 func newDeclaredFacts(members string) *Facts {
-	f := &Facts{Now: noon, MajorityLost: true, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}, Adopted: map[string]bool{}, Missing: map[string]bool{}}
-	f.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1}}
+	f := &Facts{
+		Now: noon, MajorityLost: true, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{},
+		Adopted: map[string]bool{}, Missing: map[string]bool{},
+	}
+	f.Group = &v1.ElectionGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1},
+	}
 	f.Group.Spec.Members = parseMembers(members)
 	return f
 }

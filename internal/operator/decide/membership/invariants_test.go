@@ -31,7 +31,8 @@ func violation(was, is *v1.MemberList) string {
 	case was == nil:
 		return ""
 	case is.Version == was.Version:
-		if was.State == v1.ListSettled && is.State != v1.ListSettled || formatMembers(is.Members) != formatMembers(was.Members) ||
+		if was.State == v1.ListSettled && is.State != v1.ListSettled ||
+			formatMembers(is.Members) != formatMembers(was.Members) ||
 			!equality.Semantic.DeepEqual(is.Previous, was.Previous) {
 			return "the list has changed under the same version"
 		}
@@ -67,7 +68,8 @@ func (s *simulation) checkSilence(name string, d *control.Document) {
 			list := s.published[int64(adopted.version)]
 			lease := time.Duration(list.LeaseMillis) * time.Millisecond
 			if _, lost := s.lostMajority(list.Version, list); !lost && grantsAt.Before(until.Add(lease)) {
-				s.t.Errorf("%s is silent for %d ms with version %d, but an earlier agent of its name has granted for %s by version %d",
+				s.t.Errorf(
+					"%s is silent for %d ms with version %d, but an earlier agent of its name has granted for %s by version %d",
 					name, silent, d.Group.Version, lease, list.Version)
 			}
 		}
@@ -83,20 +85,22 @@ func (s *simulation) checkLease(before, document *control.Document) {
 	}
 }
 
-// checkList checks the invariants when a list is written to the status. A list loses its
-// majority when so many members have adopted a later list, or have ended, that the others
-// are no majority. All lists before the previous one must have lost their majority, and
-// when a list settles, so must the previous one.
+// checkList checks the invariants when a list is written to the status. A list loses its majority when so many members
+// have adopted a later list, or have ended, that the others are no majority. All lists before the previous one must
+// have lost their majority, and when a list settles, so must the previous one.
 func (s *simulation) checkList(list *v1.MemberList) {
 	known := s.published[list.Version]
 	if known != nil && formatMembers(known.Members) != formatMembers(list.Members) {
-		s.t.Errorf("version %d: got members %s and %s", list.Version, formatMembers(known.Members), formatMembers(list.Members))
+		s.t.Errorf("version %d: got members %s and %s", list.Version, formatMembers(known.Members),
+			formatMembers(list.Members))
 	}
 	if known == nil {
 		s.published[list.Version] = list
 	}
-	if before := s.published[list.Version-1]; list.Previous != nil && formatMembers(before.Members) != formatMembers(list.Previous.Members) {
-		s.t.Errorf("before version %d: got members %s, want %s", list.Version, formatMembers(before.Members), formatMembers(list.Previous.Members))
+	if before := s.published[list.Version-1]; list.Previous != nil &&
+		formatMembers(before.Members) != formatMembers(list.Previous.Members) {
+		s.t.Errorf("before version %d: got members %s, want %s", list.Version, formatMembers(before.Members),
+			formatMembers(list.Previous.Members))
 	}
 	for version, old := range s.published {
 		if version > list.Version-2 && (version != list.Version-1 || list.State != v1.ListSettled) {
@@ -104,9 +108,11 @@ func (s *simulation) checkList(list *v1.MemberList) {
 		}
 		lostAt, lost := s.lostMajority(version, old)
 		if !lost {
-			s.t.Errorf("got list %s, but a majority can still elect with version %d: %s", formatList(list), version, formatMembers(old.Members))
+			s.t.Errorf("got list %s, but a majority can still elect with version %d: %s", formatList(list), version,
+				formatMembers(old.Members))
 		} else if version <= list.Version-2 && *list.Floor < control.TermAt(lostAt) {
-			s.t.Errorf("version %d: got floor %d, but version %d was in use until term %d", list.Version, *list.Floor, version, control.TermAt(lostAt))
+			s.t.Errorf("version %d: got floor %d, but version %d was in use until term %d", list.Version, *list.Floor,
+				version, control.TermAt(lostAt))
 		}
 	}
 }
@@ -116,8 +122,7 @@ func (s *simulation) lostMajority(version int64, list *v1.MemberList) (at time.T
 	if at, known := s.lostMajorityAt[version]; known {
 		return at, true
 	}
-	// A process that holds the office by this list requests grants for its lease, and no
-	// member grants for longer.
+	// A process that holds the office by this list requests grants for its lease, and no member grants for longer.
 	lease := time.Duration(list.LeaseMillis) * time.Millisecond
 	count := 0
 	for _, m := range list.Members {
@@ -207,7 +212,8 @@ func (s *simulation) checkMajority(o *operator, before, list *v1.MemberList) {
 		return
 	}
 	if hasMajority(before.Members, o.up) && !hasMajority(list.Members, o.up) {
-		s.t.Errorf("got list %s, which has no majority, while the one before has one: %s", formatList(list), formatMembers(before.Members))
+		s.t.Errorf("got list %s, which has no majority, while the one before has one: %s", formatList(list),
+			formatMembers(before.Members))
 	}
 }
 

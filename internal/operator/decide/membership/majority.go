@@ -19,7 +19,8 @@ import (
 func (f *Facts) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Problem {
 	missing := f.notConnected(wanted)
 	connected, majority := len(wanted)-len(missing), len(wanted)/2+1
-	if f.Group.Spec.Safety.Mode == v1.Available || connected >= majority || f.MajorityLost || samePods(current.Members, wanted) {
+	if f.Group.Spec.Safety.Mode == v1.Available || connected >= majority || f.MajorityLost ||
+		samePods(current.Members, wanted) {
 		return nil
 	}
 	are, run, otherwise := "are", "run", "correct spec.members"
@@ -33,7 +34,8 @@ func (f *Facts) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Pro
 		otherwise = "delete what doesn't"
 	}
 	return &Problem{v1.ReasonWaitingForMembers, fmt.Sprintf(
-		"%d of %d wanted members %s connected, and a coordinator needs %d, so the present list remains: make sure that %s %s, or %s",
+		"%d of %d wanted members %s connected, and a coordinator needs %d, so the present list remains: "+
+			"make sure that %s %s, or %s",
 		connected, len(wanted), are, majority, Abbreviate(missing), run, otherwise)}
 }
 

@@ -59,17 +59,19 @@ func TestListWaitsForMajority(t *testing.T) {
 	}
 }
 
-// TestNextListWaitsForRemovedCoordinator: c has been removed while it leads, and its application stops. Another list would
-// leave it in neither of two lists, and end its tenure.
+// TestNextListWaitsForRemovedCoordinator: c has been removed while it leads, and its application stops. Another list
+// would leave it in neither of two lists, and end its tenure.
 func TestNextListWaitsForRemovedCoordinator(t *testing.T) {
 	const settled, next = "v1 Settled: a 1, b 2", "v2 Adopting: a 1, b 2, d 4; after v1: a 1, b 2"
 	for name, c := range map[string]struct {
 		change func(*Facts)
 		want   string
 	}{
-		"it hasn't handed over":     {func(*Facts) {}, settled},
-		"Available":                 {func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
-		"its priority is 0":         {func(f *Facts) { f.Group.Status.Protocol.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0"},
+		"it hasn't handed over": {func(*Facts) {}, settled},
+		"Available":             {func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
+		"its priority is 0": {
+			func(f *Facts) { f.Group.Status.Protocol.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0",
+		},
 		"b has succeeded it":        {func(f *Facts) { f.Group.Status.Coordinator.Pod = "b" }, next},
 		"there is no coordinator":   {func(f *Facts) { f.Group.Status.Coordinator = nil }, next},
 		"its agent isn't connected": {func(f *Facts) { f.Connected[f.findPod("c").UID] = false }, next},
@@ -98,7 +100,8 @@ func TestFirstListDoesNotWaitForMajority(t *testing.T) {
 func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
 	f := newMajorityFacts("a 1, b 2, c 3", "a b c d")
 	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
-	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it begins")
+	expect.Equalf(t, formatList(f.step().List),
+		"v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it begins")
 	clear(f.Connected)
 	f.Adopted["a"], f.Adopted["b"] = true, true
 	p := f.step()
@@ -112,7 +115,8 @@ func TestOtherSettingsDoNotWaitForMajority(t *testing.T) {
 	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
 	f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.DrainMillis = 3000, new(int32(7000))
 	p := f.step()
-	if g := p.Document.Group; p.Problem == nil || g.Version != 1 || g.Safety.LongestLeaseMillis != 2000 || *g.Timing.DrainMillis != 7000 {
+	if g := p.Document.Group; p.Problem == nil || g.Version != 1 || g.Safety.LongestLeaseMillis != 2000 ||
+		*g.Timing.DrainMillis != 7000 {
 		t.Errorf("got %+v, want version 1 with its lease and the other settings of the spec", g)
 	}
 	f.addPod("d")
@@ -137,16 +141,19 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 	delete(f.findPod("a-4").Labels, "app")
 	const present = "v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5"
 	p := MakePlan(*f)
-	expect.Equalf(t, formatProblem(p.Problem), "WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
-		"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't", "labels")
+	expect.Equalf(t, formatProblem(p.Problem),
+		"WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
+			"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't", "labels")
 	expect.Equalf(t, formatList(p.List), present, "labels")
 	f.deletePod("a-0")
 	f.Missing["a-0"] = true
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
+	expect.Equalf(t, formatProblem(MakePlan(
+		*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
 		"so the present list remains: make sure that a-1 runs, or delete what doesn't", "a-0 is deleted")
 	f.deletePod("a-1")
 	f.Missing["a-1"] = true
-	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "a-1 is deleted")
+	expect.Equalf(t, formatList(MakePlan(*f).List),
+		"v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "a-1 is deleted")
 
 	// Whichever pods are deleted and disconnected, a group with a majority doesn't retain the deleted ones.
 	for set := range 1 << 10 {
@@ -168,7 +175,8 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 			continue
 		}
 		if p := MakePlan(*f); len(p.List.Members) != left || p.Problem != nil {
-			t.Fatalf("set %b: got %s, %s, want the %d members that have a pod", set, formatList(p.List), formatProblem(p.Problem), left)
+			t.Fatalf("set %b: got %s, %s, want the %d members that have a pod", set, formatList(p.List),
+				formatProblem(p.Problem), left)
 		}
 	}
 }

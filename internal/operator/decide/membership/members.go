@@ -33,7 +33,8 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 		return nil, problem
 	case len(all) > v1.MaxMembers:
 		return nil, &Problem{v1.ReasonTooManyMembers, fmt.Sprintf(
-			"The selector matches %d pods with agents, but a group has at most %d members: narrow the selector", len(all), v1.MaxMembers)}
+			"The selector matches %d pods with agents, but a group has at most %d members: narrow the selector",
+			len(all), v1.MaxMembers)}
 	}
 	assignPriorities(all, f.Preferred)
 	list := make([]v1.Member, len(all))
@@ -74,8 +75,9 @@ func (f *Facts) noMembersProblem() *Problem {
 		return &Problem{v1.ReasonNoMembers, "The selector matches no pods in namespace " + f.Group.Namespace +
 			": check the labels, and whether the pods exist"}
 	}
-	return &Problem{v1.ReasonNoMembers, fmt.Sprintf("The selector matches %s, but none is in the group: add the label %s: %s to the pod template, "+
-		"and recreate the pods; a template with the annotation %s must list the group there",
+	return &Problem{v1.ReasonNoMembers, fmt.Sprintf(
+		"The selector matches %s, but none is in the group: add the label %s: %s to the pod template, "+
+			"and recreate the pods; a template with the annotation %s must list the group there",
 		Abbreviate(matching), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups)}
 }
 

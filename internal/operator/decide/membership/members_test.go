@@ -40,13 +40,15 @@ func TestFirstList(t *testing.T) {
 			facts: newSelectorFacts(highest).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
 		},
 		"the lowest ordinal first": {
-			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
+			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-2",
+				"ledger-0", "ledger-10", "ledger-1"),
 		},
 		"ordinals above the maximum priority, highest first": {
 			facts: newSelectorFacts(highest).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
 		},
 		"ordinals above the maximum priority, lowest first": {
-			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
+			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-20260601",
+				"ledger-20260602", "ledger-7"),
 		},
 		"the same ordinal in two workloads": {
 			facts: newSelectorFacts(highest).addPods("x-0", "y-0", "x-1", "y-1"),
@@ -98,7 +100,8 @@ func TestFirstList(t *testing.T) {
 			},
 		},
 		"an order of node labels": {
-			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "zone", Order: []v1.LabelValue{"west", "east"}}).addPods("a", "b", "c", "d"),
+			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "zone", Order: []v1.LabelValue{"west", "east"}}).addPods("a",
+				"b", "c", "d"),
 			change: func(f *Facts) {
 				f.Nodes["node-a"].Labels = map[string]string{"zone": "east"}
 				f.Nodes["node-b"].Labels = map[string]string{"zone": "north"}
@@ -106,7 +109,8 @@ func TestFirstList(t *testing.T) {
 			},
 		},
 		"an order of annotations": {
-			facts:  newSelectorFacts(v1.PriorityFrom{Annotation: v1.AnnotationPriority, Order: []v1.LabelValue{"high", ""}}).addPods("a", "b", "c"),
+			facts: newSelectorFacts(v1.PriorityFrom{Annotation: v1.AnnotationPriority, Order: []v1.LabelValue{"high", ""}}).
+				addPods("a", "b", "c"),
 			change: func(f *Facts) { setPriorities(f, "a=high", "b=") },
 		},
 		"an invalid node label": {
@@ -189,16 +193,33 @@ func TestLaterLists(t *testing.T) {
 		"the priority of a member is raised":            func(f *Facts) { setPriorities(f, "b=9") },
 		"the priority of a member is set to 0":          func(f *Facts) { setPriorities(f, "a=0") },
 		"an agent is disconnected":                      func(f *Facts) { delete(f.Connected, f.findPod("a").UID) },
-		"a pod is being deleted":                        func(f *Facts) { f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon)) },
-		"a pod has just been deleted":                   func(f *Facts) { f.deletePod("a") },
-		"a pod is missing":                              func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true },
-		"a pod has just finished":                       func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed },
-		"a pod has finished some time ago":              func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed; f.Missing["a"] = true },
-		"a pod is no longer selected":                   func(f *Facts) { f.findPod("a").Labels = nil },
-		"a pod no longer lists the group":               func(f *Facts) { f.findPod("a").Annotations = nil },
-		"a pod is recreated with its name":              func(f *Facts) { f.deletePod("a"); f.addPods("a") },
-		"a pod is replaced by one with another name":    func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true; f.addPods("c") },
-		"all pods are missing":                          func(f *Facts) { f.deletePod("a"); f.deletePod("b"); f.Missing["a"], f.Missing["b"] = true, true },
+		"a pod is being deleted": func(f *Facts) {
+			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+		},
+		"a pod has just been deleted": func(f *Facts) { f.deletePod("a") },
+		"a pod is missing":            func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true },
+		"a pod has just finished":     func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed },
+		"a pod has finished some time ago": func(f *Facts) {
+			f.findPod("a").Status.Phase = corev1.PodFailed
+			f.Missing["a"] = true
+		},
+		"a pod is no longer selected":      func(f *Facts) { f.findPod("a").Labels = nil },
+		"a pod no longer lists the group":  func(f *Facts) { f.findPod("a").Annotations = nil },
+		"a pod is recreated with its name": func(f *Facts) { f.deletePod("a"); f.addPods("a") },
+		"a pod is replaced by one with another name": func(
+			f *Facts,
+		) {
+			f.deletePod("a")
+			f.Missing["a"] = true
+			f.addPods("c")
+		},
+		"all pods are missing": func(
+			f *Facts,
+		) {
+			f.deletePod("a")
+			f.deletePod("b")
+			f.Missing["a"], f.Missing["b"] = true, true
+		},
 		"all pods are missing, and a new one is not connected yet": func(f *Facts) {
 			f.deletePod("a")
 			f.deletePod("b")
@@ -211,14 +232,36 @@ func TestLaterLists(t *testing.T) {
 			f.Missing["a"], f.Missing["b"] = true, true
 			f.addPods("c", "d")
 		},
-		"a member with an invalid annotation remains, and another pod joins":      func(f *Facts) { f.addPods("c"); setPriorities(f, "a=x", "c=9") },
-		"a member with an invalid annotation does not move with the one below it": func(f *Facts) { setPriorities(f, "a=x", "b=9") },
-		"a member with an invalid annotation is no longer selected":               func(f *Facts) { setPriorities(f, "a=x"); f.findPod("a").Labels = nil },
-		"a pod with an invalid annotation does not join, and another one does":    func(f *Facts) { f.addPods("c", "d"); setPriorities(f, "c=x", "d=9") },
-		"a pod with an invalid annotation, and no member can be elected":          func(f *Facts) { f.addPods("c"); setPriorities(f, "a=0", "b=0", "c=x") },
-		"a member with priority 0 gets an invalid annotation":                     func(f *Facts) { setPriorities(f, "a=0"); f.settle(); setPriorities(f, "a=x") },
-		"no member can be elected":                                                func(f *Facts) { setPriorities(f, "a=0", "b=0") },
-		"the selector is replaced by declared members":                            func(f *Facts) { f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")} },
+		"a member with an invalid annotation remains, and another pod joins": func(f *Facts) {
+			f.addPods("c")
+			setPriorities(f, "a=x", "c=9")
+		},
+		"a member with an invalid annotation does not move with the one below it": func(f *Facts) {
+			setPriorities(f, "a=x", "b=9")
+		},
+		"a member with an invalid annotation is no longer selected": func(f *Facts) {
+			setPriorities(f, "a=x")
+			f.findPod("a").Labels = nil
+		},
+		"a pod with an invalid annotation does not join, and another one does": func(f *Facts) {
+			f.addPods("c", "d")
+			setPriorities(f, "c=x", "d=9")
+		},
+		"a pod with an invalid annotation, and no member can be elected": func(f *Facts) {
+			f.addPods("c")
+			setPriorities(f, "a=0", "b=0", "c=x")
+		},
+		"a member with priority 0 gets an invalid annotation": func(
+			f *Facts,
+		) {
+			setPriorities(f, "a=0")
+			f.settle()
+			setPriorities(f, "a=x")
+		},
+		"no member can be elected": func(f *Facts) { setPriorities(f, "a=0", "b=0") },
+		"the selector is replaced by declared members": func(f *Facts) {
+			f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSelectorFacts(byAnnotation).addPods("a", "b")
@@ -241,7 +284,9 @@ func TestTooManyMembers(t *testing.T) {
 	}
 	f.addPods("ledger-100")
 	p := f.settle()
-	expect.Equalf(t, formatProblem(p.Problem), "TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector", "problem")
+	expect.Equalf(t, formatProblem(p.Problem),
+		"TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector",
+		"problem")
 	if p.List.Version != 1 {
 		t.Errorf("got list %s", formatList(p.List)[:60])
 	}
@@ -255,8 +300,7 @@ func TestTooManyMembers(t *testing.T) {
 	}
 }
 
-// TestUnknownNodes tests that a member whose node is unknown, or that has no pod, keeps its
-// place among the others.
+// TestUnknownNodes tests that a member whose node is unknown, or that has no pod, keeps its place among the others.
 func TestUnknownNodes(t *testing.T) {
 	f := newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c", "d")
 	for name, tier := range map[string]string{"a": "5", "b": "5", "c": "7", "d": "0"} {

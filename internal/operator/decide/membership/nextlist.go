@@ -38,7 +38,8 @@ func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
 // earlier group of the name, or may be: an operator that starts is connected to none. A group has
 // begun when an agent reports it. The status may have a list and a document all the same, from a backup.
 func (f *Facts) waitsForEarlierGroup() bool {
-	return len(f.Versions) == 0 && (len(f.InEarlierGroup) > 0 || f.ContactPending) && f.Group.Spec.Safety.Mode != v1.Available
+	return len(f.Versions) == 0 && (len(f.InEarlierGroup) > 0 || f.ContactPending) &&
+		f.Group.Spec.Safety.Mode != v1.Available
 }
 
 // next returns the next step after a list: see package memberlist.
@@ -76,8 +77,9 @@ func (f *Facts) earlierGroupProblem() *Problem {
 	if len(f.InEarlierGroup) == 1 {
 		agents, have, pods = "agent", "has", "the pod"
 	}
-	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("The %s of %s %s not left an earlier group of this name yet: this group begins after that; "+
-		"if the problem persists, delete %s", agents, Abbreviate(f.InEarlierGroup), have, pods)}
+	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf(
+		"The %s of %s %s not left an earlier group of this name yet: this group begins after that; "+
+			"if the problem persists, delete %s", agents, Abbreviate(f.InEarlierGroup), have, pods)}
 }
 
 // agentsAhead returns the pods whose agents use a newer list than the newest known one,
@@ -87,10 +89,10 @@ func (f *Facts) earlierGroupProblem() *Problem {
 // agents use list 7. The operator doesn't know the members of list 7, so it must not
 // publish another list.
 //
-// If only a reports list 7, and b and c are connected and report list 6, then list 7 has
-// not been adopted by a majority of list 6, so it can't have a coordinator of its own.
-// The operator continues with list 6: a single agent must not block the group. Nor must one that reports a list of a group that has
-// none, unless a majority of those that are connected does: then the status was lost.
+// If only a reports list 7, and b and c are connected and report list 6, then list 7 has not been adopted by a majority
+// of list 6, so it can't have a coordinator of its own. The operator continues with list 6: a single agent must not
+// block the group. Nor must one that reports a list of a group that has none, unless a majority of those that are
+// connected does: then the status was lost.
 func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
@@ -102,7 +104,8 @@ func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 			ahead = append(ahead, pod)
 		}
 	}
-	if len(ahead) > 0 && (newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= len(f.connectedNames())/2) {
+	if len(ahead) > 0 &&
+		(newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= len(f.connectedNames())/2) {
 		return nil
 	}
 	return ahead
@@ -138,8 +141,9 @@ func (f *Facts) statusBehindProblem(ahead []string) *Problem {
 	if len(ahead) == 1 {
 		use = "uses"
 	}
-	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf("%s %s a newer member list than the status, which may have been restored from a backup: "+
-		"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
+	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf(
+		"%s %s a newer member list than the status, which may have been restored from a backup: "+
+			"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
 }
 
 func floorOf(list *v1.MemberList) int64 {

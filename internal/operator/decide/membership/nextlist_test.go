@@ -13,8 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
-// TestVersions is the history of one group: each step begins with the list of the one
-// before.
+// TestVersions is the history of one group: each step begins with the list of the one before.
 func TestVersions(t *testing.T) {
 	cases := golden.Open(t, "testdata/versions.txt")
 	f := newDeclaredFacts("a 10, b 20, c 30")
@@ -64,7 +63,8 @@ func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	f.Published = nil
 	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30", "not published")
 	f.Published = after
-	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b", "published")
+	expect.Equalf(t, formatList(MakePlan(*f).List),
+		"v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b", "published")
 }
 
 func TestMajorities(t *testing.T) {
@@ -129,8 +129,10 @@ func TestLeaseChangesWithList(t *testing.T) {
 			expect.Equalf(t, p.Document.Group.Timing.HeartbeatMillis, c.pendingHeartbeat,
 				"while version 2 is being adopted: heartbeat")
 			f.settle()
-			if got := f.Group.Status.Protocol.MemberList; got.Version != 3 || got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
-				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, control.LongestLeaseMillis(c.to), before.LeaseMillis)
+			if got := f.Group.Status.Protocol.MemberList; got.Version != 3 ||
+				got.LeaseMillis != control.LongestLeaseMillis(c.to) || got.Previous.LeaseMillis != before.LeaseMillis {
+				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got,
+					control.LongestLeaseMillis(c.to), before.LeaseMillis)
 			}
 			expect.Equalf(t, AdoptionWait(f.Group), c.wantWait, "wait")
 			d := MakePlan(*f).Document
@@ -180,9 +182,11 @@ func TestMissingPodGrace(t *testing.T) {
 // group of the same name: otherwise both could have a coordinator.
 func TestBeginsAfterEarlierGroup(t *testing.T) {
 	for mode, want := range map[v1.SafetyMode]string{
-		v1.Majority: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this group begins after that; " +
+		v1.Majority: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this " +
+			"group begins after that; " +
 			"if the problem persists, delete the pod",
-		v1.Strict: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this group begins after that; " +
+		v1.Strict: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this " +
+			"group begins after that; " +
 			"if the problem persists, delete the pod",
 		v1.Available: "",
 	} {
@@ -211,7 +215,8 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 // TestAgentsAreAheadOfTheStatus tests agents that use a newer list than the status: the
 // next list is unknown, and so are the pods that are not members.
 func TestAgentsAreAheadOfTheStatus(t *testing.T) {
-	const one, many = "StatusBehind: a uses a newer member list than the status, which may have been restored from a backup: " +
+	const one, many = "StatusBehind: a uses a newer member list than the status, which may have been " +
+		"restored from a backup: " +
 		"the list cannot change; delete the group, and create it again",
 		"StatusBehind: a and b use a newer member list than the status, which may have been restored from a backup: " +
 			"the list cannot change; delete the group, and create it again"
@@ -235,11 +240,14 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), many, "two")
 
 	f.Versions = map[string]int64{"a": 1}
-	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30", "all agents use known lists")
+	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
+		"all agents use known lists")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
-	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30", "a list that is being adopted remains")
+	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
+		"a list that is being adopted remains")
 	f.Published, f.Group.Status.Protocol.MemberList = nil, nil
-	expect.Equalf(t, formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20", "a minority reports a list of a group without one")
+	expect.Equalf(t, formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20",
+		"a minority reports a list of a group without one")
 	f.Versions["b"] = 3
 	expect.Equalf(t, formatList(f.step().List), "none", "a majority reports a list of a group without one")
 }

@@ -40,8 +40,8 @@ func Location(pod *corev1.Pod, node *corev1.Node, spread v1.Spread) string {
 }
 
 // EquallyPreferred returns the member that leads while all members are healthy, and the other members that the group's
-// priorityFrom prefers as much: any of them may be Facts.Preferred. There are none while the rank of the first isn't known: for
-// example, its pod is being replaced.
+// priorityFrom prefers as much: any of them may be Facts.Preferred. There are none while the rank of the first isn't
+// known: for example, its pod is being replaced.
 func (f *Facts) EquallyPreferred() (first string, others []string) {
 	list := f.Group.Status.Protocol.MemberList
 	if list == nil || f.Group.Spec.Selector == nil {

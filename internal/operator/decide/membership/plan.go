@@ -88,8 +88,8 @@ type Plan struct {
 	// RequeueAt is the time of the next plan if no fact changes before; zero if none is
 	// needed.
 	RequeueAt time.Time
-	// Service is nil if none is wanted, or it can't be the group's. ServiceProblem says why that, or its EndpointSlice, can't be
-	// written; nil if it can.
+	// Service is nil if none is wanted, or it can't be the group's. ServiceProblem says why that, or its EndpointSlice,
+	// can't be written; nil if it can.
 	Service                                   *corev1.Service
 	ServiceProblem                            *Problem
 	ServiceHasSelector, EndpointSliceConflict bool

@@ -68,7 +68,8 @@ func TakesPart(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	matches, list := MatchesLabels(group), group.Status.Protocol.MemberList
 	return func(pod *corev1.Pod) bool {
 		return hasMember(group.Spec.Members, pod.Name) || matches(pod) ||
-			list != nil && (hasMember(list.Members, pod.Name) || list.Previous != nil && hasMember(list.Previous.Members, pod.Name))
+			list != nil &&
+				(hasMember(list.Members, pod.Name) || list.Previous != nil && hasMember(list.Previous.Members, pod.Name))
 	}
 }
 

@@ -23,8 +23,10 @@ func TestHasAgent(t *testing.T) {
 		spec corev1.PodSpec
 		want bool
 	}{
-		"no containers":           {corev1.PodSpec{}, false},
-		"a native sidecar":        {corev1.PodSpec{InitContainers: []corev1.Container{agent}, Containers: []corev1.Container{other}}, true},
+		"no containers": {corev1.PodSpec{}, false},
+		"a native sidecar": {
+			corev1.PodSpec{InitContainers: []corev1.Container{agent}, Containers: []corev1.Container{other}}, true,
+		},
 		"one of several sidecars": {corev1.PodSpec{InitContainers: []corev1.Container{other, agent}}, true},
 		"another init container":  {corev1.PodSpec{InitContainers: []corev1.Container{other}}, false},
 		"an ordinary container":   {corev1.PodSpec{Containers: []corev1.Container{agent}}, false},
@@ -48,7 +50,9 @@ func TestGroupsOf(t *testing.T) {
 			}
 		}
 	}
-	selected := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.AnnotationSelectedBy: "ledger,mail"}}}
+	selected := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.AnnotationSelectedBy: "ledger,mail"}},
+	}
 	expect.EqualSlicesf(t, GroupsOf(selected), []string{"ledger", "mail"}, "selected pod (ledger and mail)")
 	selected.Annotations[v1.AnnotationGroups] = "audit"
 	if got := GroupsOf(selected); !slices.Equal(got, []string{"audit"}) || BySelection(selected) {
@@ -75,7 +79,8 @@ func TestSelectingGroups(t *testing.T) {
 			g.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 		}),
 		group("declared", func(g *v1.ElectionGroup) { g.Spec.Members = members("ledger-0") }),
-		group("listed", func(g *v1.ElectionGroup) { g.Status.Protocol.MemberList = &v1.MemberList{Members: members("ledger-1")} }),
+		group("listed",
+			func(g *v1.ElectionGroup) { g.Status.Protocol.MemberList = &v1.MemberList{Members: members("ledger-1")} }),
 		group("previous", func(g *v1.ElectionGroup) {
 			g.Status.Protocol.MemberList = &v1.MemberList{Previous: &v1.PreviousList{Members: members("ledger-2")}}
 		}),
@@ -85,7 +90,8 @@ func TestSelectingGroups(t *testing.T) {
 		group("empty", func(*v1.ElectionGroup) {}),
 	}
 	for name, want := range map[string][]string{
-		"ledger-0": {"declared", "selector"}, "ledger-1": {"listed", "selector"}, "ledger-2": {"previous", "selector"}, "": {"selector"},
+		"ledger-0": {"declared", "selector"}, "ledger-1": {"listed", "selector"},
+		"ledger-2": {"previous", "selector"}, "": {"selector"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "ledger"}}}
 		expect.EqualSlicesf(t, SelectingGroups(groups, pod), want, "pod %q", name)
@@ -116,7 +122,8 @@ const ownerYAML = `  namespace: bank
 
 // ownerReferences returns a reference to a controller.
 func ownerReferences(apiVersion, kind, name, uid string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(
+		true)}}
 }
 
 func TestOwnedByOther(t *testing.T) {
@@ -126,18 +133,36 @@ func TestOwnedByOther(t *testing.T) {
 		metav1.ObjectMeta
 		want bool
 	}{
-		"created by a user":                             {metav1.ObjectMeta{}, true},
-		"with another label":                            {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
-		"of another group":                              {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
-		"of another group, with the label of this one":  {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
-		"of another kind":                               {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("apps/v1", "Deployment", "ledger", "6f0c")}, true},
-		"of another API":                                {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
-		"that is only garbage-collected with the group": {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
-		"of this group":                                 {ownedMeta(f.Group, "x"), false},
-		"of this group without its label":               {metav1.ObjectMeta{OwnerReferences: ownedMeta(f.Group, "x").OwnerReferences}, false},
-		"of this group without its owner":               {metav1.ObjectMeta{Labels: mark}, false},
-		"from a backup":                                 {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
-		"of an older version of the kind":               {metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
+		"created by a user":  {metav1.ObjectMeta{}, true},
+		"with another label": {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
+		"of another group":   {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
+		"of another group, with the label of this one": {
+			metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a")},
+			true,
+		},
+		"of another kind": {
+			metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("apps/v1", "Deployment", "ledger", "6f0c")}, true,
+		},
+		"of another API": {
+			metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("example.org/v1",
+				"ElectionGroup", "ledger", "6f0c")}, true,
+		},
+		"that is only garbage-collected with the group": {
+			metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}},
+			true,
+		},
+		"of this group": {ownedMeta(f.Group, "x"), false},
+		"of this group without its label": {metav1.ObjectMeta{OwnerReferences: ownedMeta(f.Group,
+			"x").OwnerReferences}, false},
+		"of this group without its owner": {metav1.ObjectMeta{Labels: mark}, false},
+		"from a backup": {
+			metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1",
+				"ElectionGroup", "ledger", "old")}, false,
+		},
+		"of an older version of the kind": {
+			metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")},
+			false,
+		},
 	} {
 		expect.Equalf(t, OwnedByOther(&c.ObjectMeta, f.Group), c.want, "object %s", name)
 	}
@@ -156,7 +181,8 @@ func TestEndpointSliceConflict(t *testing.T) {
 	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
 		t.Errorf("want a conflict and a Service; got %+v", p)
 	} else {
-		expectServiceProblem(t, &p, "ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice")
+		expectServiceProblem(t, &p, "ServiceConflict: EndpointSlice front-conclave has another owner: change "+
+			"spec.service.name, or delete the EndpointSlice")
 	}
 }
 

@@ -33,7 +33,8 @@ func (f *Facts) rankCandidates(all []*candidate) ([]*candidate, *Problem) {
 	estimateRanks(valid)
 	problem := invalidMembersProblem(invalid)
 	if len(valid) > 0 && !slices.ContainsFunc(valid, func(c *candidate) bool { return c.rank != 0 }) {
-		return nil, cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "Every pod has priority 0: at least one pod must have a priority above 0"})
+		return nil, cmp.Or(problem,
+			&Problem{v1.ReasonInvalidMembers, "Every pod has priority 0: at least one pod must have a priority above 0"})
 	}
 	return valid, problem
 }
@@ -59,7 +60,8 @@ func invalidMembersProblem(invalid map[string]string) *Problem {
 func validateName(name string) string {
 	for part := range strings.SplitSeq(name, ".") {
 		if len(part) > validation.DNS1123LabelMaxLength {
-			return fmt.Sprintf("each part of a member's name between dots must have at most %d characters", validation.DNS1123LabelMaxLength)
+			return fmt.Sprintf("each part of a member's name between dots must have at most %d characters",
+				validation.DNS1123LabelMaxLength)
 		}
 	}
 	return ""
@@ -179,7 +181,8 @@ func assignPriorities(all []*candidate, preferred string) {
 	}
 	slices.SortFunc(order, func(a, b *candidate) int {
 		// A new candidate has priority 0, so it sorts below the members.
-		return cmp.Or(cmp.Compare(a.rank, b.rank), preferredLast(preferred, a.name, b.name), cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), preferredLast(preferred, a.name, b.name),
+			cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
 	})
 	kept := retained(order)
 	last := int64(0)

@@ -35,8 +35,10 @@ func TestAssignPriorities(t *testing.T) {
 					t.Fatalf("two candidates got priority %d", c.priority)
 				case c.rank > other.rank != (c.priority > other.priority) && c.rank != other.rank:
 					t.Fatalf("ranks %d and %d: got priorities %d and %d", c.rank, other.rank, c.priority, other.priority)
-				case c.rank == other.rank && before[c.name] > before[other.name] != (c.priority > other.priority) && before[c.name] != before[other.name]:
-					t.Fatalf("two candidates of the same rank with priorities %d and %d have changed their order", before[c.name], before[other.name])
+				case c.rank == other.rank && before[c.name] > before[other.name] != (c.priority > other.priority) &&
+					before[c.name] != before[other.name]:
+					t.Fatalf("two candidates of the same rank with priorities %d and %d have changed their order",
+						before[c.name], before[other.name])
 				}
 			}
 			if before[c.name] != 0 && c.rank != 0 && before[c.name] != c.priority {
@@ -76,7 +78,9 @@ func TestAssignPrioritiesToPreferred(t *testing.T) {
 			}
 		}
 	}
-	all := []*candidate{{name: "a", rank: 1, rankKnown: true}, {name: "b", rank: 1, rankKnown: true}, {name: "c", rank: 1, rankKnown: true}}
+	all := []*candidate{
+		{name: "a", rank: 1, rankKnown: true}, {name: "b", rank: 1, rankKnown: true}, {name: "c", rank: 1, rankKnown: true},
+	}
 	for i := range 2 * v1.MaxPriority {
 		preferred := all[i%3]
 		assignPriorities(all, preferred.name)
@@ -168,7 +172,10 @@ func TestFloor(t *testing.T) {
 		{"another one departs under the same version", func() { f.Missing["d"] = true }, skew + reached + 50},
 		{"the list settles", func() { at(40 * time.Second); f.Adopted["a"] = true }, 1000 + skew},
 		{"it has settled", func() { at(41 * time.Second) }, 1000 + skew},
-		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 1000 + skew + reached},
+		{
+			"the third list begins soon",
+			func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 1000 + skew + reached,
+		},
 		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 1000 + skew + reached + 1},
 		{"a newer term was reported", func() { f.Group.Status.Term = (start+2500)<<4 + 5; f.Adopted["a"] = true }, 2500},
 		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 90000 + skew},
@@ -194,7 +201,8 @@ func TestFloorBoundsTermsThatTheOperatorHasNotSeen(t *testing.T) {
 		f.Now = noon.Add(time.Duration(i) * time.Second)
 		list := f.Group.Status.Protocol.MemberList
 		fastest := election.TermClock{
-			AtBoot: election.Epoch(control.EpochAt(f.Now.Add(control.AcceptedSkew))), TicksPerEpoch: 1, ListFloor: election.Term(*list.Floor),
+			AtBoot: election.Epoch(control.EpochAt(f.Now.Add(control.AcceptedSkew))), TicksPerEpoch: 1,
+			ListFloor: election.Term(*list.Floor),
 		}
 		used := int64(fastest.Ceiling(0))
 		f.Missing[departed] = true
@@ -212,8 +220,10 @@ func TestAgentsReceiveTheFloor(t *testing.T) {
 	f.Now = noon.Add(time.Second)
 	f.Missing["c"] = true
 	after := f.step().Document
-	if after.Group.Version != before.Group.Version || after.Group.Floor < before.Group.Floor+10 || after.Revision <= before.Revision {
-		t.Errorf("got version %d, floor %d in revision %d after version %d, floor %d in revision %d; want a newer revision with a floor of at least 10 more",
+	if after.Group.Version != before.Group.Version || after.Group.Floor < before.Group.Floor+10 ||
+		after.Revision <= before.Revision {
+		t.Errorf("got version %d, floor %d in revision %d after version %d, floor %d in revision %d; want a newer revision "+
+			"with a floor of at least 10 more",
 			after.Group.Version, after.Group.Floor, after.Revision, before.Group.Version, before.Group.Floor, before.Revision)
 	}
 }

@@ -20,18 +20,21 @@ func (p *Plan) planService(f *Facts) {
 	name := f.Group.Spec.Service.Name
 	switch {
 	case f.ServicesForbidden:
-		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks the permission for Services, so a Service that exists may point at a former coordinator: " +
+		p.ServiceProblem = &Problem{v1.ReasonServicesForbidden, "The operator lacks the permission for Services, so a " +
+			"Service that exists may point at a former coordinator: " +
 			"grant the permission as in docs/install.md, or remove spec.service and delete the Service"}
 	case f.Service != nil && OwnedByOther(f.Service, f.Group):
 		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("Service", f.Service, f.Group)}
 	case f.Service != nil && len(f.Service.Spec.Selector) > 0:
 		// Kubernetes creates EndpointSlices for it, and doesn't delete them when the selector is removed.
 		p.ServiceHasSelector = true
-		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it points at all pods that match: "+
-			"change spec.service.name, or delete the Service, and the operator creates it without a selector", name)}
+		p.ServiceProblem = &Problem{v1.ReasonServiceConflict, fmt.Sprintf(
+			"Service %s has a selector, so it points at all pods that match: "+
+				"change spec.service.name, or delete the Service, and the operator creates it without a selector", name)}
 	default:
 		p.Service = wantedService(f.Group)
-		if p.EndpointSliceConflict = f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group); p.EndpointSliceConflict {
+		if p.EndpointSliceConflict = f.EndpointSlice != nil &&
+			OwnedByOther(f.EndpointSlice, f.Group); p.EndpointSliceConflict {
 			p.ServiceProblem = &Problem{v1.ReasonServiceConflict, conflict("EndpointSlice", f.EndpointSlice, f.Group)}
 		}
 	}
@@ -84,10 +87,13 @@ func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Servi
 // The address type of an EndpointSlice is immutable: an existing slice with another type
 // has to be deleted first. Without an endpoint, the type has no meaning, so an existing
 // slice of the other type can remain.
-func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
+func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service,
+	coordinator *corev1.Pod,
+) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{},
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = want.Name
 	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group
@@ -135,8 +141,9 @@ func podIP(pod *corev1.Pod, service *corev1.Service) string {
 	return pod.Status.PodIP
 }
 
-// endpointConditions returns what Kubernetes itself reports about the pods of a Service, but not that the pod is being deleted: it hands over soon,
-// and without another endpoint, kube-proxy routes to it meanwhile anyway. It would delay the next coordinator, see the reconciler's vacancyMax.
+// endpointConditions returns what Kubernetes itself reports about the pods of a Service, but not that the pod is being
+// deleted: it hands over soon, and without another endpoint, kube-proxy routes to it meanwhile anyway. It would delay
+// the next coordinator, see the reconciler's vacancyMax.
 func endpointConditions(service *v1.CoordinatorService, pod *corev1.Pod) discoveryv1.EndpointConditions {
 	serving := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

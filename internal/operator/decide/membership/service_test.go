@@ -50,12 +50,14 @@ status:
 	if p := f.step(); p.Service != nil {
 		t.Error("got a Service although there is one of a user")
 	} else {
-		expectServiceProblem(t, &p, "ServiceConflict: Service front does not belong to this group, because it has no label conclave.dev/group: ledger: "+
-			"change spec.service.name, or delete the Service")
+		expectServiceProblem(t, &p,
+			"ServiceConflict: Service front does not belong to this group, because it has no label conclave.dev/group: ledger: "+
+				"change spec.service.name, or delete the Service")
 	}
 	f.Service.OwnerReferences = ownerReferences("apps/v1", "Deployment", "web", "6f0c")
 	owned := f.step()
-	expectServiceProblem(t, &owned, "ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
+	expectServiceProblem(t, &owned,
+		"ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service")
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
 	if p := f.step(); p.Service != nil || !p.ServiceHasSelector {
@@ -84,7 +86,8 @@ func TestForbiddenService(t *testing.T) {
 	if p = f.step(); p.Service != nil || p.Document == nil {
 		t.Errorf("got Service %v and document %v, want no Service, and the document", p.Service, p.Document)
 	}
-	expectServiceProblem(t, &p, "ServicesForbidden: The operator lacks the permission for Services, so a Service that exists may point at a former coordinator: "+
+	expectServiceProblem(t, &p, "ServicesForbidden: The operator lacks the permission for Services, so a Service that "+
+		"exists may point at a former coordinator: "+
 		"grant the permission as in docs/install.md, or remove spec.service and delete the Service")
 }
 
@@ -121,9 +124,11 @@ metadata:
   protocol: UDP
 `
 	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4"+head+tail, "to a")
-	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to no pod")
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, nil)),
+		"\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to no pod")
 	f.findPod("a").Status.PodIP = ""
-	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to a without an address")
+	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, f.findPod("a"))),
+		"\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail, "to a without an address")
 	f.findPod("a").Status.PodIP = "fd00::7"
 	six := EndpointSlice(f.Group, nil, f.findPod("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
@@ -132,7 +137,9 @@ metadata:
 }
 
 func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status},
+	}
 }
 
 func TestEndpointFollowsPod(t *testing.T) {
@@ -196,8 +203,12 @@ func TestTargetPortWithName(t *testing.T) {
 		{Name: "c", Port: 82, TargetPort: new(intstr.FromString("http")), Protocol: v1.UDP},
 	}}
 	pod := f.findPod("a")
-	pod.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}}}
-	pod.Spec.Containers = []corev1.Container{{}, {Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}}}
+	pod.Spec.InitContainers = []corev1.Container{
+		{Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}},
+	}
+	pod.Spec.Containers = []corev1.Container{
+		{}, {Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}},
+	}
 	expect.Equalf(t, marshalYAML(t, EndpointSlice(f.Group, nil, pod).Ports), `
 - name: a
   port: 8080

@@ -71,8 +71,7 @@ type adoption struct {
 	at      time.Time
 }
 
-// usedUntil returns until when the agent has used a version or an older one, and whether
-// it still does.
+// usedUntil returns until when the agent has used a version or an older one, and whether it still does.
 func (a *agent) usedUntil(version int64) (until time.Time, still bool) {
 	later := slices.IndexFunc(a.adoptions, func(s adoption) bool { return int64(s.version) > version })
 	switch {
@@ -137,7 +136,8 @@ type operator struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: noon, pods: map[string]*corev1.Pod{}, agents: map[types.UID]*agent{},
-		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lostMajorityAt: map[int64]time.Time{}, digests: map[int64]string{},
+		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lostMajorityAt: map[int64]time.Time{},
+		digests: map[int64]string{},
 	}
 	f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
 	if seed%2 == 0 {
@@ -355,7 +355,8 @@ func (s *simulation) converge() {
 	if wanted == nil {
 		wanted = parseMembers("a-0 1, a-1 2, a-2 3, a-3 4, a-4 5, a-5 6, a-6 7")
 	}
-	inOrder := slices.SortedFunc(slices.Values(list.Members), func(a, b v1.Member) int { return strings.Compare(a.Pod, b.Pod) })
+	inOrder := slices.SortedFunc(slices.Values(list.Members),
+		func(a, b v1.Member) int { return strings.Compare(a.Pod, b.Pod) })
 	if list.State != v1.ListSettled || formatMembers(inOrder) != formatMembers(wanted) {
 		s.t.Errorf("finally: got list %s, want members %s", formatList(list), formatMembers(wanted))
 	}

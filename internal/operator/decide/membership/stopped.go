@@ -76,16 +76,18 @@ func AgentStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 }
 
 func anyContainerRuns(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
-		return s.State.Running != nil
-	})
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			return s.State.Running != nil
+		})
 }
 
 // isOutOfService reports whether an administrator has declared that nothing runs on a
 // node anymore. As for Kubernetes' own garbage collector, the taint doesn't count while
 // the node is ready.
 func isOutOfService(node *corev1.Node) bool {
-	if node == nil || !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
+	if node == nil ||
+		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		return false
 	}
 	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {

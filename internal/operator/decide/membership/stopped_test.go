@@ -48,8 +48,7 @@ func outOfService(node *corev1.Node) {
 	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 }
 
-// TestWhatProvesThatAPodHasStopped tests what counts in Strict, beside what counts in
-// Majority.
+// TestWhatProvesThatAPodHasStopped tests what counts in Strict, beside what counts in Majority.
 func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		change               func(*corev1.Pod, *corev1.Node)
@@ -62,14 +61,20 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			deleted(p)
 			notReady(n)
 		}},
-		"its node is removed, and the garbage collector has marked it": {nodeIsRemoved: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+		"its node is removed, and the garbage collector has marked it": {nodeIsRemoved: true, inMajority: true, change: func(
+			p *corev1.Pod, _ *corev1.Node,
+		) {
 			deleted(p)
 			p.Status.Phase = corev1.PodFailed
 		}},
-		"the kubelet has reported that all containers ended": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+		"the kubelet has reported that all containers ended": {inStrict: true, inMajority: true, change: func(p *corev1.Pod,
+			_ *corev1.Node,
+		) {
 			reported(p, corev1.PodFailed, terminated, terminated)
 		}},
-		"the kubelet has reported that after a deletion": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+		"the kubelet has reported that after a deletion": {inStrict: true, inMajority: true, change: func(p *corev1.Pod,
+			_ *corev1.Node,
+		) {
 			deleted(p)
 			reported(p, corev1.PodSucceeded, terminated, terminated)
 		}},
@@ -80,7 +85,9 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			deleted(p)
 			reported(p, corev1.PodRunning, terminated, terminated)
 		}},
-		"the agent had just crashed when the node was cut off": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+		"the agent had just crashed when the node was cut off": {inMajority: true, change: func(p *corev1.Pod,
+			_ *corev1.Node,
+		) {
 			deleted(p)
 			reported(p, corev1.PodFailed, terminated, running)
 		}},
@@ -92,7 +99,9 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			deleted(p)
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed}
 		}},
-		"it was never scheduled": {inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p); p.Spec.NodeName = "" }},
+		"it was never scheduled": {
+			inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p); p.Spec.NodeName = "" },
+		},
 		"it isn't scheduled yet": {change: func(p *corev1.Pod, _ *corev1.Node) { p.Spec.NodeName = "" }},
 		"its successor waits for a node": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
 			p.Finalizers, p.Spec.NodeName, p.Status = nil, "", corev1.PodStatus{Phase: corev1.PodPending}
@@ -106,7 +115,9 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 		"its agent started before the group became Strict": {change: func(p *corev1.Pod, _ *corev1.Node) {
 			p.Finalizers, p.Status.Phase = nil, corev1.PodPending
 		}},
-		"its node is out of service": {inStrict: true, change: func(p *corev1.Pod, n *corev1.Node) { deleted(p); notReady(n); outOfService(n) }},
+		"its node is out of service": {
+			inStrict: true, change: func(p *corev1.Pod, n *corev1.Node) { deleted(p); notReady(n); outOfService(n) },
+		},
 		"its node is ready with the taint": {change: func(p *corev1.Pod, n *corev1.Node) {
 			deleted(p)
 			notReady(n)
@@ -114,7 +125,9 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
 		"it isn't deleted from that node": {change: func(_ *corev1.Pod, n *corev1.Node) { notReady(n); outOfService(n) }},
-		"a user confirms it":              {inStrict: true, confirm: "b/b1, a/a0", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) }},
+		"a user confirms it": {
+			inStrict: true, confirm: "b/b1, a/a0", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) },
+		},
 		"a user confirms another pod":     {confirm: "b/a0,a/b1", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) }},
 		"a user confirms a pod that runs": {confirm: "a/a0", change: func(*corev1.Pod, *corev1.Node) {}},
 	} {
@@ -126,7 +139,9 @@ func TestWhatProvesThatAPodHasStopped(t *testing.T) {
 			delete(f.Nodes, "node-a")
 		}
 		f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: c.confirm}
-		for mode, want := range map[v1.SafetyMode]bool{v1.Strict: c.inStrict, v1.Majority: c.inMajority, v1.Available: c.inMajority} {
+		for mode, want := range map[v1.SafetyMode]bool{
+			v1.Strict: c.inStrict, v1.Majority: c.inMajority, v1.Available: c.inMajority,
+		} {
 			f.Group.Spec.Safety.Mode = mode
 			expect.Equalf(t, Gone(f.Group, pod, f.Nodes[pod.Spec.NodeName]), want, "%s, %s: gone", name, mode)
 		}
@@ -145,7 +160,9 @@ func names(pods []*corev1.Pod) string {
 func TestPodsAreHeldInStrictMode(t *testing.T) {
 	f := newDeclaredFacts("a 1")
 	f.Group.Spec.Safety.Mode = v1.Strict
-	for _, name := range []string{"held", "joins", "started", "never-ran", "no-agent", "other-group", "deleted", "stopped"} {
+	for _, name := range []string{
+		"held", "joins", "started", "never-ran", "no-agent", "other-group", "deleted", "stopped",
+	} {
 		pod := f.addPod(name)
 		hasAgent(pod)
 		f.Connected[pod.UID] = name == "joins" || name == "deleted"
@@ -187,12 +204,14 @@ func TestUnknownStopIsReported(t *testing.T) {
 		t.Errorf("got the next plan at %v, want it at %v", p.RequeueAt, want)
 	}
 	f.Now = p.RequeueAt
-	const one = "b was deleted, but may still run on a node that is cut off. Make sure that it has stopped, and confirm it: " + command + "b/b1"
+	const one = "b was deleted, but may still run on a node that is cut off. Make sure that it has stopped, and " +
+		"confirm it: " + command + "b/b1"
 	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: "+one, "later")
 	for annotation, want := range map[string]string{
-		"b":              "Annotation conclave.dev/confirm-stopped must list POD/UID, separated by commas, got \"b\". " + one,
-		"b/b0":           "Annotation conclave.dev/confirm-stopped names b/b0, but the UID of this pod is b1. " + one,
-		"a/a0":           "Annotation conclave.dev/confirm-stopped names a, which isn't being deleted: delete the pod first. " + one,
+		"b":    "Annotation conclave.dev/confirm-stopped must list POD/UID, separated by commas, got \"b\". " + one,
+		"b/b0": "Annotation conclave.dev/confirm-stopped names b/b0, but the UID of this pod is b1. " + one,
+		"a/a0": "Annotation conclave.dev/confirm-stopped names a, which isn't being deleted: " +
+			"delete the pod first. " + one,
 		"x/former":       one,
 		"x/former, b/b1": "",
 	} {
@@ -206,7 +225,8 @@ func TestUnknownStopIsReported(t *testing.T) {
 	for _, pod := range f.Pods {
 		deleted(pod)
 	}
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: a, b and c were deleted, but may still run on a node that is cut off. "+
+	expect.Equalf(t, formatProblem(MakePlan(
+		*f).Problem), "StopUnconfirmed: a, b and c were deleted, but may still run on a node that is cut off. "+
 		"Make sure that they have stopped, and confirm it: "+command+"a/a0,b/b1,c/c2", "three")
 	f.Group.Spec.Safety.Mode = v1.Majority
 	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "", "in Majority")
@@ -242,8 +262,7 @@ func TestListKeepsItsMajorityInStrict(t *testing.T) {
 	}
 }
 
-// observeMissing determines the missing members as package controllers does, but without
-// the wait.
+// observeMissing determines the missing members as package controllers does, but without the wait.
 func (f *Facts) observeMissing() {
 	clear(f.Missing)
 	list := f.Group.Status.Protocol.MemberList
@@ -279,5 +298,6 @@ func TestDeclaredMembersDepartWithProof(t *testing.T) {
 	expect.Equalf(t, formatList(f.step().List), adopting, "without proof")
 	f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "d/d3"}
 	f.observeMissing()
-	expect.Equalf(t, formatList(f.step().List), "v2 Settled: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5; departed: d", "confirmed")
+	expect.Equalf(t, formatList(f.step().List),
+		"v2 Settled: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5; departed: d", "confirmed")
 }

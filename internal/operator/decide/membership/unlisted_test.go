@@ -31,8 +31,12 @@ func TestUnlistedPods(t *testing.T) {
 		"in another group": {members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) {
 			p.Annotations = map[string]string{v1.AnnotationSelectedBy: "mail"}
 		}},
-		"without an agent": {members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) { p.Spec.InitContainers = nil }},
-		"finished":         {members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"without an agent": {
+			members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) { p.Spec.InitContainers = nil },
+		},
+		"finished": {
+			members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		},
 		"being deleted": {members: "ledger-0", pods: "ledger-1", change: func(p *corev1.Pod) {
 			p.DeletionTimestamp = new(metav1.Now())
 		}},
@@ -53,7 +57,8 @@ func TestUnlistedPods(t *testing.T) {
 		})
 		expect.Equalf(t, strings.Join(got, " "), c.want, "%s", name)
 		for _, pod := range got {
-			if !slices.ContainsFunc(membership.Before(pod), func(before string) bool { return slices.Contains(strings.Fields(c.members), before) }) {
+			if !slices.ContainsFunc(membership.Before(pod),
+				func(before string) bool { return slices.Contains(strings.Fields(c.members), before) }) {
 				t.Errorf("%s: a change of pod %s doesn't concern the group", name, pod)
 			}
 		}

@@ -87,7 +87,8 @@ func (g *Group) bestAlternative(counts locations) (best Alternative, difference 
 		return best, 0
 	}
 	for _, a := range g.Alternatives {
-		if d := counts[location{g.Over, g.Location}] - counts[location{g.Over, a.Location}]; a.Location != "" && d > difference {
+		if d := counts[location{g.Over, g.Location}] - counts[location{g.Over, a.Location}]; a.Location != "" &&
+			d > difference {
 			best, difference = a, d
 		}
 	}

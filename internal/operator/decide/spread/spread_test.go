@@ -31,16 +31,22 @@ func TestMoves(t *testing.T) {
 		"a difference of one":         {[]Group{at("a", "x", "y"), at("b", "x", "y"), at("c", "y", "x")}, ""},
 		"a difference of two":         {[]Group{at("a", "x", "y"), at("b", "x", "y")}, "a-y"},
 		"a group without alternative": {[]Group{at("a", "x"), at("b", "x", "y")}, "b-y"},
-		"to the emptiest":             {[]Group{at("a", "x", "y", "z"), at("b", "x", "y", "z"), at("c", "x", "y", "z"), at("d", "y")}, "a-z"},
-		"from the fullest":            {[]Group{at("a", "x", "z"), at("b", "x"), at("c", "y", "z"), at("d", "y"), at("e", "y")}, "c-z"},
-		"an unknown location":         {[]Group{at("a", "", "y"), at("b", "", "y"), at("c", "x", ""), at("d", "x", "")}, ""},
+		"to the emptiest": {
+			[]Group{at("a", "x", "y", "z"), at("b", "x", "y", "z"), at("c", "x", "y", "z"), at("d", "y")}, "a-z",
+		},
+		"from the fullest": {
+			[]Group{at("a", "x", "z"), at("b", "x"), at("c", "y", "z"), at("d", "y"), at("e", "y")}, "c-z",
+		},
+		"an unknown location": {[]Group{at("a", "", "y"), at("b", "", "y"), at("c", "x", ""), at("d", "x", "")}, ""},
 		"nodes and zones are counted apart": {
 			[]Group{at("a", "x", "y"), onNode(at("b", "x", "y"))}, "",
 		},
 		"namespaces take turns": {[]Group{
-			of("shop", at("a", "x", "y")), of("shop", at("b", "x", "y")), of("shop", at("c", "x", "y")), at("d", "x", "y"), of("shop", at("e", "x", "y")), at("f", "x", "y"),
+			of("shop", at("a", "x", "y")), of("shop", at("b", "x", "y")), of("shop", at("c", "x", "y")), at("d", "x", "y"),
+			of("shop", at("e", "x", "y")), at("f", "x", "y"),
 		}, "a-y d-y"},
-		"at most two": {[]Group{at("a", "x", "y"), at("b", "x", "y"), at("c", "x", "y"), at("d", "x", "y"), at("e", "x", "y"), at("f", "x", "y")}, "a-y b-y"},
+		"at most two": {[]Group{at("a", "x", "y"), at("b", "x", "y"), at("c", "x", "y"), at("d", "x", "y"), at("e", "x",
+			"y"), at("f", "x", "y")}, "a-y b-y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

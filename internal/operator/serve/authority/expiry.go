@@ -15,7 +15,8 @@ type expiring struct {
 	notAfter func() time.Time
 }
 
-var expiryMetric = prometheus.NewDesc("conclave_operator_certificate_expiry_timestamp_seconds", "Expiry of a certificate, as a Unix timestamp.", []string{"certificate"}, nil)
+var expiryMetric = prometheus.NewDesc("conclave_operator_certificate_expiry_timestamp_seconds",
+	"Expiry of a certificate, as a Unix timestamp.", []string{"certificate"}, nil)
 
 // Add adds a certificate. Call it before the metrics are served.
 func (e *Expiry) Add(name string, notAfter func() time.Time) {

@@ -37,8 +37,7 @@ func publishMetrics(t *testing.T, c client.Client, s *Store) {
 	must.Succeed(t, p.publish(t.Context()))
 }
 
-// TestMetricsCredentialsStayValid runs two replicas for 400 days, which includes a rotation of
-// the CA.
+// TestMetricsCredentialsStayValid runs two replicas for 400 days, which includes a rotation of the CA.
 func TestMetricsCredentialsStayValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := 0

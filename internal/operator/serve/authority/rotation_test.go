@@ -49,15 +49,21 @@ func TestDueStep(t *testing.T) {
 		"expired, and so is the next CA": {state: announced(-day, -1, 0), want: authority.Create},
 		"announced just now":             {state: announced(20*day, 90*day, 0), known: day, want: authority.NoStep},
 		"announced two days ago":         {state: announced(20*day, 90*day, -2*day), known: day, want: authority.Promote},
-		"announced while this replica was disconnected": {state: announced(20*day, 90*day, -9*day), known: day - 1, want: authority.NoStep},
-		"announced by a replica whose clock is ahead":   {state: announced(20*day, 90*day, time.Hour), known: day, want: authority.NoStep},
-		"promoted a day ago":                            {state: promoted(90*day, -day), want: authority.NoStep},
-		"promoted two days ago":                         {state: promoted(90*day, -2*day), want: authority.Retire},
-		"requested":                                     {state: requested(signing(90 * day)), want: authority.Announce},
-		"requested after the next CA was announced":     {state: requested(announced(90*day, 91*day, -day)), known: day, want: authority.NoStep},
-		"requested after the next CA was promoted":      {state: requested(promoted(90*day, -day)), want: authority.NoStep},
-		"requested without a CA":                        {state: requested(authority.State{}), want: authority.Create},
-		"promoted late, and expires soon itself":        {state: promoted(9*day, -day), want: authority.NoStep},
+		"announced while this replica was disconnected": {
+			state: announced(20*day, 90*day, -9*day), known: day - 1, want: authority.NoStep,
+		},
+		"announced by a replica whose clock is ahead": {
+			state: announced(20*day, 90*day, time.Hour), known: day, want: authority.NoStep,
+		},
+		"promoted a day ago":    {state: promoted(90*day, -day), want: authority.NoStep},
+		"promoted two days ago": {state: promoted(90*day, -2*day), want: authority.Retire},
+		"requested":             {state: requested(signing(90 * day)), want: authority.Announce},
+		"requested after the next CA was announced": {
+			state: requested(announced(90*day, 91*day, -day)), known: day, want: authority.NoStep,
+		},
+		"requested after the next CA was promoted": {state: requested(promoted(90*day, -day)), want: authority.NoStep},
+		"requested without a CA":                   {state: requested(authority.State{}), want: authority.Create},
+		"promoted late, and expires soon itself":   {state: promoted(9*day, -day), want: authority.NoStep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Equal(t, schedule.Due(tc.state, now, tc.known), tc.want)
@@ -101,7 +107,8 @@ func TestStatesOfARotation(t *testing.T) {
 	} {
 		state = state.After(step.step, now, step.fresh)
 		if string(state.Signing.Cert) != step.signs || string(state.Bundle()) != step.bundle {
-			t.Errorf("after %s: got signing CA %q and bundle %q, want %q and %q", step.step, state.Signing.Cert, state.Bundle(), step.signs, step.bundle)
+			t.Errorf("after %s: got signing CA %q and bundle %q, want %q and %q", step.step, state.Signing.Cert,
+				state.Bundle(), step.signs, step.bundle)
 		}
 		if len(state.Former.Key) > 0 {
 			t.Errorf("after %s, the former CA still has its key", step.step)
@@ -117,7 +124,8 @@ func TestExpiryFollowsRenewals(t *testing.T) {
 	registry.MustRegister(expiry)
 	for range 2 {
 		families, err := registry.Gather()
-		if err != nil || len(families) != 1 || families[0].GetName() != "conclave_operator_certificate_expiry_timestamp_seconds" {
+		if err != nil || len(families) != 1 ||
+			families[0].GetName() != "conclave_operator_certificate_expiry_timestamp_seconds" {
 			t.Fatalf("got %v and error %v, want one metric", families, err)
 		}
 		got := map[string]float64{}

@@ -56,7 +56,8 @@ func requestProblem(secret *corev1.Secret) string {
 	if !found || value == RotateNow {
 		return ""
 	}
-	return fmt.Sprintf("annotation %s of Secret %s/%s must be %q, got %q", RotateAnnotation, secret.Namespace, secret.Name, RotateNow, value)
+	return fmt.Sprintf("annotation %s of Secret %s/%s must be %q, got %q", RotateAnnotation, secret.Namespace,
+		secret.Name, RotateNow, value)
 }
 
 // decodeState reads the State that encodeState wrote. An empty Secret yields a
@@ -93,7 +94,8 @@ func decodeState(secret *corev1.Secret) (State, error) {
 // decodeError describes a Secret that somebody else changed. The manager doesn't
 // replace its CA, because a user may still be able to restore the Secret.
 func decodeError(secret *corev1.Secret, key string, err error) error {
-	return fmt.Errorf("key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or replace it by one without data to create a new CA: %w",
+	return fmt.Errorf("key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or replace it by one "+
+		"without data to create a new CA: %w",
 		key, secret.Namespace, secret.Name, err)
 }
 

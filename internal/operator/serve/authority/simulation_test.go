@@ -27,11 +27,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// These tests simulate several years of rotations in virtual time. Two replicas with
-// skewed clocks crash, lose their connection to the API server, and recover. A random
-// replica writes the CA bundle into the webhook configuration. The skew of a replica's clock doesn't
-// affect the validity periods in certificates: in practice, clocks that differ by more
-// than an hour break certificates anyway.
+// These tests simulate several years of rotations in virtual time. Two replicas with skewed clocks crash, lose their
+// connection to the API server, and recover. A random replica writes the CA bundle into the webhook configuration. The
+// skew of a replica's clock doesn't affect the validity periods in certificates: in practice, clocks that differ by
+// more than an hour break certificates anyway.
 
 var errUnreachable = errors.New("the API server is unreachable")
 
@@ -76,7 +75,9 @@ func (r *replica) write(do func() error) error {
 // newClient returns a replica's client of the API server.
 func newClient(server client.WithWatch, r *replica) client.Client {
 	return interceptor.NewClient(server, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
 			if err := r.request(false); err != nil {
 				return err
 			}
@@ -91,16 +92,14 @@ func newClient(server client.WithWatch, r *replica) client.Client {
 	})
 }
 
-// credentials are what one party obtained at a time: a certificate, a CA bundle, or
-// both.
+// credentials are what one party obtained at a time: a certificate, a CA bundle, or both.
 type credentials struct {
 	at     time.Time
 	issuer string // empty without a certificate
 	trusts map[string]bool
 }
 
-// simulation has the replicas, and all credentials that were issued within the last
-// day.
+// simulation has the replicas, and all credentials that were issued within the last day.
 type simulation struct {
 	schedule Schedule
 	random   *rand.Rand
@@ -123,7 +122,10 @@ func newSimulation(schedule Schedule, seed uint64) *simulation {
 	if err != nil {
 		panic(err)
 	}
-	s := &simulation{schedule: schedule, random: random, key: key.Public(), bundles: map[string]map[string]bool{}, signers: map[string]bool{}}
+	s := &simulation{
+		schedule: schedule, random: random, key: key.Public(), bundles: map[string]map[string]bool{},
+		signers: map[string]bool{},
+	}
 	server := fake.NewClientBuilder().Build()
 	s.server = server
 	for i := range s.replicas {
@@ -198,7 +200,8 @@ func (s *simulation) maxPause() time.Duration {
 		}
 		pause = 24 * time.Hour
 		state := r.store.currentView().state
-		if state.Next.exists() || state.Former.exists() || time.Until(state.Signing.NotAfter) < s.schedule.AnnounceBefore+24*time.Hour {
+		if state.Next.exists() || state.Former.exists() ||
+			time.Until(state.Signing.NotAfter) < s.schedule.AnnounceBefore+24*time.Hour {
 			return time.Hour
 		}
 	}
@@ -237,8 +240,7 @@ func (s *simulation) run(ctx context.Context, r *replica) {
 	}
 }
 
-// check compares new credentials with all credentials of the last day: each
-// certificate must be trusted by each bundle.
+// check compares new credentials with all credentials of the last day: each certificate must be trusted by each bundle.
 func (s *simulation) check(cert, bundle []byte) error {
 	now := time.Now()
 	c := credentials{at: now, trusts: s.idsOf(bundle)}
@@ -324,7 +326,9 @@ func TestCertificatesAreTrustedDuringRequestedRotations(t *testing.T) {
 func TestOverlapIsTwoWeeks(t *testing.T) {
 	s := defaultSchedule
 	if s.Overlap < 14*24*time.Hour || s.AnnounceBefore < 2*s.Overlap {
-		t.Errorf("got an overlap of %s and an announcement %s before, want two weeks, and both overlaps before the CA expires", s.Overlap, s.AnnounceBefore)
+		t.Errorf(
+			"got an overlap of %s and an announcement %s before, want two weeks, and both overlaps before the CA expires",
+			s.Overlap, s.AnnounceBefore)
 	}
 }
 
@@ -334,8 +338,10 @@ func TestTooFastRotationIsDetected(t *testing.T) {
 		Schedule
 		seed uint64 // the first one with a violation, to save time
 	}{
-		"Overlap":  {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 20 * time.Hour, MinKnown: 0}, 0},
-		"MinKnown": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 2 * CertificateValidity, MinKnown: 0}, 15},
+		"Overlap": {Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 20 * time.Hour, MinKnown: 0}, 0},
+		"MinKnown": {
+			Schedule{AnnounceBefore: defaultSchedule.AnnounceBefore, Overlap: 2 * CertificateValidity, MinKnown: 0}, 15,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := fast.seed; seed < fast.seed+20; seed++ {

@@ -72,14 +72,17 @@ type renewable interface {
 // exists and is empty, Open creates a CA without that call: a user wants a new one. The
 // client must read from the API server, not from a cache. The Store never reads, lists
 // or watches any other Secret.
-func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logger, mayCreate func(context.Context) error) (*Store, error) {
+func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logger,
+	mayCreate func(context.Context) error,
+) (*Store, error) {
 	return open(ctx, c, namespace, log, defaultSchedule, time.Now, mayCreate)
 }
 
 // Anyway allows Open to create a CA.
 func Anyway(context.Context) error { return nil }
 
-func open(ctx context.Context, c client.Client, namespace string, log *slog.Logger, schedule Schedule, clock func() time.Time,
+func open(ctx context.Context, c client.Client, namespace string, log *slog.Logger,
+	schedule Schedule, clock func() time.Time,
 	mayCreate func(context.Context) error,
 ) (*Store, error) {
 	s := &Store{
@@ -283,7 +286,9 @@ func (s *Store) Bundle(ctx context.Context) ([]byte, error) {
 
 // Sign issues a certificate for the public key of an agent in the pod with a UID. It returns the certificate and the
 // CA bundle, both in PEM.
-func (s *Store) Sign(ctx context.Context, names identity.Names, uid string, key crypto.PublicKey) (cert, bundle []byte, err error) {
+func (s *Store) Sign(ctx context.Context, names identity.Names, uid string,
+	key crypto.PublicKey,
+) (cert, bundle []byte, err error) {
 	v, err := s.usableView(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -50,7 +50,8 @@ func TestReplicasShareOneCA(t *testing.T) {
 	}
 	// A running replica restores a Secret that was deleted by mistake.
 	before := mustBundle(t, a)
-	must.Succeed(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
+	must.Succeed(t,
+		c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
 	must.Succeed(t, a.Refresh(t.Context()))
 	if mustBundle(t, mustOpen(t, c, time.Now)) != before {
 		t.Error("the replica created another CA instead of restoring the known one")
@@ -88,7 +89,9 @@ type failingClient struct {
 	err error
 }
 
-func (f *failingClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (f *failingClient) Get(ctx context.Context, key client.ObjectKey, o client.Object,
+	opts ...client.GetOption,
+) error {
 	if f.err != nil {
 		return f.err
 	}
@@ -113,8 +116,7 @@ func TestViewIsUsedForHalfADay(t *testing.T) {
 	mustBundle(t, s)
 }
 
-// handshake connects the operator to an agent. It returns the names by which the
-// agent identifies the operator.
+// handshake connects the operator to an agent. It returns the names by which the agent identifies the operator.
 func handshake(operator *OperatorCertificate, agent *identity.InMemory) (identity.Names, error) {
 	a, b := net.Pipe()
 	defer a.Close()
@@ -157,7 +159,8 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 			issuers[string(cert.Leaf.AuthorityKeyId)] = true
 		}
 		expect.Equalf(t, len(issuers), 3, "certificates of CAs in two years")
-		pair, err := s.currentView().signer.Issue(identity.Names{{Domain: "bank", Group: "ledger", Member: "ledger-0"}}, time.Hour)
+		pair, err := s.currentView().signer.Issue(identity.Names{{Domain: "bank", Group: "ledger", Member: "ledger-0"}},
+			time.Hour)
 		must.Succeed(t, err)
 		agent, err := identity.NewInMemory(pair, []byte(mustBundle(t, s)))
 		must.Succeed(t, err)
@@ -171,7 +174,8 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "conclave"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{
-			{Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost")}},
+			{Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(
+				"https://localhost")}},
 		},
 	}
 	c := fake.NewClientBuilder().WithObjects(config).Build()
@@ -265,9 +269,11 @@ func TestRestoredSecretRequestsNothing(t *testing.T) {
 	s := mustOpen(t, c, time.Now)
 	annotate(t, c, RotateNow)
 	must.Succeed(t, s.Refresh(t.Context()))
-	must.Succeed(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
+	must.Succeed(t,
+		c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}))
 	must.Succeed(t, s.Refresh(t.Context()))
 	if state := s.currentView().state; state.Requested || !state.Next.exists() {
-		t.Errorf("got request %t and next CA %t, want the rotation as before, and no request", state.Requested, state.Next.exists())
+		t.Errorf("got request %t and next CA %t, want the rotation as before, and no request",
+			state.Requested, state.Next.exists())
 	}
 }

@@ -1,9 +1,9 @@
 // Package enroll is the identity service. An agent sends the token of its pod, and
 // receives a certificate for that pod in the groups that the pod names.
 //
-// The service identifies the pod by a TokenReview only. The names in the certificate
-// are those of the pod that the token is bound to, in the groups that the annotation
-// conclave.dev/groups of that pod names or, without it, in those that select the pod. Of the certificate request, the service uses nothing but the public key.
+// The service identifies the pod by a TokenReview only. The names in the certificate are those of the pod that the
+// token is bound to, in the groups that the annotation conclave.dev/groups of that pod names or, without it, in those
+// that select the pod. Of the certificate request, the service uses nothing but the public key.
 //
 // The service reads all objects from the API server, never from a cache. A cache may
 // be outdated: a pod that was replaced a moment ago must not receive the certificate
@@ -53,7 +53,9 @@ type Service struct {
 }
 
 // enroll reads the groups of a pod that its token has identified, and issues a certificate.
-func (s *Service) enroll(ctx context.Context, pod podIdentity, key crypto.PublicKey) (*control.EnrollmentResponse, error) {
+func (s *Service) enroll(ctx context.Context, pod podIdentity,
+	key crypto.PublicKey,
+) (*control.EnrollmentResponse, error) {
 	found, groups, err := s.groups(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func (s *Service) enroll(ctx context.Context, pod podIdentity, key crypto.Public
 	}
 	if membership.BySelection(found) {
 		// The annotation may be outdated, or edited: the groups themselves decide.
-		existing = slices.DeleteFunc(existing, func(group *v1.ElectionGroup) bool { return !membership.TakesPart(group)(found) })
+		existing = slices.DeleteFunc(existing,
+			func(group *v1.ElectionGroup) bool { return !membership.TakesPart(group)(found) })
 		if len(existing) == 0 {
 			return nil, noGroupSelects(pod)
 		}
@@ -93,7 +96,8 @@ type podIdentity struct {
 // review asks the API server which pod a token is bound to.
 func (s *Service) review(ctx context.Context, token string) (podIdentity, error) {
 	if token == "" {
-		return podIdentity{}, refuse(TokenRejected, "token is empty: it must be the pod's service account token for the audience %s", v1.TokenAudience)
+		return podIdentity{}, refuse(TokenRejected,
+			"token is empty: it must be the pod's service account token for the audience %s", v1.TokenAudience)
 	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
 		Token: token, Audiences: []string{v1.TokenAudience},
@@ -105,7 +109,8 @@ func (s *Service) review(ctx context.Context, token string) (podIdentity, error)
 	// An authenticator that doesn't support audiences returns none.
 	if !status.Authenticated || !slices.Contains(status.Audiences, v1.TokenAudience) {
 		return podIdentity{}, refuse(TokenRejected,
-			"the API server doesn't accept this token: it must be a valid service account token for the audience %s, bound to a pod that exists", v1.TokenAudience)
+			"the API server doesn't accept this token: it must be a valid service account token for the audience %s, bound to "+
+				"a pod that exists", v1.TokenAudience)
 	}
 	return podIdentityOf(status.User)
 }
@@ -124,7 +129,8 @@ func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 	}
 	name, uid := user.Extra[podName], user.Extra[podUID]
 	if len(name) != 1 || len(uid) != 1 || name[0] == "" || uid[0] == "" {
-		return podIdentity{}, refuse(TokenWithoutPod, "this token isn't bound to a pod: it must be a token that the kubelet mounted into the pod")
+		return podIdentity{},
+			refuse(TokenWithoutPod, "this token isn't bound to a pod: it must be a token that the kubelet mounted into the pod")
 	}
 	return podIdentity{namespace: namespace, name: name[0], uid: uid[0]}, nil
 }
@@ -139,11 +145,13 @@ func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []str
 	case err != nil:
 		return nil, nil, unavailable("cannot read the pod", err)
 	case string(pod.UID) != p.uid:
-		return nil, nil, refuse(PodGone, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
+		return nil, nil,
+			refuse(PodGone, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
 		return nil, nil, refuse(PodGone, "pod %s/%s has finished", p.namespace, p.name)
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
-		return nil, nil, refuse(NotOptedIn, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
+		return nil, nil, refuse(NotOptedIn, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name,
+			v1.LabelAgent, v1.AgentEnabled)
 	}
 	named := v1.GroupsAnnotation(pod.Annotations)
 	if membership.BySelection(pod) && named == "" {

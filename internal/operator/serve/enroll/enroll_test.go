@@ -52,7 +52,8 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	must.Succeed(t, err)
 	if !slices.Equal(cert.DNSNames, []string{identity.AgentHost}) || len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 ||
 		cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
-		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request", cert.Subject, cert.DNSNames, pod.UID)
+		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request",
+			cert.Subject, cert.DNSNames, pod.UID)
 	}
 	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
 		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)
@@ -85,7 +86,8 @@ func TestRefusedEnrollments(t *testing.T) {
 		"finished pod":       e.token(finished, v1.TokenAudience),
 		"no label":           e.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
 		"no annotation":      e.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
-		"invalid group name": e.token(change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
+		"invalid group name": e.token(
+			change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cases.Compare(t, name, e.answer(token))
@@ -93,8 +95,7 @@ func TestRefusedEnrollments(t *testing.T) {
 	}
 }
 
-// The API server caches token reviews, so it may accept a token for some seconds after
-// its pod was deleted.
+// The API server caches token reviews, so it may accept a token for some seconds after its pod was deleted.
 func TestTokenOfADeletedPodIsRefused(t *testing.T) {
 	e := newEnv(t)
 	pod := e.createPod("ledger-0")
@@ -198,9 +199,18 @@ func TestRefusalsAreRemembered(t *testing.T) {
 		token   string
 		want    string
 	}{
-		{errors.New("dial tcp 10.0.0.1:6443"), token, "The agent has no certificate: the API server cannot review the token; retry later"},
-		{&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Message: forbidden}}, token, "The agent has no certificate: " + forbidden},
-		{nil, "", "The agent has no certificate: token is empty: it must be the pod's service account token for the audience conclave.dev"},
+		{
+			errors.New("dial tcp 10.0.0.1:6443"), token,
+			"The agent has no certificate: the API server cannot review the token; retry later",
+		},
+		{
+			&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Message: forbidden}}, token,
+			"The agent has no certificate: " + forbidden,
+		},
+		{
+			nil, "", "The agent has no certificate: token is empty: it must be the pod's service account token for " +
+				"the audience conclave.dev",
+		},
 		{nil, token, ""},
 	} {
 		failure = step.failure
@@ -235,15 +245,20 @@ func TestRequestsAreBounded(t *testing.T) {
 		status       int
 		want         string
 	}{
-		"GET":               {http.MethodGet, "", http.StatusMethodNotAllowed, "method must be POST"},
-		"empty body":        {http.MethodPost, "", http.StatusBadRequest, "enrollment must be JSON"},
-		"too large":         {http.MethodPost, strings.Repeat(" ", 17<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 16384 bytes"},
-		"no request":        {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
-		"truncated request": {http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request"},
-		"RSA key":           {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
-		"key on P-521":      {http.MethodPost, in(encoded(slowDER)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
-		"invalid signature": {http.MethodPost, in(encoded(invalid.Bytes)), http.StatusBadRequest, "request must be signed by its own key"},
-		"valid":             {http.MethodPost, in(e.request), http.StatusOK, ""},
+		"GET":        {http.MethodGet, "", http.StatusMethodNotAllowed, "method must be POST"},
+		"empty body": {http.MethodPost, "", http.StatusBadRequest, "enrollment must be JSON"},
+		"too large": {http.MethodPost, strings.Repeat(" ",
+			17<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 16384 bytes"},
+		"no request": {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
+		"truncated request": {
+			http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request",
+		},
+		"RSA key":      {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
+		"key on P-521": {http.MethodPost, in(encoded(slowDER)), http.StatusBadRequest, "must have an ECDSA key on P-256"},
+		"invalid signature": {
+			http.MethodPost, in(encoded(invalid.Bytes)), http.StatusBadRequest, "request must be signed by its own key",
+		},
+		"valid": {http.MethodPost, in(e.request), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, message := e.send(tc.method, e.url, []byte(tc.body))
@@ -252,7 +267,8 @@ func TestRequestsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	if status, _, message := e.send(http.MethodPost, strings.Replace(e.url, "certificates", "others", 1), nil); status != http.StatusNotFound {
+	if status, _, message := e.send(http.MethodPost, strings.Replace(e.url, "certificates", "others", 1),
+		nil); status != http.StatusNotFound {
 		t.Errorf("another path: got %d %q, want 404", status, message)
 	}
 }
@@ -309,7 +325,9 @@ func (s slowNamespace) Create(ctx context.Context, object client.Object, opts ..
 	if !ok || review.Spec.Token != "greedy" {
 		return s.Client.Create(ctx, object, opts...)
 	}
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{v1.TokenAudience}, User: authenticationv1.UserInfo{
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{
+		v1.TokenAudience,
+	}, User: authenticationv1.UserInfo{
 		Username: "system:serviceaccount:greedy:default",
 		Extra: map[string]authenticationv1.ExtraValue{
 			"authentication.kubernetes.io/pod-name": {"greedy-0"}, "authentication.kubernetes.io/pod-uid": {"u"},
@@ -318,7 +336,9 @@ func (s slowNamespace) Create(ctx context.Context, object client.Object, opts ..
 	return nil
 }
 
-func (s slowNamespace) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+func (s slowNamespace) Get(ctx context.Context, key client.ObjectKey, object client.Object,
+	opts ...client.GetOption,
+) error {
 	if key.Namespace != "greedy" {
 		return s.Client.Get(ctx, key, object, opts...)
 	}
@@ -327,8 +347,7 @@ func (s slowNamespace) Get(ctx context.Context, key client.ObjectKey, object cli
 	return errors.New("not now")
 }
 
-// The pods of a namespace enroll all at once, and each takes long. Those of another one don't
-// wait for them.
+// The pods of a namespace enroll all at once, and each takes long. Those of another one don't wait for them.
 func TestNamespaceDoesNotDelayEnrollmentsOfOthers(t *testing.T) {
 	const requests, most = 64, 8
 	var slow slowNamespace

@@ -42,8 +42,7 @@ func TestMain(m *testing.M) { apiServer.Main(m) }
 
 const host = "conclave-identity.conclave-system.svc"
 
-// env is an identity service over HTTPS with a real API server. Each test has its own
-// namespace.
+// env is an identity service over HTTPS with a real API server. Each test has its own namespace.
 type env struct {
 	client.Client
 	t         *testing.T
@@ -82,8 +81,7 @@ func newEnv(t *testing.T, wrap ...func(client.Client) client.Client) *env {
 	return e
 }
 
-// makeRequest creates a key and a certificate request. The request names a host, which the
-// service must ignore.
+// makeRequest creates a key and a certificate request. The request names a host, which the service must ignore.
 func (e *env) makeRequest() {
 	e.t.Helper()
 	var err error
@@ -112,7 +110,10 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 		c = w(c)
 	}
 	e.refusals = enroll.NewRefusals()
-	service := &enroll.Service{Client: c, Signer: e.store, Log: log, Refusals: e.refusals, Count: func(result enroll.Result) { e.result.Store(result) }}
+	service := &enroll.Service{
+		Client: c, Signer: e.store, Log: log, Refusals: e.refusals,
+		Count: func(result enroll.Result) { e.result.Store(result) },
+	}
 	server := &httpserver.Server{
 		Name: "the identity service", Listener: listener, Handler: service.Handler(), Limits: enroll.Limits, Log: log,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.GetCertificate},
@@ -138,8 +139,7 @@ func (e *env) create(object client.Object) {
 	must.Succeed(e.t, e.Create(e.t.Context(), object))
 }
 
-// createPod creates a pod that takes part in the groups ledger and audit, after applying
-// the changes.
+// createPod creates a pod that takes part in the groups ledger and audit, after applying the changes.
 func (e *env) createPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	e.t.Helper()
 	pod := &corev1.Pod{

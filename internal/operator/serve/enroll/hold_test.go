@@ -24,8 +24,7 @@ func (e *env) createGroup(name string, mode v1.SafetyMode) {
 	e.create(group)
 }
 
-// A pod that gets a certificate for a group in Strict mode has the group's finalizer. Its
-// other finalizers remain.
+// A pod that gets a certificate for a group in Strict mode has the group's finalizer. Its other finalizers remain.
 func TestPodOfStrictGroupIsHeld(t *testing.T) {
 	e := newEnv(t)
 	e.createGroup("ledger", v1.Strict)
@@ -70,7 +69,9 @@ type deletingClient struct {
 	options []client.DeleteOption
 }
 
-func (c deletingClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (c deletingClient) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	options ...client.PatchOption,
+) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	if err := c.Delete(ctx, pod, c.options...); err != nil {
 		return err
@@ -111,14 +112,19 @@ func TestSelectedPodGetsCertificateForGroupsThatSelectIt(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: e.namespace, Name: name}
 	}
-	e.create(&v1.ElectionGroup{ObjectMeta: meta("ledger"), Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "both", Priority: 1}, {Pod: "declared", Priority: 2}}}})
+	e.create(&v1.ElectionGroup{ObjectMeta: meta("ledger"), Spec: v1.ElectionGroupSpec{
+		Members: []v1.Member{{Pod: "both", Priority: 1}, {Pod: "declared", Priority: 2}},
+	}})
 	mail := &v1.ElectionGroup{ObjectMeta: meta("mail"), Spec: v1.ElectionGroupSpec{
-		Selector: &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}}, PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
+		Selector:     &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}},
+		PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
 	}}
 	e.create(mail)
 	mail.Status.Protocol = v1.ProtocolState{
-		MemberList: &v1.MemberList{Version: 1, LeaseMillis: 9, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}}},
-		Document:   &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
+		MemberList: &v1.MemberList{
+			Version: 1, LeaseMillis: 9, State: v1.ListSettled, Members: []v1.Member{{Pod: "leaving", Priority: 1}},
+		},
+		Document: &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 	}
 	must.Succeed(t, e.Status().Update(t.Context(), mail))
 	for name, test := range map[string]struct {

@@ -19,7 +19,8 @@ func requestedKey(request string) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, refuse(Malformed, "request must be a certificate request: %s", err)
 	}
-	// Agents use no other key. Others are expensive to verify: P-521 takes more than ten times as long, and RSA keys have no size limit.
+	// Agents use no other key. Others are expensive to verify: P-521 takes more than ten times as long, and RSA keys have
+	// no size limit.
 	if key, ok := parsed.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 		return nil, refuse(Malformed, "request must have an ECDSA key on P-256")
 	}

@@ -41,13 +41,16 @@ const (
 // Limits are those of the port that serves the Handler. Each pod enrolls from its own
 // address, except those with hostNetwork. The Handler itself refuses bodies of more than
 // maxBody bytes.
-var Limits = httpserver.Limits{Connections: 1024, ConnectionsPerHost: 128, Body: 2 * maxBody, Bodies: 24 << 20, Timeout: timeout}
+var Limits = httpserver.Limits{
+	Connections: 1024, ConnectionsPerHost: 128, Body: 2 * maxBody, Bodies: 24 << 20, Timeout: timeout,
+}
 
 // Handler returns the HTTP handler for control.CertificatesPath.
 func (s *Service) Handler() http.Handler {
 	h := &handler{
 		service: s, queued: make(chan struct{}, maxQueued),
-		reviews: fair.NewSemaphore[netip.Prefix](maxReviews, maxReviews), active: fair.NewSemaphore[string](maxActive, maxActivePerNamespace),
+		reviews: fair.NewSemaphore[netip.Prefix](maxReviews, maxReviews),
+		active:  fair.NewSemaphore[string](maxActive, maxActivePerNamespace),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(control.CertificatesPath, h)
@@ -122,7 +125,9 @@ func (h *handler) enroll(ctx context.Context, host netip.Prefix, body io.Reader)
 }
 
 // review verifies a request: what it costs to decode it is limited, too.
-func (h *handler) review(ctx context.Context, host netip.Prefix, body io.Reader) (pod podIdentity, key crypto.PublicKey, err error) {
+func (h *handler) review(ctx context.Context, host netip.Prefix,
+	body io.Reader,
+) (pod podIdentity, key crypto.PublicKey, err error) {
 	release, err := h.reviews.Acquire(ctx, host)
 	if err != nil {
 		return pod, nil, tooManyInProgress(err)
@@ -159,8 +164,9 @@ func decode(body io.Reader, into *control.EnrollmentRequest) error {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	// A pod enrolls once a day. Connections compete for the limits of the port, and for them the listener is the queue. Clients that
-	// repeat requests over a thousand open ones compete with the probes and the webhook for each moment of CPU time.
+	// A pod enrolls once a day. Connections compete for the limits of the port, and for them the listener is the queue.
+	// Clients that repeat requests over a thousand open ones compete with the probes and the webhook for each moment of
+	// CPU time.
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

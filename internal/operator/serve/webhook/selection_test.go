@@ -38,7 +38,8 @@ func createNamespace(t *testing.T, c client.Client, labels map[string]string) st
 	for _, group := range []*v1.ElectionGroup{
 		{ObjectMeta: meta("ledger"), Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}}},
 		{ObjectMeta: meta("mail"), Spec: v1.ElectionGroupSpec{
-			Selector: &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}}, PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
+			Selector:     &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "mail"}},
+			PriorityFrom: &v1.PriorityFrom{Ordinal: v1.HighestFirst},
 		}},
 	} {
 		must.Succeed(t, c.Create(t.Context(), group))
@@ -94,10 +95,14 @@ func TestOneLabelIsEnough(t *testing.T) {
 		"a name that isn't declared":           {bank, podOf("ledger-1", withLabels(labeled), nil), ""},
 		"a selected pod with a generated name": {bank, generated, "mail"},
 		"a generated name is unknown as yet":   {bank, declared, ""},
-		"both groups":                          {bank, podOf("ledger-0", withLabels(labeled, "app=mail"), nil), "ledger,mail"},
-		"groups of another namespace":          {elsewhere, podOf("ledger-0", withLabels(labeled, "app=mail"), nil), ""},
-		"without the label":                    {bank, podOf("ledger-0", withLabels("app=mail"), nil), untouched},
-		"an annotation takes precedence":       {bank, podOf("ledger-0", withLabels(labeled), map[string]string{v1.AnnotationGroups: "audit"}), "named: audit"},
+		"both groups": {
+			bank, podOf("ledger-0", withLabels(labeled, "app=mail"), nil), "ledger,mail",
+		},
+		"groups of another namespace": {elsewhere, podOf("ledger-0", withLabels(labeled, "app=mail"), nil), ""},
+		"without the label":           {bank, podOf("ledger-0", withLabels("app=mail"), nil), untouched},
+		"an annotation takes precedence": {
+			bank, podOf("ledger-0", withLabels(labeled), map[string]string{v1.AnnotationGroups: "audit"}), "named: audit",
+		},
 		"an annotation that the pod can't choose": {
 			bank, podOf("ledger-1", withLabels(labeled), map[string]string{v1.AnnotationSelectedBy: "ledger"}), "",
 		},
@@ -112,7 +117,8 @@ func TestNamespaceOptsIn(t *testing.T) {
 	awaitWebhook(t, c)
 	optedIn := map[string]string{v1.LabelInjection: v1.InjectionEnabled}
 	in, out := createNamespace(t, c, optedIn), createNamespace(t, c, nil)
-	operator := createNamespace(t, c, map[string]string{v1.LabelInjection: v1.InjectionEnabled, "conclave.dev/operator": ""})
+	operator := createNamespace(t, c,
+		map[string]string{v1.LabelInjection: v1.InjectionEnabled, "conclave.dev/operator": ""})
 	other := createNamespace(t, c, map[string]string{v1.LabelInjection: "disabled"})
 	for name, test := range map[string]struct {
 		namespace string
@@ -122,11 +128,15 @@ func TestNamespaceOptsIn(t *testing.T) {
 		"a selected pod":                              {in, podOf("mail-0", withLabels("app=mail"), nil), "mail"},
 		"a pod that no group selects":                 {in, podOf("web-0", withLabels("app=web"), nil), untouched},
 		"a pod that no group selects, with the label": {in, podOf("web-0", withLabels(labeled), nil), ""},
-		"a pod that opts out":                         {in, podOf("mail-0", withLabels("app=mail", disabled), nil), untouched},
-		"a pod that names its groups":                 {in, podOf("web-0", nil, map[string]string{v1.AnnotationGroups: "audit"}), "named: audit"},
-		"a namespace that hasn't opted in":            {out, podOf("mail-0", withLabels("app=mail"), nil), untouched},
-		"a namespace with another value":              {other, podOf("mail-0", withLabels("app=mail"), nil), untouched},
-		"the namespace of the manager":                {operator, podOf("mail-0", withLabels("app=mail"), nil), untouched},
+		"a pod that opts out": {
+			in, podOf("mail-0", withLabels("app=mail", disabled), nil), untouched,
+		},
+		"a pod that names its groups": {
+			in, podOf("web-0", nil, map[string]string{v1.AnnotationGroups: "audit"}), "named: audit",
+		},
+		"a namespace that hasn't opted in": {out, podOf("mail-0", withLabels("app=mail"), nil), untouched},
+		"a namespace with another value":   {other, podOf("mail-0", withLabels("app=mail"), nil), untouched},
+		"the namespace of the manager":     {operator, podOf("mail-0", withLabels("app=mail"), nil), untouched},
 	} {
 		expect.Equalf(t, admit(t, c, test.namespace, test.pod), test.want, "%s", name)
 	}
@@ -154,13 +164,17 @@ func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 		pod       *corev1.Pod
 		want      string
 	}{
-		"a pod that has opted in":                        {in, podOf("web-0", withLabels(labeled), nil), refused},
-		"a pod in a namespace that has opted in":         {in, podOf("web-0", nil, nil), refused},
-		"a pod that has opted out":                       {in, podOf("mail-0", withLabels("app=mail", disabled), nil), untouched},
+		"a pod that has opted in":                {in, podOf("web-0", withLabels(labeled), nil), refused},
+		"a pod in a namespace that has opted in": {in, podOf("web-0", nil, nil), refused},
+		"a pod that has opted out": {
+			in, podOf("mail-0", withLabels("app=mail", disabled), nil), untouched,
+		},
 		"a pod of a group, in another namespace":         {out, podOf("mail-0", withLabels("app=mail"), nil), untouched},
 		"a pod with an annotation, in another namespace": {out, podOf("web-0", nil, ledger), untouched},
 		"a pod that has opted out, in another namespace": {out, podOf("ledger-0", withLabels(disabled), nil), untouched},
-		"a pod of the system":                            {metav1.NamespaceSystem, podOf("ledger-0", withLabels(labeled), nil), untouched},
+		"a pod of the system": {
+			metav1.NamespaceSystem, podOf("ledger-0", withLabels(labeled), nil), untouched,
+		},
 	} {
 		expect.Containsf(t, admit(t, c, test.namespace, test.pod), test.want, "%s", name)
 	}
@@ -170,12 +184,14 @@ func TestOtherPodsNeverDependOnTheManager(t *testing.T) {
 func TestWarningForPodWithoutGroup(t *testing.T) {
 	c := testclient.New(t, apiServer.Config(t))
 	injector := &webhook.Injector{
-		Log: slog.New(slog.DiscardHandler), Groups: groupsFrom(c), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+		Log: slog.New(slog.DiscardHandler), Groups: groupsFrom(c),
+		Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 	}
 	pod := request(podOf("in", optedIn, nil))
 	pod.Namespace = createNamespace(t, c, nil)
 	want := "no ElectionGroup in namespace " + pod.Namespace + " selects this pod: its agent waits for one"
-	if got := injector.Handle(t.Context(), pod); !got.Allowed || len(got.Patch) == 0 || len(got.Warnings) != 1 || got.Warnings[0] != want {
+	if got := injector.Handle(t.Context(), pod); !got.Allowed || len(got.Patch) == 0 ||
+		len(got.Warnings) != 1 || got.Warnings[0] != want {
 		t.Errorf("got %+v, want an agent and the warning %q", got, want)
 	}
 }
@@ -185,7 +201,8 @@ func TestWarningForPodWithoutGroup(t *testing.T) {
 func TestUnreadableGroups(t *testing.T) {
 	unreadable := func(context.Context, string, func([]v1.ElectionGroup)) error { return errors.New("no access") }
 	injector := &webhook.Injector{
-		Log: slog.New(slog.DiscardHandler), Groups: unreadable, Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+		Log: slog.New(slog.DiscardHandler), Groups: unreadable,
+		Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 	}
 	for name, test := range map[string]struct {
 		pod     *corev1.Pod
@@ -252,18 +269,22 @@ func TestGroupsAreReadFromTheCacheFirst(t *testing.T) {
 		want         string
 		lists        int
 	}{
-		"the cache has the group":             {[]string{"ledger"}, []string{"ledger", "audit"}, nil, "ledger", 0},
-		"the cache lacks the group":           {nil, []string{"ledger"}, nil, "ledger", 1},
-		"the cache fails after its first one": {[]string{"former"}, []string{"ledger"}, errors.New("the cache hasn't been started"), "ledger", 1},
+		"the cache has the group":   {[]string{"ledger"}, []string{"ledger", "audit"}, nil, "ledger", 0},
+		"the cache lacks the group": {nil, []string{"ledger"}, nil, "ledger", 1},
+		"the cache fails after its first one": {
+			[]string{"former"}, []string{"ledger"}, errors.New("the cache hasn't been started"), "ledger", 1,
+		},
 	} {
 		var cached, live int
 		injector := &webhook.Injector{
-			Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
-			Cached: lister(&cached, test.err, test.cached...), Groups: lister(&live, nil, test.live...),
+			Log:      slog.New(slog.DiscardHandler),
+			Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+			Cached:   lister(&cached, test.err, test.cached...), Groups: lister(&live, nil, test.live...),
 		}
 		response := injector.Handle(t.Context(), request(podOf("ledger-0", optedIn, nil)))
 		want := fmt.Sprintf("%q", test.want)
-		if patch := string(response.Patch); !response.Allowed || !strings.Contains(patch, want) || strings.Contains(patch, `"former`) || strings.Contains(patch, "audit") {
+		if patch := string(response.Patch); !response.Allowed || !strings.Contains(patch, want) ||
+			strings.Contains(patch, `"former`) || strings.Contains(patch, "audit") {
 			t.Errorf("%s: got allowed=%t and patch %s, want the group %s", name, response.Allowed, patch, want)
 		}
 		expect.Equalf(t, live, test.lists, "%s: lists from the API server", name)

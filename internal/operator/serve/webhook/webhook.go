@@ -69,7 +69,8 @@ type Metric struct{ *prometheus.CounterVec }
 // refusal is an increase.
 func NewMetric() Metric {
 	m := Metric{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "conclave_operator_injections_total", Help: "Requests of the API server to inject an agent into a new pod, by result.",
+		Name: "conclave_operator_injections_total",
+		Help: "Requests of the API server to inject an agent into a new pod, by result.",
 	}, []string{"result"})}
 	for _, result := range []Result{Injected, Unchanged, Refused, Failed} {
 		m.WithLabelValues(string(result))
@@ -102,7 +103,8 @@ func resultOf(response admission.Response) Result {
 }
 
 func (i *Injector) respond(ctx context.Context, request admission.Request) admission.Response {
-	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
+	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" ||
+		request.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
 	pod := request.Object.Raw
@@ -139,7 +141,8 @@ func (i *Injector) respond(ctx context.Context, request admission.Request) admis
 	}
 	warnings := podWarnings(pod)
 	if choice == inject.SelectedGroups && len(selecting) == 0 {
-		warnings = append(warnings, "no ElectionGroup in namespace "+request.Namespace+" selects this pod: its agent waits for one")
+		warnings = append(warnings,
+			"no ElectionGroup in namespace "+request.Namespace+" selects this pod: its agent waits for one")
 	}
 	return patched(patch, warnings)
 }
@@ -184,11 +187,13 @@ func podWarnings(raw []byte) (warnings []string) {
 		return nil // The API server reports invalid pods.
 	}
 	if pod.Spec.HostNetwork && pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
-		warnings = append(warnings, "a pod with hostNetwork must have dnsPolicy: ClusterFirstWithHostNet, otherwise its agent cannot resolve conclave-identity")
+		warnings = append(warnings, "a pod with hostNetwork must have dnsPolicy: ClusterFirstWithHostNet, otherwise its "+
+			"agent cannot resolve conclave-identity")
 	}
 	if proxy := inject.Interception(&pod); proxy != "" {
 		// It has read the annotations of the pod before this patch adds the exclusions.
-		warnings = append(warnings, proxy+" was added before the agent's ports were excluded, and may intercept them: set the annotations in the pod template (docs/install.md, Service meshes)")
+		warnings = append(warnings, proxy+" was added before the agent's ports were excluded, and may intercept them: set "+
+			"the annotations in the pod template (docs/install.md, Service meshes)")
 	}
 	return warnings
 }

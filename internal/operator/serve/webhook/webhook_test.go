@@ -85,7 +85,8 @@ func serve(t *testing.T) client.Client {
 	})
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
 		webhooks.Register(path, &admission.Webhook{Handler: &webhook.Injector{
-			Log: log, Groups: groupsFrom(c), NamespaceOptedIn: namespaceOptedIn, Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+			Log: log, Groups: groupsFrom(c), NamespaceOptedIn: namespaceOptedIn,
+			Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 		}})
 	}
 	config := configuration(t, port)
@@ -108,8 +109,7 @@ func serve(t *testing.T) client.Client {
 	return c
 }
 
-// awaitWebhook waits until the API server applies the webhook configuration, which takes a
-// moment.
+// awaitWebhook waits until the API server applies the webhook configuration, which takes a moment.
 func awaitWebhook(t *testing.T, c client.Client) {
 	t.Helper()
 	testwait.NoError(t, func() error {
@@ -127,7 +127,9 @@ func awaitWebhook(t *testing.T, c client.Client) {
 func podOf(name string, labels, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, Annotations: annotations},
-		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "default", Containers: []corev1.Container{{Name: "application", Image: "none"}},
+		},
 	}
 }
 
@@ -154,9 +156,12 @@ func TestPodThatOptedInGetsAgent(t *testing.T) {
 			t.Errorf("%s: got error %v and init containers %v, want none", name, err, pod.Spec.InitContainers)
 		}
 	}
-	for name, groups := range map[string]map[string]string{"blank": {v1.AnnotationGroups: ""}, "bad": {v1.AnnotationGroups: "Ledger"}} {
+	for name, groups := range map[string]map[string]string{
+		"blank": {v1.AnnotationGroups: ""}, "bad": {v1.AnnotationGroups: "Ledger"},
+	} {
 		err := c.Create(t.Context(), podOf(name, optedIn, groups))
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
+		if !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got error %v, want a refusal of the annotation in one line", name, err)
 		}
@@ -175,13 +180,17 @@ func TestAgentPreservesGuaranteedQuality(t *testing.T) {
 		"guaranteed": {corev1.ResourceRequirements{Limits: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
 		}}, corev1.PodQOSGuaranteed},
-		"burstable": {corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}, corev1.PodQOSBurstable},
+		"burstable": {
+			corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+			corev1.PodQOSBurstable,
+		},
 	} {
 		pod := podOf(name, optedIn, ledger)
 		pod.Spec.Containers[0].Resources = test.resources
 		must.Succeed(t, c.Create(t.Context(), pod))
 		if len(pod.Spec.InitContainers) != 1 || pod.Status.QOSClass != test.want {
-			t.Errorf("%s: got quality of service %s with init containers %v, want %s with an agent", name, pod.Status.QOSClass, pod.Spec.InitContainers, test.want)
+			t.Errorf("%s: got quality of service %s with init containers %v, want %s with an agent", name, pod.Status.QOSClass,
+				pod.Spec.InitContainers, test.want)
 		}
 	}
 }
@@ -196,7 +205,8 @@ func request(pod *corev1.Pod) admission.Request {
 		panic(err)
 	}
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+		Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create,
+		Object: runtime.RawExtension{Raw: raw},
 	}}
 }
 
@@ -208,7 +218,8 @@ func TestPodsWithoutOptInAreAllowedDespiteErrors(t *testing.T) {
 			return inject.Settings{}, errors.New("no CA bundle")
 		},
 	}
-	if got := injector.Handle(t.Context(), request(podOf("out", nil, ledger))); !got.Allowed || len(got.Patches)+len(got.Patch) > 0 {
+	if got := injector.Handle(t.Context(), request(podOf("out", nil, ledger))); !got.Allowed ||
+		len(got.Patches)+len(got.Patch) > 0 {
 		t.Errorf("pod that didn't opt in: got %+v, want it allowed without a patch", got)
 	}
 	if got := injector.Handle(t.Context(), request(podOf("in", optedIn, ledger))); got.Allowed {
@@ -221,8 +232,7 @@ func TestPodsWithoutOptInAreAllowedDespiteErrors(t *testing.T) {
 	}
 }
 
-// By default, a pod with hostNetwork uses the node's DNS server, which doesn't resolve
-// Services.
+// By default, a pod with hostNetwork uses the node's DNS server, which doesn't resolve Services.
 func TestWarningForHostNetworkWithoutClusterDNS(t *testing.T) {
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
@@ -239,8 +249,7 @@ func TestWarningForHostNetworkWithoutClusterDNS(t *testing.T) {
 	}
 }
 
-// If the webhook of a mesh runs before this one, its proxy was configured without the
-// exclusions.
+// If the webhook of a mesh runs before this one, its proxy was configured without the exclusions.
 func TestWarningForProxyThatWasAddedBefore(t *testing.T) {
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },

@@ -38,13 +38,20 @@ func caBundle(t *testing.T, after time.Duration) []byte {
 // healthy returns the facts about an installation with one group, in which all is well.
 func healthy(t *testing.T) *Facts {
 	t.Helper()
-	hook := admissionregistrationv1.MutatingWebhook{Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{
-		Service: &admissionregistrationv1.ServiceReference{Namespace: "conclave-system"}, CABundle: caBundle(t, 1000*time.Hour),
-	}}
+	hook := admissionregistrationv1.MutatingWebhook{
+		Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			Service:  &admissionregistrationv1.ServiceReference{Namespace: "conclave-system"},
+			CABundle: caBundle(t, 1000*time.Hour),
+		},
+	}
 	f := &Facts{
-		Operators: []Operator{{Namespace: "conclave-system", Image: "manager:2", AgentImage: "agent:2", Wanted: 2, Available: 2}},
-		Webhook:   &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{hook}},
-		Unknown:   map[Fact]string{}, Now: now,
+		Operators: []Operator{
+			{Namespace: "conclave-system", Image: "manager:2", AgentImage: "agent:2", Wanted: 2, Available: 2},
+		},
+		Webhook: &admissionregistrationv1.MutatingWebhookConfiguration{
+			Webhooks: []admissionregistrationv1.MutatingWebhook{hook},
+		},
+		Unknown: map[Fact]string{}, Now: now,
 	}
 	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	for i := range 3 {
@@ -52,7 +59,8 @@ func healthy(t *testing.T) *Facts {
 		f.Pods = append(f.Pods, corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "bank", Name: fmt.Sprint("ledger-", i),
-				Labels:      map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled, v1.RoleLabel("ledger"): v1.RoleFollower},
+				Labels: map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled, v1.RoleLabel(
+					"ledger"): v1.RoleFollower},
 				Annotations: map[string]string{v1.AnnotationGroups: "ledger", v1.AnnotationPriority: "1"},
 			},
 			Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent:2"}}},
@@ -80,11 +88,13 @@ func tenures(ends ...v1.EndReason) []v1.Tenure {
 func place(f *Facts, nodes ...string) {
 	s := &f.Groups[0].Status
 	for i := len(s.Protocol.MemberList.Members); i < len(nodes); i++ {
-		s.Protocol.MemberList.Members = append(s.Protocol.MemberList.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
+		s.Protocol.MemberList.Members = append(s.Protocol.MemberList.Members,
+			v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
 	}
 	for i, m := range slices.Backward(s.Protocol.MemberList.Members) {
 		node, zone, _ := strings.Cut(nodes[i], "/")
-		s.Processes = append(s.Processes, v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Node: node, Zone: zone})
+		s.Processes = append(s.Processes,
+			v1.Process{Pod: m.Pod, Priority: m.Priority, Status: v1.ProcessNormal, Node: node, Zone: zone})
 	}
 }
 
@@ -135,11 +145,18 @@ func TestFindings(t *testing.T) {
 		},
 		"a group without a coordinator": func(f *Facts) { f.Groups[0].Status.Coordinator = nil },
 		"a condition": func(f *Facts) {
-			f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: "True", Reason: "MembersDown", Message: "2 of 5 members are down"}}
+			f.Groups[0].Status.Conditions = []metav1.Condition{
+				{Type: "Degraded", Status: "True", Reason: "MembersDown", Message: "2 of 5 members are down"},
+			}
 		},
 		"a group that can't fail over, with a condition": func(f *Facts) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
-			f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "NoFailover", Message: "The group is healthy, but no other member can take over"}}
+			f.Groups[0].Status.Conditions = []metav1.Condition{
+				{
+					Type: "Ready", Status: "True", Reason: "NoFailover",
+					Message: "The group is healthy, but no other member can take over",
+				},
+			}
 		},
 		"two members": func(f *Facts) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
@@ -149,7 +166,8 @@ func TestFindings(t *testing.T) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
 		},
 		"one eligible member": func(f *Facts) {
-			f.Groups[0].Status.Protocol.MemberList.Members[0].Priority, f.Groups[0].Status.Protocol.MemberList.Members[1].Priority = 0, 0
+			members := f.Groups[0].Status.Protocol.MemberList.Members
+			members[0].Priority, members[1].Priority = 0, 0
 		},
 		"leases that lapsed": func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndCrash, v1.EndLapse) },
 		"a short drain timeout": func(f *Facts) {
@@ -159,38 +177,61 @@ func TestFindings(t *testing.T) {
 		"a short drain timeout without a lease": func(f *Facts) {
 			f.Groups[0].Spec.Safety.Mode, f.Groups[0].Spec.Timing.DrainMillis = v1.Available, new(int32(100))
 		},
-		"a lease that lapsed once": func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndSilence, v1.EndCrash) },
+		"a lease that lapsed once": func(f *Facts) {
+			f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndSilence, v1.EndCrash)
+		},
 		"leases that lapsed long ago": func(f *Facts) {
 			f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndLapse)
 			f.Now = now.Add(25 * time.Hour)
 		},
-		"all members share a node":                   func(f *Facts) { place(f, "n1", "n1", "n1") },
-		"two members share a node":                   func(f *Facts) { place(f, "n1", "n2", "n1") },
-		"each member has a node":                     func(f *Facts) { place(f, "n1", "n2", "n3") },
-		"each member has a node, and one is down":    func(f *Facts) { place(f, "n1", "n2", "n3"); f.Groups[0].Status.Processes[2].Status = v1.ProcessCrashed },
-		"two members share a node in Available mode": func(f *Facts) { place(f, "n1", "n2", "n1"); f.Groups[0].Spec.Safety.Mode = v1.Available },
-		"all members share a node in Available mode": func(f *Facts) { place(f, "n1", "n1", "n1"); f.Groups[0].Spec.Safety.Mode = v1.Available },
+		"all members share a node": func(f *Facts) { place(f, "n1", "n1", "n1") },
+		"two members share a node": func(f *Facts) { place(f, "n1", "n2", "n1") },
+		"each member has a node":   func(f *Facts) { place(f, "n1", "n2", "n3") },
+		"each member has a node, and one is down": func(f *Facts) {
+			place(f, "n1", "n2", "n3")
+			f.Groups[0].Status.Processes[2].Status = v1.ProcessCrashed
+		},
+		"two members share a node in Available mode": func(f *Facts) {
+			place(f, "n1", "n2", "n1")
+			f.Groups[0].Spec.Safety.Mode = v1.Available
+		},
+		"all members share a node in Available mode": func(f *Facts) {
+			place(f, "n1", "n1", "n1")
+			f.Groups[0].Spec.Safety.Mode = v1.Available
+		},
 		"the only eligible member shares a node": func(f *Facts) {
 			f.Groups[0].Spec.Safety.Mode = v1.Available
-			f.Groups[0].Status.Protocol.MemberList.Members[0].Priority, f.Groups[0].Status.Protocol.MemberList.Members[1].Priority = 0, 0
+			members := f.Groups[0].Status.Protocol.MemberList.Members
+			members[0].Priority, members[1].Priority = 0, 0
 			place(f, "n1", "n2", "n1")
 		},
 		"two members of two share a node": func(f *Facts) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
 			place(f, "n1", "n1")
 		},
-		"a zone has two members of three, and there are two zones":    func(f *Facts) { place(f, "n1/east", "n2/east", "n3/west") },
-		"a zone has three members of five, and there are three zones": func(f *Facts) { place(f, "n1/east", "n2/east", "n3/east", "n4/west", "n5/middle") },
-		"a node and its zone have three members of five":              func(f *Facts) { place(f, "n1/east", "n1/east", "n1/east", "n4/west", "n5/middle") },
+		"a zone has two members of three, and there are two zones": func(f *Facts) {
+			place(f, "n1/east", "n2/east", "n3/west")
+		},
+		"a zone has three members of five, and there are three zones": func(f *Facts) {
+			place(f, "n1/east", "n2/east", "n3/east", "n4/west", "n5/middle")
+		},
+		"a node and its zone have three members of five": func(f *Facts) {
+			place(f, "n1/east", "n1/east", "n1/east", "n4/west", "n5/middle")
+		},
 		"another group is checked": func(f *Facts) {
 			f.Groups[0].Status.Coordinator = nil
 			f.Group = "other"
 		},
-		"a label with the wrong value":                       eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "true" }),
-		"pods that opted out":                                eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "disabled" }),
-		"a pod without an agent":                             func(f *Facts) { f.Pods[1].Spec.InitContainers = nil },
-		"an annotation without the label":                    func(f *Facts) { f.Pods[1].Spec.InitContainers = nil; delete(f.Pods[1].Labels, v1.LabelAgent) },
-		"a program, and a group that elects pods without it": func(f *Facts) { f.Pods[1].Annotations[v1.AnnotationExec] = "ledger/settle" },
+		"a label with the wrong value": eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "true" }),
+		"pods that opted out":          eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "disabled" }),
+		"a pod without an agent":       func(f *Facts) { f.Pods[1].Spec.InitContainers = nil },
+		"an annotation without the label": func(f *Facts) {
+			f.Pods[1].Spec.InitContainers = nil
+			delete(f.Pods[1].Labels, v1.LabelAgent)
+		},
+		"a program, and a group that elects pods without it": func(f *Facts) {
+			f.Pods[1].Annotations[v1.AnnotationExec] = "ledger/settle"
+		},
 		"a program, and a group that doesn't": func(f *Facts) {
 			f.Pods[1].Annotations[v1.AnnotationExec] = "ledger"
 			f.Groups[0].Spec.Application.Session = v1.SessionRequired
@@ -216,11 +257,14 @@ func TestFindings(t *testing.T) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Spec.Members
 			f.Groups[0].Spec.Safety.Mode = v1.Available
 			f.Groups[0].Status.Conditions = append(f.Groups[0].Status.Conditions, metav1.Condition{
-				Type: string(v1.ConditionUnlisted), Status: metav1.ConditionTrue, Reason: string(v1.ReasonPodsUnlisted), Message: "Pod ledger-2 has an agent",
+				Type: string(v1.ConditionUnlisted), Status: metav1.ConditionTrue, Reason: string(v1.ReasonPodsUnlisted),
+				Message: "Pod ledger-2 has an agent",
 			})
 			delete(f.Pods[2].Annotations, v1.AnnotationGroups)
 		},
-		"a group that the pod's annotation doesn't name": func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "leger" },
+		"a group that the pod's annotation doesn't name": func(f *Facts) {
+			f.Pods[0].Annotations[v1.AnnotationGroups] = "leger"
+		},
 		"groups that the operator records later": func(f *Facts) {
 			delete(f.Pods[0].Annotations, v1.AnnotationGroups)
 			f.Pods[0].Annotations[v1.AnnotationSelectedBy] = ""
@@ -238,7 +282,8 @@ func TestFindings(t *testing.T) {
 			f.Pods[0].Spec.InitContainers[0].Image = "agent:1"
 		},
 		"settings of the agent": func(f *Facts) {
-			f.Pods[0].Annotations["conclave.dev/agent-uid"], f.Pods[0].Annotations["conclave.dev/agent-log-level"] = "root", "loud"
+			f.Pods[0].Annotations["conclave.dev/agent-uid"], f.Pods[0].Annotations["conclave.dev/agent-log-level"] = "root",
+				"loud"
 			f.Pods[1].Annotations["conclave.dev/agent-uid"] = "1000"
 		},
 		"settings of a pod that opted out": func(f *Facts) {

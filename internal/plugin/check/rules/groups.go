@@ -39,13 +39,15 @@ func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 		all = append(all, Finding{level, object, message, p.Advice})
 	}
 	if g.Status.Coordinator == nil && len(all) == 0 {
-		all = append(all, Finding{Problem, object, "It has no coordinator.", "See: kubectl conclave status " + g.Name + " -n " + g.Namespace})
+		all = append(all,
+			Finding{Problem, object, "It has no coordinator.", "See: kubectl conclave status " + g.Name + " -n " + g.Namespace})
 	}
 	for _, p := range describe.Warnings(g, f.Now) {
 		all = append(all, Finding{Warning, object, p.Message, p.Advice})
 	}
 	if len(all) == 0 {
-		all = append(all, f.current(object, fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)))
+		all = append(all,
+			f.current(object, fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)))
 	}
 	return all
 }

@@ -20,13 +20,17 @@ func checkOperator(f *Facts) []Finding {
 	case 1:
 		all := []Finding{checkReplicas(&f.Operators[0])}
 		for _, lacked := range f.Operators[0].Lacks {
-			all = append(all, Finding{Problem, all[0].Object, "It lacks the permission to " + lacked + ".", "Apply the manifests of the operator again."})
+			all = append(all, Finding{
+				Problem, all[0].Object, "It lacks the permission to " + lacked + ".", "Apply the manifests of the operator again.",
+			})
 		}
 		return all
 	}
 	return []Finding{{
-		Problem, "operator", fmt.Sprintf("Operators are installed in several namespaces: %s.", strings.Join(f.operatorNamespaces(), ", ")),
-		"A cluster has one operator: these take permissions and the webhook from each other. Delete the namespaces of the others, and install the one that remains again.",
+		Problem, "operator",
+		fmt.Sprintf("Operators are installed in several namespaces: %s.", strings.Join(f.operatorNamespaces(), ", ")),
+		"A cluster has one operator: these take permissions and the webhook from each other. Delete the namespaces of the " +
+			"others, and install the one that remains again.",
 	}}
 }
 
@@ -41,7 +45,8 @@ func (f *Facts) operator() *Operator {
 // current returns that all is well with what is true only while an operator runs.
 func (f *Facts) current(object, message string) Finding {
 	if f.Unknown[Operators] == "" && !slices.ContainsFunc(f.Operators, func(o Operator) bool { return o.Available > 0 }) {
-		return Finding{Level: Unknown, Object: object, Message: "No operator is available, so this may not be true: " + message}
+		return Finding{Level: Unknown, Object: object, Message: "No operator is available, so this may not be true: " +
+			message}
 	}
 	return Finding{Level: OK, Object: object, Message: message}
 }
@@ -60,11 +65,16 @@ func checkReplicas(o *Operator) Finding {
 	see := fmt.Sprintf("See: kubectl get pods -n %s -l app.kubernetes.io/name=conclave", o.Namespace)
 	switch {
 	case o.Available == 0:
-		return Finding{Problem, object, message, "Elections continue. Statuses, Services and certificates need the operator. " + see}
+		return Finding{
+			Problem, object, message, "Elections continue. Statuses, Services and certificates need the operator. " + see,
+		}
 	case o.Available < o.Wanted:
 		return Finding{Warning, object, message, see}
 	case o.Wanted < 2:
-		return Finding{Warning, object, message, "With one replica, statuses and Services don't follow elections while it restarts. Use two."}
+		return Finding{
+			Warning, object, message,
+			"With one replica, statuses and Services don't follow elections while it restarts. Use two.",
+		}
 	}
 	return Finding{Level: OK, Object: object, Message: message}
 }
@@ -75,7 +85,9 @@ const expiryWarning = 14 * 24 * time.Hour
 func checkWebhook(f *Facts) []Finding {
 	const object = "webhook configuration conclave"
 	if f.Webhook == nil {
-		return []Finding{{Warning, object, "There is no webhook, so new pods get no agents.", "Apply the manifests of the operator again."}}
+		return []Finding{
+			{Warning, object, "There is no webhook, so new pods get no agents.", "Apply the manifests of the operator again."},
+		}
 	}
 	if len(f.Webhook.Webhooks) == 0 {
 		return []Finding{{Problem, object, "It has no webhooks, so new pods get no agents.", "Apply config/webhook again."}}
@@ -95,18 +107,24 @@ func checkHook(f *Facts, w *admissionregistrationv1.MutatingWebhook) (all []Find
 	namespaces := f.operatorNamespaces()
 	if s := w.ClientConfig.Service; s != nil && len(namespaces) > 0 && !slices.Contains(namespaces, s.Namespace) {
 		all = append(all, Finding{
-			Problem, object, fmt.Sprintf("It calls the namespace %s, but the operator is in %s.", s.Namespace, strings.Join(namespaces, " or ")),
+			Problem, object,
+			fmt.Sprintf("It calls the namespace %s, but the operator is in %s.", s.Namespace, strings.Join(namespaces, " or ")),
 			"Pods that opted in are refused. Apply the manifests of the operator again.",
 		})
 	}
 	expiry, found := lastExpiry(w.ClientConfig.CABundle)
 	switch {
 	case !found:
-		all = append(all, Finding{Problem, object, "It has no CA bundle.", "Pods that opted in are refused. The operator writes the bundle: see its logs."})
+		all = append(all, Finding{
+			Problem, object, "It has no CA bundle.",
+			"Pods that opted in are refused. The operator writes the bundle: see its logs.",
+		})
 	case expiry.Before(f.Now):
-		all = append(all, Finding{Problem, object, "Its CA expired at " + expiry.UTC().Format(time.RFC3339) + ".", "Pods that opted in are refused. See the logs of the operator."})
+		all = append(all, Finding{Problem, object, "Its CA expired at " + expiry.UTC().Format(time.RFC3339) +
+			".", "Pods that opted in are refused. See the logs of the operator."})
 	case expiry.Before(f.Now.Add(expiryWarning)):
-		all = append(all, Finding{Warning, object, "Its CA expires at " + expiry.UTC().Format(time.RFC3339) + ".", "See the logs of the operator: it should have renewed the CA."})
+		all = append(all, Finding{Warning, object, "Its CA expires at " + expiry.UTC().Format(time.RFC3339) +
+			".", "See the logs of the operator: it should have renewed the CA."})
 	}
 	return all
 }

@@ -18,7 +18,8 @@ import (
 // The keys that mean something on a pod.
 var (
 	podLabels      = []string{v1.LabelAgent}
-	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe, v1.AnnotationExec, v1.AnnotationStepDownBy)
+	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy,
+		v1.AnnotationPriority, v1.AnnotationProbe, v1.AnnotationExec, v1.AnnotationStepDownBy)
 )
 
 func checkPods(f *Facts) []Finding {
@@ -38,7 +39,8 @@ func checkPods(f *Facts) []Finding {
 		all = append(all, checkAgentImages(o, agents)...)
 	}
 	if len(all) == 0 {
-		all = append(all, Finding{Level: OK, Object: "pods", Message: fmt.Sprintf("The labels and annotations of %d pods are correct.", len(f.Pods))})
+		all = append(all, Finding{Level: OK, Object: "pods", Message: fmt.Sprintf(
+			"The labels and annotations of %d pods are correct.", len(f.Pods))})
 	}
 	return all
 }
@@ -58,7 +60,10 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 			fmt.Sprintf("Set it to %q in the pod template.", v1.AgentEnabled),
 		})
 	case value == v1.AgentEnabled && !hasAgent:
-		all = append(all, Finding{Problem, object, "It has opted in, but has no agent: it was created without the webhook.", "Delete the pod, so that it is created again."})
+		all = append(all, Finding{
+			Problem, object, "It has opted in, but has no agent: it was created without the webhook.",
+			"Delete the pod, so that it is created again.",
+		})
 	case !labeled && !hasAgent && p.Annotations[v1.AnnotationGroups] != "":
 		all = append(all, Finding{
 			Problem, object, fmt.Sprintf("It has the annotation %s, and has not opted in.", v1.AnnotationGroups),
@@ -67,18 +72,22 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 	}
 	if hasAgent := membership.HasAgent(p); hasAgent || value == v1.AgentEnabled {
 		for _, err := range inject.CheckAnnotations(p.Annotations) {
-			all = append(all, Finding{Problem, object, "The " + err.Error() + ".", "Correct it in the pod template: the webhook refuses new pods with this value."})
+			all = append(all, Finding{Problem, object, "The " + err.Error() +
+				".", "Correct it in the pod template: the webhook refuses new pods with this value."})
 		}
 	}
 	if g := f.groupOfProgram(p); g != nil && g.Spec.Application.Session != v1.SessionRequired {
 		all = append(all, Finding{
-			Warning, object, fmt.Sprintf("The group %s may elect it before it can run its program (annotation %s), or while it can't.", g.Name, v1.AnnotationExec),
+			Warning,
+			object, fmt.Sprintf("The group %s may elect it before it can run its program (annotation %s), or while it can't.",
+				g.Name, v1.AnnotationExec),
 			"Set spec.application.session: Required in the ElectionGroup.",
 		})
 	}
 	if proxy := inject.Interception(p); proxy != "" && membership.HasAgent(p) {
 		all = append(all, Finding{
-			Warning, object, fmt.Sprintf("A proxy intercepts connections with its agent (%s): a crashed process is noticed by its silence only.", proxy),
+			Warning, object, fmt.Sprintf(
+				"A proxy intercepts connections with its agent (%s): a crashed process is noticed by its silence only.", proxy),
 			"Exclude the ports of the agent: docs/install.md, Service meshes, describes how.",
 		})
 	}
@@ -130,13 +139,18 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 		switch {
 		case names && !takesPart:
 			all = append(all, Finding{
-				Warning, object, fmt.Sprintf("It names the group %s, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.", g.Name),
-				"Add the pod to spec.members of the ElectionGroup, use spec.selector, or correct the annotation " + v1.AnnotationGroups + " in the pod template.",
+				Warning, object, fmt.Sprintf("It names the group %s, but isn't a member: spec.members doesn't contain it, and "+
+					"spec.selector doesn't match its labels.", g.Name),
+				"Add the pod to spec.members of the ElectionGroup, use spec.selector, or correct the annotation " +
+					v1.AnnotationGroups + " in the pod template.",
 			})
 		case takesPart && !names && membership.HasAgent(p) && !membership.BySelection(p):
 			all = append(all, Finding{
-				Warning, object, fmt.Sprintf("The group %s lists or selects it, but its annotation %s doesn't name the group, so it isn't a member.", g.Name, v1.AnnotationGroups),
-				"Name the group in the annotation in the pod template. Without the annotation, a pod is in all groups that list or select it.",
+				Warning, object, fmt.Sprintf(
+					"The group %s lists or selects it, but its annotation %s doesn't name the group, so it isn't a member.",
+					g.Name, v1.AnnotationGroups),
+				"Name the group in the annotation in the pod template. Without the annotation, a pod is in all groups " +
+					"that list or select it.",
 			})
 		}
 	}
@@ -152,7 +166,8 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	for name := range v1.GroupNames(p.Annotations[v1.AnnotationGroups]) {
 		if name != "" && !slices.Contains(existing, name) {
 			all = append(all, Finding{
-				Warning, object, fmt.Sprintf("It names the group %s, which doesn't exist in its namespace%s.", name, command.DidYouMean(name, existing)),
+				Warning, object, fmt.Sprintf("It names the group %s, which doesn't exist in its namespace%s.", name,
+					command.DidYouMean(name, existing)),
 				"Create the ElectionGroup, or correct the annotation " + v1.AnnotationGroups + " in the pod template.",
 			})
 		}
@@ -190,7 +205,8 @@ func checkAgentImages(o *Operator, agents map[string]int) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Warning, "agents", fmt.Sprintf("The operator in namespace %s injects %s. Running pods also have %s.", o.Namespace, current, strings.Join(others, ", ")),
+		Warning, "agents", fmt.Sprintf("The operator in namespace %s injects %s. Running pods also have %s.", o.Namespace,
+			current, strings.Join(others, ", ")),
 		"A pod keeps its agent until it is created again: kubectl rollout restart.",
 	}}
 }

@@ -30,8 +30,8 @@ func checkPolicies(f *Facts) (all []Finding) {
 	return all
 }
 
-// disconnected reports whether the status shows that agents can't reach each other, or the operator can't reach them. An agent
-// that neither the operator nor the other agents reach has rather ended, or its node has.
+// disconnected reports whether the status shows that agents can't reach each other, or the operator can't reach them.
+// An agent that neither the operator nor the other agents reach has rather ended, or its node has.
 func disconnected(g *v1.ElectionGroup) bool {
 	return slices.ContainsFunc(g.Status.Processes, func(p v1.Process) bool {
 		crashed := p.Status == v1.ProcessCrashed
@@ -44,10 +44,12 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 	o := f.operator()
 	identity := identityPort(o)
 	if names := f.policiesOf(g.Namespace, "", func(selects labels.Selector) bool {
-		return slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return isAgentOf(g, &p) && selects.Matches(labels.Set(p.Labels)) })
+		return slices.ContainsFunc(f.Pods,
+			func(p corev1.Pod) bool { return isAgentOf(g, &p) && selects.Matches(labels.Set(p.Labels)) })
 	}); len(names) > 0 {
 		all = append(all, policyFinding(fmt.Sprintf("group %s/%s", g.Namespace, g.Name), names,
-			fmt.Sprintf("ingress to TCP port %d from the other members and to %d from the operator, and egress to %[1]d of the other members and %[3]d of the operator",
+			fmt.Sprintf("ingress to TCP port %d from the other members and to %d from the operator, and egress to %[1]d of the "+
+				"other members and %[3]d of the operator",
 				control.PeerPort, control.OperatorPort, identity)))
 	}
 	if o == nil || o.Template.Spec.HostNetwork || o.Namespace == g.Namespace {
@@ -71,12 +73,15 @@ func isAgentOf(g *v1.ElectionGroup, p *corev1.Pod) bool {
 }
 
 // policiesOf returns the names of the policies of a namespace that select pods and restrict a direction, or "" for any.
-func (f *Facts) policiesOf(namespace string, direction networkingv1.PolicyType, selectsPods func(labels.Selector) bool) (names []string) {
+func (f *Facts) policiesOf(namespace string, direction networkingv1.PolicyType,
+	selectsPods func(labels.Selector) bool,
+) (names []string) {
 	for i := range f.Policies {
 		p := &f.Policies[i]
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		restricts := direction == "" || slices.Contains(p.Spec.PolicyTypes, direction)
-		if p.Namespace == namespace && restricts && err == nil && selectsPods(selector) { // The API server rejects invalid ones.
+		// The API server rejects invalid ones.
+		if p.Namespace == namespace && restricts && err == nil && selectsPods(selector) {
 			names = append(names, fmt.Sprintf("%s (%s)", p.Name, directions(p)))
 		}
 	}
@@ -110,7 +115,8 @@ func identityPort(o *Operator) int32 {
 
 func policyFinding(object string, names []string, required string) Finding {
 	return Finding{
-		Warning, object, fmt.Sprintf("Agents aren't connected, and NetworkPolicies select its pods: %s.", strings.Join(names, ", ")),
+		Warning, object,
+		fmt.Sprintf("Agents aren't connected, and NetworkPolicies select its pods: %s.", strings.Join(names, ", ")),
 		"Policies must permit " + required + ": see docs/install.md, Network policies. Policies are additive.",
 	}
 }

@@ -92,7 +92,11 @@ func Run(f *Facts) []Finding {
 		fact Fact
 		run  func(*Facts) []Finding
 	}{
-		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies},
+		{Operators, checkOperator},
+		{Webhook, checkWebhook},
+		{Groups, checkGroups},
+		{Pods, checkPods},
+		{Policies, checkPolicies},
 	} {
 		if reason := f.Unknown[check.fact]; reason != "" {
 			unknown = append(unknown, Finding{Unknown, string(check.fact), reason, ""})

@@ -52,7 +52,8 @@ func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 	}
 	object := "timing of group " + g.Namespace + "/" + g.Name
 	if m.Unknown != "" {
-		return []Finding{{Level: Unknown, Object: object, Message: "It is unknown how long answers to heartbeats take: " + m.Unknown + "."}}
+		return []Finding{{Level: Unknown, Object: object, Message: "It is unknown how long answers to heartbeats take: " +
+			m.Unknown + "."}}
 	}
 	d := &delays{Measurement: m}
 	if g.Status.Coordinator != nil {
@@ -89,8 +90,8 @@ func (d *delays) slowest() MemberAnswers {
 	return slices.MaxFunc(d.Members, func(a, b MemberAnswers) int { return cmp.Compare(a.LongestMicros, b.LongestMicros) })
 }
 
-// longestTiming returns the longest suspicion timeout and lease, 0 in Available mode. The lease grows if a majority answers late, and the
-// suspicion timeout with it: not if a few members do.
+// longestTiming returns the longest suspicion timeout and lease, 0 in Available mode. The lease grows if a majority
+// answers late, and the suspicion timeout with it: not if a few members do.
 func (d *delays) longestTiming(ofMajority time.Duration) (suspicionTimeout, lease time.Duration) {
 	t := d.Timing
 	suspicionTimeout = millis(t.SuspicionTimeoutMillis)
@@ -118,8 +119,8 @@ func (d *delays) paused(a *MemberAnswers) bool {
 // samePause is how much later than the first answers the last ones may arrive if the coordinator was paused.
 const samePause = time.Second
 
-// pause describes the longest pause, or returns "". If the answers of several members were late at the same time, it was
-// rather the coordinator that paused.
+// pause describes the longest pause, or returns "". If the answers of several members were late at the same time, it
+// was rather the coordinator that paused.
 func (d *delays) pause() string {
 	paused := slices.DeleteFunc(slices.Clone(d.Members), func(a MemberAnswers) bool { return !d.paused(&a) })
 	if len(paused) == 0 {
@@ -184,7 +185,8 @@ func (d *delays) check() Finding {
 		if short == "" {
 			short, advice = "The lease is too short for the answers of a majority", "set "+leaseAdvice
 		} else {
-			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+leaseAdvice
+			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority",
+				advice+", and "+leaseAdvice
 		}
 	}
 	if short == "" {
@@ -196,8 +198,8 @@ func (d *delays) check() Finding {
 	}
 }
 
-// grown says that leases are longer than the user has configured nearly always, or returns "": the coordinator requests at least
-// three times the age of the last renewal, just before the next one (office.leasePerAge).
+// grown says that leases are longer than the user has configured nearly always, or returns "": the coordinator requests
+// at least three times the age of the last renewal, just before the next one (office.leasePerAge).
 func (d *delays) grown() string {
 	t, heartbeat := d.Timing, millis(d.Timing.HeartbeatMillis)
 	answer := d.ofMajority(func(a *MemberAnswers) time.Duration { return micros(a.P99Micros) })
@@ -205,7 +207,8 @@ func (d *delays) grown() string {
 	if lease <= millis(t.LeaseMillis) || t.LeaseMillis == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" A majority often answers so late that leases last %d ms, and a silent node is noticed as late.", lease.Milliseconds())
+	return fmt.Sprintf(" A majority often answers so late that leases last %d ms, and a silent node is noticed as late.",
+		lease.Milliseconds())
 }
 
 // roundUp returns a duration in milliseconds, rounded up to two digits.
@@ -220,7 +223,8 @@ func roundUp(d time.Duration) int64 {
 // describe returns the figures in words.
 func (d *delays) describe() string {
 	t := &d.Timing
-	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis, growing(t.SuspicionTimeoutMillis, t.LongestSuspicionTimeoutMillis))
+	text := fmt.Sprintf("Heartbeat %d ms, suspicion timeout %s", t.HeartbeatMillis,
+		growing(t.SuspicionTimeoutMillis, t.LongestSuspicionTimeoutMillis))
 	if t.LeaseMillis > 0 {
 		text += fmt.Sprintf(", lease %s", growing(t.LeaseMillis, t.LongestLeaseMillis))
 	}

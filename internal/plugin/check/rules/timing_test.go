@@ -59,7 +59,9 @@ func TestOnePause(t *testing.T) {
 		"an old agent":                    {answersIn(3, 5), old},
 	} {
 		f := healthy(t)
-		m := Measurement{Timing: control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3}
+		m := Measurement{
+			Timing: control.TimingInForce{HeartbeatMillis: 100, SuspicionTimeoutMillis: 400, LeaseMillis: 500}, Size: 3,
+		}
 		for i, a := range answers {
 			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
 		}
@@ -97,7 +99,10 @@ func TestTimingTooShort(t *testing.T) {
 			timing: defaults, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
 		},
 		"short leases are longer nearly always": {timing: timing(func(t *control.TimingInForce) {
-			*t = control.TimingInForce{HeartbeatMillis: 20, SuspicionTimeoutMillis: 80, LongestSuspicionTimeoutMillis: 1600, LeaseMillis: 100, LongestLeaseMillis: 2000}
+			*t = control.TimingInForce{
+				HeartbeatMillis: 20, SuspicionTimeoutMillis: 80, LongestSuspicionTimeoutMillis: 1600, LeaseMillis: 100,
+				LongestLeaseMillis: 2000,
+			}
 		}), answers: []control.Answers{answersIn(30, 50), answersIn(30, 50)}},
 		"a majority is slow, and the timing grows": {
 			timing: grows, answers: []control.Answers{answersIn(fast, 1400), answersIn(fast, 1400)},
@@ -138,8 +143,7 @@ func TestTimingTooShort(t *testing.T) {
 	}
 }
 
-// TestUnknownDelays: what can't be read is unknown, in one line for all groups, and doesn't hide
-// other findings.
+// TestUnknownDelays: what can't be read is unknown, in one line for all groups, and doesn't hide other findings.
 func TestUnknownDelays(t *testing.T) {
 	f := healthy(t)
 	for _, name := range []string{"mail", "queue"} {
