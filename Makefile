@@ -224,7 +224,8 @@ build: ## Build the commands in bin/, or only PROGRAM.
 # compile prints how many packages it has compiled, which a build of several programs doesn't.
 .PHONY: compile
 compile:
-	@$(GO) list -export -deps -v -f '' $(PACKAGES) 2>&1 | hack/tools/progress Go
+	@most=$$($(GO) list -deps $(PACKAGES) 2> >(hack/tools/progress Go >&2) | wc -l); \
+	$(GO) list -export -deps -v -f '' $(PACKAGES) 2>&1 | hack/tools/progress Go $$most
 
 .PHONY: demo
 demo: ## Start a kind cluster with the operator and a group, and take its coordinator away in three ways. Without Docker, as root.
