@@ -86,8 +86,8 @@ func (k kindNodes) networks() (files []string) {
 	return files
 }
 
-// testOneWay lets packets between the node of the coordinator and others pass in one direction only. A member on another
-// node leads.
+// testOneWay lets packets between the node of the coordinator and others pass in one direction only. A member on
+// another node leads.
 func testOneWay(e env) {
 	nodes := e.nodesOf(samplesNamespace, pods...)
 	for _, blocked := range []kindnodes.Direction{kindnodes.Received, kindnodes.Sent} {
