@@ -92,7 +92,8 @@ func (r registry) serve(c *cluster) {
 	}
 }
 
-// addPython adds an image with the Python of this machine, and returns its name. A throwaway cluster can't pull one.
+// addPython adds an image with the Python of this machine, and returns its name. A cluster without a registry can't
+// pull one.
 func (r registry) addPython(t *testing.T) string {
 	t.Helper()
 	put := func(content string) string {
