@@ -220,7 +220,7 @@ func (f *fakeAgent) queryCount() int {
 	return f.queries
 }
 
-func token(term uint64) uint64 { return term<<20 | 10 }
+func token(term uint64) uint64 { return term<<7 | 2 }
 
 // acceptSession waits until the client opens a session, and accepts it.
 func (f *fakeAgent) acceptSession(drain time.Duration) *stream {

@@ -188,7 +188,7 @@ func TestLeaseStartsBeforeTheQuery(t *testing.T) {
 			// The lease has expired when the response arrives.
 			time.Sleep(30 * time.Millisecond)
 			return http.StatusOK,
-				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
+				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":898,"remainingMillis":25}`
 		})
 		session.sendLead(t, 7)
 		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
@@ -313,7 +313,7 @@ func TestNoTimeToLeadIsLogged(t *testing.T) {
 		session := fake.acceptSession(0)
 		fake.setResponse(func() (int, string) {
 			return http.StatusOK,
-				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":0}`
+				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":898,"remainingMillis":0}`
 		})
 		time.Sleep(time.Second)
 		session.sendLead(t, 7)

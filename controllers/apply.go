@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +23,10 @@ const fieldOwner = client.FieldOwner("conclave.dev")
 // publish writes the member list and the revision of its document to the status, and then pushes
 // the document to the agents: it pushes only what has been published (ADR 41).
 //
-// It publishes nothing because of obstacle: a pod that needs a finalizer didn't get it. A document
-// of the same list waits while the group has used up its limit of writes.
+// It publishes nothing because of obstacle: a pod that needs a finalizer didn't get it. What follows
+// from agents alone waits while the group has used up its limit of writes.
 //
-// After a pushErr, the reconcile continues. After another error it must not: the decision is out
-// of date.
+// After a pushErr, the reconcile continues. After another error it must not: the decision is out of date.
 func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan,
 	obstacle error,
 ) (pushErr, err error) {
@@ -42,7 +41,7 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 		return nil, err
 	}
 	if !same {
-		if equality.Semantic.DeepEqual(s.group.Status.Protocol.MemberList, p.List) && r.mustWait(s, &status) {
+		if isFromAgents(s.group.Status.Protocol.MemberList, p.List) && r.mustWait(s, &status) {
 			return nil, nil
 		}
 		if err := r.writeStatus(ctx, s, &status); err != nil {
@@ -55,6 +54,18 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 		return nil, pushErr
 	}
 	return pushErr, nil
+}
+
+// isFromAgents reports whether nothing has changed from a list to the next one but what agents say about themselves:
+// their addresses, identities and terms.
+func isFromAgents(was, is *v1.MemberList) bool {
+	switch {
+	case was == nil:
+		return false
+	case is.Version == was.Version:
+		return is.State == was.State && len(is.Departed) == len(was.Departed)
+	}
+	return slices.Equal(is.Members, was.Members) && is.LeaseMillis == was.LeaseMillis
 }
 
 // reportStatus writes the status that follows from the reports of agents, unless it has to wait
@@ -101,8 +112,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot, status *v1.El
 	return nil
 }
 
-// sameStatus compares statuses as JSON, where times have a precision of a second or a
-// microsecond.
+// sameStatus compares statuses as JSON, where times have a precision of a second or a microsecond.
 func sameStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
 	first, err := json.Marshal(a)
 	if err != nil {

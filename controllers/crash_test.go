@@ -37,15 +37,16 @@ func (e *env) runScenario() {
 		withShortWaits(group)
 		withService(group)
 	}, "p-0", "p-1", "p-2")
-	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.awaitAdopted("ledger", 0, "p-0", "p-1", "p-2")
 	e.electAndAwait("ledger", "p-2", 7)
 	e.awaitRole("p-2", "ledger", v1.RoleCoordinator)
 
+	version := e.version("ledger")
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Members = []v1.Member{{Pod: "p-3", Priority: 40}, {Pod: "p-1", Priority: 30}, {Pod: "p-2", Priority: 20}}
 		group.Spec.Service.Name = "ledger-other"
 	})
-	e.awaitAdopted("ledger", 2, "p-1", "p-2", "p-3")
+	e.awaitAdopted("ledger", version, "p-1", "p-2", "p-3")
 	e.eventually("p-0 has left and the list has settled", func() bool {
 		_, in := e.agents["p-0"].Report("ledger")
 		return !in && e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled
@@ -53,7 +54,7 @@ func (e *env) runScenario() {
 	e.electAndAwait("ledger", "p-3", 9)
 }
 
-// dump returns all groups, objects, pods, events and agents, without times.
+// dump returns all groups, objects, pods, events and agents, without times and versions, which follow the clock.
 func (e *env) dump() string {
 	e.t.Helper()
 	var text strings.Builder
@@ -68,9 +69,12 @@ func (e *env) dump() string {
 	defer e.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
 		report, in := e.agents[name].Report("ledger")
+		published := e.group("ledger").Status.Protocol.MemberList
+		current := published != nil && int64(report.Version) == published.Version
 		report.UID, report.Revision, report.Generation, report.ElectedAt, report.ChangedAt = "", 0,
 			0, time.Time{}, time.Time{}
-		add("agent "+name, map[string]any{"in": in, "report": report})
+		report.Version, report.Digest = 0, ""
+		add("agent "+name, map[string]any{"in": in, "current": current, "report": report})
 	}
 	return strings.ReplaceAll(text.String(), e.namespace, "NAMESPACE")
 }
@@ -103,8 +107,11 @@ func (e *env) dumpGroups(add func(string, any)) {
 				status.Gaps.Days[i].Date, status.Gaps.Days[i].Micros = "", 0
 			}
 		}
-		if status.Protocol.MemberList != nil {
-			status.Protocol.MemberList.Floor = nil
+		if list := status.Protocol.MemberList; list != nil {
+			list.Version, list.Identities = 0, nil
+			if list.Previous != nil {
+				list.Previous.Version, list.Previous.Identities = 0, nil
+			}
 		}
 		status.Protocol.Document = nil
 		add("group "+group.Name, status)

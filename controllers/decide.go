@@ -17,13 +17,15 @@ import (
 func (s *snapshot) membershipFacts() membership.Facts {
 	f := membership.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{}, Preferred: s.preferred,
-		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
+		Identities: map[string]string{}, Versions: map[string]int64{}, Term: s.term(),
+		Adopted: s.adopted(), Missing: s.missing(),
 		ServicesForbidden: s.servicesForbidden, Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
 		connection := s.connections[name]
 		f.Connected[pod.UID] = connection.Accepts(s.key.Name)
+		f.Identities[name] = connection.Identity
 		if !connection.Connected && connection.Problem == "" && isFollowed(pod) {
 			f.ContactPending = true
 		}
@@ -61,8 +63,7 @@ func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 	return f
 }
 
-// adopted returns the members of the previous list that have reported the list in
-// force for long enough.
+// adopted returns the members of the previous list that have reported the list in force for long enough.
 func (s *snapshot) adopted() map[string]bool {
 	list := s.group.Status.Protocol.MemberList
 	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
@@ -82,9 +83,8 @@ func (s *snapshot) adopted() map[string]bool {
 	return adopted
 }
 
-// missing returns the members whose pods have been gone for long enough. The wait begins
-// when the list in force has been published: a pod that is created before may begin
-// with the previous list, and grant by it.
+// missing returns the members whose pods have been gone for long enough. The wait begins when the list in force has
+// been published: a pod that is created before may begin with the previous list, and grant by it.
 func (s *snapshot) missing() map[string]bool {
 	list := s.group.Status.Protocol.MemberList
 	if published, _ := s.published(); list == nil || published == nil {
@@ -114,6 +114,33 @@ func (s *snapshot) missing() map[string]bool {
 	}
 	s.state.missingSince = since
 	return missing
+}
+
+// term returns the highest term that an agent of the group reports, of those that can be. A single agent is believed if
+// the term is one of a known list. Agents may have granted a claim under a list that its sender invented. If the others
+// are no majority of the list, nobody can be elected under it, and the next list must be above that term.
+func (s *snapshot) term() (highest int64) {
+	list := s.group.Status.Protocol.MemberList
+	if list == nil {
+		return 0
+	}
+	var terms []int64
+	for pod, report := range s.reports {
+		term := int64(min(report.Report.UsedTerm, control.MaxTerm))
+		isMember := slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == pod })
+		if report.Report.UID != string(s.group.UID) || !isMember {
+			continue
+		}
+		terms = append(terms, term)
+		if int64(control.VersionOf(term)) <= list.Version {
+			highest = max(highest, term)
+		}
+	}
+	slices.Sort(terms)
+	if majority := len(list.Members)/2 + 1; len(terms) >= majority {
+		highest = max(highest, terms[majority-1])
+	}
+	return highest
 }
 
 func (s *snapshot) isMissing(name string) bool {
@@ -202,9 +229,8 @@ func adoptable(revision int64, now time.Time) int64 {
 	return revision
 }
 
-// majorityUses reports whether a majority of the members uses a document or an earlier one. Then
-// others that report later ones are wrong: an agent that always reports the next revision must not
-// make the operator publish without end.
+// majorityUses reports whether a majority of the members uses a document or an earlier one. Then others that report
+// later ones are wrong: an agent that always reports the next revision must not make the operator publish without end.
 func (s *snapshot) majorityUses(document *v1.PublishedDocument) bool {
 	list := s.group.Status.Protocol.MemberList
 	if list == nil {

@@ -82,7 +82,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
 	p2 := e.podWith("p-2", []string{"ledger"}, onNode(second))
 	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
-	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.awaitAdopted("ledger", 0, "p-0", "p-1", "p-2")
 	e.electAndAwait("ledger", "p-2", 7)
 
 	e.cordon(second, true)

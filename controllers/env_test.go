@@ -88,7 +88,7 @@ func (e *env) startLedger(change func(*v1.ElectionGroup), pods ...string) {
 		e.pod(pod, "ledger")
 	}
 	e.createGroup("ledger", change, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.awaitAdopted("ledger", 0, pods...)
 }
 
 func (e *env) key(name string) types.NamespacedName {

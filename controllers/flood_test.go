@@ -34,7 +34,7 @@ func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
 	}
 	for _, group := range others {
 		e.createGroup(group, withShortWaits, pods...)
-		e.awaitAdopted(group, 1, pods...)
+		e.awaitAdopted(group, 0, pods...)
 	}
 	e.awaitQuiet(o)
 
@@ -111,9 +111,7 @@ func TestElectionsWithoutEndAreLimited(t *testing.T) {
 	e.awaitRole("ledger-0", "ledger", v1.RoleCoordinator)
 	elapsed := int(time.Since(began).Seconds())
 	expect.AtMostf(t, written()-before, float64(10+elapsed+1), "elections written in %d s", elapsed)
-	if got, most := len(e.events()), 25+elapsed/60+1; got > most {
-		t.Errorf("got %d events in %d s, want at most %d", got, elapsed, most)
-	}
+	expect.AtMostf(t, len(e.events()), 25+elapsed/60+1, "events in %d s", elapsed)
 	if deferred := value(t, o.metrics, "conclave_operator_status_deferred_total"); deferred == 0 {
 		t.Error("got no deferred status in the metric, want some")
 	}

@@ -35,16 +35,13 @@ func TestFailoversInARowDoNotWait(t *testing.T) {
 			t.Fatalf("write %d has to wait, want none of 10", i+1)
 		}
 	}
-	if next := limits.elections.next(noon.Add(10*time.Millisecond), ofNamespace.elections); next.Sub(noon) > time.Second {
-		t.Errorf("got the next turn after %s, want at most 1s", next.Sub(noon))
-	}
-	if !limits.changes.write(noon, ofNamespace.changes) {
-		t.Error("got a change of a row that waits for elections, want them independent")
-	}
+	expect.AtMostf(t, limits.elections.next(noon.Add(10*time.Millisecond), ofNamespace.elections).Sub(noon), time.Second,
+		"time until the next turn")
+	expect.Equalf(t, limits.changes.write(noon, ofNamespace.changes), true,
+		"a change of a row is independent of elections")
 	for range 2 {
-		if !limits.elections.write(noon.Add(time.Minute), ofNamespace.elections) {
-			t.Error("a failover after a minute has to wait, want that it needn't")
-		}
+		expect.Equalf(t, limits.elections.write(noon.Add(time.Minute), ofNamespace.elections), true,
+			"a failover after a minute needn't wait")
 	}
 }
 
@@ -68,17 +65,14 @@ func TestGroupsOfANamespaceAreLimitedTogether(t *testing.T) {
 			}
 		}
 	}
-	if most := namespaceBurst + namespaceRate*seconds + 1; total > most {
-		t.Errorf("got %d writes in %d s, want at most %d", total, seconds, most)
-	}
+	expect.AtMostf(t, total, namespaceBurst+namespaceRate*seconds+1, "writes in %d s", seconds)
 	expect.AtLeastf(t, total, namespaceRate*seconds, "writes in %d s", seconds)
 	if least, most := slices.Min(count), slices.Max(count); most-least > electionBurst+1 {
 		t.Errorf("got between %d and %d writes of each group, want about the same number", least, most)
 	}
 	other, later := newGroupLimits(), noon.Add(seconds*time.Second)
-	if !other.elections.write(later, all.of("bank", later).elections) {
-		t.Error("an election in another namespace has to wait, want that it needn't")
-	}
+	expect.Equalf(t, other.elections.write(later, all.of("bank", later).elections), true,
+		"an election in another namespace needn't wait")
 }
 
 // The operator forgets the limits of namespaces that aren't used.
@@ -88,9 +82,7 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 		now := noon.Add(time.Duration(i) * time.Second)
 		limits.of(fmt.Sprint("bank-", i), now).elections.AllowN(now, namespaceBurst)
 	}
-	if n := len(limits.byName); n > 60 {
-		t.Errorf("got the limits of %d namespaces, want those of the last 50 s, which aren't full", n)
-	}
+	expect.AtMostf(t, len(limits.byName), 60, "limits of namespaces, of which those of the last 50 s aren't full")
 }
 
 // newLimitedGroup returns what recordEvents needs.
@@ -127,9 +119,7 @@ func TestEventsAreLimited(t *testing.T) {
 		left); events.notes[len(events.notes)-1] != want {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
 	}
-	if got := r.metrics.groups[s.key].droppedEvents; got != uint64(left) {
-		t.Errorf("got %d dropped events in the metric, want %d", got, left)
-	}
+	expect.Equalf(t, r.metrics.groups[s.key].droppedEvents, uint64(left), "dropped events in the metric")
 }
 
 // A standby has no metrics of groups: an alert would fire because of a group without a coordinator.

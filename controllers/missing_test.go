@@ -35,23 +35,15 @@ func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
 	members := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
 	s.group.Status.Protocol.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: members}
-	if s.missing()["c"] {
-		t.Error("got c missing at once, want it after the wait")
-	}
+	expect.Equalf(t, s.missing()["c"], false, "c is missing before the wait is over")
 	s.now = now.Add(time.Hour)
-	if !s.missing()["c"] {
-		t.Error("got c not missing after an hour, want it missing")
-	}
+	expect.Equalf(t, s.missing()["c"], true, "c is missing after an hour")
 	s.group.Status.Protocol.MemberList = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Members: members},
 	}
-	if s.missing()["c"] {
-		t.Error("got c missing at once with version 2, want another wait")
-	}
+	expect.Equalf(t, s.missing()["c"], false, "c is missing before the wait is over")
 	s.now = s.now.Add(time.Hour)
-	if !s.missing()["c"] {
-		t.Error("got c not missing an hour after version 2, want it missing")
-	}
+	expect.Equalf(t, s.missing()["c"], true, "c is missing after an hour")
 }
 
 // In Available mode there are no grants to wait for. A pod that is replaced under the
@@ -65,16 +57,10 @@ func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
 		Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}},
 	}
 	s.group.Status.Protocol.Document = &v1.PublishedDocument{Revision: 1}
-	if s.missing()["a"] {
-		t.Error("got a missing at once, want a wait for its replacement")
-	}
-	if s.deadline.at.IsZero() {
-		t.Error("got no deadline, want a reconcile after the wait")
-	}
+	expect.Equalf(t, s.missing()["a"], false, "a is missing before the wait for its replacement is over")
+	expect.Equalf(t, s.deadline.at.IsZero(), false, "has no deadline, for a reconcile after the wait")
 	s.now = s.deadline.at
-	if !s.missing()["a"] {
-		t.Error("got a not missing after the wait, want it missing")
-	}
+	expect.Equalf(t, s.missing()["a"], true, "a is missing after the wait")
 }
 
 // slowReader is an API server that responds after a delay.
@@ -129,13 +115,9 @@ func TestExplainingPodIsMissing(t *testing.T) {
 		now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
 	s.pods, s.explaining = map[string]*corev1.Pod{"a": {}}, map[string]bool{"a": true}
-	if !s.isMissing("a") {
-		t.Error("a pod that explains the status: got it present, want it missing")
-	}
+	expect.Equalf(t, s.isMissing("a"), true, "a pod that explains the status is missing")
 	s.explaining = nil
-	if s.isMissing("a") {
-		t.Error("a pod of the cache: got it missing, want it present")
-	}
+	expect.Equalf(t, s.isMissing("a"), false, "a pod of the cache is missing")
 }
 
 // Groups without pods cost at most a few reads per second in all, and ever fewer each.

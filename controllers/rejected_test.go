@@ -69,9 +69,8 @@ func TestStatusIsRejected(t *testing.T) {
 	}
 	e.elect("ledger", "ledger-1", 8)
 	e.eventually("the metric says that there is a coordinator", func() bool { return leads() == 1 })
-	if got := value(t, o.metrics, "conclave_operator_elections_total"); got != elections {
-		t.Errorf("got %v elections, want %v before the status shows the next one", got, elections)
-	}
+	expect.Equalf(t, value(t, o.metrics, "conclave_operator_elections_total"), elections,
+		"elections (before the status shows the next one)")
 	reject.Store(false)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.eventually("the election is counted",
@@ -183,9 +182,7 @@ func TestFinalizerIsRejected(t *testing.T) {
 	}
 	e.electAndAwait("ledger", "ledger-1", 8)
 	e.awaitRoute("ledger-1")
-	if now := e.document("ledger").Revision; now != before {
-		t.Errorf("got revision %d, want the one of before, %d: the pods aren't held", now, before)
-	}
+	expect.Equalf(t, e.document("ledger").Revision, before, "revision while the pods aren't held")
 	reject.Store(false)
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.awaitHeld(pod, true)

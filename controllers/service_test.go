@@ -53,7 +53,7 @@ func TestOptionsOfService(t *testing.T) {
 			Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("grpc")), AppProtocol: "kubernetes.io/h2c"}},
 		}
 	}, pods...)
-	e.awaitAdopted("ledger", 1, pods...)
+	e.awaitAdopted("ledger", 0, pods...)
 	e.elect("ledger", "ledger-2", 7)
 	headless := e.service("front")
 	if got := headless.Spec; got.ClusterIP != corev1.ClusterIPNone || got.Ports[0].TargetPort.StrVal != "grpc" ||

@@ -123,7 +123,7 @@ func TestEvacuationEndsInTime(t *testing.T) {
 	e.podWith("p-0", []string{"ledger"}, onNode(first))
 	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
 	e.createGroup("ledger", withShortWaits, "p-0", "p-1")
-	e.awaitAdopted("ledger", 1, "p-0", "p-1")
+	e.awaitAdopted("ledger", 0, "p-0", "p-1")
 	e.electAndAwait("ledger", "p-1", 7)
 	e.evacuate(second, time.Now().Add(3*time.Second))
 	e.awaitExcluded(p1, "ledger", true)

@@ -217,9 +217,60 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 	}
 	s.connections["a"] = agents.Connection{Connected: true, Groups: []string{"other"}}
 	s.connections["b"] = agents.Connection{Connected: true, Groups: []string{"ledger"}}
-	if !s.majorityLost() {
-		t.Error("got an agent of another group counted, want only those that accept the group")
+	expect.Equalf(t, s.majorityLost(), true, "lost the majority of agents that accept the group")
+}
+
+// membership.Facts.Term has the terms of known lists, and of others those that leave no majority for the present one.
+func TestTermOfReports(t *testing.T) {
+	const last, other = control.MaxTerm, 9 << 16
+	for name, c := range map[string]struct {
+		terms map[string]uint64
+		want  int64
+	}{
+		"of the list":             {map[string]uint64{"a": 1<<17 - 1, "b": 5}, 1<<17 - 1},
+		"of another list":         {map[string]uint64{"a": 1 << 17, "b": 5, "c": 5}, 5},
+		"without a majority left": {map[string]uint64{"a": 1 << 17, "b": 5}, 1 << 17},
+		"a majority's":            {map[string]uint64{"a": other, "b": last, "c": 5}, other},
+		"out of range":            {map[string]uint64{"a": 1<<64 - 1, "b": 5, "c": 6}, 6},
+		"of others":               {map[string]uint64{"a": other, "x": other, "b": 5, "c": 5}, 5},
+		"of an earlier group too": {map[string]uint64{"a": 5, "earlier": other, "b": 5}, 5},
+	} {
+		s := newMajoritySnapshot()
+		s.reports = map[string]agents.AgentReport{}
+		for pod, term := range c.terms {
+			report := &control.Report{UsedTerm: term}
+			if pod == "earlier" {
+				pod, report.UID = "c", "earlier"
+			}
+			s.reports[pod] = agents.AgentReport{Report: report}
+		}
+		expect.Equalf(t, s.membershipFacts().Term, c.want, "terms %s", name)
 	}
+}
+
+// What only agents cause waits for the group's turn to write. Neither an edit does, nor that a list settles.
+func TestListsFromAgents(t *testing.T) {
+	list := func(change func(*v1.MemberList)) *v1.MemberList {
+		l := newMajoritySnapshot().group.Status.Protocol.MemberList
+		change(l)
+		return l
+	}
+	was := list(func(*v1.MemberList) {})
+	for name, c := range map[string]struct {
+		change func(*v1.MemberList)
+		want   bool
+	}{
+		"only the document changes": {func(*v1.MemberList) {}, true},
+		"an identity":               {func(l *v1.MemberList) { l.Identities = map[string]v1.Identity{"a": "1"} }, true},
+		"another identity, or term": {func(l *v1.MemberList) { l.Version, l.State = 2, v1.ListAdopting }, true},
+		"other members":             {func(l *v1.MemberList) { l.Version, l.Members = 2, l.Members[1:] }, false},
+		"another lease":             {func(l *v1.MemberList) { l.Version, l.LeaseMillis = 2, 7 }, false},
+		"a member departs":          {func(l *v1.MemberList) { l.Departed = []string{"a"} }, false},
+		"the list settles":          {func(l *v1.MemberList) { l.State = v1.ListAdopting }, false},
+	} {
+		expect.Equalf(t, isFromAgents(was, list(c.change)), c.want, "%s", name)
+	}
+	expect.Equalf(t, isFromAgents(nil, was), false, "the first list is from agents")
 }
 
 // A standby reconciles rarely. So it doesn't count the time between two reconciles, in which
@@ -231,7 +282,5 @@ func TestStandbyDoesNotCountTimeWithoutMajority(t *testing.T) {
 		must.Succeed(t, r.reconcileStandby(t.Context(), s))
 		s.now = s.now.Add(time.Hour)
 	}
-	if s.majorityLost() {
-		t.Error("got the majority lost in the first reconcile as the leader, want it after the grace")
-	}
+	expect.Equalf(t, s.majorityLost(), false, "lost the majority in the first reconcile as the leader")
 }

@@ -43,7 +43,7 @@ func (e *env) createStrictGroup() map[string]*corev1.Pod {
 		e.awaitHeld(name, true)
 		pods[name] = e.findPod(name)
 	}
-	e.awaitAdopted("ledger", 1, names...)
+	e.awaitAdopted("ledger", 0, names...)
 	return pods
 }
 
@@ -110,8 +110,9 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	for _, name := range []string{"p-2", "p-3", "p-4"} {
 		e.collectGarbage(name)
 	}
+	version := e.version("ledger")
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
-	e.awaitAdopted("ledger", 2, "p-0", "p-1")
+	e.awaitAdopted("ledger", version, "p-0", "p-1")
 	e.eventually("the status asks for a confirmation", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
 		return ready != nil && ready.Reason == string(v1.ReasonStopUnconfirmed) &&
@@ -157,7 +158,7 @@ func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
 	if after := e.findPod("p-4"); after.UID == before.UID {
 		t.Errorf("got the pod %s again, want another one", after.UID)
 	}
-	e.awaitAdopted("ledger", 1, "p-4")
+	e.awaitAdopted("ledger", 0, "p-4")
 }
 
 // deletePodIfAny deletes a pod without a grace period, if there is one.
@@ -189,9 +190,9 @@ func TestPodsAreReleasedWithTheGroup(t *testing.T) {
 // expectPresentList checks that the first list of three members is in force, with its coordinator.
 func (e *env) expectPresentList() {
 	e.t.Helper()
-	status, version := e.group("ledger").Status, e.document("ledger").Group.Version
-	if list := status.Protocol.MemberList; list.Version != 1 || len(list.Members) != 3 || version != 1 {
-		e.t.Fatalf("got list %+v and document version %d, want those before the change", list, version)
+	status, published := e.group("ledger").Status, e.document("ledger").Group
+	if list := status.Protocol.MemberList; list.Previous != nil || len(list.Members) != 3 || published.Previous != nil {
+		e.t.Fatalf("got list %+v and document %+v, want those before the change", list, published)
 	}
 	if status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" {
 		e.t.Fatalf("got coordinator %+v, want ledger-2", status.Coordinator)
@@ -218,9 +219,8 @@ func TestListWaitsForItsMembers(t *testing.T) {
 	}
 	e.awaitQuiet(first)
 	e.expectPresentList()
-	if !meta.IsStatusConditionTrue(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable)) {
-		t.Error("got Available False, want True: the coordinator remains")
-	}
+	expect.Equalf(t, meta.IsStatusConditionTrue(e.group("ledger").Status.Conditions, string(v1.ConditionAvailable)), true,
+		"Available, because the coordinator remains")
 
 	first.stop()
 	for _, pod := range members[:3] {
@@ -240,9 +240,10 @@ func TestListWaitsForItsMembers(t *testing.T) {
 	e.awaitQuiet(second)
 	e.expectPresentList()
 
+	version := e.version("ledger")
 	e.pod("ledger-3", "ledger")
-	e.awaitAdopted("ledger", 2, members[:4]...)
-	e.awaitList("ledger", 2, members...)
+	e.awaitAdopted("ledger", version, members[:4]...)
+	e.awaitList("ledger", version, members...)
 	if c := e.group("ledger").Status.Coordinator; c == nil || c.Pod != "ledger-2" {
 		t.Errorf("got coordinator %+v, want ledger-2", c)
 	}

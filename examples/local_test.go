@@ -77,9 +77,7 @@ func testUsageErrors(t *testing.T, folder string) {
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 			t.Errorf("%q: got error %v, want exit code 1", arguments, err)
 		}
-		if got := string(output); got != "lock-service: "+want+"\n" {
-			t.Errorf("%q: got  %s\nwant %s", arguments, got, want)
-		}
+		expect.Equalf(t, string(output), "lock-service: "+want+"\n", "%q", arguments)
 	}
 	if output, err := exec.CommandContext(t.Context(), "./local", "lock").CombinedOutput(); err == nil ||
 		!strings.HasPrefix(string(output), "usage: ") {

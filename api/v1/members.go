@@ -6,8 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 const (
 	// MaxMembers is the maximum number of members.
 	MaxMembers = 100
-	// MaxPriority is the highest priority. It leaves room for the term in a fencing
-	// token.
+	// MaxPriority is the highest priority.
 	MaxPriority = 1<<14 - 1
 	// MaxNameLength is the maximum length of a group's name, which is part of a label.
 	MaxNameLength = 63

@@ -41,7 +41,7 @@ type ElectionGroupStatus struct {
 	// and remains when there is no coordinator.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=17592186044415
+	// +kubebuilder:validation:Maximum=70368744177663
 	Term int64 `json:"term,omitempty"`
 
 	// members is the number of members in the list.
@@ -132,7 +132,7 @@ type Coordinator struct {
 	// term is the term in which it was elected.
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=17592186044415
+	// +kubebuilder:validation:Maximum=70368744177663
 	Term int64 `json:"term"`
 
 	// electedAt is the time at which its tenure began, on the clock of the reporting
@@ -157,7 +157,7 @@ type Tenure struct {
 	// term is the term in which it was elected.
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=17592186044415
+	// +kubebuilder:validation:Maximum=70368744177663
 	Term int64 `json:"term"`
 
 	// from is the time at which the tenure began, on the clock of the reporting agent.

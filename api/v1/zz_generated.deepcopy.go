@@ -320,6 +320,13 @@ func (in *MemberList) DeepCopyInto(out *MemberList) {
 		*out = make([]Member, len(*in))
 		copy(*out, *in)
 	}
+	if in.Identities != nil {
+		in, out := &in.Identities, &out.Identities
+		*out = make(map[string]Identity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Previous != nil {
 		in, out := &in.Previous, &out.Previous
 		*out = new(PreviousList)
@@ -329,11 +336,6 @@ func (in *MemberList) DeepCopyInto(out *MemberList) {
 		in, out := &in.Departed, &out.Departed
 		*out = make([]string, len(*in))
 		copy(*out, *in)
-	}
-	if in.Floor != nil {
-		in, out := &in.Floor, &out.Floor
-		*out = new(int64)
-		**out = **in
 	}
 }
 
@@ -403,6 +405,13 @@ func (in *PreviousList) DeepCopyInto(out *PreviousList) {
 		in, out := &in.Members, &out.Members
 		*out = make([]Member, len(*in))
 		copy(*out, *in)
+	}
+	if in.Identities != nil {
+		in, out := &in.Identities, &out.Identities
+		*out = make(map[string]Identity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
 	}
 }
 

@@ -217,7 +217,7 @@ func (a *Agent) setCoordinator(name string) {
 	a.state.Term++
 	a.state.Coordinator, a.state.Leading, a.state.Token = name, name == Self, 0
 	if a.state.Leading {
-		a.state.Token = a.state.Term<<20 | priority
+		a.state.Token = a.state.Term << 7 // and its place in the list, which is the first one
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -121,17 +119,6 @@ func TestInstallReplacesFile(t *testing.T) {
 	}
 }
 
-// TestFloorIsAheadOfClocks: the floor is the current term, ahead by the accepted skew.
-func TestFloorIsAheadOfClocks(t *testing.T) {
-	before := control.TermAt(time.Now().Add(control.AcceptedSkew))
-	got := execute(t, "floor")
-	after := control.TermAt(time.Now().Add(control.AcceptedSkew))
-	floor, err := strconv.ParseInt(strings.TrimSuffix(got.out, "\n"), 10, 64)
-	if err != nil || got.status != 0 || got.err != "" || floor < before || floor > after {
-		t.Errorf("got %+v, want a number from %d to %d", got, before, after)
-	}
-}
-
 // TestCertificatesCreateWorkingConfiguration creates certificates, and checks a configuration that refers to them.
 func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	dir := t.TempDir()
@@ -207,18 +194,14 @@ func TestDocumentedConfigurationIsValid(t *testing.T) {
 			expect.Succeedf(t, root.Execute(), "%q", c.Words)
 		}
 	}
-	if ran != 2 {
-		t.Errorf("the quick start has %d commands that create and check a configuration, want 2", ran)
-	}
+	expect.Equalf(t, ran, 2, "commands of the quick start that create and check a configuration")
 }
 
 // A program whose pages were unmapped runs on, and has fewer of them in memory.
 func TestProgramIsUnmapped(t *testing.T) {
 	before := residentFile(t)
 	must.Succeed(t, unmapProgram())
-	if after := residentFile(t); after > before*3/4 {
-		t.Errorf("got %d KiB of files in memory, and %d KiB before, want a quarter less", after, before)
-	}
+	expect.AtMostf(t, residentFile(t), before*3/4, "KiB of files in memory, a quarter less than before")
 }
 
 // residentFile returns how much of the mapped files is in memory, in KiB.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,9 +45,8 @@ func addConfig(cmd *cobra.Command, path *string) {
 	cmd.Flags().Lookup("config").DefValue = ""
 }
 
-// configVariable is the environment variable with the path of the configuration, used
-// if the flag is missing: the command of a Kubernetes probe cannot contain the name of
-// the pod, but the value of a variable can.
+// configVariable is the environment variable with the path of the configuration, used if the flag is missing: the
+// command of a Kubernetes probe cannot contain the name of the pod, but the value of a variable can.
 const configVariable = "CONCLAVE_CONFIG"
 
 var errNoConfig = command.UsageErrorf("--config must be a configuration, such as --config agent.yaml")
@@ -99,24 +97,4 @@ func ranked(members []control.Member) string {
 		words = append(words, fmt.Sprintf("%s (%d)", m.Name, m.Priority))
 	}
 	return strings.Join(words, ", ")
-}
-
-func newFloor() *cobra.Command {
-	return &cobra.Command{
-		Use:   "floor",
-		Short: "Print the floor of a list with departed members: its terms are higher",
-		Long: `Print the floor of a list with departed members: its terms are higher.
-
-Stop the departed members first. Then run this command once, on any machine whose
-clock is right, and write the number into the files of all agents. No process has
-used a higher term yet: the number is the current time plus the accepted
-difference between clocks, in units of 40 ms since 2026-01-01, with 4 bits for the
-elections in each unit.`,
-		Example: `  conclave-agent floor`,
-		Args:    command.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), control.NextFloor(0, time.Now()))
-			return err
-		},
-	}
 }

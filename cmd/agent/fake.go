@@ -155,7 +155,7 @@ groups:
 	registry := metrics.New()
 	registry.Version = version
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Listener: listener, Store: store,
+		Clock: clock.New(), Life: agent.NewLife(), Listener: listener, Store: store,
 		Log:     f.log.With("member", self),
 		Metrics: registry.ForGroup,
 	})

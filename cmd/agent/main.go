@@ -94,7 +94,7 @@ address.`,
 	}
 	addRun(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(newPod(), newCheck(), newExec(), newGuard(), newInstall(), newFake(), newCertificates(), newFloor(),
-		newStatus(), command.Version(version))
+	root.AddCommand(newPod(), newCheck(), newExec(), newGuard(), newInstall(), newFake(), newCertificates(), newStatus(),
+		command.Version(version))
 	return root
 }

@@ -76,7 +76,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	registry := metrics.New()
 	registry.Version, registry.DroppedLogLines = version, droppedLogLines
 	options := agent.Options{
-		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store, Memory: remembered,
+		Clock: clock.New(), Life: agent.NewLife(), Store: store, Memory: remembered,
 		Metrics: registry.ForGroup, TraceFolder: traceFolder, Log: log,
 	}
 	if files != nil {
@@ -110,8 +110,7 @@ func newProcess(a *agent.Agent, local net.Listener, file configFile, metrics htt
 	}
 }
 
-// openCertificates opens the certificate files. It returns nil if the configuration is
-// insecure.
+// openCertificates opens the certificate files. It returns nil if the configuration is insecure.
 func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 	if c.TLS.Insecure {
 		log.Warn("connecting to peers without TLS: every process on this machine can take part in the elections")
@@ -122,8 +121,7 @@ func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, erro
 	})
 }
 
-// certificateInterval is the time between checks for replaced certificate files. Each
-// handshake checks for them, too.
+// certificateInterval is the time between checks for replaced certificate files. Each handshake checks for them, too.
 const certificateInterval = 5 * time.Second
 
 // reloadCertificates loads replaced certificate files until ctx ends, and logs once that a certificate expires. The

@@ -31,7 +31,7 @@ func startAgent(t *testing.T, path string) *agent.Agent {
 	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 	must.Succeed(t, err)
 	a, err := agent.New(t.Context(), c, agent.Options{
-		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
+		Clock: clock.New(), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
 		Metrics: metrics.New().ForGroup,
 	})
 	must.Succeed(t, err)

@@ -114,9 +114,7 @@ func TestStatusTableHasSessions(t *testing.T) {
 		"\nsession: leads, opened 2026-11-20 12:37:12 UTC, last renewed 0.2 s ago\n" +
 			"session: waits, opened 2026-11-20 13:37:12 UTC, never renewed\n",
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("got\n%swant %q", &out, want)
-		}
+		expect.Containsf(t, out.String(), want, "output")
 	}
 }
 

@@ -100,9 +100,7 @@ func TestAlgorithmPagesHaveAllSections(t *testing.T) {
 		for _, section := range []string{
 			"## The rules", "## What it assumes", "## What it costs", "## What it doesn't guarantee", "## In the agent",
 		} {
-			if !strings.Contains(pages[name], "\n"+section+"\n") {
-				t.Errorf("the page of %s has no section %q", name, section)
-			}
+			expect.Containsf(t, pages[name], "\n"+section+"\n", "page of %s", name)
 		}
 	}
 }
@@ -128,10 +126,9 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate -o":          "table json transcript mermaid",
 		"explain -o":           "text mermaid",
 		"nodes -o":             "json yaml",
-		"simulate --faults": "all none loss delay reorder duplicate crash appdead pause partition clocks members " +
-			"stepdown leases graph slow jump disk deep skew gone settings recovery late correct latency " +
-			"lossy throttle failing " +
-			"drains operator burst pods mixed rejoin grow tail redial few",
+		"simulate --faults": "all soak none loss delay reorder duplicate crash appdead pause partition clocks members " +
+			"stepdown leases graph slow pods disk deep disk-lost operator gone settings recovery late latency lossy " +
+			"throttle failing drains burst mixed rejoin grow tail redial few",
 		"simulate --crashed": "",
 	} {
 		words := append(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...), "")
@@ -158,9 +155,7 @@ func TestEachFlagIsCompleted(t *testing.T) {
 			}
 			words := []string{cobra.ShellCompNoDescRequestCmd, cmd.Name(), "--" + f.Name, ""}
 			_, directive, _ := strings.Cut(runCommand(t, nil, words...).stdout, ":")
-			if proposes := directive == "0\n"; proposes != slices.Contains(files, f.Name) {
-				t.Errorf("%s --%s: proposes files: %t", cmd.Name(), f.Name, proposes)
-			}
+			expect.Equalf(t, directive == "0\n", slices.Contains(files, f.Name), "%s --%s: proposes files", cmd.Name(), f.Name)
 		})
 	}
 	expect.AtLeastf(t, commands, 10, "commands")

@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -62,9 +63,7 @@ func TestOperatorIsFoundInAnyNamespace(t *testing.T) {
 	e := newEnv(t)
 	e.CreateGroup(t, "ledger")
 	e.CreateOperatorIn(t, "default")
-	if got := e.runCommand(t, "version"); !strings.Contains(got.stdout, " in namespace default, ") {
-		t.Errorf("version: got %+v, want the operator", got)
-	}
+	expect.Containsf(t, e.runCommand(t, "version").stdout, " in namespace default, ", "version")
 	e.createSilentLease(t, "default")
 	const silent = "The operator in namespace default has not shown that it runs for 3m"
 	if got := e.runCommand(t, "status"); !strings.HasPrefix(got.stderr, silent) || strings.Count(got.stderr, "\n") != 1 {

@@ -40,9 +40,8 @@ func TestStatusReportsProblemsByExitStatus(t *testing.T) {
 		}
 	}
 	e.SetCoordinator(t, mail, 2, 102)
-	if got := e.runCommand(t, "status", "mail", "--exit-code"); got.status != 3 {
-		t.Errorf("with a coordinator and a problem: got %+v, want exit status 3", got)
-	}
+	expect.Equalf(t, e.runCommand(t, "status", "mail", "--exit-code").status, 3,
+		"exit status with a coordinator and a problem")
 }
 
 // TestControlCharactersAreNotObeyed: whoever may write a status, or control the answers of an
@@ -59,9 +58,7 @@ func TestControlCharactersAreNotObeyed(t *testing.T) {
 			t.Errorf("%s: got %q, want no control characters", command, got.stdout)
 		}
 	}
-	if got := e.runCommand(t, "status", "ledger").stdout; !strings.Contains(got, want) {
-		t.Errorf("got %q, want %q in it", got, want)
-	}
+	expect.Containsf(t, e.runCommand(t, "status", "ledger").stdout, want, "output")
 	root := newRoot()
 	root.RunE = func(*cobra.Command, []string) error { return errors.New("no, \x1b]0;title\a wait") }
 	var notes strings.Builder

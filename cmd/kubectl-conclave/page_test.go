@@ -37,9 +37,7 @@ func TestPageHasTheHelpTexts(t *testing.T) {
 		}
 	}
 	golden.Compare(t, page, strings.TrimSpace(text)+"\n")
-	if words := len(strings.Fields(text)); words > 3000 {
-		t.Errorf("%s has %d words, want at most 3,000: shorten the help texts", page, words)
-	}
+	expect.AtMostf(t, len(strings.Fields(text)), 3000, "words in %s (shorten the help texts)", page)
 }
 
 // section is the part of the page about a command.

@@ -79,9 +79,7 @@ func TestReportHasNoCredentials(t *testing.T) {
 		t.Errorf("got %+v, want exit status 0 and %q", got, want)
 	}
 	for _, missing := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		if !strings.Contains(got.stderr, "missing: journals/"+missing+".json: ") {
-			t.Errorf("got stderr %q, want a line about the journal of %s", got.stderr, missing)
-		}
+		expect.Containsf(t, got.stderr, "missing: journals/"+missing+".json: ", "stderr")
 	}
 	files := readArchive(t, file)
 	for name, want := range map[string][]string{
@@ -93,9 +91,7 @@ func TestReportHasNoCredentials(t *testing.T) {
 	} {
 		text := files["case-7/"+name]
 		for _, part := range want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s: got %q, want %q in it", name, text, part)
-			}
+			expect.Containsf(t, text, part, "%s", name)
 		}
 	}
 	for name, text := range files {

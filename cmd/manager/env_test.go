@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/manifests"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
@@ -114,9 +115,7 @@ func (e *env) start() func() int {
 	must.Succeed(e.t, manager.Start())
 	e.pid = manager.Process.Pid
 	stop := sync.OnceValue(func() int {
-		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
-			e.t.Error("the manager ended before SIGTERM:", err)
-		}
+		expect.Succeedf(e.t, manager.Process.Signal(syscall.SIGTERM), "the manager ended before SIGTERM")
 		_ = manager.Wait() // The exit status has the result.
 		return manager.ProcessState.ExitCode()
 	})

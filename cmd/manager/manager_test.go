@@ -54,9 +54,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	e.expectMetricsCredentials(t)
 	e.expectWebhookRepaired(t)
 
-	if e.log.Contains("forbidden") {
-		t.Error("got \"forbidden\" in the log, want sufficient permissions")
-	}
+	expect.Equalf(t, e.log.Contains("forbidden"), false, "permissions are missing, as the log says")
 	e.expectRefusedWriteCounted(t)
 	expect.Equalf(t, stop(), command.ExitOK, "exit status")
 	var lease coordinationv1.Lease

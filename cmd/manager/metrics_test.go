@@ -27,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -66,9 +67,7 @@ func (e *env) expectMetrics(t *testing.T) {
 	text := e.awaitMetrics()
 	rules := must.ReadFile(t, "../../config/prometheus/rules.yaml")
 	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
-	if len(names) < 5 {
-		t.Errorf("got metrics %q in the alerts, want at least 5", names)
-	}
+	expect.AtLeastf(t, len(names), 5, "metrics in the alerts")
 	for _, name := range names {
 		// There is no series without agents.
 		if name != "conclave_operator_agents" && !strings.Contains(text, "\n"+name+"{") {

@@ -91,8 +91,6 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		"SIGSTOP, then kill -9, until all agents know", "kill -9, p99", "highest resident memory",
 		"idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
 	} {
-		if !strings.Contains(printed.String(), want) {
-			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
-		}
+		expect.Containsf(t, printed.String(), want, "report")
 	}
 }

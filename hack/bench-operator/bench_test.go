@@ -56,9 +56,7 @@ func TestAllResultsAreReported(t *testing.T) {
 	var printed bytes.Buffer
 	must.Succeed(t, report.Print(&printed))
 	for _, want := range []string{"report until status visible", "3 groups of 3", "writes-pods", "status lag, p99"} {
-		if !strings.Contains(printed.String(), want) {
-			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
-		}
+		expect.Containsf(t, printed.String(), want, "report")
 	}
 	printed.Reset()
 	var encoded Scale

@@ -109,9 +109,8 @@ func (e *scaleEnv) runElections(ctx context.Context, result *Elections) error {
 
 // nextElection chooses another coordinator than the last one, and a higher term.
 func (e *scaleEnv) nextElection(g *fakeGroup) election {
-	term := max(uint64(e.observer.term(g.key))+1, termAt(time.Now())) //nolint:gosec // terms aren't negative
 	g.coordinator = (g.coordinator + 1 + rand.IntN(max(len(g.pods)-1, 1))) % len(g.pods)
-	return election{coordinator: g.pods[g.coordinator], term: int64(term)} //nolint:gosec // nor that large
+	return election{coordinator: g.pods[g.coordinator], term: e.observer.term(g.key) + 1}
 }
 
 // electionGap is the time without a coordinator in an election. Five real agents need about that long after a kill.

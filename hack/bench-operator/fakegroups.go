@@ -235,11 +235,9 @@ func (f *fakeGroups) electFirst(ctx context.Context) error {
 			}
 		}
 		g.coordinator = len(g.pods) - 1
-		return g.setCoordinator(g.pods[g.coordinator], termAt(time.Now()))
+		return g.setCoordinator(g.pods[g.coordinator], 1)
 	})
 }
-
-func termAt(now time.Time) uint64 { return uint64(control.TermAt(now)) }
 
 // setCoordinator makes all agents of the group report a coordinator.
 func (g *fakeGroup) setCoordinator(coordinator string, term uint64) error {

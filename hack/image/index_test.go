@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -114,9 +113,7 @@ func TestDockerfileMatches(t *testing.T) {
 		lines = append(lines, key+`="`+value+`"`)
 	}
 	for _, line := range lines {
-		if !strings.Contains(dockerfile, line) {
-			t.Errorf("got no %q in the Dockerfile, want one", line)
-		}
+		expect.Containsf(t, dockerfile, line, "Dockerfile")
 	}
 }
 

@@ -1,6 +1,6 @@
 /*
  * A model of the rules that let at most one process hold the office, and that make fencing tokens rise. Its author knew the Go code,
- * but the model shares none of it: the rules are those of docs/adr 1, 2, 7, 8, 9, 13, 14, 22 and 34. docs/simulation.md says what
+ * but the model shares none of it: the rules are those of docs/adr 2, 7, 8, 9, 14, 22, 34, 56 and 57. docs/simulation.md says what
  * was searched.
  *
  * Members 0, 1 and 2 are the first list; member 3 joins with the second. The elections themselves are absent: any candidate may
@@ -8,32 +8,34 @@
  *
  * Abstractions:
  *
- *  - Time is a number of ticks that all members count together, up to HORIZON. A tick is one term. A term clock is the time plus
- *    an offset, which is 0 or SKEW, less what it lost at a restart. The operator's clock has the offset 0.
- *  - Clocks of different rates are not modelled as such. PROMISE is the shortest time that a member's promise can last, and HOLD
- *    the longest time for which a holder can rely on it. The design makes HOLD <= PROMISE with a margin.
- *  - A claim uses the lowest or the highest term that is possible.
+ *  - Time is a number of ticks that all members count together, up to HORIZON. Clocks of different rates are not modelled as such.
+ *    PROMISE is the shortest time that a member's promise can last, and HOLD the longest time for which a holder can rely on it.
+ *    The design makes HOLD <= PROMISE with a margin.
+ *  - Each list has COUNTERS terms, and a reservation ends with a block of BLOCK terms. A claim uses the lowest term that some member
+ *    may grant, or the first one above its block.
+ *  - A reservation is extended in the step of the first grant that needs it. An extension that comes earlier forbids more after
+ *    a reboot, and one that comes later delays the request.
  *  - Request and answer are one step. Either may be lost. At most LATE messages at a time are delayed instead, by any time.
  *    RESIGNED and reports about ended processes may arrive at any time after the event, in any order, several times or never.
  *  - A member knows what others have adopted as soon as it is true. Messages can only bring that knowledge later.
  *  - A crash is a restart: a process that is down can do nothing that a restarted one, which does nothing, couldn't.
  *    A paused process is one that takes no step. A process checks its own lease in the same step in which it acts.
- *  - The second list is published at time 0. The operator acts as soon as it may: members may adopt a document later anyway.
- *  - The floor of a departure is what any clock can read when the operator sees that the pod is gone. The operator really uses
- *    the reading a lease later, when it publishes the departure. That floor is higher, so it allows fewer claims.
+ *  - The second list is published at time 0 or, with LOSSES, at any time. The operator acts as soon as it may: members may adopt
+ *    a document later anyway.
  *  - Members adopt the newest published document, or an older one that they haven't adopted yet, and never go back.
  *
- *  - With RECOVERY, a member that restarted asks the others one by one what they have granted. With two lists, it may or may not know
- *    that the second one has settled. Only its first recovery counts: later answers don't lower the bound again.
+ *  - With LOSSES, the state directory of a member is lost, and its process or its pod is replaced: the next process has another identity,
+ *    and begins with the first document. The second list names the identity that the member had when it was published.
+ *  - With UNBOUND, the first list doesn't name the identity of a member until the operator binds it.
  *  - With ABANDON, members forget claims that were given up. That a process gave up its claim may be known at any time after it, or never.
  *    A member doesn't record whether its grant was renewed: only claims are given up, and only tenures are renewed.
  *  - With SHORT, each request is for the longer or the shorter lease, and the lease of a member may become shorter once. The lists don't
  *    name leases, and no lease becomes longer.
+ *  - With AVAILABLE, each claim is a tenure. Tokens name the member, so only those of one member may not be equal.
  *  - With REMEMBERED, a process also restarts at once with all that it had granted.
  *
- * Absent: liveness, elections, more members and longer histories than the bounds, a third list and thus the floor of a list other than
- * that of a departure, a reading that is ahead of the clock or follows a clock that is set (ADR 13), the leases of lists (ADR 22), the
- * encoding of messages, disks, certificates, and Available, which has no grants.
+ * Absent: liveness, elections, more members and longer histories than the bounds, a third list, the leases of lists (ADR 22), the encoding of
+ * messages and disks, certificates, and lists in files.
  */
 
 #ifndef N
@@ -45,13 +47,12 @@
 #ifndef HORIZON
 #define HORIZON 2	/* ticks */
 #endif
-#ifndef SKEW
-#define SKEW 1		/* how far two term clocks may differ */
+#ifndef COUNTERS
+#define COUNTERS 6	/* terms of each list, at most 7 */
 #endif
-#ifndef AHEAD
-#define AHEAD 0		/* bit m: the clock of member m is ahead; 255: any clocks may be */
+#ifndef BLOCK
+#define BLOCK 2		/* terms by which a reservation is extended */
 #endif
-#define ANY_CLOCKS (AHEAD == 255)
 #ifndef PROMISE
 #define PROMISE 2	/* also the wait after a restart */
 #endif
@@ -64,11 +65,14 @@
 #ifndef RESTARTING
 #define RESTARTING 15	/* bit m: member m may restart without memory */
 #endif
-#ifndef BACK
-#define BACK 0		/* how far a clock may go back over a restart */
+#ifndef LOSSES
+#define LOSSES 0	/* state directories that are lost in all */
 #endif
-#ifndef RECOVERY
-#define RECOVERY 0	/* 1: a member recovers what it forgot from the others */
+#ifndef LOSING
+#define LOSING 15	/* bit m: member m may lose its state directory */
+#endif
+#ifndef UNBOUND
+#define UNBOUND 0	/* bit m: the first list doesn't name the identity of member m yet */
 #endif
 #ifndef REMEMBERED
 #define REMEMBERED 0	/* further restarts in all, after which the member remembers what it granted */
@@ -123,37 +127,49 @@
 #else
 #define DEPARTURE_WAIT PROMISE
 #endif
-#ifdef NO_FLOOR_SKEW			/* a departure's floor trusts that no clock is ahead of the operator's */
-#define DEPARTURE_FLOOR (READING(now, BACK) - DEPARTURE_WAIT)
-#else
-#define DEPARTURE_FLOOR (READING(now, BACK + SKEW) - DEPARTURE_WAIT)
-#endif
 #ifdef NO_QUIET_AFTER_RESTART
 #define QUIET 0
 #else
 #define QUIET PROMISE
 #endif
-#ifdef NO_CEILING
-#define CEILING(m) (READING(HORIZON, BACK + SKEW))
+#ifdef GRANT_ABOVE_RESERVATION
+#define NEEDED(k, t) reserved[k]
 #else
-#define CEILING(m) READING(now, clock[m])
+#define NEEDED(k, t) MAX(reserved[k], BLOCK_END(t))
 #endif
-#ifdef NO_REBOOT_FLOOR
-#define REBOOT_FLOOR(m) 0
-#elif defined(FLOOR_AT_BOOT)		/* the floor trusts that no clock goes back over a restart */
-#define REBOOT_FLOOR(m) READING(now, clock[m])
+#ifdef FORGET_RESERVATION		/* a member that reboots doesn't know what it had reserved */
+#define STORED(k) 0
+#elif defined(OUTDATED_DISK)		/* the latest block is on no disk yet, or the disk goes back */
+#define STORED(k) (reserved[k] > FIRST(VERSION_OF(reserved[k])) + BLOCK -> reserved[k] - BLOCK : reserved[k])
+#elif defined(STORE_LIST_ALONE)		/* the first block of a list isn't stored together with it */
+#define STORED(k) (reserved[k] <= FIRST(2) + BLOCK -> FIRST(2) : reserved[k])
 #else
-#define REBOOT_FLOOR(m) READING(now, clock[m] + PROMISE)
+#define STORED(k) reserved[k]
 #endif
-#ifdef RECOVER_TOO_EARLY
-#define RECOVERY_STARTS(m) true
+#ifdef CLAIM_NEWER_LIST
+#define LAST_CLAIM(m) LAST(2)
 #else
-#define RECOVERY_STARTS(m) (quiet[m] == 0)
+#define LAST_CLAIM(m) LAST(VERSION(m))
 #endif
-#ifdef RECOVER_FROM_TOO_FEW
-#define ENOUGH(answers) (answers >= SIZE(1) - SIZE(1) / 2 - 1)
+#ifdef FORGETFUL_GRANTS
+#define VOTES_HERE(k) true
 #else
-#define ENOUGH(answers) (answers >= SIZE(1) - SIZE(1) / 2)	/* n - majority + 1 */
+#define VOTES_HERE(k) (!FORGETFUL(k))
+#endif
+#ifdef FORGETFUL_ADOPTS
+#define REPORTS(k) true
+#else
+#define REPORTS(k) (!FORGETFUL(k))
+#endif
+#ifdef REPLACED_COUNTS			/* for the majority of the previous list */
+#define CONTINUES(k) true
+#else
+#define CONTINUES(k) (!IN(2, k) || entry1[k] == UNKNOWN || entry1[k] == entry2[k])
+#endif
+#ifdef BIND_AGAIN
+#define BINDABLE(entry, k) (entry != identity[k])
+#else
+#define BINDABLE(entry, k) (entry == UNKNOWN)
 #endif
 #ifdef GRANT_TWICE
 #define FREE(k, m, l) true
@@ -184,11 +200,6 @@
 #define EXPIRED(k) true
 #else
 #define EXPIRED(k) (older_expiry[k] == 0)
-#endif
-#ifdef REPORT_WITHOUT_TERM
-#define ABOVE_OLDER(t, k) true
-#else
-#define ABOVE_OLDER(t, k) (t > older_highest[k])
 #endif
 #ifdef RELEASE_ANY_TERM
 #define RESIGNED_TERM(k) (resigned[granted_to[k]] > 0)
@@ -263,26 +274,6 @@
 #define COUNTED_LEASE HOLD
 #define PROMISED(k) PROMISE
 #endif
-#ifdef RECOVER_FROM_OTHER_LISTS
-#define SAME_LIST(m, k) true
-#else
-#define SAME_LIST(m, k) (VERSION(k) == VERSION(m))
-#endif
-#ifdef RECOVER_FROM_NEW_LIST
-#define OLD_LIST_COUNTS(settled) false
-#else
-#define OLD_LIST_COUNTS(settled) (!settled)
-#endif
-#ifdef RECOVER_WITHOUT_SETTLED_FLOOR
-#define COVERS_OLD_LIST(m, t, settled) true
-#else
-#define COVERS_OLD_LIST(m, t, settled) (!settled || SETTLED(document[m], (t) + 1))
-#endif
-#ifdef RECOVER_WITHOUT_LIST_FLOOR
-#define LIST_FLOOR(m) 0
-#else
-#define LIST_FLOOR(m) departure_floor[document[m]]
-#endif
 #ifdef FORGET_WAIT
 #define REMEMBERED_WAIT(m) 0
 #else
@@ -304,8 +295,12 @@
 #define ANSWER 2
 #define DOCUMENTS 5		/* the first list, the second, and the second again for each departed member */
 
-#define BASE 2		/* the operator's term clock at time 0 */
-#define READING(time, offset) (BASE + (time) + (offset))
+#define UNKNOWN 255
+/* Terms: those of list v are above FIRST(v), which is also at least that of the list before. */
+#define FIRST(v) (8 * ((v) - 1))
+#define LAST(v) (FIRST(v) + COUNTERS)
+#define BLOCK_END(t) (((t) + BLOCK - 1) / BLOCK * BLOCK)
+#define VERSION_OF(t) ((t) > FIRST(2) -> 2 : 1)
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 #define DOWN(x) x = (x > 0 -> x - 1 : 0)
 #define BIT(mask, k) (((mask) >> (k)) & 1)
@@ -321,18 +316,16 @@
 
 byte now;
 /* The operator: published documents. */
-byte documents = LISTS, departed[DOCUMENTS], departure_floor[DOCUMENTS];
+byte documents = (LOSSES + UNBOUND > 0 -> 1 : LISTS), departed[DOCUMENTS];
+byte entry1[N], entry2[N];		/* the identities that the lists name */
 byte missing[N];			/* 1 + the ticks until the operator counts the member as departed; 0: not missing */
 bit gone[N];				/* the API server has no such pod */
 /* Processes. */
-byte process[N], clock[N], life[N], document[N];
-byte restarts, claims, lost;
+byte process[N], life[N], identity[N], document[N];
+byte restarts, losses, claims, lost;
 /* Members' promises. */
-byte quiet[N], granted_to[N], granted_life[N], granted_term[N], expiry[N], highest[N];
-byte older_expiry[N], older_highest[N];	/* what was granted under the first list */
-/* The recovery after a restart: who has answered, the highest answer, and what this incarnation has granted itself. */
-bit forgot[N];
-byte answered[N], bound[N], granted_since[N];
+byte quiet[N], granted_to[N], granted_life[N], granted_term[N], expiry[N], highest[N], reserved[N];
+byte older_expiry[N];			/* of what was granted under the first list */
 #if ABANDON
 /* The highest term that earlier incarnations may have granted, that this one has granted, and that it had granted before its latest
    grant: "highest" is the maximum of the first two. Bit t of given_up: the process has given up its claim of term t. */
@@ -345,6 +338,9 @@ short given_up_before[N];
 #if SHORT
 bit shorter[N];
 byte longer_left[N];			/* for how long a longer lease than the present one remains stored */
+#endif
+#ifdef AVAILABLE
+short used[N];				/* bit t: the member has claimed term t */
 #endif
 #if REMEMBERED
 byte remembered;
@@ -367,8 +363,10 @@ hidden byte two_holders, token_fell;
 hidden byte i;
 
 #define VERSION(k) (document[k] > 0 -> 2 : 1)
+/* The process has another state directory than the list that it has adopted names, or the one before if that doesn't have it any more. */
+#define FORGETFUL(k) (identity[k] != (VERSION(k) == 2 && IN(2, k) -> entry2[k] : entry1[k]))
 #define SAME(k, m, l) (granted_to[k] == m && granted_life[k] == l)
-#define MAY_GRANT(k, m, l, t, held, r) (process[k] == UP && quiet[k] == 0 && CURRENT(k, r) && t <= CEILING(k) \
+#define MAY_GRANT(k, m, l, t, held, r) (process[k] == UP && quiet[k] == 0 && VOTES_HERE(k) && CURRENT(k, r) \
 	&& FREE(k, m, l) && LATEST(k, m, l, t) && (held || RISES(k, m, l, t)))
 
 #if ABANDON
@@ -386,7 +384,7 @@ hidden byte i;
 #define REMEMBER_GRANT(by, to, its_life, in_term)
 #endif
 
-inline grant(by, to, its_life, in_term, under) {
+inline grant(by, to, its_life, in_term, held, under) {
 #ifdef REACH_RESTARTED
 	assert(life[by] == 0 || role[to] == HOLDER);
 #endif
@@ -397,18 +395,18 @@ inline grant(by, to, its_life, in_term, under) {
 	REMEMBER_GRANT(by, to, its_life, in_term)
 	granted_to[by] = to; granted_life[by] = its_life; granted_term[by] = in_term; expiry[by] = PROMISED(by);
 	highest[by] = MAX(highest[by], in_term);
-#ifdef REACH_RECOVERED
-	assert(life[by] == 0 || forgot[by] || in_term > REBOOT_FLOOR(by) || role[to] == HOLDER);
-#endif
-#ifdef REACH_RECOVERED_BY_NEW_LIST
-	assert(life[by] == 0 || forgot[by] || VERSION(by) == 1 || role[to] == HOLDER);
+	if
+	:: !(held) -> reserved[by] = NEEDED(by, in_term)
+	:: else
+	fi;
+#ifdef REACH_REPLACED
+	assert(identity[by] == 0 || role[to] == HOLDER);
 #endif
 #ifdef REACH_SHORTER
 	assert(!shorter[by] || expiry[by] <= SHORT);
 #endif
-	granted_since[by] = (forgot[by] && !ABANDON -> MAX(granted_since[by], in_term) : 0);
 	if
-	:: under < LISTS -> older_expiry[by] = PROMISED(by); older_highest[by] = MAX(older_highest[by], in_term)
+	:: under < LISTS -> older_expiry[by] = PROMISED(by)
 	:: else
 	fi
 }
@@ -421,22 +419,24 @@ inline release(by) {
 #define VOTE(m, v, k, c) (IN(v, k) && grants[(m) * N + (k)] >= c)
 #define VOTES(m, v, c) (VOTE(m, v, 0, c) + VOTE(m, v, 1, c) + VOTE(m, v, 2, c) FOURTH(+ VOTE(m, v, 3, c)))
 
-/* Whether k counts as having adopted the second list: it has, or document d says that it departed. A new tenure needs a term t
-   above all that it granted before. */
-#define ADOPTED(k, d, t) (IN(1, k) && (VERSION(k) == 2 && EXPIRED(k) && ABOVE_OLDER(t, k) || BIT(departed[d], k) && t > departure_floor[d]))
-#define ADOPTIONS(d, t) (ADOPTED(0, d, t) + ADOPTED(1, d, t) + ADOPTED(2, d, t) FOURTH(+ ADOPTED(3, d, t)))
-#define SETTLED(d, t) MAJORITY(1, ADOPTIONS(d, t))
-#define ANY_TERM 255
+/* The votes of the members of the first list under the second one: those of replaced members don't count. */
+#define OLD_VOTE(m, k, c) (VOTE(m, 1, k, c) && CONTINUES(k))
+#define OLD_VOTES(m, c) (OLD_VOTE(m, 0, c) + OLD_VOTE(m, 1, c) + OLD_VOTE(m, 2, c) FOURTH(+ OLD_VOTE(m, 3, c)))
 
-#define SUPPORTED(m, c, t) (MAJORITY(VERSION(m), VOTES(m, VERSION(m), c)) && (VERSION(m) == 1 || !BOTH_LISTS \
-	|| SETTLED(document[m], t) || MAJORITY(1, VOTES(m, 1, c))))
+/* Whether k counts as having adopted the second list: it has, or document d says that it departed. */
+#define ADOPTED(k, d) (IN(1, k) && (VERSION(k) == 2 && EXPIRED(k) && REPORTS(k) && CONTINUES(k) || BIT(departed[d], k)))
+#define ADOPTIONS(d) (ADOPTED(0, d) + ADOPTED(1, d) + ADOPTED(2, d) FOURTH(+ ADOPTED(3, d)))
+#define SETTLED(d) MAJORITY(1, ADOPTIONS(d))
+
+#define SUPPORTED(m, c) (MAJORITY(VERSION(m), VOTES(m, VERSION(m), c)) && (VERSION(m) == 1 || !BOTH_LISTS \
+	|| SETTLED(document[m]) || MAJORITY(1, OLD_VOTES(m, c))))
 
 #define HOLDS(m) (tenure[m] > 0 || outlived[m] > 0)
 #define OTHER_HOLDS(m) (m != 0 && HOLDS(0) || m != 1 && HOLDS(1) || m != 2 && HOLDS(2) FOURTH(|| m != 3 && HOLDS(3)))
 
 /* What m does when its grants or what it knows about adoptions have changed. */
-#define MAY_ACQUIRE(m) (role[m] == CANDIDATE && SUPPORTED(m, 1, term[m]))
-#define MAY_EXTEND(m) (role[m] == HOLDER && tenure[m] < HOLD && SUPPORTED(m, tenure[m] + 1, ANY_TERM))
+#define MAY_ACQUIRE(m) (role[m] == CANDIDATE && SUPPORTED(m, 1))
+#define MAY_EXTEND(m) (role[m] == HOLDER && tenure[m] < HOLD && SUPPORTED(m, tenure[m] + 1))
 
 inline count(who) {
 	if
@@ -515,19 +515,40 @@ inline drop() {
 	late_kind = 0; late_from = 0; late_to = 0; late_life = 0; late_term = 0; late_version = 0; late_left = 0; late_held = 0
 }
 
-/* Followers claim the office in any term that they have not used: claims that nobody grants are no different from none. */
-#define LOWEST(m) MAX(highest[m], resigned[m])
-#define MAY_CLAIM(m) (process[m] == UP && role[m] == FOLLOWER && BIT(CANDIDATES, m) && IN(VERSION(m), m) && claims < CLAIMS)
-#define MAY_CLAIM_IN(m, k, t) MAY_GRANT(k, m, life[m], t, false, VERSION(m))
+/* Followers claim the office in a term of their list that they have not used: claims that nobody grants are no different from none. */
+#define LOWEST(m) MAX(FIRST(VERSION(m)), MAX(highest[m], resigned[m]))
+#define MAY_CLAIM(m) (process[m] == UP && role[m] == FOLLOWER && BIT(CANDIDATES, m) && IN(VERSION(m), m) && VOTES_HERE(m) && claims < CLAIMS)
+#define MAY_CLAIM_IN(m, k, t) ((t) > LOWEST(m) && (t) <= LAST_CLAIM(m) && MAY_GRANT(k, m, life[m], t, false, VERSION(m)))
+#define NEXT(m, k) (MAX(LOWEST(m), highest[k]) + 1)
+#ifdef CLAIM_NEWER_LIST
+#define ABOVE(m, k) (FIRST(2) + 1)
+#else
+#define ABOVE(m, k) (BLOCK_END(NEXT(m, k)) + 1)
+#endif
 #define CLAIM(k) \
-	:: atomic { MAY_CLAIM(m) && ASKS(m, k) && CEILING(m) > LOWEST(m) \
-		&& (MAY_CLAIM_IN(m, k, CEILING(m)) || MAY_CLAIM_IN(m, k, LOWEST(m) + 1)) -> \
+	:: atomic { MAY_CLAIM(m) && ASKS(m, k) && (MAY_CLAIM_IN(m, k, NEXT(m, k)) || MAY_CLAIM_IN(m, k, ABOVE(m, k))) -> \
 		if \
-		:: MAY_CLAIM_IN(m, k, CEILING(m)) -> t = CEILING(m) \
-		:: LOWEST(m) + 1 < CEILING(m) && MAY_CLAIM_IN(m, k, LOWEST(m) + 1) -> t = LOWEST(m) + 1 \
+		:: MAY_CLAIM_IN(m, k, ABOVE(m, k)) -> t = ABOVE(m, k) \
+		:: NEXT(m, k) < ABOVE(m, k) && MAY_CLAIM_IN(m, k, NEXT(m, k)) -> t = NEXT(m, k) \
 		fi; \
 		claims++; role[m] = CANDIDATE; term[m] = t; t = 0; \
 		REQUEST_FROM(k) }
+#ifdef AVAILABLE
+/* A claim needs no grants. No process uses a term twice. */
+#define CLAIM_ALONE \
+	:: atomic { MAY_CLAIM(m) && LOWEST(m) < LAST(VERSION(m)) -> \
+		if \
+		:: t = LOWEST(m) + 1 \
+		:: ABOVE(m, m) <= LAST(VERSION(m)) -> t = ABOVE(m, m) \
+		fi; \
+		token_fell = BIT(used[m], t); \
+		assert(!token_fell); \
+		used[m] = used[m] | (1 << t); claims++; highest[m] = t; reserved[m] = NEEDED(m, t); t = 0 }
+#undef CLAIM
+#define CLAIM(k)
+#else
+#define CLAIM_ALONE
+#endif
 #if SHORT
 #define USELESS_REQUEST(m, k) false
 #else
@@ -555,7 +576,7 @@ inline drop() {
 #endif
 #define REQUEST_FROM(k) \
 		CHOOSE_LEASE(m, k) \
-		d_step { grant(k, m, life[m], term[m], VERSION(m)); skip }; \
+		d_step { grant(k, m, life[m], term[m], role[m] == HOLDER, VERSION(m)); skip }; \
 		if \
 		:: d_step { grants[(m) * N + (k)] = COUNTED(m, k); count(m) FORGET_LEASE; skip } \
 		:: k != m && lost < LOST -> lost++ FORGET_LEASE \
@@ -566,88 +587,32 @@ inline drop() {
 #define GRANTS(m, k) (expiry[k] > 0 && SAME(k, m, life[m]))
 #define IGNORED(m) !(GRANTS(m, 0) || GRANTS(m, 1) || GRANTS(m, 2) FOURTH(|| GRANTS(m, 3)))
 
-/* The operator counts a member as departed DEPARTURE_WAIT after its pod is gone. */
+/* The operator counts a member as departed DEPARTURE_WAIT after its pod is gone, or has another state directory. */
 #define OPERATE(k) \
 	if \
-	:: LISTS > 1 && IN(1, k) && !BIT(departed[documents - 1], k) && missing[k] == 0 && gone[k] \
-		&& (!PROOF_NEEDED || process[k] == ENDED) -> missing[k] = 1 + DEPARTURE_WAIT \
+	:: LISTS > 1 && documents < DOCUMENTS && IN(1, k) && !BIT(departed[documents - 1], k) && missing[k] == 0 \
+		&& (gone[k] && (!PROOF_NEEDED || process[k] == ENDED) \
+		|| identity[k] != entry1[k] && (entry1[k] != UNKNOWN || documents > 1)) -> missing[k] = 1 + DEPARTURE_WAIT \
 	:: else \
 	fi; \
 	if \
-	:: missing[k] == 1 -> missing[k] = 0; departed[documents] = departed[documents - 1] | (1 << k); \
-		departure_floor[documents] = DEPARTURE_FLOOR; documents++ \
+	:: missing[k] == 1 && documents > 1 -> missing[k] = 0; departed[documents] = departed[documents - 1] | (1 << k); documents++ \
 	:: else \
 	fi;
-
-#if RECOVERY && LISTS > 1
-/* Answers under another list don't count. */
-#define FORGET_ANSWERS(m) \
-		if \
-		:: VERSION(m) == 1 -> answered[m] = 0; bound[m] = 0 \
-		:: else \
-		fi;
-#else
-#define FORGET_ANSWERS(m)
-#endif
 
 /* Adopt a newer document. */
 #define ADOPT(d) \
 	:: d_step { d < documents && process[m] == UP && document[m] < d -> \
-		FORGET_ANSWERS(m) \
 		if \
 		:: VERSION(m) == 1 && role[m] == CANDIDATE -> stop(m) \
 		:: VERSION(m) == 1 && role[m] == HOLDER -> clear_grants(m) \
 		:: else \
 		fi; \
-		document[m] = d }
-
-/* m asks k what it has granted. */
-#define ASK(k) \
-	:: d_step { forgot[m] && k != m && process[k] == UP && RECOVERY_STARTS(m) && SAME_LIST(m, k) && !BIT(answered[m], k) -> \
-		answered[m] = answered[m] | (1 << k); bound[m] = MAX(bound[m], highest[k]) }
-/* It keeps its reading of the clock at boot while the answers are above its clock. */
-#define MAY_RECOVER(m) (forgot[m] && ENOUGH(BIT(answered[m], 0) + BIT(answered[m], 1) + BIT(answered[m], 2)) && bound[m] <= CEILING(m))
-
-#if RECOVERY && LISTS > 1
-/* With two lists, the answers of others count for each list in force: that of the member and, unless it is known to have settled, the
-   one before. If it has settled, what members reported when they adopted it takes the place of these answers. Departed members count
-   with the floor of the list. The bound isn't below that in any case. */
-#define ANSWERED(m, v, k, known) (k != m && IN(v, k) && BIT(known, k))
-#define ANSWERS(m, v, known) (ANSWERED(m, v, 0, known) + ANSWERED(m, v, 1, known) + ANSWERED(m, v, 2, known) \
-	FOURTH(+ ANSWERED(m, v, 3, known)))
-#define ENOUGH_OF(m, v, known) (!IN(v, m) || ANSWERS(m, v, known) >= SIZE(v) - SIZE(v) / 2)
-#define RECOVER(settled) \
-	:: d_step { forgot[m] && process[m] == UP && (!settled || VERSION(m) == 2 && SETTLED(document[m], ANY_TERM)) \
-		&& ENOUGH_OF(m, VERSION(m), answered[m]) && (!OLD_LIST_COUNTS(settled) || ENOUGH_OF(m, 1, answered[m] | departed[document[m]])) -> \
-		t = MAX(bound[m], LIST_FLOOR(m)); \
-		do \
-		:: COVERS_OLD_LIST(m, t, settled) -> break \
-		:: else -> t++ \
-		od; \
+		document[m] = d; \
 		if \
-		:: t <= CEILING(m) -> recover(m, t) \
+		:: VERSION(m) == 2 -> reserved[m] = MAX(reserved[m], FIRST(2) + BLOCK) \
 		:: else \
-		fi; \
-		t = 0 }
-#endif
-
-/* The next report about the adoption may have a lower term than an earlier one, and the lowest report counts. */
-inline lower_report(who) {
-#if LISTS > 1
-	older_highest[who] = (older_highest[who] < highest[who] -> older_highest[who] : highest[who]);
-#endif
-	skip
-}
-
-inline recover(who, to) {
-#if ABANDON
-	forgotten[who] = to; highest[who] = MAX(to, granted_here[who]);
-#else
-	highest[who] = MAX(to, granted_since[who]);
-#endif
-	lower_report(who);
-	forgot[who] = 0; answered[who] = 0; bound[who] = 0; granted_since[who] = 0
-}
+		fi }
 
 proctype member(byte m) {
 	byte t;
@@ -655,6 +620,7 @@ proctype member(byte m) {
 	byte requested, lent;		/* the lease of a request, and of the answer */
 #endif
 	do
+	CLAIM_ALONE
 	CLAIM(0)
 	RENEW(0)
 	CLAIM(1)
@@ -672,7 +638,6 @@ proctype member(byte m) {
 	/* The process gave up its claim: the term was never used. */
 	:: d_step { granted_to[m] != NONE && FORGETTABLE(m) ->
 		granted_here[m] = BEFORE(m); granted_before[m] = BEFORE(m); highest[m] = MAX(forgotten[m], granted_here[m]);
-		lower_report(m);
 		if
 		:: granted_life[m] == life[granted_to[m]] && BIT(given_up[granted_to[m]], granted_term[m]) -> release(m)
 		:: else
@@ -682,37 +647,32 @@ proctype member(byte m) {
 	:: d_step { BIT(SHORTER, m) && !shorter[m] && process[m] == UP -> shorter[m] = 1; longer_left[m] = PROMISE }
 #endif
 	ADOPT(1) ADOPT(2) ADOPT(3) ADOPT(4)
-	ASK(0)
-	ASK(1)
-	ASK(2)
-#if RECOVERY && LISTS > 1
-	FOURTH(ASK(3))
-	RECOVER(false)
-	RECOVER(true)
-#else
-	:: d_step { MAY_RECOVER(m) -> recover(m, bound[m]) }
-#endif
-	/* A crash and a restart without memory, except for the adopted list. */
-	:: atomic { process[m] == UP && restarts < RESTARTS && BIT(RESTARTING, m) ->
+	/* A crash and a restart without memory, except for the adopted list and the reservation. */
+	:: d_step { process[m] == UP && restarts < RESTARTS && BIT(RESTARTING, m) ->
 		restarts++;
-		do
-		:: t < BACK && t < clock[m] -> t++
-		:: break
-		od;
 		if
 		:: OUTLIVES -> outlived[m] = MAX(outlived[m], tenure[m])
 		:: else
 		fi;
 		forget(m); life[m]++;
-		clock[m] = clock[m] - t; t = 0;
-		quiet[m] = WAIT(m); highest[m] = REBOOT_FLOOR(m);
+		quiet[m] = WAIT(m); highest[m] = STORED(m);
 		FORGET_CLAIMS(m)
-		forgot[m] = RECOVERY; answered[m] = 0; bound[m] = 0; granted_since[m] = 0;
 		if
-		:: VERSION(m) < LISTS -> older_expiry[m] = WAIT(m); older_highest[m] = REBOOT_FLOOR(m)
+		:: VERSION(m) < LISTS -> older_expiry[m] = WAIT(m)
 		:: else
-		fi
-		}
+		fi }
+#if LOSSES
+	/* The state directory is lost. The next process has another one, and nothing to remember. */
+	:: d_step { process[m] == UP && losses < LOSSES && BIT(LOSING, m) ->
+		losses++;
+		if
+		:: OUTLIVES -> outlived[m] = MAX(outlived[m], tenure[m])
+		:: else
+		fi;
+		forget(m); life[m]++; identity[m]++; document[m] = 0;
+		quiet[m] = 0; highest[m] = 0; reserved[m] = BLOCK; older_expiry[m] = 0;
+		OPERATE(m) skip }
+#endif
 #if REMEMBERED
 	/* A crash and a restart with memory. The new incarnation knows that the earlier one has ended. */
 	:: d_step { process[m] == UP && remembered < REMEMBERED ->
@@ -728,7 +688,6 @@ proctype member(byte m) {
 		expiry[m] = old_expiry[m]; highest[m] = old_highest[m];
 #endif
 		FORGET_GIVEN_UP(m)
-		answered[m] = 0; bound[m] = 0;
 		if
 		:: RELEASE_OWN && granted_to[m] == m && expiry[m] > 0 -> release(m)
 		:: else
@@ -746,7 +705,7 @@ proctype member(byte m) {
 	:: d_step { LATE > 0 && late_kind == 0 && role[m] != FOLLOWER -> late_kind = REQUEST; late_from = m; late_life = life[m];
 		late_term = term[m]; late_version = VERSION(m); late_held = (role[m] == HOLDER); late_left = HOLD }
 	:: atomic { late_kind == REQUEST && late_from != m && MAY_GRANT(m, late_from, late_life, late_term, late_held, late_version) ->
-		d_step { grant(m, late_from, late_life, late_term, late_version); skip };
+		d_step { grant(m, late_from, late_life, late_term, late_held, late_version); skip };
 		late_kind = ANSWER; late_to = late_from; late_from = m; late_version = 0; late_held = 0 }
 	:: d_step { late_kind == ANSWER && late_to == m && role[m] != FOLLOWER && late_life == life[m] && late_term == term[m] ->
 		grants[(m) * N + late_from] = MAX(grants[(m) * N + late_from], SINCE_SENT); drop(); count(m); skip }
@@ -780,8 +739,23 @@ proctype member(byte m) {
 #define COUNT_DOWN(k)
 #endif
 
+/* Publish the second list with the identities of all connected agents, and bind identities that a list doesn't name yet. */
+#if LOSSES || UNBOUND
+#define BIND(k) \
+	:: d_step { documents == 1 && BIT(UNBOUND, k) && BINDABLE(entry1[k], k) -> entry1[k] = identity[k] }
+#define PUBLISH \
+	:: d_step { documents == 1 && LISTS > 1 -> documents = 2; \
+		for (i : 0 .. N - 1) { entry2[i] = identity[i] } \
+		OPERATE(0) OPERATE(1) OPERATE(2) FOURTH(OPERATE(3)) skip }
+#else
+#define BIND(k)
+#define PUBLISH
+#endif
+
 proctype network_and_time() {
 	do
+	PUBLISH
+	BIND(0) BIND(1) BIND(2)
 	:: d_step { late_kind != 0 -> drop() }
 	:: d_step { now < HORIZON -> now++;
 		for (i : 0 .. N * N - 1) { DOWN(grants[i]) }
@@ -817,11 +791,7 @@ proctype network_and_time() {
 #define SETUP_REST(m)
 #endif
 #define SETUP(m) granted_to[m] = NONE; process[m] = UP; document[m] = !IN(1, m); \
-	if \
-	:: !BIT(AHEAD, m) || ANY_CLOCKS -> clock[m] = BACK \
-	:: SKEW > 0 && (BIT(AHEAD, m) || ANY_CLOCKS) -> clock[m] = BACK + SKEW \
-	fi; \
-	highest[m] = (IN(1, m) -> 0 : READING(0, clock[m]) - PROMISE); /* a new member has granted nothing: any floor would do */ \
+	entry1[m] = (BIT(UNBOUND, m) -> UNKNOWN : 0); reserved[m] = (IN(1, m) -> 0 : FIRST(2)) + BLOCK; \
 	SETUP_REST(m)
 
 init {

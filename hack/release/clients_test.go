@@ -81,9 +81,7 @@ func TestHeadlampPluginIsSmall(t *testing.T) {
 	}
 	// Headlamp refuses a plugin that doesn't say for which version of its package it is.
 	for _, want := range []string{`"name": "conclave"`, `"version": "0.2.0-rc.1"`, `"@kinvolk/headlamp-plugin": "`} {
-		if got := string(files["conclave/package.json"]); !strings.Contains(got, want) {
-			t.Errorf("got package.json %s\nwant %s in it", got, want)
-		}
+		expect.Containsf(t, string(files["conclave/package.json"]), want, "package.json")
 	}
 	var metadata struct {
 		Version     string

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -43,9 +44,8 @@ func TestDebianPackage(t *testing.T) {
 			"Package": "conclave-agent", "Version": "0.2.0~rc.1", "Architecture": architecture,
 			"Depends": "systemd", "Homepage": repository,
 		} {
-			if got := strings.TrimSpace(runProgram(t, "dpkg-deb", "--field", deb, field)); got != want {
-				t.Errorf("%s: got %s %q, want %q", architecture, field, got, want)
-			}
+			expect.Equalf(t, strings.TrimSpace(runProgram(t, "dpkg-deb", "--field", deb, field)), want,
+				"%s: %s", architecture, field)
 		}
 	}
 	runProgram(t, "dpkg", "--compare-versions", "0.2.0~rc.1", "lt", "0.2.0")

@@ -155,9 +155,7 @@ func TestManifestsNameDigests(t *testing.T) {
 		"image: registry.example.com/conclave/manager@" + digests["manager"],
 		"value: registry.example.com/conclave/agent@" + digests["agent"],
 	} {
-		if !strings.Contains(installer, line) {
-			t.Errorf("got no %q in install.yaml", line)
-		}
+		expect.Containsf(t, installer, line, "install.yaml")
 	}
 	chart := unpack(t, read(t, r, "conclave-0.1.0.tgz"))
 	var metadata struct{ Version, AppVersion string }
@@ -267,9 +265,7 @@ func TestModulesAreOfOneVersion(t *testing.T) {
 		"v0.2.0": "controllerruntime/go.mod must require github.com/conclave-dev/conclave/client v0.2.0",
 	} {
 		r.version = version
-		if got := fmt.Sprint(r.checkModules()); got != cmp.Or(want, "<nil>") {
-			t.Errorf("%s: got %s, want %q", version, got, want)
-		}
+		expect.Equalf(t, fmt.Sprint(r.checkModules()), cmp.Or(want, "<nil>"), "%s", version)
 	}
 }
 

@@ -32,13 +32,9 @@ import (
 // Options are the dependencies of an agent, besides its configuration.
 type Options struct {
 	Clock *clock.Clock
-	// Wall returns the time of day, by which the clock is corrected. If it is nil, that is
-	// clock.Wall.
-	Wall func() time.Time
 	// Life is the incarnation of this process.
 	Life uint32
-	// Listener accepts connections of peers. If it is nil, New listens on the address in
-	// the configuration.
+	// Listener accepts connections of peers. If it is nil, New listens on the address in the configuration.
 	Listener net.Listener
 	// Certificates is nil for plain TCP.
 	Certificates *identity.Files
@@ -69,8 +65,6 @@ type Agent struct {
 	closed   atomic.Bool
 	// connecting serializes changes of the transport's peers.
 	connecting sync.Mutex
-
-	stopClock func()
 
 	mu sync.RWMutex
 	// config is the configuration in force. Its lists are the adopted ones.
@@ -120,7 +114,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	a.transport = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: options.Life, Log: options.Log, Events: a, OnChange: a.Refresh,
 		Listener: options.Listener, Certificates: options.Certificates, Authorize: a.authorize,
-		CurrentTerm: options.Clock.CurrentTerm,
+		Identity: options.Store.Identity(),
 	})
 	for _, g := range c.Groups {
 		if err := a.join(ctx, g, false); err != nil {
@@ -129,7 +123,6 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		}
 	}
 	a.connect()
-	a.stopClock = a.followWallClock()
 	return a, nil
 }
 
@@ -249,7 +242,7 @@ func (a *Agent) authorize(peer string, members map[string]string) error {
 }
 
 // ReceiveMessage implements transport.Events.
-func (a *Agent) ReceiveMessage(from string, message *wire.Message) {
+func (a *Agent) ReceiveMessage(from transport.Sender, message *wire.Message) {
 	if g, ok := a.Find(message.Group); ok {
 		g.ReceiveMessage(from, message)
 	}
@@ -275,9 +268,6 @@ func (a *Agent) Close(ctx context.Context) {
 	if a.closed.Swap(true) {
 		return
 	}
-	if a.stopClock != nil { // Otherwise New has failed.
-		a.stopClock()
-	}
 	a.awaitChanges()
 	a.mu.RLock()
 	var leaving sync.WaitGroup
@@ -293,9 +283,8 @@ func (a *Agent) Close(ctx context.Context) {
 // changeTimeout bounds how long Close waits for changes in progress.
 const changeTimeout = time.Second
 
-// awaitChanges waits until no group is being changed. A change may wait for a disk that
-// doesn't respond. Then the handover must not wait, too: the process ends without the
-// change.
+// awaitChanges waits until no group is being changed. A change may wait for a disk that doesn't respond. Then the
+// handover must not wait, too: the process ends without the change.
 func (a *Agent) awaitChanges() {
 	changed := make(chan struct{})
 	go func() {
@@ -314,9 +303,8 @@ func (a *Agent) awaitChanges() {
 // The agent started with the lists and leases that it had stored before.
 func (a *Agent) NotStored() error { return errors.Join(a.notStored...) }
 
-// Temporary reports whether settings that could not be applied may be applied later
-// without a change, because the error is one of the operating system: a full disk, for
-// example.
+// Temporary reports whether settings that could not be applied may be applied later without a change, because the error
+// is one of the operating system: a full disk, for example.
 func Temporary(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno)

@@ -73,9 +73,8 @@ func (a *Agent) prepare(next config.Group, document []byte) (Prepared, error) {
 	return Prepared{next}, err
 }
 
-// chooseList replaces the list in g by the list that the agent must run, and stores it with
-// the document, if there is one. running is the list in force, nil if the agent isn't in the
-// group.
+// chooseList replaces the list in g by the list that the agent must run, and stores it with the document, if there is
+// one. running is the list in force, nil if the agent isn't in the group.
 func (a *Agent) chooseList(g *config.Group, running *control.List, document []byte) error {
 	stored := running
 	if stored == nil {
@@ -87,11 +86,7 @@ func (a *Agent) chooseList(g *config.Group, running *control.List, document []by
 			stored = last.List
 		}
 	}
-	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm(), FromOperator: g.Provenance.UID != ""}
-	if joined, ok := a.Find(g.Name); ok && running != nil {
-		known.Term = election.Term(joined.Leader().Term)
-	}
-	choice, err := state.ChooseList(known, g.List, g.Safety.Mode)
+	choice, err := state.ChooseList(stored, g.List, g.Safety.Mode, g.UID != "")
 	if err != nil {
 		return err
 	}
@@ -117,7 +112,7 @@ func (a *Agent) store(g *config.Group) error {
 	wanted := *g
 	err := a.chooseList(g, nil, nil)
 	if err == nil {
-		_, err = a.options.Store.RecordLease(state.KeyOf(g), longestLease(g))
+		_, err = a.options.Store.RecordLease(state.KeyOf(g), g.Safety.Lease)
 	}
 	if !Temporary(err) {
 		return err
@@ -126,7 +121,7 @@ func (a *Agent) store(g *config.Group) error {
 	*g = wanted
 	g.Safety.LimitLease(stored.Lease)
 	if unreadable != nil || stored.UID != g.UID || stored.List == nil ||
-		longestLease(g) > stored.Lease || !g.LeaseSuitsTiming() {
+		g.Safety.Lease > stored.Lease || !g.LeaseSuitsTiming() {
 		return err
 	}
 	g.List = *stored.List
@@ -134,13 +129,8 @@ func (a *Agent) store(g *config.Group) error {
 	return nil
 }
 
-// longestLease returns the longest lease that an agent may grant for, or that an earlier process
-// of this name, whose pod was replaced, may have granted for.
-func longestLease(g *config.Group) time.Duration { return max(g.Safety.Lease, g.PreviousLease) }
-
-// apply joins a group, joins it again with other settings, or switches to its new
-// settings and its new list. If apply fails, the caller must leave the group or restore
-// its configuration.
+// apply joins a group, joins it again with other settings, or switches to its new settings and its new list. If apply
+// fails, the caller must leave the group or restore its configuration.
 func (a *Agent) apply(ctx context.Context, p Prepared) error {
 	next := p.group
 	before, known := a.groupConfig(next.Name)
@@ -163,7 +153,8 @@ func (a *Agent) apply(ctx context.Context, p Prepared) error {
 }
 
 func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) error {
-	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), longestLease(&settings))
+	key := state.KeyOf(&settings)
+	record, err := a.options.Store.Join(key, settings.Safety.Lease)
 	if err != nil {
 		return err
 	}
@@ -171,25 +162,29 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
-	corrections := a.options.Clock.Corrections()
 	g, err := group.New(group.Config{ //nolint:contextcheck // slog's handlers ignore the context of Enabled
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock,
 		NewTimer: func(call func()) group.Timer { return a.alarm.NewTimer(call) }, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.reportedProblems, Excluded: excluded,
-		LongestLease: longest, OutSince: a.outSince(),
+		Identity: a.options.Store.Identity(), Joined: record.Joined, Reserved: record.Reserved, Peers: record.Peers,
+		Reserve: func(reserved election.Term, version uint32, peers map[string]election.Identity) error {
+			return a.options.Store.Reserve(key, reserved, version, peers)
+		},
+		LongestLease: record.Lease, OutSince: a.outSince(),
 		TraceFolder: a.options.TraceFolder, Memory: stored, Remembered: remembered, Claimed: a.claimed(&settings),
 	})
 	if err != nil {
 		stored.Close()
 		return err
 	}
-	if longest > settings.Safety.Lease && remembered == nil {
+	if record.Lease > settings.Safety.Lease && remembered == nil {
 		a.options.Log.Info("waiting for the previous, longer lease to expire before granting", "group",
-			settings.Name, "lease", longest)
+			settings.Name, "lease", record.Lease)
 	}
-	joined := &joinedGroup{Group: g, uid: settings.UID, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings,
-		longest)}
+	joined := &joinedGroup{
+		Group: g, uid: settings.UID, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, record.Lease),
+	}
 	if settings.Probe != nil {
 		var probing context.Context
 		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
@@ -198,16 +193,12 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	a.mu.Lock()
 	a.groups[settings.Name] = joined
 	a.mu.Unlock()
-	if a.options.Clock.Corrections() != corrections {
-		g.CorrectClock() // The group was not yet among those that learned of it.
-	}
 	return nil
 }
 
-// openMemory opens the memory of a group, and returns what earlier incarnations granted, nil if
-// that is unknown. In Available mode there are no grants. Then, what was remembered before is
-// forgotten, because it doesn't tell the terms since: without it, a later mode relies on the
-// clock.
+// openMemory opens the memory of a group, and returns what earlier incarnations granted, nil if that is unknown. In
+// Available mode there are no grants. Then, what was remembered before is forgotten, because it doesn't tell the terms
+// since: without it, a later mode relies on the reservation.
 func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error) {
 	if g.Safety.Mode == office.Available {
 		return nil, nil, a.options.Memory.Forget(g.Name)
@@ -348,9 +339,8 @@ func withoutGroup(groups []config.Group, name string) []config.Group {
 	return slices.DeleteFunc(slices.Clone(groups), func(g config.Group) bool { return g.Name == name })
 }
 
-// startLeaseTimer handles a group whose lease has become shorter. When the longest lease of
-// earlier grants has expired, it records that only the shorter one is in force. Once stop
-// has returned, it records nothing.
+// startLeaseTimer handles a group whose lease has become shorter. When the longest lease of earlier grants has expired,
+// it records that only the shorter one is in force. Once stop has returned, it records nothing.
 func (a *Agent) startLeaseTimer(g config.Group, longest time.Duration) (stop func()) {
 	lease := g.Safety.Lease
 	if longest <= lease {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
@@ -40,7 +39,7 @@ type testAgent struct {
 
 // startWithoutA starts the agents b to e of a group. A hostile peer plays its member a.
 // The timeouts are long enough for a busy machine.
-func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*testAgent {
+func startWithoutA(t *testing.T) map[string]*testAgent {
 	t.Helper()
 	agents, listeners := map[string]*testAgent{}, map[string]net.Listener{}
 	members := []control.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
@@ -63,14 +62,11 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 	steady(&of)
 	for i, m := range members[1:] {
 		registry, options := metrics.New(), testOptions(t, uint32(i+100), t.TempDir(), listeners[m.Name])
-		options.Clock, options.Wall = clock.New(wall(m.Name)), func() time.Time { return wall(m.Name) }
 		options.Metrics = registry.ForGroup
 		agents[m.Name] = &testAgent{startWith(t, m.Name, options, of), t, m.Address, registry}
 	}
 	return agents
 }
-
-func wallClock(string) time.Time { return time.Now() }
 
 // awaitCoordinator waits until the agent has a coordinator.
 func (h *testAgent) awaitCoordinator(coordinator string) {
@@ -124,8 +120,7 @@ func connectHostile(t *testing.T, to *testAgent) *hostilePeer {
 	t.Cleanup(func() { raw.Close() })
 	r := &hostilePeer{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
 	r.write(wire.Frame{
-		Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(
-			time.Now()).CurrentTerm()},
+		Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Identity: 666},
 	})
 	return r
 }
@@ -182,7 +177,7 @@ func (r *hostilePeer) awaitProcessed() {
 
 func TestInvalidMessagesChangeNothing(t *testing.T) {
 	t.Parallel()
-	agents := startWithoutA(t, wallClock)
+	agents := startWithoutA(t)
 	for _, h := range agents {
 		h.awaitCoordinator("e")
 	}
@@ -194,7 +189,7 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 		"a term of 2^63":       {func(m *wire.Message) { m.Term = 1 << 63 }, refused},
 		"the highest term":     {func(m *wire.Message) { m.Term = election.MaxTerm }, refused},
 		"the one behind that":  {func(m *wire.Message) { m.Term = election.MaxTerm + 1 }, refused},
-		"a term far ahead":     {func(m *wire.Message) { m.Term += 10000 << 4 }, refused},
+		"a term far ahead":     {func(m *wire.Message) { m.Term += 10000 << 16 << 16 }, refused},
 		"an election far off":  {func(m *wire.Message) { m.Kind, m.Term = election.Election, m.Term+10000 }, refused},
 		"a grant far ahead":    {func(m *wire.Message) { m.Kind, m.Term = election.Grant, election.MaxTerm }, refused},
 		"a resignation far":    {func(m *wire.Message) { m.Kind, m.Term = election.Resigned, election.MaxTerm }, refused},
@@ -253,7 +248,7 @@ func (h *testAgent) receiveBeat(t *testing.T) *wire.Message {
 
 // TestFloodOfMessagesHasNoEffect on the coordinator and the next election.
 func TestFloodOfMessagesHasNoEffect(t *testing.T) {
-	agents := startWithoutA(t, wallClock)
+	agents := startWithoutA(t)
 	for _, h := range agents {
 		h.awaitCoordinator("e")
 	}
@@ -291,59 +286,9 @@ func TestFloodOfMessagesHasNoEffect(t *testing.T) {
 	expect.Equalf(t, agents["b"].leaderChange(), before, "b")
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	if memory.HeapAlloc > 100<<20 {
-		t.Errorf("got a heap of %d MB, want at most 100", memory.HeapAlloc>>20)
-	}
+	expect.AtMostf(t, memory.HeapAlloc, 100<<20, "bytes of the heap")
 	agents["e"].Close(t.Context())
 	for _, name := range []string{"b", "c", "d"} {
 		agents[name].awaitCoordinator("d")
 	}
-}
-
-// TestWrongClockAffectsNoOtherMember: the others refuse the terms of an agent whose clock
-// is a year ahead or behind, and elect a coordinator without it.
-func TestWrongClockAffectsNoOtherMember(t *testing.T) {
-	const year = 365 * 24 * time.Hour
-	for description, c := range map[string]struct {
-		member      string
-		by          time.Duration
-		coordinator string
-	}{
-		"the highest is a year ahead":  {"e", year, "d"},
-		"the highest is a year behind": {"e", -year, "d"},
-		"another is a year ahead":      {"b", year, "e"},
-		"another is a year behind":     {"b", -year, "e"},
-		"the highest is 2 s ahead":     {"e", 2 * time.Second, "e"},
-		"the highest is 2 s behind":    {"e", -2 * time.Second, "e"},
-	} {
-		t.Run(description, func(t *testing.T) {
-			t.Parallel()
-			agents := startWithoutA(t, func(name string) time.Time {
-				if name == c.member {
-					return time.Now().Add(c.by)
-				}
-				return time.Now()
-			})
-			for name, h := range agents {
-				if name != c.member || c.coordinator == c.member {
-					h.awaitCoordinator(c.coordinator)
-				}
-			}
-			if c.coordinator == c.member {
-				return
-			}
-			if l := agents[c.member].leaderChange().Leader; l.Leading {
-				t.Errorf("%s: got %+v, want another coordinator", c.member, l)
-			}
-			if l := agents[c.coordinator].leaderChange().Leader; !l.Leading ||
-				election.Token(l.Token).Term() > agents[c.coordinator].termCeiling() {
-				t.Errorf("%s: got %+v, want it to be the coordinator with a plausible term", c.coordinator, l)
-			}
-		})
-	}
-}
-
-// termCeiling returns the reading of the agent's term clock.
-func (h *testAgent) termCeiling() election.Term {
-	return h.options.Clock.TermClock().Ceiling(h.options.Clock.Now())
 }

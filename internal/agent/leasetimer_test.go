@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -18,14 +18,6 @@ import (
 // TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as happens when a user edits their
 // files. They grant nothing before the grants of the longer lease have expired: there is no next tenure before.
 func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
-	t.Parallel()
-	t.Run("restarted", func(t *testing.T) { testShorterLease(t, false) })
-	// The pods of the agents are replaced, and their folders with them.
-	t.Run("replaced", func(t *testing.T) { testShorterLease(t, true) })
-}
-
-func testShorterLease(t *testing.T, replaced bool) {
-	t.Helper()
 	t.Parallel()
 	const before, after = 10 * time.Second, 300 * time.Millisecond
 	g, listeners := newGroup(t, 3, office.Majority, "StatusTable")
@@ -40,14 +32,8 @@ func testShorterLease(t *testing.T, replaced bool) {
 	first := c.Leader().Term
 
 	g.Safety.Lease = after
-	if replaced {
-		g.PreviousLease = before
-	}
 	restarted := time.Now()
 	for i, name := range []string{"a", "b"} {
-		if replaced {
-			dirs[name] = t.TempDir()
-		}
 		agents[name] = restartAgent(t, g, agents[name], uint32(i+4), dirs[name])
 	}
 	if !c.Leader().Leading {
@@ -69,18 +55,16 @@ func testShorterLease(t *testing.T, replaced bool) {
 	}
 
 	// The longer lease has expired, so the next start waits for the shorter one.
-	for {
-		longest, err := agents["b"].options.Store.RecordLease(state.KeyOf(&g), after)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case longest == after:
-			return
-		case ctx.Err() != nil:
-			t.Fatal("there is a next tenure, but the longer lease is still stored")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	testwait.Until(t, "the shorter lease is stored", func() bool {
+		return storedLease(t, agents["b"].options.Store) == after
+	})
+}
+
+func storedLease(t *testing.T, s *state.Store) time.Duration {
+	t.Helper()
+	r, err := s.Load("ledger")
+	must.Succeed(t, err)
+	return r.Lease
 }
 
 // TestReloadWithAnotherLease: a longer lease is stored before it is used, and a shorter one
@@ -91,12 +75,7 @@ func TestReloadWithAnotherLease(t *testing.T) {
 	awaitCoordinator(t, agents, "c")
 	c, _ := agents["c"].Find("ledger")
 	term := c.Leader().Term
-	stored := func() time.Duration {
-		g := agents["a"].Config().Groups[0]
-		lease, err := agents["a"].options.Store.Lease(state.KeyOf(&g))
-		must.Succeed(t, err)
-		return lease
-	}
+	stored := func() time.Duration { return storedLease(t, agents["a"].options.Store) }
 	steadyLease := agents["a"].Config().Groups[0].Safety.Lease
 	for _, lease := range []time.Duration{steadyLease + time.Second, steadyLease} {
 		for _, a := range agents {
@@ -105,9 +84,7 @@ func TestReloadWithAnotherLease(t *testing.T) {
 			next.Groups[0].Safety.Lease = lease
 			must.Succeed(t, a.Reload(t.Context(), &next))
 		}
-		if got := stored(); got != steadyLease+time.Second {
-			t.Errorf("with a lease of %s: got %s stored, want the longer one", lease, got)
-		}
+		expect.Equalf(t, stored(), steadyLease+time.Second, "stored lease after a change to %s", lease)
 	}
 	testwait.Until(t, "the longer lease has expired", func() bool { return stored() == steadyLease })
 	if l := c.Leader(); !l.Leading || l.Term != term {
@@ -151,11 +128,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 	must.Succeed(t, err)
 	applied := make(chan error, 1)
 	go func() { applied <- a.ApplyGroup(t.Context(), prepared) }()
-	stored := func() time.Duration {
-		lease, err := options.Store.Lease(state.KeyOf(&g))
-		must.Succeed(t, err)
-		return lease
-	}
+	stored := func() time.Duration { return storedLease(t, options.Store) }
 	for end := time.Now().Add(2 * before); time.Now().Before(end); time.Sleep(before / 10) {
 		must.Equalf(t, stored(), before, "lease of stored while the group is blocked")
 	}
@@ -180,46 +153,4 @@ func restartAgent(t *testing.T, g config.Group, agent *Agent, life uint32, dir s
 	}
 	t.Fatalf("cannot find member %s", self)
 	return nil
-}
-
-// TestGroupLearnsOfCorrectionWhileItIsJoined: NTP often sets the clock just after the start,
-// when agents join their groups.
-func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
-	t.Parallel()
-	ledger, listeners := newGroup(t, 1, office.Majority, "StatusTable")
-	joining, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	options := testOptions(t, 1, t.TempDir(), listeners["a"])
-	options.OnReport = func(r control.Report) {
-		if r.Group == "audit" {
-			once.Do(func() {
-				close(joining)
-				<-goOn
-			})
-		}
-	}
-	a := startWith(t, "a", options, ledger)
-	a.stopClock() // Its readings are seconds apart, and the lease could end before the second one.
-	audit := ledger
-	audit.Name = "audit"
-	audit.Safety.Lease = 5 * time.Second // Its election waits for that, so it is after the correction.
-	p, err := a.PrepareGroup(audit, nil)
-	must.Succeed(t, err)
-	joined := make(chan error, 1)
-	go func() { joined <- a.ApplyGroup(t.Context(), p) }()
-	testwait.Receive(t, "the beginning of the group", joining)
-	corrected := election.Term(control.TermAt(time.Now().Add(time.Hour)))
-	for range 2 { // One reading doesn't count.
-		a.correctClock(time.Now().Add(time.Hour))
-	}
-	if now := options.Clock.CurrentTerm(); now < corrected {
-		t.Fatalf("got term %d by the corrected clock, want at least %d", now, corrected)
-	}
-	close(goOn)
-	must.Succeed(t, testwait.Receive(t, "the end of joining", joined))
-	awaitCoordinatorIn(t, "audit", map[string]*Agent{"a": a}, "a")
-	g, _ := a.Find("audit")
-	if l := g.Leader(); l.Term < uint64(corrected) {
-		t.Errorf("got term %d, want at least %d by the corrected clock", l.Term, corrected)
-	}
 }

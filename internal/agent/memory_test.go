@@ -136,9 +136,7 @@ func TestOutSince(t *testing.T) {
 	agents := startAgents(t, 1, office.Majority, "StatusTable")
 	a := agents["a"]
 	now := func() election.Tick { return a.options.Clock.Now() }
-	if got := a.outSince(); got > 0 {
-		t.Errorf("got tick %d, want one before the clock's first: the store was locked before", got)
-	}
+	expect.AtMostf(t, a.outSince(), 0, "tick since which the agent is out (the store was locked before the clock began)")
 	before := now()
 	g := a.Config().Groups[0]
 	apply(t, a, func(g *config.Group) { g.Algorithm = "Bully" })
@@ -170,17 +168,13 @@ func TestJoinAgainInHigherTerm(t *testing.T) {
 	}
 	first := lead()
 	must.Succeed(t, a.LeaveGroup(t.Context(), settings.Name))
-	if got := a.claimed(&settings); got < first {
-		t.Errorf("got %d as the highest claimed term after a tenure in term %d", got, first)
-	}
-	given := (first.Epoch() + 100).Last() // up to which it gave claims up: two seconds later
+	expect.AtLeastf(t, a.claimed(&settings), first, "highest claimed term after a tenure")
+	given := first + 10 // up to which it gave claims up
 	a.mu.Lock()
 	a.claims[settings.Name] = claim{settings.UID, given}
 	a.mu.Unlock()
 	prepared, err := a.PrepareGroup(settings, nil)
 	must.Succeed(t, err)
 	must.Succeed(t, a.ApplyGroup(t.Context(), prepared))
-	if second := lead(); second <= given {
-		t.Errorf("got a tenure in term %d after claims up to %d, want a higher term", second, given)
-	}
+	expect.AtLeastf(t, lead(), given+1, "term of the tenure after claims up to %d", given)
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// SetProblems sets why the agent isn't ready. It replaces the problems of the previous
-// call.
+// SetProblems sets why the agent isn't ready. It replaces the problems of the previous call.
 func (a *Agent) SetProblems(problems ...string) {
 	a.mu.Lock()
 	a.problems = problems
@@ -62,7 +62,13 @@ func (a *Agent) lastingProblems() (own, others []string) {
 		if joined == nil {
 			continue
 		}
-		ignored := joined.Problems()
+		ofGroup, ignored := joined.Problems()
+		own = append(own, ofGroup...)
+		// An operator publishes the next list by itself.
+		if used := election.Term(joined.Leader().Term).Counter(); g.UID == "" && used > election.LastTerm(0).Counter()/2 {
+			others = append(others, fmt.Sprintf("group %s: more than half of the terms of version %d are used: "+
+				"raise the version of the list in all files", g.Name, g.List.Version))
+		}
 		outvoted := isOutvoted(g, refused, ignored)
 		if outvoted {
 			own = append(own, sortedValues(ignored)...)
@@ -85,7 +91,7 @@ func (a *Agent) lastingProblems() (own, others []string) {
 
 // isOutvoted reports whether this agent and the members of a group whose configuration fits to its own are no majority.
 // Then it is this agent that must be corrected, as far as it can know. Otherwise it is ready: one member with a wrong
-// list or a wrong clock must not make all others unready.
+// list must not make all others unready.
 func isOutvoted(g *config.Group, problems ...map[string]string) bool {
 	fit := 0
 	for _, m := range g.List.Members {

@@ -101,22 +101,14 @@ It proves nothing.
   </testcase>
 </testsuite>
 `
-	if table.String() != wantTable {
-		t.Errorf("got\n%s\nwant\n%s", &table, wantTable)
-	}
-	if junit.String() != wantJUnit {
-		t.Errorf("got\n%s\nwant\n%s", &junit, wantJUnit)
-	}
+	expect.Equalf(t, table.String(), wantTable, "table")
+	expect.Equalf(t, junit.String(), wantJUnit, "JUnit")
 }
 
 func TestScheduleDependsOnTheSeedAlone(t *testing.T) {
 	first := Schedule(7, Kinds(), 100)
-	if again := Schedule(7, Kinds(), 100); !reflect.DeepEqual(first, again) {
-		t.Error("the same seed must give the same schedule")
-	}
-	if prefix := Schedule(7, Kinds(), 20); !reflect.DeepEqual(first[:20], prefix) {
-		t.Error("a shorter schedule must be the beginning of a longer one")
-	}
+	expect.DeepEqualf(t, first, Schedule(7, Kinds(), 100), "schedule of the same seed")
+	expect.DeepEqualf(t, first[:20], Schedule(7, Kinds(), 20), "beginning of a longer schedule")
 	if other := Schedule(8, Kinds(), 100); reflect.DeepEqual(first, other) {
 		t.Error("another seed must give another schedule")
 	}

@@ -156,9 +156,7 @@ func TestTwoLeadersAreFound(t *testing.T) {
 			}
 		}
 	}
-	if found < seeds*9/10 {
-		t.Errorf("found %d of %d pairs of leaders, want most", found, seeds)
-	}
+	expect.AtLeastf(t, found, seeds*9/10, "pairs of leaders that were found")
 }
 
 func TestElectionsOfOtherLeadersAreMeasured(t *testing.T) {

@@ -219,7 +219,5 @@ Milliseconds from the last answer of a coordinator: median / p99 / maximum.
 
 2 changes of the leader in 10m0s: no invariant was violated
 `
-	if table.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &table, want)
-	}
+	expect.Equalf(t, table.String(), want, "table")
 }

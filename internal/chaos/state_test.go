@@ -186,8 +186,6 @@ func TestReportsNameViolations(t *testing.T) {
 	for _, want := range []string{
 		"| force-pod | 100 | 50.0 / 99.0 / 100 | - |", "- `freeze` was not possible: no permission\n",
 	} {
-		if !strings.Contains(markdown.String(), want) {
-			t.Errorf("got\n%s\nwant it to contain %q", &markdown, want)
-		}
+		expect.Containsf(t, markdown.String(), want, "report")
 	}
 }

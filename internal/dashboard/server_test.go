@@ -61,9 +61,7 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := response.Header().Get(header); got != want {
-				t.Errorf("%s: got %s %q, want %q", request, header, got, want)
-			}
+			expect.Equalf(t, response.Header().Get(header), want, "%s: %s", request, header)
 		}
 	}
 }
@@ -169,8 +167,6 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 		if strings.Contains(response.Body.String(), actions.Key) {
 			t.Errorf("%s: got %s, want an answer without the key", name, response.Body)
 		}
-		if acted := done > before; acted != (c.want == http.StatusOK) {
-			t.Errorf("%s: stepped down: %t", name, acted)
-		}
+		expect.Equalf(t, done > before, c.want == http.StatusOK, "%s: stepped down", name)
 	}
 }

@@ -110,8 +110,7 @@ func noCoordinatorReason(g *v1.ElectionGroup, a *analysis) string {
 	return "An election is in progress, or the operator has not received its result."
 }
 
-// notElectedReason explains why a member is not the coordinator although its priority is
-// higher than the coordinator's.
+// notElectedReason explains why a member is not the coordinator although its priority is higher than the coordinator's.
 func notElectedReason(g *v1.ElectionGroup, p *v1.Process, now time.Time) string {
 	name := fmt.Sprintf("%s (%d)", p.Pod, p.Priority)
 	switch {
@@ -212,9 +211,10 @@ func failureTolerance(g *v1.ElectionGroup, a *analysis) []string {
 		lines = append(lines, "In a network partition, each side has its own coordinator: the systems that a coordinator "+
 			"writes to should reject lower fencing tokens.")
 	}
-	if list := g.Status.Protocol.MemberList; list != nil && list.State == v1.ListAdopting && a.needsMajority {
+	if list := g.Status.Protocol.MemberList; list != nil && list.Previous != nil && list.State == v1.ListAdopting &&
+		a.needsMajority {
 		lines = append(lines, fmt.Sprintf("Until list %d has settled, a coordinator also needs a majority of list %d.",
-			list.Version, list.Version-1))
+			list.Version, list.Previous.Version))
 	}
 	return lines
 }

@@ -55,8 +55,7 @@ func AppendFlag(b []byte, on bool) []byte {
 	return append(b, 0)
 }
 
-// AppendMoment appends a deadline to an encoded state, relative to now. All
-// past moments have the same encoding.
+// AppendMoment appends a deadline to an encoded state, relative to now. All past moments have the same encoding.
 func AppendMoment(b []byte, at, now Tick) []byte {
 	switch {
 	case at == Never:

@@ -2,12 +2,10 @@ package election
 
 // Machine is a state machine that takes part in an election for one process.
 type Machine interface {
-	// Step handles one input and appends the resulting messages and events to
-	// out. It neither fails nor panics, whatever a peer sends: it reports bad
-	// input as an Event.
+	// Step handles one input and appends the resulting messages and events to out. It neither fails nor panics, whatever a
+	// peer sends: it reports bad input as an Event.
 	Step(in Input, out *Output)
-	// Deadline returns the moment at which the Machine needs a TimePassed, or
-	// Never.
+	// Deadline returns the moment at which the Machine needs a TimePassed, or Never.
 	Deadline() Tick
 	// Status returns a copy of what the process knows.
 	Status() Status
@@ -36,23 +34,20 @@ const (
 	TimePassed
 	// Receive: Message has arrived.
 	Receive
-	// Undelivered: Message could not be delivered, because its addressee
-	// doesn't respond.
+	// Undelivered: Message could not be delivered, because its addressee doesn't respond.
 	Undelivered
 	// Suspect: Peer is believed dead.
 	Suspect
 	// Restore: Peer, which was believed dead, is alive.
 	Restore
-	// Campaign: start an election. Peer is the coordinator that is believed
-	// dead, or None. Term is the lowest term to use.
+	// Campaign: start an election. Peer is the coordinator that is believed dead, or None. Term is the lowest term to use.
 	Campaign
 	// Recover: this process failed and is running again.
 	Recover
 	// Follow: Peer is the coordinator, in Term, and an election that is under
 	// way is over. If Peer is None, there is no coordinator now.
 	Follow
-	// BecomeIneligible: forward messages, but don't be elected, because the
-	// application is dead.
+	// BecomeIneligible: forward messages, but don't be elected, because the application is dead.
 	BecomeIneligible
 	// BecomeEligible: the application is running again.
 	BecomeEligible
@@ -60,22 +55,19 @@ const (
 	Adopt
 	// Ended: the incarnation Life of the process Peer has certainly ended.
 	Ended
-	// StepDown: hand the office over to Peer, or if that is None, to the
-	// highest process that is ready.
+	// StepDown: hand the office over to Peer, or if that is None, to the highest process that is ready.
 	StepDown
-	// Stopped: the application has stopped acting as coordinator in Term, as
-	// StopRequested asked it to.
+	// Stopped: the application has stopped acting as coordinator in Term, as StopRequested asked it to.
 	Stopped
-	// Retime: Timing holds the timeouts from now on. It doesn't affect those
-	// that have begun.
+	// Retime: Timing holds the timeouts from now on. It doesn't affect those that have begun.
 	Retime
-	// CorrectClock: the wall clock has changed, and reads the epoch of Term now.
-	CorrectClock
+	// Reserved: Term is on the disk as the highest one that this process may grant or claim.
+	Reserved
 )
 
 var inputNames = [...]string{
 	"none", "tick", "receive", "undelivered", "suspect", "restore", "campaign", "recover", "follow", "ineligible",
-	"eligible", "adopt", "gone", "step-down", "stopped", "retime", "correct-clock",
+	"eligible", "adopt", "gone", "step-down", "stopped", "retime", "reserved",
 }
 
 func (k InputKind) String() string {
@@ -104,8 +96,7 @@ type Input struct {
 type Output struct {
 	// Send holds messages, in the order in which they must be sent.
 	Send []Message
-	// Events holds facts for the transcript, the log, the metrics and
-	// Kubernetes.
+	// Events holds facts for the transcript, the log, the metrics and Kubernetes.
 	Events []Event
 }
 
@@ -123,8 +114,7 @@ type EventKind uint8
 // The kinds of events.
 const (
 	NoEvent EventKind = iota
-	// Started: this process started an election. Peer is the coordinator that
-	// is believed dead.
+	// Started: this process started an election. Peer is the coordinator that is believed dead.
 	Started
 	// Elected: this process won the election.
 	Elected
@@ -142,8 +132,7 @@ const (
 
 	// TenureStarted: this process holds the office from now on, with Token.
 	TenureStarted
-	// TenureLost: this process no longer holds the office. The application must
-	// have stopped by now.
+	// TenureLost: this process no longer holds the office. The application must have stopped by now.
 	TenureLost
 	// StopRequested: the application must stop. Then the office goes to Peer.
 	StopRequested

@@ -7,28 +7,33 @@ import (
 	"slices"
 )
 
-// ID identifies a process. It is a small number that the caller assigns. It
-// doesn't imply a rank.
+// ID identifies a process. It is a small number that the caller assigns. It doesn't imply a rank.
 type ID uint32
 
 // None identifies no process.
 const None ID = 0
 
-// Priority ranks the processes: the coordinator is the live process with the
-// highest priority. A process of priority 0 is an observer: it has a row in the
-// table and is never elected.
+// Priority ranks the processes: the coordinator is the live process with the highest priority. A process of priority 0
+// is an observer: it has a row in the table and is never elected.
 type Priority uint32
 
-// MaxPriority is the highest priority that leaves room for the term in a Token.
-const MaxPriority Priority = 1<<priorityBits - 1
+// MaxPriority is the highest priority.
+const MaxPriority Priority = 1<<14 - 1
 
 // MaxID limits the size of tables that are indexed by ID.
 const MaxID ID = 1 << 20
+
+// Identity is the identity of a state directory: a random number. A process that starts with another
+// directory doesn't know what it has granted before, so it is another voter.
+type Identity uint64
 
 // Member is one process as the member list declares it.
 type Member struct {
 	ID       ID
 	Priority Priority
+	// Identity is that of the state directory with which the process votes under this list. 0 is unknown:
+	// a later publication of the list may have it.
+	Identity Identity
 }
 
 // Roster is one version of the member list. It is immutable and can be shared.
@@ -41,9 +46,6 @@ type Roster struct {
 	// Departed are members of Previous that have not existed for at least a
 	// lease. They count as having adopted this version.
 	Departed []ID
-	// Floor is a term that was not exceeded under any list before Previous, nor by
-	// what the departed members granted. It may rise within a version.
-	Floor Term
 
 	ring   []Member // in the order of the ring
 	ranked []Member // highest priority first, observers last
@@ -52,8 +54,7 @@ type Roster struct {
 	voters int
 }
 
-// NewRoster returns a member list of the members in ring, which are in the
-// order of the ring.
+// NewRoster returns a member list of the members in ring, which are in the order of the ring.
 func NewRoster(version uint32, ring []Member) (*Roster, error) {
 	if len(ring) == 0 {
 		return nil, errors.New("a member list needs at least one member")
@@ -71,6 +72,8 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 			return nil, fmt.Errorf("member %d of the list has no ID", i+1)
 		case r.place[m.ID] >= 0:
 			return nil, fmt.Errorf("member ID %d is on the list twice", m.ID)
+		case version > MaxVersion:
+			return nil, fmt.Errorf("version %d is above the limit of %d", version, MaxVersion)
 		case m.Priority > MaxPriority:
 			return nil, fmt.Errorf("priority %d is above the limit of %d", m.Priority, MaxPriority)
 		}
@@ -92,13 +95,12 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 }
 
 // Succeed returns a copy of r that replaces previous. The parameter departed are the
-// members of previous that no longer exist. The floor is a NextFloor after previous has
-// settled and the departed members have ended.
-func (r *Roster) Succeed(previous *Roster, floor Term, departed ...ID) *Roster {
+// members of previous that no longer exist.
+func (r *Roster) Succeed(previous *Roster, departed ...ID) *Roster {
 	next := *r
 	before := *previous
 	before.Previous, before.Departed = nil, nil
-	next.Previous, next.Floor, next.Departed = &before, floor, slices.Clone(departed)
+	next.Previous, next.Departed = &before, slices.Clone(departed)
 	return &next
 }
 
@@ -116,19 +118,16 @@ func (r *Roster) Len() int { return len(r.ring) }
 // Top returns the highest ID of a member.
 func (r *Roster) Top() ID { return ID(len(r.rank) - 1) }
 
-// Ranked returns the members, highest priority first. Callers must not change
-// the result.
+// Ranked returns the members, highest priority first. Callers must not change the result.
 func (r *Roster) Ranked() []Member { return r.ranked }
 
-// Ring returns the members in the order of the ring. Callers must not change
-// the result.
+// Ring returns the members in the order of the ring. Callers must not change the result.
 func (r *Roster) Ring() []Member { return r.ring }
 
 // Has reports whether id is a member.
 func (r *Roster) Has(id ID) bool { return int(id) < len(r.rank) && r.rank[id] >= 0 }
 
-// Rank returns the index of id in Ranked: 0 for the highest priority, and Len
-// if id isn't a member.
+// Rank returns the index of id in Ranked: 0 for the highest priority, and Len if id isn't a member.
 func (r *Roster) Rank(id ID) int {
 	if !r.Has(id) {
 		return len(r.ring)
@@ -158,6 +157,43 @@ func (r *Roster) HighestOf(id ID, others []ID) ID {
 	return id
 }
 
+// Identity returns the identity of id, 0 if it is unknown.
+func (r *Roster) Identity(id ID) Identity {
+	if !r.Has(id) {
+		return 0
+	}
+	return r.ring[r.place[id]].Identity
+}
+
+// Publication orders the publications of a version: each has more departed members or identities than the one before.
+func (r *Roster) Publication() int {
+	n := len(r.Departed)
+	for _, m := range r.ring {
+		if m.Identity != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Place returns the index of id in Ring, and -1 if id isn't a member.
+func (r *Roster) Place(id ID) int {
+	if !r.Has(id) {
+		return -1
+	}
+	return int(r.place[id])
+}
+
+// Continues reports whether id is the same voter under the previous list, which has not been replaced by one with
+// another state directory. If the previous list doesn't know the directory, nobody has voted with it.
+func (r *Roster) Continues(id ID) bool {
+	if r.Previous == nil || !r.Previous.Has(id) {
+		return false
+	}
+	before := r.Previous.Identity(id)
+	return before == 0 || before == r.Identity(id) || !r.Has(id)
+}
+
 // After returns the process that follows id on the ring at a distance of steps.
 func (r *Roster) After(id ID, steps int) ID {
 	if !r.Has(id) {
@@ -166,7 +202,6 @@ func (r *Roster) After(id ID, steps int) ID {
 	return r.ring[(int(r.place[id])+steps)%len(r.ring)].ID
 }
 
-// Majority returns the smallest number of members such that any two groups of
-// that size have a member in common. Observers count too: they are never
-// elected, but they grant.
+// Majority returns the smallest number of members such that any two groups of that size have a member in common.
+// Observers count too: they are never elected, but they grant.
 func (r *Roster) Majority() int { return len(r.ring)/2 + 1 }

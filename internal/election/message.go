@@ -7,8 +7,7 @@ type Kind uint8
 const (
 	NoKind Kind = iota
 
-	// The bully and the status table. RingSkip also uses Election and
-	// Coordinator.
+	// The bully and the status table. RingSkip also uses Election and Coordinator.
 	Election
 	OK
 	Coordinator
@@ -72,21 +71,18 @@ type Message struct {
 	Term Term `json:"term,omitempty"`
 	// Lamport is the sender's logical clock ([ImprovedBully], assumption 6).
 	Lamport uint64 `json:"lamport,omitempty"`
-	// Subject is the process that the message is about: the coordinator that is
-	// believed dead (ELECTION), the candidate (ELECT_ME, ELECT), the process
-	// that inquires (INQUIRY), the coordinator (TABLE, REPLY, NEW_COORDINATOR,
-	// BEAT), or the named successor (RESIGNED).
+	// Subject is the process that the message is about: the coordinator that is believed dead (ELECTION), the candidate
+	// (ELECT_ME, ELECT), the process that inquires (INQUIRY), the coordinator (TABLE, REPLY, NEW_COORDINATOR, BEAT), or
+	// the named successor (RESIGNED).
 	Subject ID `json:"subject,omitempty"`
-	// Origin is the process that put a message on the ring, and removes it
-	// again.
+	// Origin is the process that put a message on the ring, and removes it again.
 	Origin ID `json:"origin,omitempty"`
 	// Hops counts the places on the ring that the message has passed. It limits
 	// a message to one round, even if its origin has failed.
 	Hops uint32 `json:"hops,omitempty"`
-	// List holds the identifiers on RingSkip's lists; in TABLE, the rows that
-	// differ from what the coordinator's rank implies; and in BEAT, the
-	// processes that the coordinator suspects and, after a None, those that are
-	// alive but ineligible.
+	// List holds the identifiers on RingSkip's lists; in TABLE, the rows that differ from what the coordinator's rank
+	// implies; and in BEAT, the processes that the coordinator suspects and, after a None, those that are alive but
+	// ineligible.
 	List []ID `json:"list,omitempty"`
 
 	Hold Hold `json:"hold,omitzero"`
@@ -94,42 +90,34 @@ type Message struct {
 
 // Hold is the part of a message that concerns the office: see package office.
 type Hold struct {
-	// Sent is the moment of the BEAT or PROBE on the sender's own clock. The answer
-	// returns it.
+	// Sent is the moment of the BEAT or PROBE on the sender's own clock. The answer returns it.
 	Sent Tick
-	// Life is the sender's incarnation. RequesterLife is, in an answer, the
-	// incarnation that sent the BEAT or PROBE: a grant to one incarnation doesn't
-	// count for the next.
+	// Life is the sender's incarnation. RequesterLife is, in an answer, the incarnation that sent the BEAT or PROBE: a
+	// grant to one incarnation doesn't count for the next.
 	Life, RequesterLife uint32
-	// Version is the member list that the sender has adopted. An answer names the
-	// previous one while grants under that are in force.
+	// Version is the member list that the sender has adopted. In an answer it is 0
+	// while grants under older lists are in force.
 	Version uint32
-	// Roster is the member list that the sender uses, whatever it has granted.
-	Roster uint32
-	// HighestGranted is, in an answer, the highest term that the member granted
-	// to any process other than the requester. In a BEAT of a coordinator whose list has
-	// settled, it is at least each term that was used under older lists alone.
+	// Abstains: the sender doesn't vote under its list: see office.Machine.Forgetful.
+	Abstains bool
+	// HighestGranted is, in an answer, the highest term that the member granted to any process other than the requester.
 	HighestGranted Term
-	// Ceiling is, in the answer to a PROBE and in a DENY, the highest term that the sender's clock
-	// allows now. 0 is unknown.
-	Ceiling Term
+	// Settled is, in the BEAT of a coordinator, that its list has settled.
+	Settled bool
 	// ElectionTerm is, in the answer to a PROBE, the term of the sender's last election. It is above the term of the
 	// office if elections failed since.
 	ElectionTerm Term
-	// Held: the sender of a BEAT already holds the office, rather than
-	// requesting it. In a PROBE it marks the answer, and in a RESIGNED the end of a
-	// claim that was never a tenure. In a TABLE or REPLY, the subject holds the office
-	// in the term of the message.
+	// Held: the sender of a BEAT already holds the office, rather than requesting it. In a PROBE it marks the answer, and
+	// in a RESIGNED the end of a claim that was never a tenure. In a TABLE or REPLY, the subject holds the office in the
+	// term of the message.
 	Held bool
-	// Ineligible: the sender isn't eligible, because its application is dead or
-	// it has stepped down.
+	// Ineligible: the sender isn't eligible, because its application is dead or it has stepped down.
 	Ineligible bool
 	// Ready: the sender is eligible and could take the office at once. In a RESIGNED, the
 	// tenure ended by a hand-over or because an operator requested it.
 	Ready bool
-	// Lease is, in a BEAT, the lease for which the sender requests a grant, and in a
-	// GRANT the one for which the member has granted. 0 stands for the lease that the
-	// receiver is configured with.
+	// Lease is, in a BEAT, the lease for which the sender requests a grant, and in a GRANT the one for which the member
+	// has granted. 0 stands for the lease that the receiver is configured with.
 	Lease Tick
 	// Heartbeat is, in the BEAT of a coordinator, the time until its next one. 0 stands
 	// for the interval that the receiver is configured with.

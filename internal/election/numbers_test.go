@@ -68,126 +68,47 @@ func TestEncodingsAreDistinct(t *testing.T) {
 	if slices.Equal(never, election.AppendMoment(nil, 5, 5)) || slices.Equal(never, election.AppendMoment(nil, 6, 5)) {
 		t.Errorf("never: got the encoding %v of a moment, want another one", never)
 	}
-	if election.AppendFlag(nil, true)[0] == election.AppendFlag(nil, false)[0] {
-		t.Error("true and false: got equal encodings, want different ones")
-	}
+	expect.Equalf(t, election.AppendFlag(nil, true)[0] == election.AppendFlag(nil, false)[0], false,
+		"true and false have equal encodings")
 }
 
-// A token rises with the term, whatever the priorities, and contains both.
+// A term is the version of a list and a counter. All terms of a list are above those of earlier ones.
+func TestTerms(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for _, version := range []uint32{0, 1, 1 << 29, election.MaxVersion - 1, random.Uint32N(election.MaxVersion)} {
+		first, last := election.FirstTerm(version), election.LastTerm(version)
+		if first.Version() != version || last.Version() != version || first.Counter() != 0 || last.Counter() != 1<<16-1 {
+			t.Errorf("list %d: got terms from %d to %d", version, first, last)
+		}
+		expect.Equalf(t, election.FirstTerm(version+1), last+1, "list %d: first term of the next list", version)
+		expect.Equalf(t, (first + 7).Counter(), 7, "list %d: counter", version)
+		expect.Equalf(t, (first + 7).Version(), version, "list %d: version", version)
+	}
+	expect.Equalf(t, election.MaxTerm, election.LastTerm(election.MaxVersion), "highest term")
+}
+
+// A token rises with the term, whatever the places in the lists, and is different for each place. JavaScript has exact
+// integers below 2^53.
 func TestTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	for range 2000 {
 		term := election.Term(random.Uint64N(uint64(election.MaxTerm))) // one below the highest
-		p, q := priority(random), priority(random)
+		p, q := random.IntN(100), random.IntN(100)
 		token := election.TokenOf(term, p)
-		if token.Term() != term || token.Priority() != p {
-			t.Fatalf("token %d of term %d, priority %d: got %d and %d", token, term, p, token.Term(), token.Priority())
-		}
+		must.Equalf(t, token.Term(), term, "term of token %d", token)
 		if election.TokenOf(term+1, q) <= token {
-			t.Fatalf("got a token of term %d, priority %d that isn't above that of term %d, priority %d", term+1, q, term, p)
+			t.Fatalf("got a token of term %d, place %d that isn't above that of term %d, place %d", term+1, q, term, p)
 		}
 		if (p < q) != (token < election.TokenOf(term, q)) {
-			t.Fatalf("term %d: got tokens of the priorities %d and %d that aren't in order", term, p, q)
+			t.Fatalf("term %d: got tokens of the places %d and %d that aren't in order", term, p, q)
 		}
 	}
-	if top := election.TokenOf(election.MaxTerm, election.MaxPriority); top != 1<<58-1 {
-		t.Errorf("highest token: got %d, want 1<<58 - 1", top)
-	}
-}
-
-func priority(random *rand.Rand) election.Priority {
-	return election.Priority(random.Uint32N(uint32(election.MaxPriority) + 1))
-}
-
-// A term may be used from Due on, and not before: then the ceiling reaches it.
-func TestTermClock(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 7))
-	for range 5000 {
-		c := election.TermClock{
-			AtBoot: election.Epoch(random.Uint64N(1 << 34)), Boot: election.Tick(random.Int64N(1 << 50)),
-			TicksPerEpoch: election.Tick(1 + random.Int64N(1<<31)),
-		}
-		last := c.AtBoot.Last()
-		if c.Floor() != last || c.Ceiling(c.Boot) != last || c.Ceiling(c.Boot-1000) != last {
-			t.Fatalf("%+v: at boot got floor %d and ceiling %d", c, c.Floor(), c.Ceiling(c.Boot))
-		}
-		term := min(election.MaxTerm, last+election.Term(random.Uint64N(1<<44)))
-		due := c.Due(term)
-		if due < c.Boot {
-			t.Fatalf("%+v: term %d: got due at %d, before the boot", c, term, due)
-		}
-		if due != election.Never && c.Ceiling(due) < term {
-			t.Fatalf("%+v: term %d, due at %d: got ceiling %d", c, term, due, c.Ceiling(due))
-		}
-		if term > last && due > c.Boot && due != election.Never && c.Ceiling(due-1) >= term {
-			t.Fatalf("%+v: term %d: got a ceiling that reaches it before it is due, at %d", c, term, due)
-		}
-	}
-}
-
-func TestTermClockLimits(t *testing.T) {
-	var none election.TermClock
-	if none.Floor() != 0 || none.Ceiling(0) != election.MaxTerm || none.Due(election.MaxTerm) != 0 {
-		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0),
-			none.Due(election.MaxTerm))
-	}
-	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerEpoch: 1_000_000_000}
-	expect.Equalf(t, seconds.Ceiling(50+999_999_999).Epoch(), 27_000_000, "less than a second after boot: ceiling")
-	expect.Equalf(t, seconds.Ceiling(50+1_000_000_000).Epoch(), 27_000_001, "second after boot: ceiling")
-	expect.AtMostf(t, seconds.Ceiling(election.Never), election.MaxTerm, "ceiling")
-	if got := seconds.Due(election.MaxTerm); got < seconds.Boot {
-		t.Errorf("highest term: got due at %d, before the boot", got)
-	}
-}
-
-// While the clock is behind the floor of the list, the reading is above the floor, it rises whenever the clock has
-// risen by thirty epochs, and the next floor exceeds it. At any time, it permits fifteen elections.
-func TestTermClockBehindFloorOfList(t *testing.T) {
-	const epoch, ticks = election.Epoch(10_000), 10
-	for _, floor := range []election.Term{epoch.First(), epoch.Last()} {
-		for wall := epoch - 2*election.AcceptedSkew; wall < epoch+200; wall++ {
-			c := election.TermClock{AtBoot: wall, Boot: 5, TicksPerEpoch: ticks, ListFloor: floor}
-			ceiling := c.Ceiling(5)
-			if ceiling < floor+15 || ceiling.Epoch() < wall || ceiling != c.Floor() || c.Due(floor+15) != c.Boot {
-				t.Fatalf("clock at %d: got ceiling %d and floor %d, want at least %d", wall, ceiling, c.Floor(), floor+15)
-			}
-			if due := c.Due(ceiling + 1); c.Ceiling(due) < ceiling+1 || c.Ceiling(due-1) != ceiling || due > 5+30*ticks {
-				t.Fatalf("clock at %d, ceiling %d: got the next term due at %d", wall, ceiling, due)
-			}
-			for _, publisher := range []election.Epoch{wall - election.AcceptedSkew, wall, wall + election.AcceptedSkew} {
-				if next := election.NextFloor(floor, publisher); next < ceiling {
-					t.Fatalf("clock at %d: got floor %d of the next list, want at least the ceiling, %d", wall, next, ceiling)
-				}
-			}
-		}
-		c := election.TermClock{AtBoot: epoch + 200, TicksPerEpoch: ticks, ListFloor: floor}
-		if c.Ceiling(0) != (epoch+200).Last() || election.NextFloor(0, 700) != (700+election.AcceptedSkew).Last() {
-			t.Errorf("got ceiling %d and floor %d, want those of the clock", c.Ceiling(0), election.NextFloor(0, 700))
-		}
-	}
-}
-
-// Later tells what the clock of another process permits at most, and not much more. While that clock is behind the
-// floor, its reading hardly rises.
-func TestLaterCeilingOfAnotherClock(t *testing.T) {
-	const epoch, ticks = election.Epoch(10_000), 10
-	for _, floor := range []election.Term{0, epoch.First(), epoch.Last()} {
-		mine := election.TermClock{AtBoot: epoch + 300, TicksPerEpoch: ticks, ListFloor: floor}
-		at := func(wall election.Epoch) election.Term { return mine.Corrected(wall, 0).Floor() }
-		for wall := epoch - 2*election.AcceptedSkew; wall < epoch+200; wall += 7 {
-			for _, epochs := range []election.Epoch{0, 1, 29, 30, 31, 500, 3000} {
-				got, least, most := mine.Later(at(wall), election.Tick(epochs*ticks)), at(wall+epochs), at(wall+epochs+30)
-				if got < least || got > most || (floor == 0 || epochs == 0) && got > least {
-					t.Fatalf("floor %d, clock at %d: after %d epochs got %d, want %d to %d", floor, wall, epochs, got, least, most)
-				}
-			}
-		}
-	}
+	expect.Equalf(t, election.TokenOf(election.MaxTerm, 127), 1<<53-1, "highest token")
 }
 
 // Logs and transcripts use the same descriptions.
 func TestDescriptions(t *testing.T) {
-	roster := mustRoster(t, 3, []election.Member{{1, 1}})
+	roster := mustRoster(t, 3, ring(pairs{{1, 1}}))
 	ring := election.Message{
 		Kind: election.ElectMe, From: 3, To: 4, Term: 2, Subject: 1, Origin: 1, Hops: 2, List: []election.ID{1, 3},
 	}
@@ -205,7 +126,7 @@ func TestDescriptions(t *testing.T) {
 			Kind: election.Elected, Peer: 9, Term: 2,
 		}.Describe(),
 		"started, term 2": election.Event{Kind: election.Started, Term: 2}.Describe(),
-		"tenure 9, term 2, token 32777": election.Event{
+		"tenure 9, term 2, token 265": election.Event{
 			Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9),
 		}.Describe(),
 		"unknown, term 0":                       election.Event{Kind: 99}.Describe(),
@@ -235,7 +156,5 @@ func TestCountedKinds(t *testing.T) {
 				kind, kind.Counts(), slices.Contains(election.Kinds(), kind), want)
 		}
 	}
-	if election.Kind(200).Counts() {
-		t.Error("unknown kind: got Counts true, want false")
-	}
+	expect.Equalf(t, election.Kind(200).Counts(), false, "an unknown kind counts")
 }

@@ -9,15 +9,13 @@ import (
 type Config struct {
 	Self   ID
 	Roster *Roster
-	// Term and Coordinator are what the process believes at the start. Term is
-	// 0 if it knows nothing.
+	// Term and Coordinator are what the process believes at the start. Term is 0 if it knows nothing.
 	Term        Term
 	Coordinator ID
 	Timing      Timing
-	// NoPreemption: the process doesn't bully a coordinator of lower rank out.
-	// The machine that wraps the election hands the office over instead. A
-	// recovery that finds no coordinator ends, because that machine determines
-	// when an election starts.
+	// NoPreemption: the process doesn't bully a coordinator of lower rank out. The machine that wraps the election hands
+	// the office over instead. A recovery that finds no coordinator ends, because that machine determines when an election
+	// starts.
 	NoPreemption bool
 }
 
@@ -25,9 +23,8 @@ type Config struct {
 type Timing struct {
 	// Reply is T: a reply is due within T = 2*Ttrans + Tproc.
 	Reply Tick
-	// Takeover is T': how long a process that has received an OK waits for the
-	// announcement of the coordinator. It must be longer than T, because the
-	// takeover itself may have to wait T.
+	// Takeover is T': how long a process that has received an OK waits for the announcement of the coordinator. It must be
+	// longer than T, because the takeover itself may have to wait T.
 	Takeover Tick
 	// Hop is the longest time for one place on the ring: Ttrans + Tproc,
 	// including the wait for a successor that doesn't respond.
@@ -45,8 +42,7 @@ func (t Timing) Validate() error {
 	return nil
 }
 
-// DefaultTiming derives the timeouts from the longest delays of a message
-// (trans) and of its handling (proc).
+// DefaultTiming derives the timeouts from the longest delays of a message (trans) and of its handling (proc).
 func DefaultTiming(trans, proc Tick) Timing {
 	reply := 2*trans + proc + 1
 	return Timing{Reply: reply, Takeover: 3 * reply, Hop: reply}
@@ -67,28 +63,24 @@ func (c Config) Validate() error {
 	return c.Timing.Validate()
 }
 
-// Process is the state that a process has in every algorithm. Machines embed
-// it.
+// Process is the state that a process has in every algorithm. Machines embed it.
 type Process struct {
 	Self   ID
 	Roster *Roster
 	Timing Timing
 	// Term is the highest term that the process has seen.
 	Term Term
-	// Coordinator is the coordinator as far as the process knows, elected in
-	// CoordinatorTerm.
+	// Coordinator is the coordinator as far as the process knows, elected in CoordinatorTerm.
 	Coordinator     ID
 	CoordinatorTerm Term
 	// NoPreemption: see Config.
 	NoPreemption bool
-	// Ineligible: the process must not be elected, for example because its
-	// application is dead.
+	// Ineligible: the process must not be elected, for example because its application is dead.
 	Ineligible bool
 	// Recovering: the process started its election because it recovers. With
 	// NoPreemption, an election that has no outcome isn't started again.
 	Recovering bool
-	// Suspects are the peers that a detector believes dead. Without a detector
-	// there are none.
+	// Suspects are the peers that a detector believes dead. Without a detector there are none.
 	Suspects IDs
 
 	lamport uint64
@@ -120,9 +112,8 @@ func (p *Process) Preempts(id ID) bool {
 	return !p.NoPreemption && p.Eligible() && p.Roster.Outranks(p.Self, id)
 }
 
-// Highest reports whether all processes above this one, except for dead, are
-// suspected. The parameter dead is the coordinator that is believed dead, or
-// None.
+// Highest reports whether all processes above this one, except for dead, are suspected. The parameter dead is the
+// coordinator that is believed dead, or None.
 func (p *Process) Highest(dead ID) bool {
 	for _, m := range p.Roster.ranked[:p.Roster.Rank(p.Self)] {
 		if m.ID != dead && !p.Suspects.Has(m.ID) {
@@ -132,8 +123,7 @@ func (p *Process) Highest(dead ID) bool {
 	return true
 }
 
-// NextTerm advances to a term that the process hasn't seen, at least to least.
-// It reports false if no term is left.
+// NextTerm advances to a term that the process hasn't seen, at least to least. It reports false if no term is left.
 func (p *Process) NextTerm(least Term) bool {
 	next := max(p.Term+1, least)
 	if next > MaxTerm {
@@ -150,8 +140,7 @@ func (p *Process) Send(out *Output, m Message) {
 	out.Send = append(out.Send, m)
 }
 
-// Accept reports whether a message can come from a peer, and if so, advances
-// the logical clock.
+// Accept reports whether a message can come from a peer, and if so, advances the logical clock.
 func (p *Process) Accept(m *Message, out *Output) bool {
 	if m.To != p.Self || m.From == p.Self && m.Origin != p.Self || !p.Roster.Has(m.From) || m.Term > MaxTerm {
 		out.Emit(Refused, m.Term, m.From)
@@ -161,9 +150,8 @@ func (p *Process) Accept(m *Message, out *Output) bool {
 	return true
 }
 
-// AcceptCurrent accepts a message and reports whether the Machine has to act on
-// it. A message of an older term is answered with the newer term, and otherwise
-// ignored.
+// AcceptCurrent accepts a message and reports whether the Machine has to act on it. A message of an older term is
+// answered with the newer term, and otherwise ignored.
 func (p *Process) AcceptCurrent(m *Message, out *Output) bool {
 	if !p.Accept(m, out) {
 		return false
@@ -196,8 +184,7 @@ func (p *Process) Recognize(id ID, term Term, out *Output) {
 	}
 }
 
-// KnowsCoordinatorOf reports whether the process knows the coordinator of term,
-// that is, whether that election is over.
+// KnowsCoordinatorOf reports whether the process knows the coordinator of term, that is, whether that election is over.
 func (p *Process) KnowsCoordinatorOf(term Term) bool {
 	return p.Coordinator != None && p.CoordinatorTerm == term
 }
@@ -251,8 +238,7 @@ func (p *Process) adopt(roster *Roster) {
 	p.Suspects = retained
 }
 
-// CoordinatorRows appends the table that follows from the coordinator and the
-// suspects.
+// CoordinatorRows appends the table that follows from the coordinator and the suspects.
 func (p *Process) CoordinatorRows(rows []Row) []Row {
 	t := NewStatusTable(p.Roster, p.Coordinator)
 	for _, id := range p.Suspects {
@@ -270,8 +256,7 @@ func (p *Process) CloneProcess() Process {
 	return c
 }
 
-// EncodeProcess appends the process to an encoded state. It omits the logical
-// clock, which doesn't affect the behavior.
+// EncodeProcess appends the process to an encoded state. It omits the logical clock, which doesn't affect the behavior.
 func (p *Process) EncodeProcess(b []byte) []byte {
 	b = AppendNumber(b, uint64(p.Term))
 	b = AppendNumber(b, uint64(p.Coordinator))

@@ -7,11 +7,23 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
+// pairs are IDs and priorities of members.
+type pairs [][2]uint32
+
+func ring(of pairs) []election.Member {
+	members := make([]election.Member, len(of))
+	for i, m := range of {
+		members[i] = election.Member{ID: election.ID(m[0]), Priority: election.Priority(m[1])}
+	}
+	return members
+}
+
 func TestInvalidMemberLists(t *testing.T) {
-	type list = []election.Member
+	type list = pairs
 	for name, c := range map[string]struct {
 		ring list
 		want string
@@ -22,15 +34,13 @@ func TestInvalidMemberLists(t *testing.T) {
 		"all without ID":             {list{{0, 2}}, "member 1 of the list has no ID"},
 		"an ID twice":                {list{{1, 1}, {2, 2}, {1, 3}}, "member ID 1 is on the list twice"},
 		"a priority twice":           {list{{1, 7}, {2, 2}, {3, 7}}, "members 1 and 3 have the same priority 7"},
-		"a priority that is too big": {list{{1, election.MaxPriority + 1}}, "priority 16384 is above the limit of 16383"},
-		"an ID that is too big": {
-			list{{1, 1}, {election.MaxID + 1, 2}}, "member ID 1048577 is above the limit of 1048576",
-		},
-		"an absurd ID":   {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
-		"observers only": {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
+		"a priority that is too big": {list{{1, 16384}}, "priority 16384 is above the limit of 16383"},
+		"an ID that is too big":      {list{{1, 1}, {1048577, 2}}, "member ID 1048577 is above the limit of 1048576"},
+		"an absurd ID":               {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
+		"observers only":             {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := election.NewRoster(1, c.ring)
+			r, err := election.NewRoster(1, ring(c.ring))
 			if r != nil || err == nil || err.Error() != c.want {
 				t.Errorf("got %v, %v, want the error %q", r, err, c.want)
 			}
@@ -39,7 +49,12 @@ func TestInvalidMemberLists(t *testing.T) {
 }
 
 func TestMemberListLimits(t *testing.T) {
-	r, err := election.NewRoster(1, []election.Member{{election.MaxID, election.MaxPriority}, {1, 0}, {2, 0}})
+	_, err := election.NewRoster(election.MaxVersion+1, ring(pairs{{1, 1}}))
+	if err == nil || err.Error() != "version 1073741824 is above the limit of 1073741823" {
+		t.Errorf("got error %v, want that the version is too high", err)
+	}
+	top := election.Member{ID: election.MaxID, Priority: election.MaxPriority}
+	r, err := election.NewRoster(election.MaxVersion, append(ring(pairs{{1, 0}, {2, 0}}), top))
 	must.Succeed(t, err)
 	if !r.Has(election.MaxID) || r.Priority(election.MaxID) != election.MaxPriority || r.Rank(2) != 2 {
 		t.Errorf("got members %v, want those at the limits", r.Ranked())
@@ -102,9 +117,7 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 	}
 	must.Equalf(t, r.Priority(id), ring[at].Priority, "%d: priority on %v", id, ring)
 	for steps := range 2*len(ring) + 1 {
-		if want := ring[(at+steps)%len(ring)].ID; r.After(id, steps) != want {
-			t.Fatalf("%d places after %d: got %d, want %d on %v", steps, id, r.After(id, steps), want, ring)
-		}
+		must.Equalf(t, r.After(id, steps), ring[(at+steps)%len(ring)].ID, "%d places after %d on %v", steps, id, ring)
 	}
 	for _, other := range ring {
 		if ring[at].Priority > other.Priority != r.Outranks(id, other.ID) && other.Priority != ring[at].Priority {
@@ -121,14 +134,12 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 
 // At most two lists are in force at once.
 func TestSucceedRetainsOnePreviousList(t *testing.T) {
-	first := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
-	second := mustRoster(t, 2, []election.Member{{2, 2}, {3, 3}}).Succeed(first, 27, 1)
-	third := mustRoster(t, 3, []election.Member{{3, 3}}).Succeed(second, 28)
+	first := mustRoster(t, 1, ring(pairs{{1, 1}, {2, 2}}))
+	second := mustRoster(t, 2, ring(pairs{{2, 2}, {3, 3}})).Succeed(first, 1)
+	third := mustRoster(t, 3, ring(pairs{{3, 3}})).Succeed(second)
 	switch {
 	case second.Previous == nil || second.Previous.Version != 1 || !slices.Equal(second.Departed, []election.ID{1}):
 		t.Errorf("second list: got previous %v, departed %v", second.Previous, second.Departed)
-	case second.Floor != 27 || third.Floor != 28:
-		t.Errorf("got floors %d and %d, want 27 and 28", second.Floor, third.Floor)
 	case third.Previous == nil || third.Previous.Version != 2:
 		t.Errorf("third list: got previous %v, want version 2", third.Previous)
 	case third.Previous.Previous != nil || third.Previous.Departed != nil:
@@ -138,15 +149,46 @@ func TestSucceedRetainsOnePreviousList(t *testing.T) {
 	}
 }
 
+// A member continues under a list if the previous one names the same state directory for it, or none.
+func TestMemberContinuesWithItsStateDirectory(t *testing.T) {
+	first := mustRoster(t, 1, []election.Member{
+		{ID: 1, Priority: 1, Identity: 11},
+		{ID: 2, Priority: 2, Identity: 12},
+		{ID: 3, Priority: 3},
+		{ID: 4, Priority: 4, Identity: 14},
+	})
+	second := mustRoster(t, 2, []election.Member{
+		{ID: 5, Priority: 5, Identity: 15},
+		{ID: 1, Priority: 1, Identity: 11},
+		{ID: 2, Priority: 2, Identity: 22},
+		{ID: 3, Priority: 3, Identity: 13},
+		{ID: 6, Priority: 6},
+	}).Succeed(first)
+	for id, want := range map[election.ID]bool{1: true, 2: false, 3: true, 4: true, 5: false, 6: false, 9: false} {
+		expect.Equalf(t, second.Continues(id), want, "member %d: continues", id)
+		expect.Equalf(t, first.Continues(id), false, "member %d under the first list: continues", id)
+	}
+	for id, want := range map[election.ID]election.Identity{5: 15, 1: 11, 2: 22, 3: 13, 6: 0, 4: 0} {
+		expect.Equalf(t, second.Identity(id), want, "member %d: identity", id)
+	}
+	for id, want := range map[election.ID]int{5: 0, 1: 1, 6: 4, 4: -1, 99: -1} {
+		expect.Equalf(t, second.Place(id), want, "member %d: place", id)
+	}
+	later := *second
+	later.Departed = []election.ID{4}
+	expect.Equalf(t, second.Publication(), 4, "publication")
+	expect.Equalf(t, later.Publication(), 5, "publication with a departed member")
+}
+
 func TestInvalidConfigs(t *testing.T) {
-	roster := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
+	roster := mustRoster(t, 1, ring(pairs{{1, 1}, {2, 2}}))
 	good := election.Config{Self: 1, Roster: roster, Coordinator: 2, Term: 3, Timing: election.DefaultTiming(5, 1)}
 	must.Succeedf(t, good.Validate(), "valid configuration")
 	for want, invalidate := range map[string]func(*election.Config){
 		"no member list":                          func(c *election.Config) { c.Roster = nil },
 		"process 9 is not on the member list":     func(c *election.Config) { c.Self = 9 },
 		"the coordinator 9 is not on the member":  func(c *election.Config) { c.Coordinator = 9 },
-		"term 17592186044416 is above the limit":  func(c *election.Config) { c.Term = election.MaxTerm + 1 },
+		"term 70368744177664 is above the limit":  func(c *election.Config) { c.Term = election.MaxTerm + 1 },
 		"reply (0 ticks) and for a hop (12) must": func(c *election.Config) { c.Timing.Reply = 0 },
 		"reply (12 ticks) and for a hop (-1)":     func(c *election.Config) { c.Timing.Hop = -1 },
 		"takeover (12 ticks) must be longer than": func(c *election.Config) { c.Timing.Takeover = c.Timing.Reply },

@@ -22,9 +22,8 @@ type Row struct {
 	Status   ProcessStatus
 }
 
-// StatusTable is the process status table. The coordinator's rank implies most
-// of it, since the coordinator is the highest live process: processes that
-// outrank it have crashed, and all others are normal. The table stores only the
+// StatusTable is the process status table. The coordinator's rank implies most of it, since the coordinator is the
+// highest live process: processes that outrank it have crashed, and all others are normal. The table stores only the
 // exceptions from that, so that it is small even if there are many processes.
 type StatusTable struct {
 	roster      *Roster
@@ -32,8 +31,7 @@ type StatusTable struct {
 	exceptions  IDs
 }
 
-// NewStatusTable returns a table of roster without exceptions. If coordinator
-// is None, all processes are normal.
+// NewStatusTable returns a table of roster without exceptions. If coordinator is None, all processes are normal.
 func NewStatusTable(roster *Roster, coordinator ID) StatusTable {
 	return StatusTable{roster: roster, coordinator: coordinator}
 }
@@ -41,8 +39,7 @@ func NewStatusTable(roster *Roster, coordinator ID) StatusTable {
 // Coordinator returns the process that is coordinator in the table, or None.
 func (t *StatusTable) Coordinator() ID { return t.coordinator }
 
-// Exceptions returns the rows that differ from what the coordinator's rank
-// implies.
+// Exceptions returns the rows that differ from what the coordinator's rank implies.
 func (t *StatusTable) Exceptions() []ID { return t.exceptions.Clone() }
 
 func (t *StatusTable) impliedCrashed(id ID) bool {
@@ -52,9 +49,8 @@ func (t *StatusTable) impliedCrashed(id ID) bool {
 // Crashed reports whether the row of id is CRASHED.
 func (t *StatusTable) Crashed(id ID) bool { return t.impliedCrashed(id) != t.exceptions.Has(id) }
 
-// Mark sets the row of id, and reports whether that changed it. The
-// coordinator's own row can be marked as crashed; only SetCoordinator makes
-// another process coordinator.
+// Mark sets the row of id, and reports whether that changed it. The coordinator's own row can be marked as crashed;
+// only SetCoordinator makes another process coordinator.
 func (t *StatusTable) Mark(id ID, crashed bool) bool {
 	if !t.roster.Has(id) || t.Crashed(id) == crashed {
 		return false
@@ -70,8 +66,7 @@ func (t *StatusTable) Mark(id ID, crashed bool) bool {
 	return true
 }
 
-// SetCoordinator makes id the coordinator: processes that outrank it have
-// crashed.
+// SetCoordinator makes id the coordinator: processes that outrank it have crashed.
 func (t *StatusTable) SetCoordinator(id ID) {
 	var except IDs
 	for _, x := range t.crashedBelow(id) {
@@ -86,8 +81,7 @@ func (t *StatusTable) crashedBelow(id ID) []ID {
 	ranked := t.roster.ranked
 	from := t.roster.Rank(id) + 1
 	if t.coordinator != None {
-		// Between id and the present coordinator all processes have crashed, except
-		// for the exceptions.
+		// Between id and the present coordinator all processes have crashed, except for the exceptions.
 		for i := from; i < min(t.roster.Rank(t.coordinator), len(ranked)); i++ {
 			if x := ranked[i].ID; !t.exceptions.Has(x) {
 				below = append(below, x)
@@ -102,8 +96,7 @@ func (t *StatusTable) crashedBelow(id ID) []ID {
 	return below
 }
 
-// clearCoordinator leaves the table without a coordinator, with all other rows
-// unchanged.
+// clearCoordinator leaves the table without a coordinator, with all other rows unchanged.
 func (t *StatusTable) clearCoordinator() {
 	var except IDs
 	for _, m := range t.roster.ranked {
@@ -114,8 +107,7 @@ func (t *StatusTable) clearCoordinator() {
 	t.coordinator, t.exceptions = None, except
 }
 
-// Highest returns the highest-ranked process that hasn't crashed and has a
-// priority above 0, or None.
+// Highest returns the highest-ranked process that hasn't crashed and has a priority above 0, or None.
 func (t *StatusTable) Highest() ID {
 	for _, m := range t.roster.ranked {
 		if m.Priority > 0 && !t.Crashed(m.ID) {

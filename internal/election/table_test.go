@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -193,7 +194,7 @@ func TestStatusTableEncoding(t *testing.T) {
 }
 
 func TestStatusTableCloneIsIndependent(t *testing.T) {
-	roster := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}, {3, 3}, {4, 4}})
+	roster := mustRoster(t, 1, ring(pairs{{1, 1}, {2, 2}, {3, 3}, {4, 4}}))
 	table := election.NewStatusTable(roster, 4)
 	table.Mark(1, true)
 	table.Mark(3, true)
@@ -202,7 +203,5 @@ func TestStatusTableCloneIsIndependent(t *testing.T) {
 	clone.Mark(1, false)
 	clone.Mark(2, true)
 	table.Exceptions()[0] = 2
-	if !slices.Equal(table.Rows(nil), before) {
-		t.Errorf("table changed with its copy: got %v, want %v", table.Rows(nil), before)
-	}
+	expect.EqualSlicesf(t, table.Rows(nil), before, "rows after a change of the copy")
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -98,9 +97,7 @@ func TestStepsHaveWholeMessages(t *testing.T) {
 			List: []string{"p1", "p3"}, Held: true, Ready: true, Ineligible: true,
 		}},
 	}}
-	if got := steps(r); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.DeepEqualf(t, steps(r), want, "steps")
 }
 
 // A full ring has the newest steps, and only complete ones. A list that was overwritten is left out.
@@ -120,9 +117,8 @@ func TestFullRingReplacesTheOldestSteps(t *testing.T) {
 		if len(s.Events) != 1 || len(s.Sent) != 1 {
 			t.Errorf("step %d: got %+v, want a whole step", i, s)
 		}
-		if kept := len(s.Sent[0].List) == len(long); kept != (i >= len(got)-4) {
-			t.Errorf("step %d: got a list of %d, want only the newest four lists", i, len(s.Sent[0].List))
-		}
+		expect.Equalf(t, len(s.Sent[0].List) == len(long), i >= len(got)-4,
+			"step %d: has its list, as only the newest four", i)
 	}
 }
 

@@ -41,7 +41,6 @@ type TraceRoster struct {
 	Ring     []election.Member `json:"ring"`
 	Previous *TraceRoster      `json:"previous,omitempty"`
 	Departed []election.ID     `json:"departed,omitempty"`
-	Floor    election.Term     `json:"floor,omitempty"`
 }
 
 func newTraceRoster(r *election.Roster) *TraceRoster {
@@ -49,7 +48,7 @@ func newTraceRoster(r *election.Roster) *TraceRoster {
 		return nil
 	}
 	previous := newTraceRoster(r.Previous)
-	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: previous, Departed: r.Departed, Floor: r.Floor}
+	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: previous, Departed: r.Departed}
 }
 
 // TraceStep is a line of a trace: an input and the output that results from it.

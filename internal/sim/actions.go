@@ -19,8 +19,7 @@ func (s *simulation) target(a action) election.ID {
 	return election.ID(s.size)
 }
 
-// reportFault records a fault, and passes its description to the watch function, if there is
-// one.
+// reportFault records a fault, and passes its description to the watch function, if there is one.
 func (s *simulation) reportFault(kind outageKind, id election.ID, format string, args ...any) {
 	s.outages.fault(kind, s.queue.now)
 	if s.watch != nil {
@@ -58,7 +57,6 @@ var executions = [...]func(s *simulation, id election.ID, a action){
 	actChangeSettings: (*simulation).changeSettings,
 	actHealAll:        outside((*simulation).endFaults),
 	actRecover:        ofProcess((*simulation).recover),
-	actCorrectClock:   ofProcess((*simulation).correctClock),
 	actThrottle:       (*simulation).throttle,
 	actReplaceMember:  outside((*simulation).replaceMember),
 	actMix:            ofProcess((*simulation).changeMix),
@@ -96,21 +94,24 @@ func (s *simulation) crash(id election.ID, a action) {
 		s.notifyPeers(id, p.incarnation)
 	}
 	s.beginOutage(s.outages.last)
-	p.podGone = s.schedule.faults&Members != 0 && s.rng2.percent(30) || s.schedule.faults&Pods != 0 && s.rng3.percent(50)
+	s.endWrite(p)
+	s.loseDisk(p)
 	s.markMissing(id, p)
 	if !p.removed && s.queue.now < s.schedule.healAt && s.rng.percent(70) {
 		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 	}
 }
 
+// crashAll ends all processes, half of the times because of a power failure.
 func (s *simulation) crashAll(_ election.ID, a action) {
+	reboots := s.rng4.percent(50)
 	for id := election.ID(1); id <= s.maxID; id++ {
 		s.crash(id, a)
+		s.processes[id].rebooted = reboots
 	}
 }
 
-// notifyPeers schedules the notification of every connected process that an
-// incarnation of a process has ended.
+// notifyPeers schedules the notification of every connected process that an incarnation of a process has ended.
 func (s *simulation) notifyPeers(id election.ID, incarnation uint32) {
 	for other := election.ID(1); other <= s.maxID; other++ {
 		if other == id || !s.processes[other].up || s.network.isCut(id, other) || s.network.isCut(other, id) {
@@ -133,16 +134,9 @@ func (s *simulation) restart(id election.ID) {
 	if !s.operator.current.Has(id) {
 		return // the pod of a removed member isn't recreated
 	}
-	switch {
-	case p.podGone && s.startInNewPod(p, id):
-	case p.podGone || !s.startWithStoredList(p, id):
-		p.stored = s.operator.latest()
-		s.setRoster(p, p.stored)
-	}
+	s.replaceDisk(p, id)
+	s.chooseList(p, id)
 	s.drawMemory(p)
-	p.podGone = false
-	s.jump(p)
-	p.clock.setAtLeast(p.highestWall, s.queue.now)
 	s.reportRestart(id)
 	s.boot(id, true, 0)
 	if s.schedule.faults&Recovery != 0 {
@@ -217,8 +211,7 @@ func (s *simulation) endFaults() {
 	}
 }
 
-// healAll ends all faults. Processes that are down restart, except for some that
-// are too few to prevent a majority.
+// healAll ends all faults. Processes that are down restart, except for some that are too few to prevent a majority.
 func (s *simulation) healAll() {
 	s.network.heal()
 	if s.operator.decided.Version > int64(s.operator.current.Version) {

@@ -19,7 +19,7 @@ type checker struct {
 	violation *Violation
 	// done is set when the processes have agreed for long enough.
 	done         bool
-	tokens       []election.Token
+	tokens       []tenureToken
 	coordinators []termCoordinator
 	// electionCause is set if an event so far may have made an election necessary.
 	electionCause bool
@@ -31,6 +31,11 @@ type checker struct {
 	// stalls is the number of messages meanwhile that took half of the shortest lease or more.
 	stalls          int
 	tenureChangedAt election.Tick
+}
+
+type tenureToken struct {
+	token  election.Token
+	holder election.ID
 }
 
 type termCoordinator struct {
@@ -48,8 +53,7 @@ func (c *checker) fail(invariant, detail string) {
 
 func (s *simulation) usesGrants() bool { return s.mode != office.Available }
 
-// handleEvent checks an event of a process and simulates the reaction of its
-// application.
+// handleEvent checks an event of a process and simulates the reaction of its application.
 func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	p := &s.processes[id]
 	if e.Kind != election.Outdated && e.Kind != election.Skipped {
@@ -61,6 +65,7 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	switch e.Kind {
 	case election.TenureStarted:
 		s.checkTenureStart(id, e.Token)
+		s.checkClaim(id, e.Term)
 		s.countTenure()
 		s.failSoon(id)
 		p.running = true
@@ -91,12 +96,12 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 // checkTenureStart checks that a process that acquires the office is eligible, that
 // no other process holds the office, and that the token is new.
 func (s *simulation) checkTenureStart(id election.ID, token election.Token) {
-	for _, old := range s.checker.tokens {
-		if old == token || s.usesGrants() && old > token {
-			s.checker.fail("tokens", fmt.Sprintf("process %d has token %d after token %d", id, token, old))
+	for _, t := range s.checker.tokens {
+		if t.token == token || t.token > token && (s.usesGrants() || t.holder == id) {
+			s.checker.fail("tokens", fmt.Sprintf("process %d has token %d after token %d of %d", id, token, t.token, t.holder))
 		}
 	}
-	s.checker.tokens = append(s.checker.tokens, token)
+	s.checker.tokens = append(s.checker.tokens, tenureToken{token, id})
 	if p := &s.processes[id]; p.appDead || p.roster.Priority(id) == 0 {
 		s.checker.fail("membership", fmt.Sprintf("process %d acquired the office, but is ineligible", id))
 	}
@@ -105,9 +110,8 @@ func (s *simulation) checkTenureStart(id election.ID, token election.Token) {
 	}
 }
 
-// checkSoleHolder checks that no process other than id holds the office when the
-// tenure of id begins or is renewed. Strict mode doesn't assume that a crash of
-// the holder is known, so there the tenure of a crashed holder still counts.
+// checkSoleHolder checks that no process other than id holds the office when the tenure of id begins or is renewed.
+// Strict mode doesn't assume that a crash of the holder is known, so there the tenure of a crashed holder still counts.
 func (s *simulation) checkSoleHolder(id election.ID) {
 	for other := election.ID(1); other <= s.maxID; other++ {
 		q := &s.processes[other]
@@ -153,9 +157,8 @@ func (s *simulation) checkStatus(id election.ID) {
 }
 
 // checkSent checks the messages of the last step. Without a cause, a process sends no message of an election. Once all
-// processes agree, they send only BEATs and the grants in reply, with NeverPreempt the PROBEs of processes that outrank
-// the coordinator, and the PROBEs of processes that wait for one that is down. Any other message restarts the quiet
-// period.
+// processes agree, they send only BEATs and the grants in reply and, with NeverPreempt, the PROBEs of processes that
+// outrank the coordinator. Any other message restarts the quiet period.
 func (s *simulation) checkSent(id election.ID) {
 	if s.checker.electionCause && s.checker.agreedSince == 0 {
 		return
@@ -164,7 +167,7 @@ func (s *simulation) checkSent(id election.ID) {
 		m := &s.out.Send[i]
 		switch {
 		case m.Kind == election.Beat, m.Kind == election.Grant:
-		case m.Kind == election.Probe && (s.mayNotPreempt() || s.awaitsAbsent()):
+		case m.Kind == election.Probe && s.mayNotPreempt():
 		default:
 			s.checker.agreedSince = 0
 		}
@@ -172,17 +175,6 @@ func (s *simulation) checkSent(id election.ID) {
 			s.checker.fail("counts", fmt.Sprintf("process %d sends %s without a cause", id, m.Kind))
 		}
 	}
-}
-
-// awaitsAbsent reports whether a process that has joined, perhaps again, may wait for what one that is down remembers.
-func (s *simulation) awaitsAbsent() bool {
-	joined, absent := false, false
-	for _, m := range s.operator.current.Ring() {
-		p := &s.processes[m.ID]
-		absent = absent || !p.up
-		joined = joined || p.up && p.bootedAt > 0
-	}
-	return joined && absent
 }
 
 // mayCauseElection reports whether an action may make an election necessary. The
@@ -199,15 +191,14 @@ func (s *simulation) mayCauseElection(a action) bool {
 	}
 	granting := 0
 	for _, m := range s.operator.current.Ring() {
-		if s.processes[m.ID].grants(s.queue.now) {
+		if s.processes[m.ID].grants(s.queue.now) && !s.forgetful(m.ID) {
 			granting++
 		}
 	}
 	return granting <= s.operator.current.Majority()
 }
 
-// grants reports whether a process is up, and grants: after a restart it waits until its
-// earlier grants have ended.
+// grants reports whether a process is up, and grants: after a restart it waits until its earlier grants have ended.
 func (p *process) grants(now election.Tick) bool {
 	return p.up && (p.incarnation == 1 || p.clock.local(now) >= p.lease.waitsUntil)
 }
@@ -215,7 +206,7 @@ func (p *process) grants(now election.Tick) bool {
 // checkCoordinator checks the coordinator that a process has just recognized: it
 // must be eligible, and with grants, the only coordinator of its term.
 func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
-	if status.Term == 1 {
+	if status.Term == s.schedule.startsIn {
 		// The processes started with this coordinator. It may never have held the office, and may be
 		// in no list that this process has adopted since.
 		return
@@ -242,8 +233,7 @@ func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 	s.checker.coordinators = append(s.checker.coordinators, termCoordinator{status.Term, status.Coordinator})
 }
 
-// checkAgreement ends the schedule when all processes have agreed, and nothing has
-// happened, for the quiet period.
+// checkAgreement ends the schedule when all processes have agreed, and nothing has happened, for the quiet period.
 func (s *simulation) checkAgreement() {
 	if s.disagreement() != "" {
 		s.checker.agreedSince = 0
@@ -258,8 +248,7 @@ func (s *simulation) checkAgreement() {
 	s.checker.done = now >= s.checker.agreedSince+s.schedule.quietFor
 }
 
-// disagreement describes why the processes don't agree on the highest live
-// process. It returns "" if they do.
+// disagreement describes why the processes don't agree on the highest live process. It returns "" if they do.
 func (s *simulation) disagreement() string {
 	roster := s.operator.current
 	best := election.None
@@ -289,6 +278,8 @@ func (s *simulation) disagreement() string {
 			return fmt.Sprintf("process %d has not adopted version %d", m.ID, roster.Version)
 		case !s.operator.decided.Settled:
 			return fmt.Sprintf("version %d has not settled", roster.Version)
+		case s.forgetful(m.ID):
+			return fmt.Sprintf("version %d names another disk of process %d", roster.Version, m.ID)
 		}
 	}
 	return ""

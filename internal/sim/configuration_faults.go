@@ -46,26 +46,17 @@ func (sch *schedule) drawConfigurationFaults(s *simulation) {
 	if s.drawFault(Burst, 3) {
 		s.checker.electionCause = true
 		if r.percent(50) {
-			sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+			sch.timing = defaultTiming
 		}
 	}
 	sch.drawLasting(s)
 	if s.drawFault(Drains, 50) {
-		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+		sch.timing = defaultTiming
 		sch.timing.drain, sch.timing.stable = r.tick(20*lease), r.tick(20*lease)
 		if r.percent(50) {
 			sch.stopsWithin = sch.timing.drain
 		}
 	}
-	if s.drawFault(Operator, 200) {
-		s.operator.ahead = election.Epoch(r.below(int(maxSkew) + 1))
-		sch.furthestAhead = s.operator.ahead
-		if r.percent(50) {
-			sch.faults |= Skew
-		}
-		s.checker.electionCause = true
-	}
-	s.drawFault(Pods, 200)
 	s.drawFault(Redial, 500)
 	if s.drawFault(Mixed, 100) || s.drawFault(Rejoin, 100) {
 		s.drawFault(Rejoin, 300)
@@ -123,24 +114,8 @@ func (s *simulation) replaceMember() {
 	wanted[s.rng3.below(len(wanted))] = memberlist.Member[election.ID]{Name: next, Priority: int64(
 		priority(next, s.rng3.below(maxLevel)))}
 	s.operator.wanted = wanted
+	s.meetMember(next)
 	s.reconcileAt(s.queue.now)
-}
-
-// startInNewPod reports whether a process whose pod was replaced starts with an older list. Its predecessor may have
-// granted for the longest lease that the list permits.
-func (s *simulation) startInNewPod(p *process, id election.ID) bool {
-	latest := s.operator.latest()
-	if s.schedule.faults&Pods == 0 || latest == 0 || s.queue.now >= s.schedule.healAt {
-		return false
-	}
-	older := latest - uint32(s.rng3.between(1, min(3, int(latest))))
-	if !s.operator.published[older].Has(id) {
-		return false
-	}
-	p.stored, p.slot, p.roster, p.adoptedAt = older, older, s.operator.published[older], s.queue.now
-	p.lease.longest = max(s.schedule.leaseBefore, s.schedule.leaseAfter)
-	s.queue.push(event{at: s.queue.now + s.rng3.tick(6*lease), kind: eventRoster, process: id, slot: latest})
-	return true
 }
 
 // mix gives a process its mode and policy, which may be others than those of the group.
@@ -180,7 +155,6 @@ func (s *simulation) rejoin(id election.ID) {
 	s.drawMemory(p)
 	s.reportFault(outageRestart, id, "joins again, and remembers its grants: %t", p.remembersGrants)
 	p.downSince = s.queue.now
-	p.clock.setAtLeast(p.highestWall, s.queue.now)
 	p.incarnation--
 	s.boot(id, true, p.machine.ClaimedTerm())
 }
@@ -195,7 +169,7 @@ func (sch *schedule) waitsForApplications() election.Tick {
 }
 
 // sparesTenures are the faults that end no tenure, as long as enough members can grant.
-const sparesTenures = Members | StepDown | Clocks | Skew | Jump | Correct | Recovery | Drains | Operator | Mixed
+const sparesTenures = Members | StepDown | Clocks | Recovery | Drains | Operator | Mixed
 
 // checkDrain checks that a process whose tenure has expired wasn't waiting for its application to stop. It has the
 // drain timeout for that, also if it is no longer a member of the latest list: the next one waits for it. With the
@@ -220,7 +194,9 @@ func (s *simulation) majorityGrants(roster *election.Roster) bool {
 	for r := roster; r != nil; r = r.Previous {
 		n := 0
 		for _, m := range r.Ring() {
-			if p := &s.processes[m.ID]; p.up && p.clock.local(s.queue.now) >= p.lease.waitsUntil+p.lease.current {
+			p := &s.processes[m.ID]
+			if p.up && p.votesSince <= s.queue.now-p.lease.current &&
+				p.clock.local(s.queue.now) >= p.lease.waitsUntil+p.lease.current {
 				n++
 			}
 		}

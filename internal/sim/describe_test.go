@@ -92,8 +92,6 @@ func TestTransitionsAreDocumented(t *testing.T) {
 		}
 	}
 	for row, times := range visited {
-		if !documented[row] {
-			t.Errorf("the table lacks %v, which happened %d times", row, times)
-		}
+		expect.Equalf(t, documented[row], true, "the table has %v, which happened %d times", row, times)
 	}
 }

@@ -41,10 +41,8 @@ type Explored struct {
 
 const (
 	exploreTransMax election.Tick = 1
-	// epochsPerLife exceeds the number of epochs that one incarnation uses.
-	epochsPerLife = 100
-	// bootAge is the time since boot at the start, so large that the clock never limits the terms.
-	bootAge election.Tick = 1 << 20
+	// termsPerLife exceeds the number of terms that one incarnation uses.
+	termsPerLife = 1000
 )
 
 // Explore visits every reachable state and checks the invariants.
@@ -129,6 +127,9 @@ func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (ele
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+e.x.Processes)
 	if !memoryLost {
 		c.Term, c.Coordinator = 1, election.ID(e.x.Processes)
+		if e.x.Safety != "" {
+			c.Term = firstTerm
+		}
 	}
 	if e.x.Safety == "" {
 		return e.algorithm.New(c)
@@ -141,11 +142,8 @@ func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (ele
 		Config: c, NewElection: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, SuspicionTimeout: 6, Stagger: 2,
 		LongTenure: 1, // The age of a tenure would make nearly equal states different.
 		Policy:     office.Always, DrainTimeout: 1, Life: s.incarnations[id], MemoryLost: memoryLost, Start: s.now,
-		// Each incarnation may use terms above all of the previous one. The true
-		// progress of the clock doesn't matter: states are encoded without the time.
-		Clock: election.TermClock{
-			AtBoot: epochsPerLife * election.Epoch(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerEpoch: 1,
-		},
+		// Each incarnation uses terms above all of the previous one.
+		Reserved: election.LastTerm(1), Forgotten: firstTerm + termsPerLife*election.Term(s.incarnations[id]-1),
 	})
 }
 

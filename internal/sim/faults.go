@@ -18,9 +18,8 @@ const (
 	Reorder
 	// Duplicate: messages are delivered twice.
 	Duplicate
-	// Crash: processes end at any step, with or without a reset of their
-	// connections. Most restart, without their memory. Sometimes all processes crash
-	// at once.
+	// Crash: processes end at any step, with or without a reset of their connections. Most restart, without their memory.
+	// Sometimes all processes crash at once.
 	Crash
 	// AppDead: the application ends and restarts while its agent continues to run.
 	AppDead
@@ -28,7 +27,7 @@ const (
 	Pause
 	// Partition: links are cut in one direction or both, and may heal.
 	Partition
-	// Clocks: the clocks run at different rates, and the wall clocks differ.
+	// Clocks: the clocks run at different rates.
 	Clocks
 	// Members: the member list grows, shrinks, is replaced in part, or gets other
 	// priorities. Processes adopt it at different times.
@@ -42,21 +41,23 @@ const (
 	Graph
 	// Slow: a process handles each input only after a delay.
 	Slow
-	// Jump: the wall clock of a process has another reading after a restart.
-	Jump
-	// Disk: a process can't write a list to its disk, or ends while it writes one, and
+	// Pods: pods are replaced. The new one begins with an older member list.
+	Pods
+	// Disk: a process can't write a list or a reservation to its disk, or ends while it writes one, and
 	// starts again with the stored list rather than with the latest one.
 	Disk
 	// Deep: twenty and more faults happen at given times, over many leases.
 	Deep
-	// Skew: the wall clocks differ by up to the maximum that agents accept, 300 terms.
-	Skew
+	// DiskLost: a process restarts without what it has stored, in the same pod.
+	DiskLost
+	// Operator: the clock of the operator jumps, its replicas take turns, and each of them learns late which processes
+	// are connected.
+	Operator
 
 	allFaults = 1<<iota - 1
 )
 
-// What "all" doesn't include: a fault that breaks an assumption, and what was added when seeds of "all" were
-// tests already.
+// What "all" doesn't include: a fault that breaks an assumption, faults that don't end, and what is no fault.
 const (
 	// Gone: a process is reported as ended although it runs.
 	Gone Fault = (allFaults + 1) << iota
@@ -68,8 +69,6 @@ const (
 	Recovery
 	// Late: one process receives each member list late, although its links work.
 	Late
-	// Correct: wall clocks are corrected while their processes run.
-	Correct
 	// Latency: all messages take the same additional time during the whole schedule. It doesn't
 	// end with the other faults: see lasting.go.
 	Latency
@@ -81,12 +80,8 @@ const (
 	Failing
 	// Drains: applications take up to 20 leases to stop, and stable periods are as long.
 	Drains
-	// Operator: the clock of the operator is ahead of some or all members.
-	Operator
 	// Burst: members are replaced one by one in quick succession. Then the coordinator crashes.
 	Burst
-	// Pods: a replaced pod begins with an older member list.
-	Pods
 	// Mixed: processes have different policies and, except in Available, modes. Both change while they run.
 	Mixed
 	// Rejoin: a process joins the group again, without its memory, in the same incarnation.
@@ -105,31 +100,42 @@ const (
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
 const baseFaults = Leases<<1 - 1
 
-// commonFaults is the number of faults that are drawn with equal probability:
-// those before Leases.
+// commonFaults is the number of faults that are drawn with equal probability: those before Leases.
 const commonFaults = 11
 
 var faultNames = []string{
 	"loss", "delay", "reorder", "duplicate", "crash", "appdead", "pause", "partition", "clocks", "members", "stepdown",
-	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
+	"leases", "graph", "slow", "pods", "disk", "deep", "disk-lost", "operator",
 }
 
 var optionalFaultNames = []string{
-	"gone", "settings", "recovery", "late", "correct", "latency", "lossy", "throttle", "failing", "drains", "operator",
-	"burst", "pods", "mixed", "rejoin", "grow", "tail", "redial", "few",
+	"gone", "settings", "recovery", "late", "latency", "lossy", "throttle", "failing", "drains", "burst", "mixed",
+	"rejoin", "grow", "tail", "redial", "few",
 }
 
-// FaultNames returns the names of the faults that "all" stands for.
-func FaultNames() []string { return slices.Clone(faultNames) }
+// Names of sets of faults: those that end, and all that break no assumption.
+const (
+	FaultsThatEnd = "all"
+	SoakFaults    = "soak"
+)
 
-// OptionalFaultNames returns the names of the other faults.
-func OptionalFaultNames() []string { return slices.Clone(optionalFaultNames) }
+// FaultNames returns the names of all faults, those of FaultsThatEnd first.
+func FaultNames() []string { return slices.Concat(faultNames, optionalFaultNames) }
 
-func allFaultNames() []string { return slices.Concat(faultNames, optionalFaultNames) }
+// Names returns the names of the faults. They begin with the name of a set, if the faults include that.
+func (f Fault) Names() []string {
+	switch {
+	case f&soakFaults == soakFaults:
+		return append([]string{SoakFaults}, (f &^ soakFaults).names()...)
+	case f&allFaults == allFaults:
+		return append([]string{FaultsThatEnd}, (f &^ allFaults).names()...)
+	}
+	return f.names()
+}
 
 func (f Fault) names() []string {
 	var names []string
-	for i, name := range allFaultNames() {
+	for i, name := range FaultNames() {
 		if f>>i&1 != 0 {
 			names = append(names, name)
 		}
@@ -137,21 +143,23 @@ func (f Fault) names() []string {
 	return names
 }
 
-// ParseFaults returns the faults with the given names. The name "all" stands for
-// those of FaultNames.
+// soakFaults are those that break no assumption.
+const soakFaults = (Few<<1 - 1) &^ Gone
+
+// ParseFaults returns the faults with the given names, which may be those of sets.
 func ParseFaults(names []string) (Fault, error) {
 	var faults Fault
 	for _, name := range names {
-		common, optional := slices.Index(faultNames, name), slices.Index(optionalFaultNames, name)
+		i := slices.Index(FaultNames(), name)
 		switch {
-		case name == "all":
+		case name == FaultsThatEnd:
 			faults |= allFaults
-		case common >= 0:
-			faults |= 1 << common
-		case optional >= 0:
-			faults |= Gone << optional
+		case name == SoakFaults:
+			faults |= soakFaults
+		case i >= 0:
+			faults |= 1 << i
 		default:
-			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(allFaultNames(), ", "))
+			return 0, inputErrorf("unknown fault %q: choose all, soak, or some of %s", name, strings.Join(FaultNames(), ", "))
 		}
 	}
 	return faults, nil

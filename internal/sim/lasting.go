@@ -67,7 +67,7 @@ func (sch *schedule) drawLasting(s *simulation) {
 		sch.failing = failing{affected, r.ticks(1, lease), r.ticks(1, 8) * lease}
 	}
 	if sch.lasting() {
-		sch.timing, sch.epochTicks = defaultTiming, defaultLongEpoch
+		sch.timing = defaultTiming
 		sch.faults &^= Graph | Late // with these, a slow process may be the only one that connects a majority
 		s.checker.electionCause = true
 	}

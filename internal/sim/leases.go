@@ -8,11 +8,9 @@ import (
 // longLease is the other lease of a schedule that changes the lease.
 const longLease = 3 * lease
 
-// leaseState is the lease of a process, and what the process stores about it on
-// disk.
+// leaseState is the lease of a process, and what the process stores about it on disk.
 type leaseState struct {
-	// current is the lease of this incarnation, next that of the next one, 0 for
-	// the schedule's last.
+	// current is the lease of this incarnation, next that of the next one, 0 for the schedule's last.
 	current, next election.Tick
 	// longest is the longest lease of any of its grants that may still be in force.
 	// Those end when its clock reads longestUntil.
@@ -34,9 +32,12 @@ func (s *simulation) drawEarlierEnd(p *process) election.Tick {
 }
 
 // beginLease sets the lease of a new incarnation of p, which started when the earlier ones had
-// ended.
-func (s *simulation) beginLease(p *process, ended election.Tick) {
+// ended. One with a new disk has no earlier ones.
+func (s *simulation) beginLease(p *process, ended election.Tick, fresh bool) {
 	t := &p.lease
+	if fresh {
+		t.longest, t.longestUntil = 0, 0
+	}
 	if p.clock.local(p.downSince) >= t.longestUntil { // it was up when the longer lease ended
 		t.longest = t.current
 	}
@@ -46,7 +47,10 @@ func (s *simulation) beginLease(p *process, ended election.Tick) {
 	t.current = t.next
 	t.longest = max(t.longest, t.current)
 	t.longestUntil = p.clock.local(s.queue.now) + t.longest
-	if !p.remembersGrants {
+	switch {
+	case fresh:
+		t.waitsUntil = 0
+	case !p.remembersGrants:
 		t.waitsUntil = t.longestUntil - ended
 	}
 }
@@ -60,9 +64,8 @@ func (sch *schedule) maxLease() election.Tick {
 	return longest + longest/8
 }
 
-// drawLeaseChange adds a change of the lease to some schedules: all processes
-// restart one by one with the new lease. It returns the time of the last restart,
-// or at if that is later.
+// drawLeaseChange adds a change of the lease to some schedules: all processes restart one by one with the new lease. It
+// returns the time of the last restart, or at if that is later.
 func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.Tick {
 	r := &s.rng
 	if !r.percent(6) {
@@ -104,18 +107,21 @@ func (s *simulation) finishLeaseChange(id election.ID) {
 	}
 }
 
-// drawMemory draws whether a process that restarts remembers its grants. In its first pod, or a new
-// one, it has none. A process in another schedule, or after another restart, has lost its memory.
+// drawMemory draws whether a process that restarts remembers its grants. With a new disk, or after a power failure, it
+// has no memory. A process in another schedule, or after another restart, has lost its memory, too.
 func (s *simulation) drawMemory(p *process) {
 	// The other random numbers of the schedule remain the same.
 	random := rng(uint64(s.queue.now) ^ uint64(p.incarnation)<<32)
 	random.next()
-	p.remembersGrants = s.remembers && s.usesGrants() && p.incarnation > 0 && !p.podGone && random.percent(60)
+	p.remembersGrants = s.remembers && s.usesGrants() && p.disk.hasList && !p.rebooted && random.percent(60)
 }
 
 // remembered returns what a process that starts remembers, or nil. Its machine is still that
-// of the previous incarnation.
+// of the previous incarnation, if there was one.
 func (s *simulation) remembered(p *process) *grants.Memory {
+	if s.queue.now == 0 && s.usesGrants() { // the group has had terms before
+		return &grants.Memory{HighestGranted: s.schedule.startsIn - 1, Version: 1}
+	}
 	if !p.remembersGrants {
 		return nil
 	}

@@ -22,9 +22,12 @@ type operator struct {
 	published   []*election.Roster
 	current     *election.Roster
 	publishedAt election.Tick
-	// term is the highest term that the operator knows, and ahead by how many epochs its clock is ahead.
+	// term is the highest term that the operator knows, and ahead by how many seconds its clock is ahead.
 	term  election.Term
-	ahead election.Epoch
+	ahead int64
+	// replicas know which processes are connected. One of them leads.
+	replicas [2]replica
+	leads    int
 }
 
 // maxLevel bounds the levels from which priorities are drawn.
@@ -33,7 +36,8 @@ const maxLevel = 30
 func membersOf(roster *election.Roster) []memberlist.Member[election.ID] {
 	var members []memberlist.Member[election.ID]
 	for _, m := range roster.Ring() {
-		members = append(members, memberlist.Member[election.ID]{Name: m.ID, Priority: int64(m.Priority)})
+		members = append(members,
+			memberlist.Member[election.ID]{Name: m.ID, Priority: int64(m.Priority), Identity: formatIdentity(m.Identity)})
 	}
 	return members
 }
@@ -81,13 +85,15 @@ func (s *simulation) reconcile() {
 	o := &s.operator
 	if s.rng2.percent(50) {
 		o.term = max(o.term, s.highestTerm())
+	} else if s.schedule.startsIn != firstTerm {
+		s.schedule.push(s, action{at: s.queue.now + lease, kind: actReconcile})
 	}
-	clock := initialWallClock + o.ahead + election.Epoch(s.queue.now/s.schedule.epochTicks)
+	s.changeOperator()
 	facts := memberlist.Facts[election.ID]{
 		Draining:  s.drainingCoordinator(),
 		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
-		NextFloor: func(floor int64) int64 { return int64(election.NextFloor(election.Term(floor), clock)) },
-		Term:      int64(o.term),
+		Identity: func(id election.ID) string { return formatIdentity(o.replicas[o.leads].identities[id]) },
+		Seconds:  o.ahead + int64(s.queue.now/ticksPerSecond), Term: int64(o.term),
 	}
 	if s.queue.now < s.schedule.healAt {
 		facts.Wanted = o.wanted
@@ -98,6 +104,8 @@ func (s *simulation) reconcile() {
 	}
 	if next.Version > o.decided.Version {
 		s.cover(Members, election.None)
+	} else {
+		s.checkBinding(o.decided.Members, next.Members)
 	}
 	o.decided = next
 	s.schedule.push(s, action{at: s.queue.now + s.operatorDelay(), kind: actPublish})
@@ -130,8 +138,7 @@ func (s *simulation) hasAdopted(id election.ID) bool {
 	return int64(p.roster.Version) >= s.operator.decided.Version && s.queue.now >= p.adoptedAt+s.adoptionWait()
 }
 
-// isMissing reports whether a process has had no pod for so long that it counts as
-// departed.
+// isMissing reports whether a process has had no pod for so long that it counts as departed.
 func (s *simulation) isMissing(id election.ID) bool {
 	p := &s.processes[id]
 	return !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
@@ -157,13 +164,15 @@ func (s *simulation) publish() {
 		return
 	}
 	o.latestPublished = o.decided
-	if int64(before.Version) == o.decided.Version {
-		o.current = before.Succeed(before.Previous, election.Term(o.decided.Floor), o.decided.NotNeeded()...)
-	} else {
-		o.current = s.successor(before)
+	o.current = s.rosterOf(o.decided)
+	if o.current.Version > before.Version {
 		o.publishedAt = s.queue.now
+		s.checker.electionCause = true // members that have adopted it renew no tenure under the old one
 	}
 	o.published = append(o.published, o.current)
+	if s.needsNextList() {
+		s.reconcileAt(s.queue.now)
+	}
 	slot := uint32(len(o.published) - 1)
 	if o.current.Version > before.Version {
 		s.reportFault(outageMembers, election.None, "member list %d is published: %v", o.current.Version, o.current.Ring())
@@ -175,7 +184,9 @@ func (s *simulation) publish() {
 		}
 	}
 	for id := election.ID(1); id <= s.maxID; id++ {
-		if p := &s.processes[id]; p.up {
+		p := &s.processes[id]
+		p.missedList = o.replicas[o.leads].identities[id] != p.disk.identity
+		if p.up && !p.missedList {
 			at := s.queue.now + s.rng.tick(suspicionTimeout)
 			if id == s.schedule.late {
 				at += s.schedule.lateBy
@@ -185,18 +196,25 @@ func (s *simulation) publish() {
 	}
 }
 
-func (s *simulation) successor(before *election.Roster) *election.Roster {
-	decided := s.operator.decided
-	ring := make([]election.Member, len(decided.Members))
-	for i, m := range decided.Members {
-		ring[i] = election.Member{ID: m.Name, Priority: election.Priority(m.Priority)}
+// rosterOf returns a list as processes get it.
+func (s *simulation) rosterOf(l *memberlist.List[election.ID]) *election.Roster {
+	roster := s.newRoster(l.Version, l.Members)
+	if l.Previous == nil || roster == nil {
+		return roster
 	}
-	next, err := election.NewRoster(uint32(decided.Version), ring)
+	return roster.Succeed(s.newRoster(l.PreviousVersion, l.Previous), l.NotNeeded()...)
+}
+
+func (s *simulation) newRoster(version int64, members []memberlist.Member[election.ID]) *election.Roster {
+	ring := make([]election.Member, len(members))
+	for i, m := range members {
+		ring[i] = election.Member{ID: m.Name, Priority: election.Priority(m.Priority), Identity: parseIdentity(m.Identity)}
+	}
+	roster, err := election.NewRoster(uint32(version), ring)
 	if err != nil {
-		s.checker.fail("setup", err.Error())
-		return before
+		panic(err)
 	}
-	return next.Succeed(before, election.Term(decided.Floor))
+	return roster
 }
 
 func (s *simulation) startMembers(slot uint32) {
@@ -205,7 +223,7 @@ func (s *simulation) startMembers(slot uint32) {
 		s.maxID = max(s.maxID, m.ID)
 		if !p.exists {
 			p.exists, p.clock = true, s.schedule.drawClock(s)
-			p.roster, p.slot, p.stored, p.adoptedAt = s.operator.published[slot], slot, slot, s.queue.now
+			p.roster, p.slot, p.adoptedAt = s.operator.published[slot], slot, s.queue.now
 			s.schedule.push(s, action{at: s.queue.now + s.rng.tick(lease), kind: actRestart, target: m.ID})
 		}
 	}
@@ -250,6 +268,7 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 			m.Priority = int64(s.drawPriority(next))
 		}
 		wanted = append(wanted, m)
+		s.meetMember(next)
 	}
 	return wanted
 }
@@ -285,6 +304,7 @@ func (s *simulation) setRoster(p *process, slot uint32) {
 func (s *simulation) adopt(id election.ID, slot uint32) {
 	p := &s.processes[id]
 	s.setRoster(p, slot)
+	s.updateVote(id, false)
 	s.step(id, election.Input{Kind: election.Adopt, Roster: p.roster})
 	if !p.roster.Has(id) && s.mode != office.Available && s.rng.percent(50) {
 		s.schedule.push(s, action{at: s.queue.now + s.rng.tick(lease), kind: actCrash, target: id})

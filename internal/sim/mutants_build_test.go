@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // Go compiles and links each package's tests once, with all mutants. The function that a mutant changes begins with a
@@ -35,9 +38,7 @@ var chosenMutant, _ = strconv.Atoi(os.Getenv(%q))
 func buildMutants(t *testing.T, all []mutant) string {
 	t.Helper()
 	// Go's test cache doesn't notice what another process compiles.
-	if err := filepath.WalkDir("../election", func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, filepath.WalkDir("../election", func(_ string, _ fs.DirEntry, err error) error { return err }))
 	folder := t.TempDir()
 	arguments := []string{"test", "-c", "-overlay", writeOverlay(t, folder, mutatedFiles(t, all)), "-o", folder + "/"}
 	packages := map[string]bool{}
@@ -60,9 +61,7 @@ func mutatedFiles(t *testing.T, all []mutant) map[string]*mutatedFile {
 		if files[path] == nil {
 			files[path] = parseFile(t, path)
 		}
-		if err := files[path].add(m, number+1); err != nil {
-			t.Errorf("%s: %v: update the mutant %q", m.file, err, m.description)
-		}
+		expect.Succeedf(t, files[path].add(m, number+1), "%s: update the mutant %q", m.file, m.description)
 	}
 	if t.Failed() {
 		t.FailNow()
@@ -95,9 +94,7 @@ func writeOverlay(t *testing.T, folder string, files map[string]*mutatedFile) st
 
 func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, data, 0o600))
 }
 
 func absolute(t *testing.T, file string) string {

@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// network records which links are cut and when the last message of each link
-// arrives. A link has a direction.
+// network records which links are cut and when the last message of each link arrives. A link has a direction.
 type network struct {
 	// cuts has, for each sender, a bit for each receiver that it can't reach.
 	cuts [maxMembers + 1]uint32
@@ -104,16 +103,14 @@ func (s *simulation) reportGraph() {
 	}
 }
 
-// With the fault Graph, the links that don't work never heal. All other faults end, and
-// then the property of docs/adr/0012-a-coordinator-in-every-static-network.md holds: if
-// an eligible member exchanges messages with a majority, one holds the office and keeps
-// it. In Available mode each process settles on a coordinator with which it exchanges
-// messages.
+// With the fault Graph, the links that don't work never heal. All other faults end, and then the property of
+// docs/adr/0012-a-coordinator-in-every-static-network.md holds: if an eligible member exchanges messages with a
+// majority, one holds the office and keeps it. In Available mode each process settles on a coordinator with which it
+// exchanges messages.
 
 const graphStays = 3 * (lease + suspicionTimeout)
 
-// drawGraph draws a set of links that never work. The processes that join later have
-// such links, too.
+// drawGraph draws a set of links that never work. The processes that join later have such links, too.
 func (n *network) drawGraph(r *rng, size election.ID) {
 	shape, percent, center := r.below(4), r.between(10, 70), election.ID(r.between(1, int(size)))
 	for a := election.ID(1); a <= maxMembers; a++ {
@@ -140,8 +137,7 @@ func (n *network) drawGraph(r *rng, size election.ID) {
 	n.cuts, n.maxID = n.broken, maxMembers
 }
 
-// exchanges reports whether two processes are up, messages pass between them in both
-// directions, and both accept them.
+// exchanges reports whether two processes are up, messages pass between them in both directions, and both accept them.
 func (s *simulation) exchanges(a, b election.ID) bool {
 	up := s.processes[a].up && s.processes[b].up
 	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a) && s.knows(a, b) && s.knows(b, a))
@@ -165,7 +161,7 @@ func (s *simulation) couldHold() election.ID {
 		if m.ID == s.schedule.late && p.roster.Version != s.operator.current.Version {
 			continue
 		}
-		if m.Priority > 0 && p.up &&
+		if m.Priority > 0 && p.up && !s.forgetful(m.ID) &&
 			!p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
 			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous))) {
 			return m.ID
@@ -177,7 +173,8 @@ func (s *simulation) couldHold() election.ID {
 func (s *simulation) reachesMajority(id election.ID, roster *election.Roster) bool {
 	n := 0
 	for _, m := range roster.Ring() {
-		if s.exchanges(id, m.ID) && s.accepts(m.ID, id) {
+		votes := s.processes[m.ID].disk.identity == m.Identity && !s.forgetful(m.ID)
+		if votes && s.exchanges(id, m.ID) && s.accepts(m.ID, id) {
 			n++
 		}
 	}
@@ -210,7 +207,8 @@ func (s *simulation) couldFollow(id election.ID) bool {
 	for _, m := range s.operator.current.Ring() {
 		p := &s.processes[m.ID]
 		if s.exchanges(id, m.ID) &&
-			(m.ID == id && p.roster.Priority(id) > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
+			(m.ID == id && p.roster.Priority(id) > 0 && !p.appDead && !s.forgetful(id) ||
+				p.status.Token != 0 && s.accepts(id, m.ID)) {
 			return true
 		}
 	}

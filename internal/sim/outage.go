@@ -31,7 +31,6 @@ const (
 	outageRemoval
 	outageMembers
 	outageSettings
-	outageClock
 	outageHeal
 	outageKinds
 )
@@ -40,7 +39,7 @@ var outageNames = [outageKinds]string{
 	"start", "lost or late messages", "crash", "crash with late proof", "silent crash",
 	"false proof", "restart", "application",
 	"pause", "slow process", "links", "step-down", "hand-over", "removal", "member list", "settings",
-	"clock", "end of all faults",
+	"end of all faults",
 }
 
 type outages struct {
@@ -93,7 +92,7 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 		o.durations[o.last].add(s.queue.now - o.since)
 	case held && !holds:
 		s.beginOutage(s.endOfTenure(id, in))
-		if o := &s.operator; s.queue.now < s.schedule.healAt && !slices.Equal(o.wanted, o.decided.Members) {
+		if s.needsNextList() {
 			s.reconcileAt(s.queue.now) // the operator may have waited for that
 		}
 	}
@@ -104,7 +103,7 @@ func (s *simulation) followOutage(id election.ID, held bool, in *election.Input)
 // paused.
 func (s *simulation) checkOutage(coordinator election.ID) {
 	o, sch := &s.outages, &s.schedule
-	if sch.disturbsMessages(o.since) || sch.faults&(Graph|Late|Disk|Pods) != 0 {
+	if sch.disturbsMessages(o.since) || sch.faults&(Graph|Late|Disk) != 0 {
 		return
 	}
 	since := o.since
@@ -117,94 +116,39 @@ func (s *simulation) checkOutage(coordinator election.ID) {
 	}
 }
 
-// longestOutage returns how long there may be no coordinator after a fault. If too few members remember what they
-// have granted, the others may wait for their clocks.
+// longestOutage returns how long there may be no coordinator after a fault. If too few processes vote, the others wait
+// for the operator.
 func (s *simulation) longestOutage(coordinator election.ID) election.Tick {
-	sch := &s.schedule
-	most := 5*sch.maxLease() + s.waitForClocks(coordinator)
-	if !s.usesGrants() || !s.enoughRemember(coordinator) {
-		most += election.Tick(election.AcceptedSkew+sch.furthestAhead) * sch.epochTicks
+	most := 5 * s.schedule.maxLease()
+	if !s.enoughVote(coordinator) {
+		most += s.waitForLists()
 	}
 	return most
 }
 
-// waitForClocks returns how long the slowest clock needs to reach the terms in use. A process whose clock is ahead may
-// have brought them about when it restarted without its memory, and could not recover.
-func (s *simulation) waitForClocks(coordinator election.ID) election.Tick {
-	slowest, used := election.MaxEpoch, s.highestTerm().Epoch()
-	for id := election.ID(1); id <= s.maxID; id++ {
-		if p := &s.processes[id]; p.up {
-			slowest = min(slowest, p.clock.wall(s.outages.began))
-		}
+// waitForLists returns within which time the operator knows all disks, and publishes a list that settles.
+func (s *simulation) waitForLists() election.Tick {
+	wait := 2 * (s.schedule.maxLease() + 6*suspicionTimeout)
+	if s.schedule.faults&Operator != 0 {
+		wait += 4 * lease
 	}
-	if s.operator.current.Floor.Epoch() >= slowest {
-		return s.waitForReadings(coordinator)
-	}
-	return election.Tick(used+1-min(slowest, used+1)) * s.schedule.epochTicks
+	return wait
 }
 
-// mostFailing is how many elections after a tenure may fail.
-const mostFailing = 5
-
-// waitForReadings is waitForClocks while the floor of the list is ahead of the slowest clock, and makes the readings of
-// all clocks nearly alike: how long a majority on the coordinator's side of a partition needs to reach the terms after
-// that of the last coordinator, of which elections that fail may have used up some: mostFailing and, if messages were
-// lost, one in each suspicion timeout of the outage. If many lists follow each other, readings stand still, and sixteen
-// elections use up all terms (ADR 35).
-func (s *simulation) waitForReadings(coordinator election.ID) election.Tick {
-	list, tokens := s.operator.current, s.checker.tokens
-	failing := election.Term(mostFailing)
-	if s.schedule.disturbsMessages(s.outages.began) {
-		failing += election.Term((s.outages.since - s.outages.began) / s.schedule.timing.suspicion)
-	}
-	var waits []election.Tick
-	for _, m := range list.Ring() {
-		// the last one has ended the outage
-		if p := &s.processes[m.ID]; p.up && !s.network.isCut(m.ID, coordinator) && len(tokens) > 1 {
-			clock := s.listClock(p, s.outages.began)
-			waits = append(waits, clock.Due(tokens[len(tokens)-2].Term()+1+failing))
-		}
-	}
-	if len(waits) < list.Majority() {
-		return 0
-	}
-	slices.Sort(waits)
-	return max(0, waits[list.Majority()-1]-(s.outages.since-s.outages.began))
-}
-
-// waitForBoot returns how long processes that boot now, and can't recover from others, wait until their clocks have
-// passed what they read at boot. After many lists, readings stand still for some time.
-func (s *simulation) waitForBoot() (longest election.Tick) {
-	for _, m := range s.operator.current.Ring() {
-		if p := &s.processes[m.ID]; p.exists {
-			clock := s.listClock(p, s.queue.now)
-			longest = max(longest, clock.Due(clock.Floor()+1))
-		}
-	}
-	return longest
-}
-
-// listClock returns the clock of a process as it is with the current list.
-func (s *simulation) listClock(p *process, now election.Tick) election.TermClock {
-	return election.TermClock{
-		AtBoot: p.clock.wall(now), TicksPerEpoch: s.schedule.epochTicks, ListFloor: s.operator.current.Floor,
-	}
-}
-
-// enoughRemember reports whether so many members on the coordinator's side of a partition remember what they have
-// granted before the present outage that the others can recover from their answers (ADR 13). They have not lost their
-// memory, or have had time to recover it.
-func (s *simulation) enoughRemember(coordinator election.ID) bool {
-	for r := s.operator.current; r != nil; r = r.Previous {
+// enoughVote reports whether a majority on the coordinator's side of a partition has voted, under each list in force,
+// since before the present outage.
+func (s *simulation) enoughVote(coordinator election.ID) bool {
+	current := s.operator.current
+	for r := current; r != nil; r = r.Previous {
 		n := 0
 		for _, m := range r.Ring() {
 			p := &s.processes[m.ID]
-			remembers := p.memorySince == 0 || p.memorySince+10*p.lease.longest < s.outages.began
-			if p.up && remembers && !s.network.isCut(m.ID, coordinator) {
+			if p.up && p.votesSince < s.outages.began && r.Identity(m.ID) == p.disk.identity &&
+				!s.network.isCut(m.ID, coordinator) {
 				n++
 			}
 		}
-		if n < r.Len()-r.Majority()+1 {
+		if n < r.Majority() {
 			return false
 		}
 	}

@@ -33,10 +33,10 @@ var longestOutages = []struct {
 		outageApplication: {0.3, 1.1}, outageStepDown: {0.3, 1.1}, outageHandOver: {0.2, 0.6},
 	}},
 	{"pause", "Majority", map[outageKind][2]float64{outagePause: {1.2, 1.4}}},
-	{"skew,operator,burst", "Majority", map[outageKind][2]float64{
+	{"burst", "Majority", map[outageKind][2]float64{
 		outageCrash: {1.2, 1.8}, outageLateProof: {1.2, 1.8}, outageSilentCrash: {1.2, 1.8}, outageHandOver: {0.7, 1.2},
 	}},
-	{"partition", "Majority", map[outageKind][2]float64{outagePartition: {2.5, 4}}},
+	{"partition", "Majority", map[outageKind][2]float64{outagePartition: {1, 1.3}}},
 }
 
 // Without faults of messages, the time without a coordinator after a fault is limited.
@@ -46,7 +46,7 @@ func TestOutagesAreShort(t *testing.T) {
 			t.Parallel()
 			n := 4000
 			if testing.Short() {
-				n = 600
+				n = 1200
 			}
 			if strings.Contains(c.faults, "burst") {
 				n /= 15 // each takes as long as a hundred others

@@ -14,19 +14,15 @@ var processFaultChances = []struct {
 }{
 	{Graph, 6},
 	{Slow, 8},
-	{Jump, 20},
+	{Pods, 20},
 	{Disk, 20},
 	{Deep, 2},
-	{Skew, 5},
+	{DiskLost, 20},
+	{Operator, 20},
 	{Gone, 30},
 	{Settings, 100},
 	{Late, 30},
-	{Correct, 30},
 }
-
-// maxSkew is the largest difference of wall clocks, in epochs. Their rates add to it, and
-// in all it is less than agents accept.
-const maxSkew = election.AcceptedSkew - 75
 
 // drawProcessFaults draws which of these faults the schedule has. If there are no or few
 // other faults, it has all of them.
@@ -45,15 +41,19 @@ func (sch *schedule) drawProcessFaults(s *simulation) {
 			sch.faults |= f
 		}
 	}
-	if sch.faults&(Jump|Disk) != 0 {
+	if sch.faults&Operator != 0 && sch.faults&Late == 0 && s.rng4.percent(10) {
+		// The group has used up half, or nearly all, of the terms of its list. Only the next list ends that.
+		sch.startsIn += election.Term([]int{1<<15 - 20, 1<<16 - 40}[s.rng4.below(2)])
+		s.operator.term = sch.startsIn
+		s.reconcileAt(lease)
+		s.checker.electionCause = true
+	}
+	if sch.faults&(Pods|Disk|DiskLost) != 0 {
 		sch.faults |= Crash // these show when a process restarts
 	}
 	if sch.faults&Disk != 0 {
 		sch.diskPercent, sch.staleFor = s.rng2.between(20, 90), s.rng2.between(1, 6)*int(lease)
 		sch.faults |= Members
-	}
-	if sch.faults&(Skew|Correct) != 0 {
-		s.checker.electionCause = true // members whose clocks are behind grant late
 	}
 	if sch.faults&Graph != 0 {
 		s.network.drawGraph(&s.rng2, election.ID(s.size))
@@ -96,36 +96,6 @@ func (sch *schedule) addProcessFaults(s *simulation, at election.Tick) {
 		}
 	}
 	sch.addSettingsChanges(s, at)
-	sch.addCorrections(s, at)
-}
-
-// drawSkew draws how far the wall clock of a process is ahead of the others, in epochs.
-func (sch *schedule) drawSkew(s *simulation) election.Epoch {
-	if sch.faults&Skew == 0 {
-		return 0
-	}
-	return election.Epoch(s.rng2.below(int(maxSkew) + 1))
-}
-
-// jump sets the wall clock of a process that restarts forward, or back by at most the time
-// for which the process was down: see docs/adr/0001-terms-and-tokens.md.
-func (s *simulation) jump(p *process) {
-	if s.schedule.faults&Jump == 0 || s.queue.now >= s.schedule.healAt || !s.rng2.percent(50) {
-		return
-	}
-	if s.rng2.percent(50) {
-		s.setForward(p, 75)
-		return
-	}
-	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
-	p.clock.skew -= min(p.clock.skew, election.Epoch(s.rng2.below(int(down/p.clock.epochTicks)+1)))
-}
-
-// setForward sets the wall clock of a process forward by less than limit epochs.
-func (s *simulation) setForward(p *process, limit int) {
-	ahead := p.clock.skew + election.Epoch(s.rng2.below(limit))
-	p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
-	s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 }
 
 func (s *simulation) slowDown(id election.ID, a action) {
@@ -162,7 +132,7 @@ func (s *simulation) receive(id election.ID, e event) {
 		return
 	}
 	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || !s.rng2.percent(s.schedule.diskPercent) {
-		p.stored = e.slot
+		s.store(p, e.slot)
 		s.adopt(id, e.slot)
 		return
 	}
@@ -174,27 +144,36 @@ func (s *simulation) receive(id election.ID, e event) {
 		s.queue.push(e)
 		return
 	case 1:
-		p.stored = e.slot
+		s.store(p, e.slot)
 	}
-	a := action{kind: actCrash, target: id, lasts: s.rng2.tick(lease)}
-	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
-	s.crash(id, a)
+	s.crashNow(id, action{kind: actCrash, target: id, lasts: s.rng2.tick(lease)})
 }
 
-// startWithStoredList reports whether a process restarts with the list on its disk,
-// and receives the current one later.
-func (s *simulation) startWithStoredList(p *process, id election.ID) bool {
-	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || s.rng2.percent(30) {
-		return false
-	}
-	slot, latest := p.stored, s.operator.latest()
+// chooseList gives a process that starts the latest list, or one that it has stored, or, if its disk is a new one, an
+// older one. Then it gets the latest one later.
+func (s *simulation) chooseList(p *process, id election.ID) {
+	latest := s.operator.latest()
+	slot, late := s.olderList(p, latest)
 	if !s.operator.published[slot].Has(id) {
-		return false
+		slot, late = latest, 0
 	}
 	s.setRoster(p, slot)
-	if slot < latest {
-		at := s.queue.now + election.Tick(s.rng2.below(s.schedule.staleFor))
-		s.queue.push(event{at: at, kind: eventRoster, process: id, slot: latest})
+	if !p.disk.hasList {
+		p.adoptedAt = s.queue.now
 	}
-	return true
+	if slot < latest {
+		s.queue.push(event{at: s.queue.now + late, kind: eventRoster, process: id, slot: latest})
+	}
+}
+
+func (s *simulation) olderList(p *process, latest uint32) (slot uint32, late election.Tick) {
+	faults := s.schedule.faults
+	switch {
+	case s.queue.now >= s.schedule.healAt:
+	case p.disk.hasList && faults&Disk != 0 && !s.rng2.percent(30):
+		return p.disk.slot, election.Tick(s.rng2.below(s.schedule.staleFor))
+	case !p.disk.hasList && faults&Pods != 0 && latest > 0:
+		return latest - uint32(s.rng3.between(1, min(3, int(latest)))), s.rng3.tick(6 * lease)
+	}
+	return latest, 0
 }

@@ -37,8 +37,7 @@ type eventKind uint8
 const (
 	// eventDelivery delivers the message in slot.
 	eventDelivery eventKind = iota
-	// eventUndelivered notifies the sender that the message in slot was not
-	// delivered.
+	// eventUndelivered notifies the sender that the message in slot was not delivered.
 	eventUndelivered
 	// eventTimer wakes a process at its deadline.
 	eventTimer
@@ -50,6 +49,10 @@ const (
 	eventAppStopped
 	// eventRoster delivers a member list to a process.
 	eventRoster
+	// eventReserved ends the write of a reservation.
+	eventReserved
+	// eventConnected tells a replica of the operator the identity of a process.
+	eventConnected
 	// eventInitiate makes a process start an election, or recover.
 	eventInitiate
 )
@@ -60,8 +63,7 @@ type event struct {
 	at      election.Tick
 	kind    eventKind
 	process election.ID
-	// peer depends on the kind: another process, the sender's incarnation, or the
-	// sender's lease.
+	// peer depends on the kind: another process, the sender's incarnation, or a replica of the operator.
 	peer election.ID
 	// slot depends on the kind: the slot of a message in the slab, an incarnation, a
 	// number of tenures, or the index of an action or of a member list.
@@ -116,8 +118,7 @@ func (q *queue) pop() (event, bool) {
 	return e, true
 }
 
-// refill sets now to the earliest time of the remaining events and moves those to
-// lower buckets.
+// refill sets now to the earliest time of the remaining events and moves those to lower buckets.
 func (q *queue) refill() {
 	q.clear(&q.buckets[0])
 	q.head = 0
@@ -155,9 +156,8 @@ func (q *queue) reset() {
 
 // slab stores the messages in flight and reuses their slots.
 //
-// Each page is twice as large as the one before, and pages never move. Growing
-// therefore copies nothing and leaves no garbage, which matters with millions of
-// messages in flight.
+// Each page is twice as large as the one before, and pages never move. Growing therefore copies nothing and leaves no
+// garbage, which matters with millions of messages in flight.
 type slab struct {
 	pages [][]election.Message
 	// used is the number of slots that were ever used.

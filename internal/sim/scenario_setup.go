@@ -78,8 +78,7 @@ func (r *scenarioRun) setUp() error {
 	return nil
 }
 
-// forwards reports whether the control part of a crashed process still forwards
-// messages.
+// forwards reports whether the control part of a crashed process still forwards messages.
 func (r *scenarioRun) forwards() bool { return r.algorithm.DeadForward && !r.hasOffice() }
 
 func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
@@ -99,6 +98,7 @@ func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
 	if !r.hasOffice() {
 		return r.algorithm.New(c)
 	}
+	c.Term = firstTerm
 	mode, err := office.ParseMode(s.Safety)
 	if err != nil {
 		return nil, err
@@ -108,6 +108,7 @@ func (r *scenarioRun) machine(id election.ID) (election.Machine, error) {
 		Config: c, NewElection: r.algorithm.New, Mode: mode,
 		Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 3 * heartbeat,
 		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, DrainTimeout: 0, Life: 1, MemoryLost: id == s.Recover,
+		Forgotten: firstTerm,
 	}
 	if id == s.Recover {
 		oc.Term = 0
@@ -126,8 +127,7 @@ func (r *scenarioRun) heartbeat() election.Tick {
 	return often
 }
 
-// scheduleCauses schedules the events that make the initiators start, or the
-// process recover.
+// scheduleCauses schedules the events that make the initiators start, or the process recover.
 func (r *scenarioRun) scheduleCauses() {
 	s := &r.scenario
 	if r.hasOffice() {
@@ -147,8 +147,7 @@ func (r *scenarioRun) scheduleCauses() {
 	}
 }
 
-// liveAbove returns how many processes of higher priority the process id believes
-// alive.
+// liveAbove returns how many processes of higher priority the process id believes alive.
 func (r *scenarioRun) liveAbove(id election.ID) int {
 	above := r.roster.Rank(id)
 	if r.coordinatorCrashed && above > 0 {

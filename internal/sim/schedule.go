@@ -5,15 +5,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// defaultEpochTicks is the number of ticks per epoch in most schedules.
-const defaultEpochTicks election.Tick = 6
-
 // convergeWithin is the number of ticks, after all faults have ended, within which
 // the processes must agree and nothing more may happen.
 const convergeWithin = 24 * (lease + suspicionTimeout)
 
-// schedule is the fault plan of one run: the faults and their times, all drawn
-// from the seed.
+// schedule is the fault plan of one run: the faults and their times, all drawn from the seed.
 type schedule struct {
 	faults  Fault
 	actions []action
@@ -39,14 +35,14 @@ type schedule struct {
 	// leaseBefore is the lease at the start, leaseAfter the one at the end.
 	leaseBefore, leaseAfter election.Tick
 
-	// epochTicks is the number of ticks of the wall clock per epoch.
-	epochTicks election.Tick
+	// slowDisks: with the fault Disk, reservations take up to a lease.
+	slowDisks bool
+	// startsIn is the term in which the processes start.
+	startsIn election.Term
 
 	lossPercent, delayPercent, reorderPercent, duplicatePercent int
-	// furthestAhead is how far a clock has been ahead of the true time, in epochs.
-	furthestAhead election.Epoch
 
-	// diskPercent is how many percent of the lists can't be stored at once, and staleFor the
+	// diskPercent is how many percent of the lists and reservations can't be stored at once, and staleFor the
 	// longest time for which a process that has restarted uses the stored list.
 	diskPercent, staleFor int
 
@@ -78,7 +74,6 @@ const (
 	actChangeSettings
 	actHealAll
 	actRecover
-	actCorrectClock
 	actThrottle
 	actReplaceMember
 	actMix
@@ -101,17 +96,13 @@ type action struct {
 	timing uint8
 }
 
-// draw draws a schedule. Three quarters of all schedules are limited to at most
-// three kinds of these faults, unless they have few in all. A schedule with faults that happen at a given time has
-// one to four of them.
+// draw draws a schedule. Three quarters of all schedules are limited to at most three kinds of these faults, unless
+// they have few in all. A schedule with faults that happen at a given time has one to four of them.
 func (sch *schedule) draw(s *simulation) {
 	r := &s.rng
 	*sch = schedule{
 		actions: sch.actions[:0], quietFor: heartbeat, timing: tightTiming, stopsWithin: tightTiming.drain,
-		epochTicks: defaultEpochTicks, leaseBefore: lease, leaseAfter: lease,
-	}
-	if r.percent(15) {
-		sch.epochTicks = lease / 5 // as with the shortest lease of agents
+		leaseBefore: lease, leaseAfter: lease, slowDisks: r.percent(15), startsIn: firstTerm,
 	}
 	if r.percent(5) {
 		sch.quietFor = minute / 2
@@ -158,22 +149,13 @@ func (sch *schedule) draw(s *simulation) {
 	sch.push(s, action{at: sch.healAt, kind: actHealAll})
 }
 
-// convergeWithin returns the time within which the processes must agree after all
-// faults have ended. A process uses and grants no term that its clock hasn't
-// reached, but others, whose clocks are ahead, may have used one.
+// convergeWithin returns the time within which the processes must agree after all faults have ended.
 func (s *simulation) convergeWithin() election.Tick {
 	sch := &s.schedule
 	if sch.lasting() {
 		return minute
 	}
-	within := convergeWithin + election.Tick(sch.furthestAhead)*sch.epochTicks + sch.waitsForApplications()
-	if sch.faults&(Late|Disk|Pods) != 0 || !s.usesGrants() && sch.faults&(Members|Burst) != 0 {
-		// Members with an older list don't know the floor. Without grants, new members don't recover from the others.
-		within += election.Tick(election.AcceptedSkew) * sch.epochTicks
-	}
-	if !s.enoughRemember(election.None) {
-		within += s.waitForBoot()
-	}
+	within := convergeWithin + sch.waitsForApplications()
 	if !sch.limitsMembers() {
 		within += sch.quietFor
 	}
@@ -245,20 +227,17 @@ func (sch *schedule) push(s *simulation, a action) {
 }
 
 func (sch *schedule) drawClock(s *simulation) clock {
-	c := clock{rate: trueRate, epochTicks: sch.epochTicks, skew: sch.drawSkew(s)}
+	c := clock{rate: trueRate}
 	if sch.faults&Clocks != 0 {
 		// The rates differ by nearly as much as the margin of the lease allows.
 		c.rate += int64(s.rng.between(-trueRate/34, trueRate/34))
 		c.offset = s.rng.tick(1000)
-		c.skew += election.Epoch(s.rng.below(int(3*defaultEpochTicks/sch.epochTicks) + 1))
 	}
-	sch.furthestAhead = max(sch.furthestAhead, c.skew)
 	return c
 }
 
-// rng is a random number generator, splitmix64. It is small and fast, and draws the
-// same numbers on every platform and in every version, so a seed always replays the
-// same schedule.
+// rng is a random number generator, splitmix64. It is small and fast, and draws the same numbers on every platform and
+// in every version, so a seed always replays the same schedule.
 type rng uint64
 
 func (r *rng) next() uint64 {

@@ -9,9 +9,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// soakFaults are those of make soak, which also sets few.
-const soakFaults = "all,settings,recovery,late,correct,latency,lossy,throttle,failing,drains,operator,burst,mixed,rejoin,grow,tail,redial"
-
 // TestSeedsThatFoundBugs runs schedules that violate an invariant if the code has a certain bug, and are too rare for a
 // short sampling. TestMutantsAreCaught injects the bugs. With later changes of the elections, some of these schedules
 // have another history, and another test catches the bug. A line of the file has the algorithm, the safety mode, the
@@ -23,7 +20,7 @@ func TestSeedsThatFoundBugs(t *testing.T) {
 			s := sim.Sampling{Algorithm: words[0], Safety: words[1], Schedules: 1}
 			_, err := fmt.Sscan(words[2]+" "+words[3], &s.Processes, &s.Seed)
 			must.Succeed(t, err)
-			s.Faults = strings.Split(strings.Replace(words[4], "soak", soakFaults, 1), ",")
+			s.Faults = strings.Split(words[4], ",")
 			sample(t, s)
 		})
 	}

@@ -23,8 +23,7 @@ func (s *simulation) officeSettings(p *process) office.Settings {
 	}
 }
 
-// addSettingsChanges adds changes of the settings of processes while they run, before the
-// time at.
+// addSettingsChanges adds changes of the settings of processes while they run, before the time at.
 func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 	if sch.faults&Settings == 0 {
 		return
@@ -43,8 +42,7 @@ func (sch *schedule) addSettingsChanges(s *simulation, at election.Tick) {
 	}
 }
 
-// changeSettings gives a process other settings. One that is down or paused finds them when
-// it starts the next time.
+// changeSettings gives a process other settings. One that is down or paused finds them when it starts the next time.
 func (s *simulation) changeSettings(id election.ID, a action) {
 	t := timings[a.timing]
 	s.reportFault(outageSettings, id, "gets a lease of %d and a heartbeat of %d", t.lease,
@@ -75,8 +73,7 @@ func (s *simulation) setTiming(id election.ID, lease, factor election.Tick) {
 	s.setTimer(id)
 }
 
-// change changes the lease of a running process: its grants for the previous one may be in
-// force for that time.
+// change changes the lease of a running process: its grants for the previous one may be in force for that time.
 func (t *leaseState) change(lease, now election.Tick) {
 	if now >= t.longestUntil {
 		t.longest = t.current
@@ -95,9 +92,6 @@ var (
 	// stagger of 50 ms, and 5 s for the stable period and the drain, with a lease of 500 ms.
 	defaultTiming = timing{lease / 5, lease * 4 / 5, lease / 10, 10 * lease, 10 * lease}
 )
-
-// defaultLongEpoch is the length of an epoch with the default timing: an epoch is 40 ms.
-const defaultLongEpoch = 2 * lease / 25
 
 // usualLeases are the leases that processes request while nothing is late, in quarters of the longest one.
 var usualLeases = [...]election.Tick{1, 2, 2, 4}

@@ -20,9 +20,10 @@ const (
 	suspicionTimeout election.Tick = 56
 	lease            election.Tick = 88
 	stagger          election.Tick = 12
-	// initialWallClock is the initial reading of the wall clocks, in epochs.
-	initialWallClock election.Epoch = 1000
 )
+
+// firstTerm is the term in which the processes of most schedules start.
+var firstTerm = election.FirstTerm(1) + 1
 
 // maxStepsPerProcess ends a schedule that doesn't terminate. Most schedules take less than a tenth of it.
 const maxStepsPerProcess = 40_000
@@ -52,6 +53,7 @@ type simulation struct {
 	rng         rng
 	rng2        rng // for the faults after Leases: see processFaultChances
 	rng3        rng // for the faults from Latency on
+	rng4        rng // for disks, and what the operator knows
 	queue       queue
 	slab        slab
 	out         election.Output
@@ -84,7 +86,8 @@ func newSimulation(s settings) (*simulation, error) {
 	w := &simulation{settings: s}
 	ring := make([]election.Member, s.size)
 	for i := range ring {
-		ring[i] = election.Member{ID: election.ID(i + 1), Priority: priority(election.ID(i+1), i+1)}
+		id := election.ID(i + 1)
+		ring[i] = election.Member{ID: id, Priority: priority(id, i+1), Identity: identity(id, 1)}
 	}
 	var err error
 	w.firstRoster, err = election.NewRoster(1, ring)
@@ -139,6 +142,8 @@ func (s *simulation) start(seed uint64) {
 	s.rng2.next()
 	s.rng3 = rng(seed * 3)
 	s.rng3.next()
+	s.rng4 = rng(seed * 7)
+	s.rng4.next()
 	s.alignHeartbeats, s.joinsLate, s.remembers = seed%8 == 1, seed%16 == 7, seed%4 == 2
 	s.queue.reset()
 	s.slab.reset()
@@ -160,6 +165,9 @@ func (s *simulation) start(seed uint64) {
 	}
 	for id := election.ID(1); id <= s.maxID; id++ {
 		s.processes[id].roster, s.processes[id].lease.next = s.firstRoster, s.schedule.leaseBefore
+		s.newDisk(id)
+		s.processes[id].disk.reserved = min(s.schedule.startsIn+election.Block, election.LastTerm(1))
+		s.operator.connected(id, s.processes[id].disk.identity)
 		s.boot(id, false, 0)
 	}
 }
@@ -174,28 +182,29 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	}
 	now := s.queue.now
 	ended := s.drawEarlierEnd(p)
-	s.beginLease(p, ended)
-	p.up, p.pausedUntil, p.appDead, p.running, p.bootedAt = true, 0, false, false, now
-	if !p.remembersGrants {
-		p.memorySince = now
+	fresh, forgotten := !p.disk.hasList, p.disk.reserved
+	if fresh {
+		forgotten = 0
 	}
+	s.store(p, p.slot)
+	s.beginLease(p, ended, fresh)
+	p.up, p.pausedUntil, p.appDead, p.running, p.bootedAt = true, 0, false, false, now
 	p.incarnation++
+	s.updateVote(id, fresh)
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest,
-		EarlierEnded: ended, Start: p.clock.local(now),
-		Clock: election.TermClock{
-			AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerEpoch: s.schedule.epochTicks,
-		},
-		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition, Memory: s.remembered(p),
+		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost && !fresh, Memory: s.remembered(p),
+		Identity: p.disk.identity, Reserved: p.disk.reserved, Forgotten: forgotten,
+		LongestEarlierLease: p.lease.longest, EarlierEnded: ended, Start: p.clock.local(now),
+		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
 	}
 	s.mix(p)
 	c.Apply(s.officeSettings(p))
 	s.schedule.drawGrowth(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
 	if c.Term = claimed; !memoryLost {
-		c.Term, c.Coordinator = 1, s.firstRoster.Ranked()[0].ID
+		c.Term, c.Coordinator = s.schedule.startsIn, s.firstRoster.Ranked()[0].ID
 	}
 	if p.machine == nil {
 		p.machine = new(office.Machine)
@@ -206,6 +215,7 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	}
 	p.status = p.machine.Status()
 	p.status.Term = 0
+	s.connectSoon(id)
 	if memoryLost && !p.roster.Has(id) {
 		s.checker.fail("setup", "a process boots with a member list that doesn't include it")
 	}
@@ -248,6 +258,10 @@ func (s *simulation) handle(e event) {
 		}
 	case e.kind == eventRoster:
 		s.receive(e.process, e)
+	case e.kind == eventReserved:
+		s.finishWrite(e.process, e.slot)
+	case e.kind == eventConnected:
+		s.connect(e.process, e)
 	}
 }
 
@@ -328,8 +342,10 @@ func (s *simulation) step(id election.ID, in election.Input) {
 		s.handleEvent(id, &s.out.Events[i])
 	}
 	held := p.status.Token != 0
+	s.checkVote(id)
 	s.checkStatus(id)
 	s.followOutage(id, held, &in)
+	s.reserve(id, p)
 	s.stall(p)
 	s.setTimer(id)
 }

@@ -31,9 +31,8 @@ func TestWrongClocksDontMatter(t *testing.T) {
 			right := transcript.Merge(s.journals(func(election.ID) time.Duration { return 0 }), 0)
 			checkOrder(t, right)
 			for kind, count := range s.outcome.Messages {
-				if got := right.Messages[kind.String()]; got != count {
-					t.Errorf("%s of %d: got %d messages %s, want %d as in the simulation", algorithm, processes, got, kind, count)
-				}
+				expect.Equalf(t, right.Messages[kind.String()], count,
+					"%s of %d: messages %s (as in the simulation)", algorithm, processes, kind)
 			}
 			if want := podName(s.outcome.Coordinator); right.Coordinator != want ||
 				right.Former != podName(election.ID(processes)) {
@@ -43,9 +42,7 @@ func TestWrongClocksDontMatter(t *testing.T) {
 			for seed := range uint64(5) {
 				wrong := transcript.Merge(s.journals(wrongClocks(seed)), 0)
 				checkOrder(t, wrong)
-				if got, want := times(wrong), times(right); !slices.Equal(got, want) {
-					t.Errorf("%s of %d, seed %d: got times\n%v, want\n%v", algorithm, processes, seed, got, want)
-				}
+				expect.EqualSlicesf(t, times(wrong), times(right), "%s of %d, seed %d: times", algorithm, processes, seed)
 			}
 		}
 	}
@@ -65,14 +62,10 @@ func checkOrder(t *testing.T, e *transcript.Election) {
 		}
 		for k := range s.Sent {
 			m := &s.Sent[k]
-			if m.Lamport <= clocks[s.Agent] {
-				t.Errorf("%s: step %d of %s sends %+v after %d", e.Describe(), i, s.Agent, *m, clocks[s.Agent])
-			}
+			expect.AtLeastf(t, m.Lamport, clocks[s.Agent]+1, "%s: step %d of %s: Lamport time", e.Describe(), i, s.Agent)
 			clocks[s.Agent], sent[transcript.LetterOf(m)] = m.Lamport, true
 		}
-		if s.Micros < last {
-			t.Errorf("%s: step %d of %s is at %d µs, after %d µs", e.Describe(), i, s.Agent, s.Micros, last)
-		}
+		expect.AtLeastf(t, s.Micros, last, "%s: step %d of %s: time", e.Describe(), i, s.Agent)
 		last = s.Micros
 	}
 }
@@ -117,7 +110,7 @@ func TestElectionUnderWay(t *testing.T) {
 	s := simulate(t, "StatusTable", 3)
 	e := transcript.Merge(keep(s.journals(wrongClocks(1)), func(_ string, s *journal.Step) bool {
 		found := transcript.Recognition(s)
-		return found == nil || found.Term == 1
+		return found == nil || found.Term == firstTerm
 	}), 0)
 	if e == nil || e.Coordinator != "" || e.Term != 0 || e.Former != "ledger-2" || e.Messages["COORDINATOR"] == 0 {
 		t.Errorf("got %+v, want an election without a result", e)
@@ -148,14 +141,13 @@ func TestCauseOfResignationIsDescribed(t *testing.T) {
 
 func TestTermsSelectElections(t *testing.T) {
 	journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
-	if got := transcript.Terms(journals); !slices.Equal(got, []uint64{1, 2}) {
-		t.Errorf("got terms %v, want 1 and 2", got)
+	expect.EqualSlicesf(t, transcript.Terms(journals), []uint64{firstTerm, firstTerm + 1}, "terms")
+	if e := transcript.Merge(journals, firstTerm); e.Term != firstTerm ||
+		e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
+		t.Errorf("got %+v, want the election in the first term", e)
 	}
-	if e := transcript.Merge(journals, 1); e.Term != 1 || e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
-		t.Errorf("got %+v, want the election in term 1", e)
-	}
-	if e := transcript.Merge(journals, 3); e != nil {
-		t.Errorf("got %+v, want no election in term 3", e)
+	if e := transcript.Merge(journals, firstTerm+2); e != nil {
+		t.Errorf("got %+v, want no election in the third term", e)
 	}
 	if e := transcript.Merge(nil, 0); e != nil {
 		t.Errorf("got %+v without journals, want nil", e)
@@ -170,7 +162,9 @@ func TestMissingPartsAreNamed(t *testing.T) {
 	journals[0].Steps = journals[0].Steps[1:]
 	restarted := journal.Journal{Group: "ledger", Agent: "ledger-4", Life: 9, Steps: []journal.Step{
 		{At: epoch.Add(time.Hour), Input: "recover"},
-		{At: epoch.Add(time.Hour), Input: "tick", Events: []journal.Event{{Kind: "recognised", Peer: "ledger-3", Term: 2}}},
+		{At: epoch.Add(time.Hour), Input: "tick", Events: []journal.Event{
+			{Kind: "recognised", Peer: "ledger-3", Term: firstTerm + 1},
+		}},
 	}}
 	e := transcript.Merge(append(slices.Delete(journals, 1, 2), restarted), 0, transcript.Missing{"ledger-1", "no answer"})
 	want := []transcript.Missing{
@@ -196,7 +190,7 @@ func TestLostMessagesAreMarked(t *testing.T) {
 		}
 		var text bytes.Buffer
 		transcript.Merge(journals, 0).WriteText(&text)
-		if got := strings.Count(text.String(), "COORDINATOR term 2 (not received)"); got != want {
+		if got := strings.Count(text.String(), "COORDINATOR term 65538 (not received)"); got != want {
 			t.Errorf("%d entries are omitted: got %d lost messages, want %d:\n%s", omitted, got, want, &text)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,18 +19,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// smallDisk mounts a file system of one page, and returns a function that enlarges it. It
-// requires root. Without root, the test is skipped, except in CI.
-func smallDisk(t *testing.T) (folder string, enlarge func()) {
+// smallDisk mounts a file system of three pages, on which an agent can replace the file of one group, and returns
+// functions that fill and enlarge it. It requires root. Without root, the test is skipped, except in CI.
+func smallDisk(t *testing.T) (folder string, fill func() error, enlarge func()) {
 	t.Helper()
 	folder = t.TempDir()
-	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size="+fmt.Sprint(os.Getpagesize())); err != nil {
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size="+fmt.Sprint(3*os.Getpagesize())); err != nil {
 		need.Skip(t, fmt.Sprintf("root: it mounts a file system: %v", err))
 	}
 	t.Cleanup(func() {
 		expect.Succeed(t, unix.Unmount(folder, unix.MNT_DETACH))
 	})
-	return folder, func() {
+	fill = func() error { return os.WriteFile(filepath.Join(folder, "other"), []byte("x"), 0o600) }
+	return folder, fill, func() {
 		must.Succeed(t, unix.Mount("tmpfs", folder, "tmpfs", unix.MS_REMOUNT, "size=1m"))
 	}
 }
@@ -38,11 +40,12 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 // without another change to its configuration. It can be restarted meanwhile.
 func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	t.Parallel()
-	folder, enlarge := smallDisk(t)
+	folder, fill, enlarge := smallDisk(t)
 	agents := newSteadyGroup(t)
 	agents.check(agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }))
 	agents.start()
 	agents.awaitCoordinator()
+	testwait.NoError(t, fill) // The agent may be writing.
 	for _, name := range agents.Names() {
 		agents.check(agents.WriteConfig(name, func(f *agentcluster.File) {
 			f.Groups[0].Version = 2

@@ -15,7 +15,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -137,7 +136,7 @@ func (a *attacker) attack(ctx context.Context, victim string, random *rand.Rand)
 	hello := wire.Hello{
 		Protocol: wire.Protocol, Revision: wire.Revision, Domain: "default", Name: a.self.Name,
 		Life: life, Port: uint16(number),
-		Term: clockTerm(),
+		Identity: 666,
 	}
 	if _, err := conn.Write(wire.Append(nil, wire.Frame{Hello: &hello})); err != nil {
 		return
@@ -300,19 +299,18 @@ var attacks = map[string]func(seen) []wire.Frame{
 }
 
 // aheads are differences of terms: some that are valid, and the limits of what members accept.
-var aheads = []election.Term{0, 1, 2, 10, 100, 290, 299, 300, 301, 590, 599, 600, 601, 10_000}
+var aheads = []election.Term{
+	0, 1, 2, 10, election.Block, election.Block + 1, 4095, 4096, 4097, 10_000, 1<<42 - 1, 1 << 42, 1<<42 + 1<<16,
+}
 
-// inTermsAhead returns a message in a term ahead of the coordinator's, and in one ahead of the clocks.
+// inTermsAhead returns a message in a term ahead of the coordinator's, and in one of the next list.
 func (s seen) inTermsAhead(change func(*wire.Message)) []wire.Frame {
 	ahead := aheads[s.random.IntN(len(aheads))]
 	return []wire.Frame{
 		s.message(func(m *wire.Message) { m.Term += ahead; change(m) }),
-		s.message(func(m *wire.Message) { m.Term = clockTerm() + ahead; change(m) }),
+		s.message(func(m *wire.Message) { m.Term = election.FirstTerm(m.Version+1) + ahead; change(m) }),
 	}
 }
-
-// clockTerm is the term of the present time.
-func clockTerm() election.Term { return election.Term(control.TermAt(time.Now())) }
 
 // lifeOf returns the incarnation of a member.
 func (s seen) lifeOf(name string) uint32 {
@@ -345,5 +343,6 @@ func (s seen) randomize(m *wire.Message) {
 	h := &m.Hold
 	h.Sent, h.HighestGranted, h.RequesterLife = s.anyTick(), s.anyTerm(), s.lifeOf(s.to)
 	h.Held, h.Ready, h.Ineligible = s.coin(), s.coin(), s.coin()
+	h.Settled, h.Abstains, m.Refuses = s.coin(), s.coin(), s.coin()
 	h.Version = m.Version + s.random.Uint32N(2)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -154,9 +155,7 @@ func TestRequestLoopsKeepTheCoordinator(t *testing.T) {
 				}
 			}
 			t.Logf("%d responses, term %d and then %d, longest answer of a member %d µs", n, before.Term, after.Term, longest)
-			if before.Term != after.Term {
-				t.Errorf("got term %d after term %d, want the same", after.Term, before.Term)
-			}
+			expect.Equalf(t, before.Term, after.Term, "term")
 		})
 	}
 }

@@ -50,30 +50,24 @@ type restart struct {
 	takesOver bool
 }
 
-var restarts = []restart{
-	{
-		title: "Bully, a lower process", algorithm: "Bully", policy: "Never", process: "c", coordinator: "d",
-		counts: map[string]int{"ELECTION": 1, "OK": 1, "COORDINATOR": 3},
-	},
-	{
-		title: "Bully, the highest process", algorithm: "Bully", policy: "Never", process: "d", coordinator: "c",
-		counts: map[string]int{"COORDINATOR": 3},
-	},
-	{
-		title: "StatusTable, the lowest process", algorithm: "StatusTable", policy: "Never", process: "a", coordinator: "d",
-		counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true,
-	},
-	{
-		title: "StatusTable, the highest process takes over", algorithm: "StatusTable", policy: "Always",
-		process: "d", coordinator: "c",
-		counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true, takesOver: true,
-	},
-	{
-		title: "RingActiveList, the lowest process", algorithm: "RingActiveList", policy: "Never",
-		process: "a", coordinator: "d",
-		counts: map[string]int{"INQUIRY": 3, "REPLY": 1}, learns: true,
-	},
-}
+var restarts = []restart{{
+	title: "Bully, a lower process", algorithm: "Bully", policy: "Never", process: "c", coordinator: "d",
+	counts: map[string]int{"ELECTION": 1, "OK": 1, "COORDINATOR": 3},
+}, {
+	title: "Bully, the highest process", algorithm: "Bully", policy: "Never", process: "d", coordinator: "c",
+	counts: map[string]int{"COORDINATOR": 3},
+}, {
+	title: "StatusTable, the lowest process", algorithm: "StatusTable", policy: "Never", process: "a", coordinator: "d",
+	counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true,
+}, {
+	title: "StatusTable, the highest process takes over", algorithm: "StatusTable", policy: "Always",
+	process: "d", coordinator: "c",
+	counts: map[string]int{"REQUEST": 1, "TABLE": 1, "UPDATE": 3}, learns: true, takesOver: true,
+}, {
+	title: "RingActiveList, the lowest process", algorithm: "RingActiveList", policy: "Never",
+	process: "a", coordinator: "d",
+	counts: map[string]int{"INQUIRY": 3, "REPLY": 1}, learns: true,
+}}
 
 // TestRestartedAgentRecovers kills an agent and restarts it. The agent runs the recovery
 // of its algorithm, with the messages that the source texts count. It knows the

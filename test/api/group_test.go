@@ -60,9 +60,7 @@ func TestDefaults(t *testing.T) {
 	const want = `{"algorithm":"StatusTable","members":[{"pod":"a-0","priority":1}],` +
 		`"safety":{"mode":"Majority","leaseMillis":500},"preemption":{"policy":"WhenStable","stableMillis":5000},` +
 		`"timing":{"heartbeatMillis":100,"drainMillis":5000},"application":{"session":"Optional"}}`
-	if string(got) != want {
-		t.Errorf("got spec\n%s\nwant\n%s", got, want)
-	}
+	expect.Equalf(t, string(got), want, "spec")
 }
 
 // TestStatusIsASubresource tests that an update of the group does not change the status, and vice versa.
@@ -131,7 +129,10 @@ func columns(t *testing.T, name string) (narrow, wide string) {
 
 // fullStatus returns a status with all fields that a group with a coordinator can have.
 func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
-	members := g.Spec.Members
+	members, identities := g.Spec.Members, map[string]v1.Identity{}
+	for _, m := range members {
+		identities[m.Pod] = "00000000000000aa"
+	}
 	now := metav1.NewTime(time.Unix(1_800_000_000, 0))
 	s := v1.ElectionGroupStatus{
 		ObservedGeneration: g.Generation, Term: term,
@@ -141,8 +142,8 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		Members: new(int32(len(members))), ReadyMembers: new(int32(len(members))),
 		Protocol: v1.ProtocolState{
 			MemberList: &v1.MemberList{
-				Version: 2, State: v1.ListAdopting, Members: members, LeaseMillis: 9,
-				Previous: &v1.PreviousList{Members: members, LeaseMillis: 9}, Floor: new(int64(1)),
+				Version: 2, State: v1.ListAdopting, Members: members, Identities: identities, LeaseMillis: 9,
+				Previous: &v1.PreviousList{Version: 1, Members: members, Identities: identities, LeaseMillis: 9},
 			},
 			Document: &v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)},
 		},
@@ -187,8 +188,8 @@ func TestLargestGroupFits(t *testing.T) {
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	list := g.Status.Protocol.MemberList
 	g.Status.Protocol.MemberList = &v1.MemberList{
-		Version: 3, State: v1.ListAdopting, Members: list.Members, Floor: list.Floor, LeaseMillis: 9,
-		Previous: &v1.PreviousList{Members: list.Members, LeaseMillis: 9},
+		Version: 3, State: v1.ListAdopting, Members: list.Members, Identities: list.Identities, LeaseMillis: 9,
+		Previous: &v1.PreviousList{Version: 2, Members: list.Members, Identities: list.Identities, LeaseMillis: 9},
 	}
 	must.Succeed(t, c.Status().Update(t.Context(), g))
 	must.Succeed(t, c.Delete(t.Context(), g))
@@ -245,9 +246,7 @@ func TestNamesAndBoundsOfAgents(t *testing.T) {
 	if want := catalog.Names(); !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("got algorithms %v in the schema, want %v as in agents", names, want)
 	}
-	if v1.MaxPriority != election.MaxPriority {
-		t.Errorf("got maximum priority %d, want %d as in agents", v1.MaxPriority, election.MaxPriority)
-	}
+	expect.Equalf(t, v1.MaxPriority, election.MaxPriority, "maximum priority (as in agents)")
 	key := v1.RoleLabel(strings.Repeat("a", v1.MaxNameLength))
 	if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
 		t.Errorf("got invalid label key %s: %v", key, wrong)

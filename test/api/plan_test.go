@@ -35,9 +35,9 @@ func TestPlansAreAccepted(t *testing.T) {
 				t.Fatalf("group %d failed", i)
 			}
 		}
-		if h.group.Status.Protocol.MemberList == nil || h.group.Status.Protocol.MemberList.Version < 3 ||
+		if list := h.group.Status.Protocol.MemberList; list == nil || list.Previous == nil || len(list.Identities) == 0 ||
 			h.group.Status.Term == 0 {
-			t.Errorf("group %d: got list %+v, want at least version 3", i, h.group.Status.Protocol.MemberList)
+			t.Errorf("group %d: got list %+v, want a later one with identities", i, list)
 		}
 	}
 }
@@ -51,7 +51,9 @@ type harness struct {
 	group  *v1.ElectionGroup
 	pods   map[string]*corev1.Pod
 	agents map[string]groupstatus.AgentState
-	term   uint64
+	// identities are those of the state directories, by pod.
+	identities map[string]string
+	term       uint64
 }
 
 const podCount = 6
@@ -65,7 +67,7 @@ func (h *harness) createGroup(name string) {
 		expect.Succeed(h.t, h.c.Delete(context.WithoutCancel(h.t.Context()), h.group))
 	})
 	h.pods, h.agents = map[string]*corev1.Pod{}, map[string]groupstatus.AgentState{}
-	h.term = uint64(control.TermAt(h.now))
+	h.identities, h.term = map[string]string{}, uint64(control.FirstTerm(control.VersionAt(h.now)))
 	for i := range podCount {
 		h.createPod(fmt.Sprint("web-", i))
 	}
@@ -82,6 +84,7 @@ func (h *harness) createPod(name string) {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	h.agents[name] = groupstatus.AgentState{Connected: true}
+	h.identities[name] = control.FormatIdentity(h.rng.Uint64())
 }
 
 // declareMembers declares random members.
@@ -171,7 +174,7 @@ func (h *harness) randomReport(name string, elected int) {
 func (h *harness) step() {
 	facts := membership.Facts{
 		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{},
-		Missing:   map[string]bool{},
+		Missing: map[string]bool{}, Identities: h.identities,
 		Published: h.group.Status.Protocol.Document,
 	}
 	if facts.Published != nil {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -85,9 +86,7 @@ func TestRules(t *testing.T) {
 				t.Log(strings.Join(got, "\n"))
 			}
 			slices.Sort(a.Refused)
-			if !slices.Equal(got, a.Refused) {
-				t.Errorf("got errors\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(a.Refused, "\n  "))
-			}
+			expect.EqualSlicesf(t, got, a.Refused, "errors")
 		})
 	}
 }

@@ -165,25 +165,6 @@ var scenarios = []scenario{
 		s.each(func(l *lane) error { return errors.Join(l.awaitAll("c", "told", "done"), l.awaitAll("b", "lead")) })
 		s.repaired(s.Certify("c", time.Hour))
 	}},
-	{name: "wall clock of the agent changes", run: func(s *scene) {
-		s.each(func(l *lane) error { return errors.Join(l.start("c"), l.awaitAll("c", "lead")) })
-		for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
-			must.Succeed(s.t, s.Agent("c").SetClock(ahead))
-			s.each(func(l *lane) error {
-				before, err := l.renewals(context.Background(), "c")
-				if err != nil {
-					return err
-				}
-				return l.awaitRenewal("c", before)
-			})
-		}
-		s.each(func(l *lane) error {
-			if token, _, err := l.acts("c"); err != nil || token != l.highest {
-				return fmt.Errorf("acts with token %d, %w, want %d", token, err, l.highest)
-			}
-			return nil
-		})
-	}},
 	{name: "process is killed", after: func(l *lane) error {
 		if err := l.awaitReady("b"); err != nil {
 			return err

@@ -196,9 +196,7 @@ func (e *env) awaitWork(lines int) {
 	e.read()
 	token, enough := e.last().token, len(e.lines)+lines
 	testwait.Until(e.t, "the leader works", func() bool { e.read(); return len(e.lines) >= enough })
-	if got := e.last().token; got != token {
-		e.t.Errorf("got lines with token %d, want that the leader with %d goes on", got, token)
-	}
+	expect.Equalf(e.t, e.last().token, token, "token of the last line: the leader goes on")
 }
 
 // awaitEnd waits until a manager has ended, and checks its status.

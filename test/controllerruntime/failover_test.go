@@ -46,40 +46,34 @@ func TestOneManagerAtATime(t *testing.T) {
 		output string
 		// mend undoes what the manager's end doesn't.
 		mend func(leader string)
-	}{
-		{
-			name:   "the process is killed",
-			strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Kill()) },
-			status: -1,
+	}{{
+		name:   "the process is killed",
+		strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Kill()) },
+		status: -1,
+	}, {
+		name:   "the process is terminated",
+		strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Signal(syscall.SIGTERM)) },
+	}, {
+		name:   "the office is handed over",
+		strike: e.stepDown,
+		status: 1, output: "this process is no longer coordinator of group ledger",
+	}, {
+		name: "the agent is killed",
+		strike: func(leader string) {
+			_, err := e.Agent(leader).Kill()
+			must.Succeed(t, err)
 		},
-		{
-			name:   "the process is terminated",
-			strike: func(leader string) { must.Succeed(t, e.managers[leader].Process.Signal(syscall.SIGTERM)) },
+		status: 1,
+		mend:   func(leader string) { must.Succeed(t, e.Restart(leader)) },
+	}, {
+		name: "the agent is stopped",
+		strike: func(leader string) {
+			_, err := e.Agent(leader).Stop()
+			must.Succeed(t, err)
 		},
-		{
-			name:   "the office is handed over",
-			strike: e.stepDown,
-			status: 1, output: "this process is no longer coordinator of group ledger",
-		},
-		{
-			name: "the agent is killed",
-			strike: func(leader string) {
-				_, err := e.Agent(leader).Kill()
-				must.Succeed(t, err)
-			},
-			status: 1,
-			mend:   func(leader string) { must.Succeed(t, e.Restart(leader)) },
-		},
-		{
-			name: "the agent is stopped",
-			strike: func(leader string) {
-				_, err := e.Agent(leader).Stop()
-				must.Succeed(t, err)
-			},
-			status: 1,
-			mend:   func(leader string) { must.Succeed(t, e.Agent(leader).Continue()) },
-		},
-	} {
+		status: 1,
+		mend:   func(leader string) { must.Succeed(t, e.Agent(leader).Continue()) },
+	}} {
 		e.awaitReady(other(leader))
 		fault.strike(leader)
 		e.awaitEnd(leader, fault.status)

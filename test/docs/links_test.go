@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -137,9 +138,8 @@ func TestCodeNamesDocumentsThatExist(t *testing.T) {
 }
 
 func TestReadmeIsShort(t *testing.T) {
-	if words := len(strings.Fields(read(t, filepath.Join(root, "README.md")))); words > 880 {
-		t.Errorf("README.md has %d words, want at most 880: move details to docs", words)
-	}
+	expect.AtMostf(t, len(strings.Fields(read(t, filepath.Join(root, "README.md")))), 880,
+		"words in README.md (move details to docs)")
 }
 
 func TestDecisionsAreShort(t *testing.T) {
@@ -148,9 +148,8 @@ func TestDecisionsAreShort(t *testing.T) {
 		t.Error("found no decisions")
 	}
 	for _, path := range decisions {
-		if words := len(strings.Fields(read(t, path))); words > 400 {
-			t.Errorf("%s has %d words, want at most 400: state the decision and its reasons, not its history", path, words)
-		}
+		expect.AtMostf(t, len(strings.Fields(read(t, path))), 400,
+			"words in %s (state the decision and its reasons, not its history)", path)
 	}
 }
 
@@ -160,9 +159,7 @@ func TestDocumentsAreShort(t *testing.T) {
 	for _, path := range files(t, "docs", ".md") {
 		words += len(strings.Fields(read(t, path)))
 	}
-	if words > most {
-		t.Errorf("docs has %d words, want at most %d: delete before you add", words, most)
-	}
+	expect.AtMostf(t, words, most, "words in docs (delete before you add)")
 }
 
 const longestSentence = 40

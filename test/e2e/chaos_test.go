@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
@@ -59,9 +60,7 @@ func (e env) awaitJob(name string, end func()) {
 		return job.Status.Succeeded+job.Status.Failed > 0
 	})
 	log := e.kubectl("logs", "--namespace", samplesNamespace, "job/"+name)
-	if job.Status.Succeeded != 1 {
-		e.t.Errorf("got a Job that failed, with the log:\n%s", log)
-	}
+	expect.Equalf(e.t, job.Status.Succeeded, 1, "successes of the Job, with the log\n%s", log)
 	requireContains(e.t, log, `failures="0"`)
 }
 

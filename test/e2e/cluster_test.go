@@ -18,8 +18,8 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos/kindnodes"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -229,9 +229,7 @@ func runCommand(command *exec.Cmd) (string, error) {
 
 func requireContains(t *testing.T, text, part string) {
 	t.Helper()
-	if !strings.Contains(text, part) {
-		t.Errorf("got %q, want a text that contains %q", text, part)
-	}
+	expect.Containsf(t, text, part, "text")
 }
 
 func readFile(t *testing.T, path string) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -120,9 +121,7 @@ func testScaling(e env) {
 		return func() bool {
 			g := e.group("teller")
 			coordinators := strings.Count(g.rows(), " Coordinator")
-			if coordinators > 1 {
-				e.t.Errorf("got %d coordinators in the status, want at most 1: %s", coordinators, g.rows())
-			}
+			expect.AtMostf(e.t, coordinators, 1, "coordinators in the status: %s", g.rows())
 			list := g.Status.Protocol.MemberList
 			if list == nil || list.Version < version {
 				e.t.Fatalf("got member list %+v after version %d", list, version)
@@ -175,9 +174,7 @@ func testSelection(e env) {
 	e.waitUntil(defaultTimeout, "the agents have joined the group", func() bool {
 		return e.groupIn(namespace, "late").rows() == "late-2 Coordinator, late-1 Normal, late-0 Normal"
 	})
-	if after := pods(); after != before {
-		e.t.Errorf("got pods\n%s\nwant those from before the group\n%s", after, before)
-	}
+	expect.Equalf(e.t, pods(), before, "pods after the group")
 }
 
 // The durations and sizes of the operator's tests. `make soak-operator` sets higher values.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -40,6 +41,7 @@ func testExample(c *cluster) {
 	c.t.Cleanup(func() { logDiagnostics(c) })
 	e := env{cluster: c, observer: observe(c.t, c.name, "ledger")}
 	runPrepare(c)
+	createVolumes(c)
 	start := time.Now()
 	c.kubectl("apply", "--namespace", namespace, "-f", exampleFolder+"/ledger.yaml")
 	e.awaitAgreement(start, highest, pods...)
@@ -89,6 +91,33 @@ func runPrepare(c *cluster) {
 	command.Env = append(command.Env, "AGENT="+agent, "KUBECTL="+c.kubectlPath, "OUT="+filepath.Join(folder, "out"))
 	if output, err := runCommand(command); err != nil {
 		c.t.Fatalf("prepare: %v\n%s", err, output)
+	}
+}
+
+// createVolumes creates a volume for the state of each pod: the cluster may have no storage class.
+func createVolumes(c *cluster) {
+	c.t.Helper()
+	nodes := c.nodes()
+	for i, pod := range pods {
+		name, node := "state-"+pod, nodes[i%len(nodes)]
+		run(c.t, "docker", "exec", node, "mkdir", "-p", "/var/lib/"+name)
+		file := filepath.Join(c.t.TempDir(), "volume.yaml")
+		writeFile(c.t, file, fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: %[1]s}
+spec:
+  capacity: {storage: 1Mi}
+  accessModes: [ReadWriteOnce]
+  claimRef: {namespace: %[2]s, name: %[1]s}
+  local: {path: /var/lib/%[1]s}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%[3]s]}]
+`, name, namespace, node))
+		c.kubectl("apply", "-f", file)
+		c.t.Cleanup(func() { c.kubectl("delete", "--wait=false", "-f", file) })
 	}
 }
 
@@ -237,9 +266,7 @@ func testRollingUpdate(e env) {
 	e.t.Logf("rolling update took %s", time.Since(start).Round(time.Millisecond))
 	e.awaitAgreement(start, highest, pods...)
 	for _, process := range e.processes() {
-		if slices.Contains(before, process) {
-			e.t.Errorf("%s was not restarted", process.Pod)
-		}
+		expect.Equalf(e.t, slices.Contains(before, process), false, "%s wasn't restarted", process.Pod)
 	}
 	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
 		e.t.Error(found)

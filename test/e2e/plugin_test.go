@@ -43,7 +43,8 @@ func testPlugin(e env) {
 	e.awaitAllMembers()
 	explained := string(e.runPlugin("explain", "ledger"))
 	e.t.Log(explained)
-	for _, part := range []string{"\n  " + highest + " was elected in term ", " finds  elected " + highest + ", term "} {
+	// The pod may have been elected, or another one has handed over, which voted first.
+	for _, part := range []string{highest + " has been the coordinator of ", " finds  tenure " + highest + ", term "} {
 		requireContains(e.t, explained, part)
 	}
 	e.t.Logf("%s", e.runPlugin("check", "ledger")) // fails if there is a problem
@@ -103,9 +104,8 @@ func testStrict(e env) {
 			e.t.Fatalf("%s was coordinator beside strict-cut-2: %s", r.from.Pod, format(r))
 		}
 	}
-	if state := get("electiongroup", "strict", "-o",
-		"jsonpath={.status.protocol.memberList.version} {.status.protocol.memberList.state}"); state != "2 Adopting" {
-		e.t.Errorf("got member list %s, want 2 Adopting", state)
+	if state := get("electiongroup", "strict", "-o", "jsonpath={.status.protocol.memberList.state}"); state != "Adopting" {
+		e.t.Errorf("got a member list that is %s, want Adopting", state)
 	}
 
 	e.control("kill", cut)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // leaseInTests is the lease of the groups that are restarted. Without a hand-over, there is no coordinator for about as
@@ -47,15 +48,11 @@ func (e env) restart(namespace, group string, members int) {
 	fewest := watched.fewest()
 	e.t.Logf("restarted %d pods in %s: at least %d agents were ready", members,
 		time.Since(start).Round(time.Second), fewest)
-	if majority := members/2 + 1; fewest < majority {
-		e.t.Errorf("group %s: got %d ready agents, want at least %d of %d", group, fewest, majority, members)
-	}
+	expect.AtLeastf(e.t, fewest, members/2+1, "group %s: ready agents (of %d)", group, members)
 	leading := observer.leadingSince(start)
 	vacancy := longestVacancy(leading, start, time.Now())
 	e.t.Logf("at most %s without a coordinator; tenures: %v", vacancy.Round(time.Millisecond), describeTenures(leading))
-	if vacancy >= leaseInTests {
-		e.t.Errorf("group %s: got %s without a coordinator, want less than the lease of %s", group, vacancy, leaseInTests)
-	}
+	expect.AtMostf(e.t, vacancy, leaseInTests-1, "group %s: time without a coordinator", group)
 	if found := findContradiction(leading); found != "" {
 		e.t.Error(found)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 )
@@ -118,9 +119,7 @@ func TestSamplesAreUnchangedWhenAppliedAgain(t *testing.T) {
 			c.kubectlOn(t, "apply", "--server-side", "--force-conflicts", "-n", "default", "-f", sample)
 			before := c.kubectlOn(t, versions...)
 			c.kubectlOn(t, "apply", "--server-side", "-n", "default", "-f", sample)
-			if after := c.kubectlOn(t, versions...); after != before {
-				t.Errorf("applied again at the server: got versions\n%s\nwant\n%s", after, before)
-			}
+			expect.Equalf(t, c.kubectlOn(t, versions...), before, "versions after another apply")
 		})
 	}
 }

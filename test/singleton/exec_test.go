@@ -183,9 +183,7 @@ func TestRefusals(t *testing.T) {
 			e.t = t
 			r := e.run(nil, c.arguments...)
 			r.checkEnd(c.status)
-			if got := r.text(); got != c.want+"\n" {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			expect.Equalf(t, r.text(), c.want+"\n", "text")
 		})
 	}
 }
@@ -203,9 +201,7 @@ func TestHandOverWaitsForTheProgram(t *testing.T) {
 	leader := e.members[token]
 	start := time.Now()
 	e.stepDown(leader)
-	if took := time.Since(start); took < drain/2 {
-		t.Errorf("handed over after %s, want that it waits for the program", took)
-	}
+	expect.AtLeastf(t, time.Since(start), drain/2, "time until it handed over, after the program")
 	e.awaitProgram(token)
 	if older := e.olderRun(); (older != "" || e.overlaps > 0) && len(e.lateKills()) == 0 {
 		t.Error(safety.Violated, older, e.firstOverlap)
@@ -259,9 +255,7 @@ func TestDaemonsThatMultiplyAreKilled(t *testing.T) {
 			testwait.Until(t, "there are many daemons", func() bool { return count() > 100 })
 			r.signal(syscall.SIGTERM)
 			r.checkEnd(128 + 9)
-			if left := count(); left > 0 {
-				t.Errorf("%d daemons are left", left)
-			}
+			expect.AtMostf(t, count(), 0, "daemons that are left")
 		})
 	}
 }

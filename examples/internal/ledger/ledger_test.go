@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -67,9 +68,7 @@ func TestEarlierClaimsAreRejected(t *testing.T) {
 		before := claim()
 		must.Succeed(t, write(&before))
 		after := claim()
-		if after.Seq != 1 {
-			t.Errorf("got write %d as the last one, want 1", after.Seq)
-		}
+		expect.Equalf(t, after.Seq, 1, "last write")
 		if err := write(&before); errors.Is(err, ErrFenced) == unfenced {
 			t.Errorf("unfenced %v: got error %v for a write of the earlier claim", unfenced, err)
 		}
@@ -78,9 +77,7 @@ func TestEarlierClaimsAreRejected(t *testing.T) {
 		if _, err := client.append(t.Context(), &late); errors.Is(err, ErrFenced) == unfenced {
 			t.Errorf("unfenced %v: got error %v for a repetition of the earlier claim", unfenced, err)
 		}
-		if err := write(&after); err != nil {
-			t.Errorf("got error %v for a write of the later claim", err)
-		}
+		expect.Succeedf(t, write(&after), "write of the later claim")
 		if v, err := s.Check(); err != nil || v.OK == unfenced {
 			t.Errorf("unfenced %v: got %v, %v", unfenced, v.String(), err)
 		}
@@ -121,9 +118,7 @@ func TestLedgerContinuesAfterCrash(t *testing.T) {
 	if err := client.Claim(t.Context(), &next); next.Seq != 2 || err != nil {
 		t.Errorf("got %d, %v, want write 2", next.Seq, err)
 	}
-	if err := write(client, 3); !errors.Is(err, ErrFenced) {
-		t.Errorf("got error %v, want %v", err, ErrFenced)
-	}
+	expect.ErrorIsf(t, write(client, 3), ErrFenced, "write of an earlier claim")
 	if v, err := s.Check(); err != nil || !v.OK || v.Lines != 3 {
 		t.Errorf("got %+v, %v, want three lines without violation", v, err)
 	}
@@ -221,7 +216,5 @@ func TestVerdictDoesNotChange(t *testing.T) {
 	read(`{"resource":"device","token":7,"by":"a","seq":1}`)
 	before := c.Verdict()
 	read(`{"resource":"device","token":7,"by":"a","seq":2}`)
-	if before.Total() != 1 {
-		t.Errorf("got %d writes in the earlier verdict, want 1", before.Total())
-	}
+	expect.Equalf(t, before.Total(), 1, "writes in the earlier verdict")
 }

@@ -21,9 +21,7 @@ func TestCheckFindsMissingProgress(t *testing.T) {
 	defer server.Close()
 	served := httptest.NewServer(server)
 	defer served.Close()
-	if err := check(t.Context(), []string{served.URL}); err != nil {
-		t.Errorf("got %v, want no error without --progress", err)
-	}
+	expect.Succeedf(t, check(t.Context(), []string{served.URL}), "without --progress")
 	err = check(t.Context(), []string{"--progress=1ms", served.URL})
 	expect.ErrorContainsf(t, err, "no progress: the ledger still has 0 writes after 1ms", "an error")
 	client := ledger.Client{URL: served.URL}
@@ -35,9 +33,7 @@ func TestCheckFindsMissingProgress(t *testing.T) {
 			Pause(t.Context(), time.Millisecond)
 		}
 	}()
-	if err := check(t.Context(), []string{"--progress=5m", served.URL}); err != nil {
-		t.Errorf("got %v, want no error while there are new writes", err)
-	}
+	expect.Succeedf(t, check(t.Context(), []string{"--progress=5m", served.URL}), "while there are new writes")
 }
 
 func TestCheckOfStoppedLedgerEnds(t *testing.T) {

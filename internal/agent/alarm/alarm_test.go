@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 const millisecond = election.Tick(time.Millisecond)
@@ -28,7 +29,7 @@ type harness struct {
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := &harness{t: t, clock: clock.New(time.Now()), calls: make(chan rung, 100)}
+	h := &harness{t: t, clock: clock.New(), calls: make(chan rung, 100)}
 	var err error
 	if h.Alarm, err = alarm.New(h.clock); err != nil {
 		t.Fatal(err)
@@ -69,9 +70,7 @@ func (h *harness) hold() (release func()) {
 
 func (h *harness) wantNoMore() {
 	h.t.Helper()
-	if len(h.calls) > 0 {
-		h.t.Errorf("got a call of %s, want none", (<-h.calls).name)
-	}
+	expect.Lenf(h.t, h.calls, 0, "calls")
 }
 
 func TestTimersAreCalledInOrder(t *testing.T) {

@@ -235,9 +235,7 @@ func startAPI(t *testing.T, groups Groups) string {
 
 func equal[T comparable](t *testing.T, want, got T) {
 	t.Helper()
-	if got != want {
-		t.Fatalf("got %v, want %v", got, want)
-	}
+	must.Equalf(t, got, want, "answer")
 }
 
 // request sends a request and returns the status and the body of the response.

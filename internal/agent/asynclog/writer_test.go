@@ -44,9 +44,7 @@ func TestFullPipeDropsLinesAndKeepsOrder(t *testing.T) {
 	if !lines.Scan() || !strings.Contains(lines.Text(), "after that") {
 		t.Errorf("got %q, want the line after the dropped ones", lines.Text())
 	}
-	if got := w.Dropped(); got != uint64(written-kept) {
-		t.Errorf("got %d dropped lines, want %d", got, written-kept)
-	}
+	expect.Equalf(t, w.Dropped(), uint64(written-kept), "dropped lines")
 }
 
 func TestCloseWritesQueue(t *testing.T) {

@@ -8,13 +8,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// CheckReload returns Errors if a running agent cannot switch from one
-// configuration file to the next. The member lists in running are those in force,
-// which may be newer than those in the file that the agent started with.
+// CheckReload returns Errors if a running agent cannot switch from one configuration file to the next. The member lists
+// in running are those in force, which may be newer than those in the file that the agent started with.
 //
-// Groups may be added and removed, member lists may be succeeded by newer ones, members
-// may change their addresses, and groups may change the settings that aren't
-// FixedSettings. All other settings are bound when the agent starts.
+// Groups may be added and removed, member lists may be succeeded by newer ones, members may change their addresses, and
+// groups may change the settings that aren't FixedSettings. All other settings are bound when the agent starts.
 func CheckReload(running, next *Config) error {
 	c := &checker{source: next.file}
 	const restart = "cannot change while the agent runs: restart the agent"
@@ -51,8 +49,7 @@ func CheckReload(running, next *Config) error {
 	return c.err()
 }
 
-// ChangedSettings returns the keys of the settings that differ from those before.
-// The member list isn't one of them.
+// ChangedSettings returns the keys of the settings that differ from those before. The member list isn't one of them.
 func (g Group) ChangedSettings(before Group) []string {
 	probe := func(g Group) Probe {
 		if g.Probe == nil {
@@ -78,9 +75,8 @@ func (g Group) ChangedSettings(before Group) []string {
 	return keys
 }
 
-// FixedSettings returns the keys of the settings that differ from those before, and that
-// a running election can't change. In a file the safety mode is one of them: all members
-// must have the same one, and nobody tells when they do.
+// FixedSettings returns the keys of the settings that differ from those before, and that a running election can't
+// change. In a file the safety mode is one of them: all members must have the same one, and nobody tells when they do.
 func (g Group) FixedSettings(before Group) []string {
 	return slices.DeleteFunc(g.ChangedSettings(before), func(key string) bool {
 		return key == "preemption" || key == "timing" ||
@@ -93,9 +89,8 @@ func (g Group) canChangeMode(before Group) bool {
 	return g.UID != "" && g.Safety.Mode != office.Available && before.Safety.Mode != office.Available
 }
 
-// CheckSafetyChange returns an error if g cannot replace before under the same UID.
-// Members switch to g at different times, so a grant must have the same meaning
-// under both. In Available mode, there are no grants.
+// CheckSafetyChange returns an error if g cannot replace before under the same UID. Members switch to g at different
+// times, so a grant must have the same meaning under both. In Available mode, there are no grants.
 func (g Group) CheckSafetyChange(before Group) error {
 	was, is := before.Safety.Mode, g.Safety.Mode
 	if is != was && (is == office.Available || was == office.Available) {
@@ -116,14 +111,19 @@ func CheckFollows(next, before control.List) error {
 	case next.Version == before.Version && !sameMembers(next.Members, before.Members):
 		return fmt.Errorf("names, priorities or their order changed, but version is still %d: increase version to %d",
 			next.Version, next.Version+1)
+	case next.Version == before.Version && !keepsIdentities(next.Members, before.Members):
+		return fmt.Errorf("identities changed, but version is still %d", next.Version)
 	case next.Version == before.Version && named && before.Previous != nil &&
 		!sameMembers(next.Previous.Members, before.Previous.Members):
 		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it",
 			next.Version)
-	case next.Version-before.Version > 1 && !named:
-		return fmt.Errorf("version must be %d, or previous must be the list of version %d, got version %d after %d",
-			before.Version+1, next.Version-1, next.Version, before.Version)
-	case next.Version-before.Version == 1 && named && !sameMembers(next.Previous.Members, before.Members):
+	case next.Version == before.Version:
+		return nil
+	case !named && next.Version-before.Version > 1:
+		return fmt.Errorf("version must be %d, or previous must be the list before version %d, got version %d after %d",
+			before.Version+1, next.Version, next.Version, before.Version)
+	case named && next.Previous.Version <= before.Version && !sameMembers(next.Previous.Members, before.Members):
+		// An operator whose objects were restored from a backup may continue with an older list of the same members.
 		return fmt.Errorf("previous must be the list of version %d that is in force: correct previous, or remove it",
 			before.Version)
 	}
@@ -135,6 +135,13 @@ func CheckFollows(next, before control.List) error {
 func sameMembers(list, other []control.Member) bool {
 	return slices.EqualFunc(list, other, func(a, b control.Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority
+	})
+}
+
+// keepsIdentities reports whether no identity of a list has changed. One that was unknown before may be known now.
+func keepsIdentities(list, before []control.Member) bool {
+	return slices.EqualFunc(list, before, func(now, was control.Member) bool {
+		return was.Identity == "" || was.Identity == now.Identity
 	})
 }
 

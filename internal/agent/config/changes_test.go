@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -68,9 +69,7 @@ func TestCheckReloadUsesListInForce(t *testing.T) {
 	c := parsed(t, running)
 	c.Groups[0].List.Version = 5
 	next := parsed(t, strings.Replace(running, "version: 3", "version: 6", 1))
-	if err := config.CheckReload(c, next); err != nil {
-		t.Error(err)
-	}
+	expect.Succeed(t, config.CheckReload(c, next))
 }
 
 func parsed(t *testing.T, text string) *config.Config {

@@ -20,8 +20,7 @@ import (
 type Config struct {
 	// Self is the name under which the agent is a member of its groups.
 	Self string `json:"self"`
-	// Domain separates agents that have the same CA and the same names: a Kubernetes
-	// namespace, for example.
+	// Domain separates agents that have the same CA and the same names: a Kubernetes namespace, for example.
 	Domain string `json:"domain,omitempty"`
 	// API is the address of the local HTTP API, or unix:// with the path of a socket.
 	API string `json:"api,omitempty"`
@@ -63,9 +62,6 @@ type Group struct {
 	Session bool
 	Probe   *Probe
 	List    control.List
-	// PreviousLease is for how long a coordinator may rely on what this process has granted by
-	// the list before, 0 if that isn't known. It counts when the process starts.
-	PreviousLease time.Duration
 }
 
 // LeaseSuitsTiming reports whether a holder has time to renew its grants before they expire.
@@ -87,8 +83,7 @@ func (g *Group) LongestSuspicionTimeout() time.Duration {
 type Provenance struct {
 	// UID distinguishes the group from an earlier one of the same name.
 	UID string
-	// Generation is the generation of the group's spec. Revision increases with every
-	// change of the document.
+	// Generation is the generation of the group's spec. Revision increases with every change of the document.
 	Generation, Revision int64
 }
 
@@ -109,8 +104,7 @@ func (s *Safety) LimitLease(longest time.Duration) {
 	s.UsualLease = min(s.UsualLease, s.Lease)
 }
 
-// Preemption determines when a process with a higher priority takes over from a
-// healthy coordinator.
+// Preemption determines when a process with a higher priority takes over from a healthy coordinator.
 type Preemption struct {
 	Policy office.Policy
 	Stable time.Duration

@@ -16,22 +16,23 @@ import (
 const document = `{"uid":"6f1d1c4e-6bd7","generation":3,"revision":1795000000000,"group":{"name":"ledger",` +
 	`"algorithm":"Bully","safety":{"mode":"Strict","leaseMillis":800},` +
 	`"preemption":{"policy":"Never","stableMillis":5000},"timing":{"heartbeatMillis":200},` +
-	`"application":{"session":"Required"},"version":2,"members":[{"name":"a","priority":10,"address":"10.0.0.1:7373"},` +
-	`{"name":"b","priority":20,"uid":"0b5c8f3e-1"}],` +
-	`"previous":{"version":1,"members":[{"name":"c","priority":5,"address":"10.0.0.1:7373"}],"leaseMillis":2900},` +
-	`"departed":["c"],"floor":7}}`
+	`"application":{"session":"Required"},"version":29000000,` +
+	`"members":[{"name":"a","priority":10,"address":"10.0.0.1:7373"},` +
+	`{"name":"b","priority":20,"uid":"0b5c8f3e-1","identity":"00a0b1c2d3e4f567"}],` +
+	`"previous":{"version":28000000,"members":[{"name":"c","priority":5,"address":"10.0.0.1:7373"}]},` +
+	`"departed":["c"]}}`
 
 func TestParseDocument(t *testing.T) {
 	g, err := config.ParseDocument("pushed", []byte(document))
 	must.Succeed(t, err)
 	from := config.Provenance{UID: "6f1d1c4e-6bd7", Generation: 3, Revision: 1795000000000}
 	safety := config.Safety{Mode: office.Strict, Lease: 2 * time.Second, UsualLease: 800 * time.Millisecond}
-	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety != safety ||
-		g.PreviousLease != 2900*time.Millisecond || !g.Session {
+	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety != safety || !g.Session {
 		t.Errorf("got %+v", g)
 	}
-	if m := g.List.Members; len(m) != 2 || m[1] != (control.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1"}) ||
-		g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {
+	b := control.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1", Identity: "00a0b1c2d3e4f567"}
+	if m := g.List.Members; len(m) != 2 || m[1] != b || g.List.Previous.Version != 28000000 ||
+		g.List.Previous.Members[0].Name != "c" {
 		t.Errorf("got list %+v", g.List)
 	}
 }
@@ -42,15 +43,9 @@ func TestLongestLease(t *testing.T) {
 	g, err := config.ParseDocument("pushed", []byte(text))
 	must.Succeed(t, err)
 	want := config.Safety{Mode: office.Strict, Lease: 2500 * time.Millisecond, UsualLease: 800 * time.Millisecond}
-	if g.Safety != want {
-		t.Errorf("got %+v, want %+v", g.Safety, want)
-	}
-	if got := control.LongestLease(time.Second); got != 2*time.Second {
-		t.Errorf("usually 1 s: got a longest lease of %s, want 2 s", got)
-	}
-	if got := control.LongestLease(3 * time.Second); got != 3*time.Second {
-		t.Errorf("usually 3 s: got a longest lease of %s, want 3 s", got)
-	}
+	expect.Equal(t, g.Safety, want)
+	expect.Equalf(t, control.LongestLease(time.Second), 2*time.Second, "longest lease, usually 1 s")
+	expect.Equalf(t, control.LongestLease(3*time.Second), 3*time.Second, "longest lease, usually 3 s")
 }
 
 func TestTextIsNoDocument(t *testing.T) {

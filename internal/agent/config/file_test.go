@@ -48,9 +48,9 @@ func describeConfig(c *config.Config) string {
 		}
 		fmt.Fprintf(&b, "\n  version %d: %+v\n", g.List.Version, g.List.Members)
 		if previous := g.List.Previous; previous != nil {
-			fmt.Fprintf(&b, "  after %d with a lease of %v: %+v\n", previous.Version, g.PreviousLease, previous.Members)
+			fmt.Fprintf(&b, "  after %d: %+v\n", previous.Version, previous.Members)
 		}
-		fmt.Fprintf(&b, "  departed %v, floor %d\n", g.List.Departed, g.List.Floor)
+		fmt.Fprintf(&b, "  departed %v\n", g.List.Departed)
 	}
 	for _, warning := range c.Warnings() {
 		fmt.Fprintln(&b, "\nwarning:", warning)

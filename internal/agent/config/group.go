@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -53,7 +52,7 @@ func (c *checker) group(at string, from *control.Group) Group {
 		c.errorf(at+".safety.leaseMillis", "must be greater than two heartbeats (%d), got %d: use %d, for example",
 			2*beat, g.Safety.Usual().Milliseconds(), 5*beat)
 	}
-	c.list(at, &g)
+	c.list(at, &g.List)
 	return g
 }
 
@@ -143,40 +142,27 @@ func checkURL(text string) error {
 }
 
 // list checks the member list and the one before.
-func (c *checker) list(at string, g *Group) {
-	list := &g.List
+func (c *checker) list(at string, list *control.List) {
 	list.Version = cmp.Or(list.Version, 1)
 	c.members(at+".members", list.Members)
-	c.number(at+".floor", list.Floor, 0, uint64(election.MaxTerm))
-	if from := list.Previous; from != nil {
-		previous := *from
-		list.Previous, previous.LeaseMillis = &previous, 0
-		if from.LeaseMillis != 0 {
-			g.PreviousLease = control.LongestLease(
-				c.millis(at+".previous.leaseMillis", &from.LeaseMillis, control.DefaultLease, 1, maxWaitMillis),
-			)
-		}
+	c.number(at+".version", uint64(list.Version), 1, uint64(election.MaxVersion))
+	if previous := list.Previous; previous != nil {
 		c.members(at+".previous.members", previous.Members)
-		c.number(at+".previous.version", uint64(previous.Version), 1, math.MaxUint32)
-		if list.Version > 1 && previous.Version > 0 && previous.Version != list.Version-1 {
-			c.errorf(at+".previous.version", "must be %d, because previous is the list before this one, got %d",
-				list.Version-1, previous.Version)
+		if list.Version > 1 {
+			c.number(at+".previous.version", uint64(previous.Version), 1, uint64(list.Version-1))
 		}
 	}
-	if list.Version == 1 {
-		used := map[string]bool{"previous": list.Previous != nil, "departed": len(list.Departed) > 0, "floor": list.Floor > 0}
-		for _, key := range []string{"previous", "departed", "floor"} {
-			if used[key] {
-				c.errorf(at+"."+key, "cannot be used with version 1, the first one: remove it, or set version")
-			}
-		}
+	if list.Version > 1 {
+		c.departed(at+".departed", list)
 		return
 	}
-	if len(list.Departed) > 0 && list.Floor == 0 && g.Safety.Mode != office.Available {
-		c.errorf(at+".departed", "requires floor: stop the departed members, "+
-			"and then use the number that conclave-agent floor prints")
+	const first = "cannot be used with version 1, the first one: remove it, or set version"
+	if list.Previous != nil {
+		c.errorf(at+".previous", first)
 	}
-	c.departed(at+".departed", list)
+	if len(list.Departed) > 0 {
+		c.errorf(at+".departed", first)
+	}
 }
 
 func (c *checker) members(at string, list []control.Member) {
@@ -193,13 +179,11 @@ func (c *checker) members(at string, list []control.Member) {
 		if m.Address != "" || c.inFile {
 			c.text(member+".address", m.Address, checkPeerAddress)
 		}
-		switch {
-		case m.UID == "":
-		case c.inFile:
-			c.errorf(member+".uid", onlyOperator)
-		default:
-			c.text(member+".uid", m.UID, CheckUID)
-		}
+		c.known(member+".uid", m.UID, CheckUID)
+		c.known(member+".identity", m.Identity, func(identity string) error {
+			_, err := control.ParseIdentity(identity)
+			return err
+		})
 		if first, ok := names[m.Name]; ok && m.Name != "" {
 			c.errorf(member+".name", "%s is already the name of member [%d]", truncate(m.Name, maxShown), first)
 		} else {
@@ -215,6 +199,17 @@ func (c *checker) members(at string, list []control.Member) {
 	}
 	if highest == 0 {
 		c.errorf(at, "at least one member must have a priority above 0: members with priority 0 are never elected")
+	}
+}
+
+// known checks what an operator knows of a member.
+func (c *checker) known(field, value string, check func(string) error) {
+	switch {
+	case value == "":
+	case c.inFile:
+		c.errorf(field, onlyOperator)
+	default:
+		c.text(field, value, check)
 	}
 }
 

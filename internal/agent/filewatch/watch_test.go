@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -105,9 +106,8 @@ func TestContentOfOtherFilesIsIgnored(t *testing.T) {
 		{fsnotify.Rename, "log", true},
 		{fsnotify.Remove, "log", true},
 	} {
-		if got := matters(fsnotify.Event{Name: filepath.Join("dir", c.file), Op: c.op}, "agent.yaml"); got != c.want {
-			t.Errorf("%s of %s: got %t, want %t", c.op, c.file, got, c.want)
-		}
+		expect.Equalf(t, matters(fsnotify.Event{Name: filepath.Join("dir", c.file), Op: c.op}, "agent.yaml"), c.want,
+			"%s of %s", c.op, c.file)
 	}
 }
 

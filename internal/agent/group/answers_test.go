@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -57,9 +58,7 @@ func TestAnswersToHeartbeatsAreMeasured(t *testing.T) {
 		t.Helper()
 		got := a.of(2, election.Tick(at))
 		if got == nil || want == nil {
-			if got != want {
-				t.Errorf("%s: got %+v, want %+v", what, got, want)
-			}
+			expect.Equalf(t, got, want, "%s", what)
 			return
 		}
 		got.LongestAt = time.Time{}

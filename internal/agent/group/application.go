@@ -8,22 +8,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// application is the state of the program for which the agent takes part in the
-// election.
+// application is the state of the program for which the agent takes part in the election.
 type application struct {
-	// requiresSession: without a session, the application counts as dead. This is so
-	// from the start if the configuration requires a session, and otherwise from the
-	// first session on that counts: one that has asked whether it leads, or confirmed that
-	// it has stopped. A stream alone may be a stray request.
+	// requiresSession: without a session, the application counts as dead. This is so from the start if the configuration
+	// requires a session, and otherwise from the first session on that counts: one that has asked whether it leads, or
+	// confirmed that it has stopped. A stream alone may be a stray request.
 	requiresSession bool
 	healthy         bool
 	sessions        []*Session
-	// acting is the session that was asked to lead and hasn't confirmed that it stopped.
-	// There is at most one in a tenure: two runs of an application must not use the
-	// same token.
+	// acting is the session that was asked to lead and hasn't confirmed that it stopped. There is at most one in a tenure:
+	// two runs of an application must not use the same token.
 	acting *Session
-	// excluded: the operator has made the process ineligible. leaving: it leaves the
-	// group.
+	// excluded: the operator has made the process ineligible. leaving: it leaves the group.
 	excluded, leaving bool
 	// eligible is what was last reported to the machine.
 	eligible bool
@@ -63,11 +59,10 @@ func (a *application) find(id string) *Session {
 	return nil
 }
 
-// releaseOffice makes the process ineligible, which gives up the office. First, it
-// waits until nothing acts as coordinator any more: neither the acting session, which
-// may take the drain timeout to stop, nor a caller of LeaderWithPromise, such as a
-// part of a dead application that still runs. If the application recovers in the
-// meantime, the tenure ends nevertheless.
+// releaseOffice makes the process ineligible, which gives up the office. First, it waits until nothing acts as
+// coordinator any more: neither the acting session, which may take the drain timeout to stop, nor a caller of
+// LeaderWithPromise, such as a part of a dead application that still runs. If the application recovers in the meantime,
+// the tenure ends nevertheless.
 func (g *Group) releaseOffice(cause Cause) {
 	a := &g.app
 	if a.term != 0 {
@@ -89,8 +84,7 @@ func (g *Group) releaseOffice(cause Cause) {
 	}
 }
 
-// becomeIneligibleAfter makes the process ineligible after a time, if the tenure is
-// still the same.
+// becomeIneligibleAfter makes the process ineligible after a time, if the tenure is still the same.
 func (g *Group) becomeIneligibleAfter(rest time.Duration) {
 	term := g.app.term
 	g.after(rest, func() {
@@ -150,8 +144,7 @@ func (g *Group) handleEvent(e election.Event) {
 	}
 }
 
-// logEvent logs changes of the coordinator as information, and other events for
-// debugging.
+// logEvent logs changes of the coordinator as information, and other events for debugging.
 func (g *Group) logEvent(e election.Event) {
 	log := g.cfg.Log.Debug
 	switch e.Kind {
@@ -179,10 +172,11 @@ const (
 	NoPriority
 	Excluded
 	Leaving
+	// Forgetful: the list names another state directory of the agent.
+	Forgetful
 	ProbeFails
 	NoSession
-	// SteppedDown: it has handed the office over on request, and doesn't take it back for a
-	// while.
+	// SteppedDown: it has handed the office over on request, and doesn't take it back for a while.
 	SteppedDown
 
 	// IneligibilityCount is the number of values.
@@ -191,13 +185,16 @@ const (
 
 // Label returns the reason in a word, for metrics.
 func (i Ineligibility) Label() string {
-	return [...]string{"", "not_member", "priority", "excluded", "leaving", "probe", "session", "stepped_down"}[i]
+	return [...]string{
+		"", "not_member", "priority", "excluded", "leaving", "forgetful", "probe", "session", "stepped_down",
+	}[i]
 }
 
 func (i Ineligibility) String() string {
 	return [...]string{
 		"", "it is not in the member list", "its priority is 0", "the operator has excluded it", "it is leaving the group",
-		"the probe of its application fails", "no session is open, although its application has used one or one is required",
+		"its state directory is new: it votes under the next member list", "the probe of its application fails",
+		"no session is open, although its application has used one or one is required",
 		"it has stepped down and waits",
 	}[i]
 }
@@ -214,6 +211,8 @@ func (g *Group) ineligible() Ineligibility {
 		return NotMember
 	case g.roster.Priority(g.self) == 0:
 		return NoPriority
+	case g.machine.Forgetful():
+		return Forgetful
 	case a.excluded:
 		return Excluded
 	case !a.healthy:

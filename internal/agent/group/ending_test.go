@@ -299,9 +299,7 @@ func TestRefusedCoordinatorIsSuspected(t *testing.T) {
 		for _, step := range []struct{ refused, coordinator string }{{"b", "c"}, {"a", "c"}, {"c", ""}} {
 			a.PeerRefused(step.refused)
 			synctest.Wait()
-			if got := a.Leader().Coordinator; got != step.coordinator {
-				t.Errorf("after %s has refused: a follows %q, want %q", step.refused, got, step.coordinator)
-			}
+			expect.Equalf(t, a.Leader().Coordinator, step.coordinator, "after %s has refused: a follows", step.refused)
 		}
 	})
 }

@@ -88,10 +88,9 @@ func TestSlowWatcherGetsError(t *testing.T) {
 func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		for name, inform := range map[string]func(*Group){
-			"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
-			"PeerRefused":  func(g *Group) { g.PeerRefused("b") },
-			"CorrectClock": (*Group).CorrectClock,
-			"Refresh":      (*Group).Refresh,
+			"PeerEnded":   func(g *Group) { g.PeerEnded("b", 1) },
+			"PeerRefused": func(g *Group) { g.PeerRefused("b") },
+			"Refresh":     (*Group).Refresh,
 		} {
 			a := newLoneMember(t, "a",
 				func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })

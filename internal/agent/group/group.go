@@ -1,7 +1,6 @@
-// Package group runs the election of one group. It passes inputs to the machine of
-// package office, and carries out its output. The inputs are the time, the messages
-// of peers, and the state of the application. The package decides nothing about the
-// election.
+// Package group runs the election of one group. It passes inputs to the machine of package office, and carries out its
+// output. The inputs are the time, the messages of peers, and the state of the application. The package decides nothing
+// about the election.
 //
 // # Order of steps
 //
@@ -9,38 +8,38 @@
 //
 //	input  ->  Machine.Step  ->  store memory  ->  publish state, notify application  ->  send messages
 //
-// The order matters. A process that is killed remembers each grant that another process, or
-// its application, relies on. A message may give up the office or grant it to another
-// process. Because it is sent last, no other process can become coordinator before
-// the application of this one could see that it has lost the office.
+// The machine grants and claims only terms that are reserved on the disk. Another goroutine stores a reservation, long
+// before it is needed: see reservation.
+//
+// The order matters. A process that is killed remembers each grant that another process, or its application, relies on.
+// A message may give up the office or grant it to another process. Because it is sent last, no other process can become
+// coordinator before the application of this one could see that it has lost the office.
 //
 // # Goroutines and waits
 //
-// All exported methods may be called from any goroutine. They enqueue a function for
-// the goroutine of run; Leader and Watcher.Next only read published state. The inbox
-// holds 1024 functions; a caller that finds it full waits, with two exceptions: messages
-// are dropped, and PeerEnded and CorrectClock don't wait, because their callers serve the
-// other groups, too. Methods with a context return when it ends. Methods that hand
-// over the office wait for at most the drain timeout plus 1 s.
+// All exported methods may be called from any goroutine. They enqueue a function for the goroutine of run; Leader and
+// Watcher.Next only read published state. The inbox holds 1024 functions; a caller that finds it full waits, with two
+// exceptions: messages are dropped, and PeerEnded and PeerRefused don't wait, because their callers serve the other
+// groups, too. Methods with a context return when it ends. Methods that hand over the office wait for at most the drain
+// timeout plus 1 s.
 //
-// The goroutine of run never waits for the application or for a peer. It calls
-// Metrics, OnReport and the log synchronously, so they must not block: see package
-// asynclog. AwaitRoundTrip shows whether they do. If they delay it beyond the lease,
-// Leader no longer reports this process as coordinator, because it compares the lease
-// with the clock itself.
+// The goroutine of run never waits for the application or for a peer. It calls Metrics, OnReport and the log
+// synchronously, so they must not block: see package asynclog. AwaitRoundTrip shows whether they do. If they delay it
+// beyond the lease, Leader no longer reports this process as coordinator, because it compares the lease with the clock
+// itself.
 //
 // # What is not guaranteed
 //
-// Messages may be lost. One that is reported as undelivered may have arrived.
-// The application has to stop by itself when its session reports Lost, or when the
-// remaining time that LeaderWithPromise returned is over. Only fencing tokens protect
-// a resource from an application that doesn't.
+// Messages may be lost. One that is reported as undelivered may have arrived. The application has to stop by itself
+// when its session reports Lost, or when the remaining time that LeaderWithPromise returned is over. Only fencing
+// tokens protect a resource from an application that doesn't.
 package group
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -65,8 +64,7 @@ const inboxMax = 1024
 type Transport interface {
 	Send(to string, out transport.Outgoing) bool
 	Connected(name string) bool
-	// RoundTrip returns an upper estimate of the round-trip time to a peer, or 0 if
-	// it is unknown.
+	// RoundTrip returns an upper estimate of the round-trip time to a peer, or 0 if it is unknown.
 	RoundTrip(name string) time.Duration
 }
 
@@ -88,18 +86,23 @@ type Config struct {
 	Transport Transport
 	Metrics   Metrics
 	Log       *slog.Logger
-	// OnReport, if it isn't nil, is called by the goroutine of run with each report
-	// that differs from the previous one.
+	// OnReport, if it isn't nil, is called by the goroutine of run with each report that differs from the previous one.
 	OnReport func(control.Report)
 	// Problems, if it isn't nil, returns the problems of the agent that don't pass by themselves, for reports.
 	Problems func() []string
 	// Excluded is the initial state: see Exclude.
 	Excluded bool
-	// TraceFolder, if it isn't empty, is the folder for a trace of the machine: see package
-	// journal.
+	// TraceFolder, if it isn't empty, is the folder for a trace of the machine: see package journal.
 	TraceFolder string
-	// LongestLease is the longest lease for which an earlier incarnation of this agent
-	// may have given a grant.
+	// Identity is that of the state directory. Joined: a process has voted in the group with this directory.
+	Identity election.Identity
+	Joined   bool
+	// Reserved is the highest term that this agent may grant or claim, as its disk says, and Reserve stores a higher one,
+	// with the identities of the peers that it has met under a version of the list. Peers are those of the present list.
+	Reserved election.Term
+	Peers    map[string]election.Identity
+	Reserve  func(reserved election.Term, version uint32, peers map[string]election.Identity) error
+	// LongestLease is the longest lease for which an earlier incarnation of this agent may have given a grant.
 	LongestLease time.Duration
 	// OutSince is since when this agent, including its earlier incarnations, hasn't been in the
 	// group. It may be before the first tick.
@@ -127,7 +130,7 @@ type Group struct {
 	published atomic.Pointer[snapshot]
 	// peers has the other members of the current list.
 	peers    atomic.Pointer[[]string]
-	problems atomic.Pointer[map[string]string]
+	problems atomic.Pointer[problems]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
 	// timing is that of the settings in force. Only its drain timeout may be longer than that
@@ -141,7 +144,8 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
-	stored       grants.Memory     // in cfg.Memory
+	stored       grants.Memory // in cfg.Memory
+	reservation  reservation
 	recorder     *journal.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
@@ -150,8 +154,7 @@ type Group struct {
 	roster       *election.Roster
 	listDigest   uint64
 	configDigest uint64
-	// logsMessages: each message of an election is logged. Otherwise, not even the
-	// arguments are computed.
+	// logsMessages: each message of an election is logged. Otherwise, not even the arguments are computed.
 	logsMessages bool
 	// mismatches has the peers whose configuration differs, or did so before.
 	mismatches map[string]*mismatch
@@ -190,6 +193,8 @@ func New(cfg Config) (*Group, error) {
 	g.timing.Store(&cfg.Group.Timing)
 	g.lease.Store(int64(cfg.Group.Safety.Usual()))
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
+	g.reservation.met = maps.Clone(cfg.Peers)
+	g.problems.Store(&problems{})
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
 	if err != nil {
@@ -209,6 +214,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.updateEligibility()
 	g.applyOutput()
+	g.reserve()
 	go g.run()
 	return g, nil
 }
@@ -221,9 +227,8 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	}
 	roster := g.roster
 	if !roster.Has(g.self) && roster.Previous != nil {
-		// This member was removed from the list, and still counts for the majority of
-		// the previous list that has to adopt it. It starts with the previous list, and
-		// adopts the current one before anything else.
+		// This member was removed from the list, and still counts for the majority of the previous list that has to adopt it.
+		// It starts with the previous list, and adopts the current one before anything else.
 		roster = roster.Previous
 	}
 	config := office.Config{
@@ -231,9 +236,17 @@ func (g *Group) newMachine() (*office.Machine, error) {
 			Self: g.self, Roster: roster, Timing: electionTiming(group.Timing.ReplyTimeout), Term: g.cfg.Claimed,
 		},
 		NewElection: algorithm.New, AlignHeartbeats: true,
-		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true,
+		Reserved: g.cfg.Reserved, Life: g.cfg.Life,
 		Memory: g.remembered(), LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
+	if group.UID != "" {
+		config.Identity = g.cfg.Identity
+	}
+	if g.cfg.Joined {
+		config.Forgotten = g.cfg.Reserved
+	}
+	// A list in a file names no identities. So the previous directory of this agent may have been lost just now.
+	config.MemoryLost = g.cfg.Joined || group.UID == ""
 	config.EarlierEnded = config.Start - g.cfg.OutSince
 	config.Apply(officeSettings(&group))
 	machine, err := office.New(config)
@@ -245,9 +258,12 @@ func (g *Group) newMachine() (*office.Machine, error) {
 
 // useList switches to a member list, including what other goroutines read of it.
 func (g *Group) useList(list control.List, roster *election.Roster) {
+	nextVersion := list.Version != g.list.Version && g.list.Version != 0
+	if nextVersion {
+		g.reservation.met, g.reservation.unsaved = nil, false
+	}
 	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
-	g.reporter.dirty = true
-	g.dropDepartedMismatches()
+	g.dropMismatches(nextVersion)
 	g.answers.use(roster)
 	var peers []string
 	for _, m := range list.Members {
@@ -296,6 +312,7 @@ func (g *Group) run() {
 		g.adjustTiming()
 		g.recoverIfReachable()
 		g.applyOutput()
+		g.reserve()
 	}
 }
 
@@ -351,8 +368,7 @@ func (g *Group) step(in election.Input) {
 	g.answers.observe(&in, g.self, g.cfg.Life)
 }
 
-// applyOutput carries out the output of the machine, including that of the steps
-// that result from it.
+// applyOutput carries out the output of the machine, including that of the steps that result from it.
 func (g *Group) applyOutput() {
 	for len(g.out.Events) > 0 || len(g.out.Send) > 0 {
 		out := g.out
@@ -392,8 +408,7 @@ func (g *Group) setTimer() {
 	}
 }
 
-// Adopt switches to another member list. The caller must have stored it on disk
-// before: see package state.
+// Adopt switches to another member list. The caller must have stored it on disk before: see package state.
 func (g *Group) Adopt(ctx context.Context, list control.List, from config.Provenance) error {
 	return g.try(ctx, func() error {
 		roster, err := g.names.roster(list)
@@ -441,8 +456,7 @@ func (g *Group) try(ctx context.Context, act func() error) error {
 	return failed
 }
 
-// AwaitRoundTrip returns when the goroutine of run has carried out everything that was
-// enqueued before.
+// AwaitRoundTrip returns when the goroutine of run has carried out everything that was enqueued before.
 func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, func() {}) }
 
 // remembered returns what earlier incarnations granted, nil if that is unknown.

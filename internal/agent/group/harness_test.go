@@ -39,8 +39,42 @@ type cluster struct {
 	latency time.Duration
 	// outFor is for how long members have not been in the group when they join it.
 	outFor time.Duration
+	// disks are the members' state directories.
+	disks map[string]*disk
 	// tune, if it isn't nil, changes the configuration of each member.
 	tune func(*Config)
+}
+
+// disk is the state directory of a member in a group.
+type disk struct {
+	mu       sync.Mutex
+	reserved election.Term
+	failure  error
+}
+
+// mount lets the process of a member use its disk, on which its list is stored.
+func (c *cluster) mount(cfg *Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.disks[cfg.Self]
+	if d == nil {
+		d = &disk{}
+		c.disks[cfg.Self] = d
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	cfg.Joined = d.reserved > 0
+	d.reserved = max(d.reserved, election.FirstTerm(cfg.Group.List.Version)+election.Block)
+	cfg.Reserved, cfg.Reserve = d.reserved, d.reserve
+}
+
+func (d *disk) reserve(reserved election.Term, _ uint32, _ map[string]election.Identity) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failure == nil {
+		d.reserved = max(d.reserved, reserved)
+	}
+	return d.failure
 }
 
 // link connects one process of a member to the others.
@@ -67,16 +101,21 @@ func (l link) Send(to string, out transport.Outgoing) bool {
 	if g == nil {
 		return false
 	}
-	r := bytes.NewReader(out.Frame)
-	size, err := wire.ReadSize(r, wire.MaxFrame)
-	expect.Succeed(l.cluster.t, err)
-	frame, err := wire.Parse(out.Frame[len(out.Frame)-size:])
-	expect.Succeed(l.cluster.t, err)
+	message := messageIn(l.cluster.t, out)
 	go func() { // Send must not block; messages may overtake each other.
 		time.Sleep(latency)
-		l.deliver(to, frame.Message)
+		l.deliver(to, message)
 	}()
 	return true
+}
+
+// messageIn returns the message of a frame.
+func messageIn(t *testing.T, out transport.Outgoing) *wire.Message {
+	size, err := wire.ReadSize(bytes.NewReader(out.Frame), wire.MaxFrame)
+	expect.Succeed(t, err)
+	frame, err := wire.Parse(out.Frame[len(out.Frame)-size:])
+	expect.Succeed(t, err)
+	return frame.Message
 }
 
 // deliver passes a message to a member unless one of the two is isolated by now: when a process is reported as ended, a
@@ -85,7 +124,7 @@ func (l link) deliver(to string, message *wire.Message) {
 	l.cluster.mu.Lock()
 	defer l.cluster.mu.Unlock()
 	if g := l.receiver(to); g != nil {
-		g.ReceiveMessage(l.name, message)
+		g.ReceiveMessage(transport.Sender{Name: l.name}, message)
 	}
 }
 
@@ -110,6 +149,12 @@ func (noMetrics) CoordinatorLost(Cause, time.Duration) {}
 func (noMetrics) CoordinatorFound(time.Duration)       {}
 func (noMetrics) Answered(time.Duration)               {}
 
+func emptyCluster(t *testing.T) *cluster {
+	return &cluster{
+		t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, disks: map[string]*disk{},
+	}
+}
+
 // newCluster starts a group of members with these priorities and short timeouts.
 func newCluster(t *testing.T, priorities map[string]int, change func(*config.Group)) *cluster {
 	t.Helper()
@@ -121,7 +166,8 @@ func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config)
 	changes ...func(*config.Group),
 ) *cluster {
 	t.Helper()
-	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}, tune: tune}
+	cluster := emptyCluster(t)
+	cluster.tune = tune
 	t.Cleanup(func() { time.Sleep(cluster.latency) }) // The last messages arrive.
 	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
@@ -143,7 +189,7 @@ func newTunedCluster(t *testing.T, priorities map[string]int, tune func(*Config)
 // newLoneMember starts only one member of a list. The test sends the messages of the others.
 func newLoneMember(t *testing.T, name string, change func(*config.Group)) *Group {
 	t.Helper()
-	cluster := &cluster{t: t, groups: map[string]*Group{}, lives: map[string]uint32{}, cut: map[string]bool{}}
+	cluster := emptyCluster(t)
 	settings := testSettings()
 	change(&settings)
 	cluster.join(name, 1, settings)
@@ -175,6 +221,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 		Transport: link{c, name, life}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	}
+	c.mount(&cfg)
 	if c.tune != nil {
 		c.tune(&cfg)
 	}
@@ -209,8 +256,7 @@ func runInVirtualTime(t *testing.T, name string, test func(*testing.T)) {
 
 // virtualClock returns the clock of an agent. All agents of a test are on one machine.
 func virtualClock() *clock.Clock {
-	now := time.Now()
-	return clock.NewFrom(now.AddDate(27, 0, 0), func() time.Duration { return time.Duration(time.Now().UnixNano()) })
+	return clock.NewFrom(func() time.Duration { return time.Duration(time.Now().UnixNano()) })
 }
 
 // virtualTimer is a timer of such an agent.

@@ -73,9 +73,7 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 		waitFor(t, a, "a leads", isLeading)
 		until := promiseOf(t, a)
 		a.Leave(testwait.Context(t), CauseStopped)
-		if left := time.Until(until); left > 0 {
-			t.Errorf("left %s before the end of the promise", left)
-		}
+		expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 	})
 }
 
@@ -143,22 +141,6 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 		<-left
 		if ctx.Err() != nil {
 			t.Error("Leave waited for an application that had lost the office")
-		}
-	})
-}
-
-// TestRejoiningUsesNewTerms: the process joins the group again, with a new machine.
-func TestRejoiningUsesNewTerms(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		cluster := newCluster(t, map[string]int{"a": 10}, nil)
-		first := waitFor(t, cluster.group("a"), "a leads", isLeading)
-		c := cluster.group("a").cfg
-		cluster.group("a").Leave(testwait.Context(t), CauseStopped)
-		again, err := New(c)
-		must.Succeed(t, err)
-		defer again.Leave(t.Context(), CauseStopped)
-		if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
-			t.Errorf("got token %d, want one above %d", second.Token, first.Token)
 		}
 	})
 }

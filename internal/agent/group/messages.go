@@ -7,15 +7,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// ReceiveMessage handles a message of a peer. It drops the message if too many others wait:
-// elections tolerate lost messages. A message with too many names can't be
-// valid. Its names are dropped before it is queued: a thousand such messages would
-// take much memory.
-func (g *Group) ReceiveMessage(from string, message *wire.Message) {
+// ReceiveMessage handles a message of a peer. It drops the message if too many others wait: elections tolerate lost
+// messages. A message with too many names can't be valid. Its names are dropped before it is queued: a thousand such
+// messages would take much memory.
+func (g *Group) ReceiveMessage(from transport.Sender, message *wire.Message) {
 	if int64(len(message.List)) > g.knownNames.Load()+newNamesMax {
 		message = &wire.Message{
 			Kind: message.Kind, Version: message.Version, Digest: message.Digest,
-			ConfigDigest: message.ConfigDigest, Lease: message.Lease, Subject: unknownName,
+			ConfigDigest: message.ConfigDigest, Lease: message.Lease, Refuses: message.Refuses, Subject: unknownName,
 		}
 	}
 	if !g.tryEnqueue(func() { g.receive(from, message) }) {
@@ -24,23 +23,22 @@ func (g *Group) ReceiveMessage(from string, message *wire.Message) {
 }
 
 const (
-	// newNamesMax is the number of names of a newer member list that a message may have
-	// beyond the known ones.
+	// newNamesMax is the number of names of a newer member list that a message may have beyond the known ones.
 	newNamesMax = 64
 	// unknownName is the name of no member.
 	unknownName = "?"
 )
 
-func (g *Group) receive(from string, message *wire.Message) {
+func (g *Group) receive(from transport.Sender, message *wire.Message) {
 	g.cfg.Metrics.Received(message.Kind)
 	if !g.configMatches(from, message) {
 		g.cfg.Metrics.Refused()
 		return
 	}
-	m, known := g.names.decode(from, message, g.self)
+	m, known := g.names.decode(from.Name, message, g.self)
 	if !known {
 		g.cfg.Metrics.Refused()
-		g.cfg.Log.Debug("ignoring message: names an unknown member", "peer", from)
+		g.cfg.Log.Debug("ignoring message: names an unknown member", "peer", from.Name)
 		return
 	}
 	if m.Hold.Lease == 0 {
@@ -71,6 +69,7 @@ func (g *Group) send(m *election.Message, renewal bool) {
 	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version,
 		g.listDigest, g.configDigest
 	message.Lease = election.Tick(g.cfg.Group.Safety.Lease)
+	message.Refuses = g.refuses(g.names.name(m.To))
 	message.EndCause = uint32(g.observer.endings.announcement(m))
 	if message.Hold.Lease == message.Lease {
 		message.Hold.Lease = 0 // It need not be sent twice.
@@ -93,15 +92,7 @@ func (g *Group) undelivered(m election.Message) {
 	}
 }
 
-// CorrectClock informs the machine that the clock was corrected. It doesn't wait: the
-// caller serves the other groups, too.
-func (g *Group) CorrectClock() {
-	g.enqueueWithoutWait(func() {
-		g.step(election.Input{Kind: election.CorrectClock, Term: g.cfg.Clock.CurrentTerm()})
-	})
-}
-
-// PeerEnded reports that an incarnation of a peer has ended. It doesn't wait, either.
+// PeerEnded reports that an incarnation of a peer has ended. It doesn't wait: the caller serves the other groups, too.
 func (g *Group) PeerEnded(peer string, life uint32) {
 	g.enqueueWithoutWait(func() {
 		if id, known := g.names.ids[peer]; known {
@@ -162,13 +153,16 @@ func (n *names) roster(list control.List) (*election.Roster, error) {
 	for _, name := range list.Departed {
 		departed = append(departed, n.add(name))
 	}
-	return roster.Succeed(previous, election.Term(list.Floor), departed...), nil
+	return roster.Succeed(previous, departed...), nil
 }
 
 func (n *names) members(listed []control.Member) []election.Member {
 	var members []election.Member
 	for _, m := range listed {
-		members = append(members, election.Member{ID: n.add(m.Name), Priority: election.Priority(m.Priority)})
+		identity, _ := control.ParseIdentity(m.Identity) // Package config has checked it.
+		members = append(members, election.Member{
+			ID: n.add(m.Name), Priority: election.Priority(m.Priority), Identity: election.Identity(identity),
+		})
 	}
 	return members
 }
@@ -176,11 +170,9 @@ func (n *names) members(listed []control.Member) []election.Member {
 // lamportMax is higher than any value that a logical clock can reach by counting.
 const lamportMax = 1 << 60
 
-// decode converts a received message. It returns false if the message would make the
-// logical clock overflow, or names an unknown member. There are two exceptions: the
-// coordinator may already have adopted a newer member list. A BEAT in which it
-// suspects a new member, and a RESIGNED that names a new member as successor, are
-// valid without that name.
+// decode converts a received message. It returns false if the message would make the logical clock overflow, or names
+// an unknown member. There are two exceptions: the coordinator may already have adopted a newer member list. A BEAT in
+// which it suspects a new member, and a RESIGNED that names a new member as successor, are valid without that name.
 func (n *names) decode(from string, message *wire.Message, self election.ID) (election.Message, bool) {
 	m := election.Message{
 		Kind: message.Kind, To: self, Term: message.Term, Lamport: message.Lamport, Hops: message.Hops, Hold: message.Hold,

@@ -26,9 +26,7 @@ func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
 		cluster.awaitFollowers("c", "a", "b")
 		until := promiseOf(t, c)
 		must.Succeed(t, retryStepDown(testwait.Context(t), c.stepDownTo("b")))
-		if left := time.Until(until); left > 0 {
-			t.Errorf("b became coordinator %s before the end of the promise", left)
-		}
+		expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 	})
 }
 
@@ -63,9 +61,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			}
 			until := promiseOf(t, leader)
 			c.leave(t, leader)
-			if left := time.Until(until); left > 0 {
-				t.Errorf("gave up the office %s before the end of the promise", left)
-			}
+			expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 		})
 	}
 }
@@ -116,9 +112,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
 			}
 			leave(t, leader)
-			if left := time.Until(until); left > 0 {
-				t.Errorf("gave up the office %s before the end of the promise", left)
-			}
+			expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 		})
 	}
 }
@@ -156,9 +150,7 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 				return request(ctx)
 			})
 			must.Succeed(t, err)
-			if left := time.Until(until); left > 0 {
-				t.Errorf("b became coordinator %s before the end of the promise", left)
-			}
+			expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 		})
 	}
 }
@@ -180,9 +172,7 @@ func TestPromiseIsLimitedToRequest(t *testing.T) {
 		if err != nil || l.RemainingMillis == nil || *l.RemainingMillis > limit.Milliseconds() {
 			t.Errorf("got %+v, %v, want at most %s remaining", l, err, limit)
 		}
-		if rest := a.cfg.Clock.Until(promised()); rest > limit {
-			t.Errorf("got a promise for %s, want at most %s", rest, limit)
-		}
+		expect.AtMostf(t, a.cfg.Clock.Until(promised()), limit, "time of the promise")
 	})
 }
 
@@ -229,9 +219,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 		}
 		close(resume)
 		expect.Succeed(t, <-reported)
-		if l := <-answers; l.Leading {
-			t.Errorf("got %+v during the resignation, want not leading", l)
-		}
+		expect.Equalf(t, (<-answers).Leading, false, "leading without an application")
 	})
 }
 
@@ -292,14 +280,10 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 			until := promiseOf(t, leader)
 			c.die(t, leader, s)
 			must.Succeed(t, leader.AwaitRoundTrip(testwait.Context(t))) // Afterwards, the event is processed.
-			if l := leader.Leader(); l.Leading {
-				t.Errorf("got %+v for a dead application, want not leading", l)
-			}
+			expect.Equalf(t, leader.Leader().Leading, false, "leading without an application")
 			waitFor(t, cluster.group("a"), "there is another coordinator",
 				func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
-			if left := time.Until(until); left > 0 {
-				t.Errorf("got a new coordinator %s before the end of the promise", left)
-			}
+			expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 		})
 	}
 }

@@ -150,9 +150,8 @@ type reporter struct {
 	electedAt time.Time
 }
 
-// summary is the part of a report that changes often. Building a report is expensive,
-// because the table may have a thousand rows. So it is built only if the summary or
-// the suspects have changed.
+// summary is the part of a report that changes often. Building a report is expensive, because the table may have a
+// thousand rows. So it is built only if the summary or the suspects have changed.
 type summary struct {
 	coordinator        election.ID
 	term               election.Term
@@ -162,6 +161,7 @@ type summary struct {
 	roundTrip, limit election.Tick
 	heldBack         int
 	pause            election.Tick // see Machine.Pause
+	usedTerm         election.Term
 }
 
 func (g *Group) report() {
@@ -176,7 +176,7 @@ func (g *Group) report() {
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
 		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit,
-		g.machine.HeldBack(), g.machine.Pause(),
+		g.machine.HeldBack(), g.machine.Pause(), g.machine.UsedTerm(),
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
@@ -205,9 +205,10 @@ func (g *Group) buildReport(now summary) control.Report {
 	report := control.Report{
 		Group: group.Name, Pod: g.cfg.Self, UID: group.UID, Generation: group.Generation, Revision: group.Revision,
 		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
-		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
-		Ended:    g.observer.endings.last.report(g.names),
-		Electing: now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
+		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), UsedTerm: uint64(now.usedTerm),
+		ElectedAt: g.reporter.electedAt,
+		Ended:     g.observer.endings.last.report(g.names),
+		Electing:  now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
 		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
 		PauseSeconds: int64(time.Duration(now.pause).Seconds()),
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// File is the memory of one group. A nil File remembers nothing. It is not safe for
-// concurrent use.
+// File is the memory of one group. A nil File remembers nothing. It is not safe for concurrent use.
 type File struct {
 	path  string
 	owner owner
@@ -28,9 +27,8 @@ type File struct {
 	next     slot // a variable would be allocated
 }
 
-// Save replaces the record. It makes no system call and allocates nothing. When it returns,
-// the record survives the end of the process. If Save returns an error, the file is lost, with
-// all records: there is only one such error.
+// Save replaces the record. It makes no system call and allocates nothing. When it returns, the record survives the end
+// of the process. If Save returns an error, the file is lost, with all records: there is only one such error.
 func (f *File) Save(r *Record) (err error) {
 	if f == nil || f.page == nil {
 		return nil
@@ -114,8 +112,7 @@ func (f *File) mapPage() error {
 
 // Record is what an agent remembers of its grants in one group.
 type Record struct {
-	// Memory has moments of CLOCK_BOOTTIME, and no ID of the holder: IDs are those of one
-	// process.
+	// Memory has moments of CLOCK_BOOTTIME, and no ID of the holder: IDs are those of one process.
 	grants.Memory
 	// Holder is the name of the holder, or empty.
 	Holder string
@@ -131,21 +128,16 @@ const (
 
 // The layout of a slot. Its sequence number is 0 while it is written.
 const (
-	atSequence, atSum, atFormat, atOwner                  = 0, 8, 12, 16
-	atSilentUntil, atUntil, atOlderUntil                  = 32, 40, 48
-	atForgotten, atTerm, atHighest, atPrevious            = 56, 64, 72, 80
-	atVersion, atLife, atFlags, atNameSize, atName        = 88, 92, 96, 97, 98
-	maxName                                               = 255
-	format                                         uint32 = 1
+	atSequence, atSum, atFormat, atOwner                    = 0, 8, 12, 16
+	atSilentUntil, atUntil, atOlderUntil                    = 32, 40, 48
+	atForgotten, atTerm, atHighest, atPrevious              = 56, 64, 72, 80
+	atVersion, atLife, atRenewed, atNameSize, atName        = 88, 92, 96, 97, 98
+	maxName                                                 = 255
+	format                                           uint32 = 2
 )
 
 // owner identifies whose memory a slot has: see Owner.
 type owner [16]byte
-
-const (
-	recovered = 1 << iota
-	renewed
-)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -165,7 +157,10 @@ func (s *slot) encode(r *Record, of *owner, sequence uint64) int {
 	order.PutUint64(s[atPrevious:], uint64(r.PreviousHighest))
 	order.PutUint32(s[atVersion:], r.Version)
 	order.PutUint32(s[atLife:], r.Memory.Holder.Life)
-	s[atFlags] = flag(r.Recovered, recovered) | flag(r.Renewed, renewed)
+	s[atRenewed] = 0
+	if r.Renewed {
+		s[atRenewed] = 1
+	}
 	s[atNameSize] = byte(len(r.Holder))
 	size := atName + copy(s[atName:atName+maxName], r.Holder)
 	order.PutUint32(s[atSum:], s.sum(size))
@@ -175,13 +170,6 @@ func (s *slot) encode(r *Record, of *owner, sequence uint64) int {
 // sum is the checksum of everything else in a slot.
 func (s *slot) sum(size int) uint32 {
 	return crc32.Update(crc32.Checksum(s[:atSum], castagnoli), castagnoli, s[atFormat:size])
-}
-
-func flag(on bool, bit byte) byte {
-	if on {
-		return bit
-	}
-	return 0
 }
 
 // decode returns the record of a slot and its sequence number, which is 0 if the slot is
@@ -197,9 +185,9 @@ func (s *slot) decode(of *owner) (r Record, sequence uint64) {
 	moment := func(at int) election.Tick { return election.Tick(order.Uint64(s[at:])) }
 	r.Memory = grants.Memory{
 		SilentUntil: moment(atSilentUntil), Until: moment(atUntil), OlderUntil: moment(atOlderUntil),
-		Forgotten: term(atForgotten), Term: term(atTerm), HighestGranted: term(atHighest), PreviousHighest: term(atPrevious),
-		Version: order.Uint32(s[atVersion:]), Holder: grants.Holder{Life: order.Uint32(s[atLife:])},
-		Recovered: s[atFlags]&recovered != 0, Renewed: s[atFlags]&renewed != 0,
+		Forgotten: term(atForgotten), Term: term(atTerm), HighestGranted: term(atHighest),
+		PreviousHighest: term(atPrevious), Version: order.Uint32(s[atVersion:]),
+		Holder: grants.Holder{Life: order.Uint32(s[atLife:])}, Renewed: s[atRenewed] != 0,
 	}
 	r.Holder = string(s[atName:size])
 	return r, order.Uint64(s[atSequence:])

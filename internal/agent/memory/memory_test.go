@@ -21,7 +21,7 @@ var ledger = Owner{Domain: "default", Member: "a", Group: "ledger", UID: "u1"}
 func record(n uint64) *Record {
 	moment, term := election.Tick(n), election.Term(n)
 	return &Record{Holder: "member-b", Memory: grants.Memory{
-		SilentUntil: moment, Forgotten: term + 1, Recovered: n%2 == 0, Holder: grants.Holder{Life: uint32(n)},
+		SilentUntil: moment, Forgotten: term + 1, Holder: grants.Holder{Life: uint32(n)},
 		Term: term + 2, Until: moment + 1, Version: uint32(n + 1), Renewed: n%3 == 0, OlderUntil: moment - 1,
 		HighestGranted: term + 3, PreviousHighest: term + 4,
 	}}
@@ -91,9 +91,7 @@ func (a *testAgent) wantRemembered(o Owner, n uint64) {
 	if n == 0 {
 		want = nil
 	}
-	if got := a.start(o); !reflect.DeepEqual(got, want) {
-		a.t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.DeepEqualf(a.t, a.start(o), want, "what the agent remembers")
 }
 
 func TestRestartedAgentRemembers(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -18,9 +17,8 @@ const (
 	minRetryDelay   = 100 * time.Millisecond
 	maxRetryDelay   = 30 * time.Second
 	minRenewalDelay = 100 * time.Millisecond
-	// clockInterval is the time between two readings of the wall clock while something is
-	// due by it. A timer counts neither the time for which the machine was suspended, nor
-	// corrections of the clock.
+	// clockInterval is the time between two readings of the wall clock while something is due by it. A timer counts
+	// neither the time for which the machine was suspended, nor corrections of the clock.
 	clockInterval = 10 * time.Second
 )
 
@@ -29,6 +27,8 @@ type certificateRenewer struct {
 	credentials *credentials
 	onNames     func(identity.Names)
 	log         *slog.Logger
+	// now returns the time of day.
+	now func() time.Time
 	// retryNow is sent when an enrollment that failed may succeed now.
 	retryNow signal
 	// renewNow is sent when a new certificate would name more groups.
@@ -48,7 +48,7 @@ func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Na
 	log *slog.Logger,
 ) *certificateRenewer {
 	return &certificateRenewer{
-		settings: s, credentials: c, onNames: onNames, log: log,
+		settings: s, credentials: c, onNames: onNames, log: log, now: time.Now,
 		retryNow: newSignal(), renewNow: newSignal(), problemsChanged: func() {},
 	}
 }
@@ -115,9 +115,8 @@ func (r *certificateRenewer) onProblemsChanged(changed func()) {
 	r.problemsChanged = changed
 }
 
-// obtain returns the stored certificate, or enrolls for the first one. If the clock of this
-// machine is behind, the stored certificate isn't valid yet. It is as soon as the clock is
-// corrected, also without the identity service.
+// obtain returns the stored certificate, or enrolls for the first one. If the clock of this machine is behind, the
+// stored certificate isn't valid yet. It is as soon as the clock is corrected, also without the identity service.
 func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error) {
 	files, err := r.load()
 	if err == nil {
@@ -167,13 +166,12 @@ func (r *certificateRenewer) run(ctx context.Context) {
 	}
 }
 
-// awaitRenewal waits until a renewal is due by the wall clock, or worthwhile now. It returns
-// false if ctx ends before.
+// awaitRenewal waits until a renewal is due by the wall clock, or worthwhile now. It returns false if ctx ends before.
 func (r *certificateRenewer) awaitRenewal(ctx context.Context, due time.Time) bool {
 	for {
 		select {
-		case <-time.After(min(max(minRenewalDelay, due.Sub(clock.Wall())), clockInterval)):
-			if !clock.Wall().Before(due) {
+		case <-time.After(min(max(minRenewalDelay, due.Sub(r.now())), clockInterval)):
+			if !r.now().Before(due) {
 				return true
 			}
 		case <-r.renewNow:

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestClockIsCorrectedAfterStart: a machine starts with a clock that is behind, so that the
@@ -56,22 +58,20 @@ func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 	must.Succeed(c.t, os.WriteFile(filepath.Join(g.settings.StateDir, "identity.pem"), text, 0o600))
 }
 
-// TestRenewalFollowsTheWallClock: less than half of the lifetime is left by the wall clock. A timer that began earlier
-// doesn't count the time for which the machine was suspended, nor a correction of the clock.
+// TestRenewalFollowsTheWallClock: a renewal is due by the time of day. A timer that began earlier doesn't count the
+// time for which the machine was suspended, nor a correction of the clock.
 func TestRenewalFollowsTheWallClock(t *testing.T) {
-	binary := buildAgent(t, "conclave_clockfile")
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	shift := filepath.Join(t.TempDir(), "shift")
-	must.Succeed(t, os.WriteFile(shift, []byte("0s"), 0o600))
-	a.run(binary, "CONCLAVE_TEST_CLOCK="+shift)
-	a.watch().await("a is the coordinator", hasCoordinator("a"))
-	must.Equalf(t, c.enrollments("a"), 1, "enrollments")
-	if err := os.WriteFile(shift, []byte("50m"), 0o600); err != nil { // The certificate is valid for an hour.
-		t.Fatal(err)
-	}
-	testwait.Until(t, "the agent has renewed its certificate", func() bool { return c.enrollments("a") > 1 })
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, ahead := time.Now(), atomic.Int64{}
+		r := newCertificateRenewer(nil, nil, nil, nil)
+		r.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		time.AfterFunc(time.Minute, func() { ahead.Store(int64(50 * time.Minute)) })
+		if due := r.awaitRenewal(t.Context(), began.Add(30*time.Minute)); !due {
+			t.Error("got no renewal")
+		}
+		expect.AtMostf(t, time.Since(began), time.Minute+clockInterval, "time until the renewal")
+	})
 }
 
 func TestRenewalTime(t *testing.T) {

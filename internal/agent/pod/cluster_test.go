@@ -252,7 +252,7 @@ func (c *cluster) members(names ...string) []control.Member {
 	for i, name := range names {
 		m := control.Member{Name: name, Priority: uint32(10 * (i + 1))}
 		if pod := c.pods[name]; pod != nil {
-			m.Address = pod.settings.Peers
+			m.Address, m.Identity = pod.settings.Peers, pod.identity
 		}
 		members = append(members, m)
 	}

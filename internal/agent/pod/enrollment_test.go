@@ -67,9 +67,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 		return len(c.tokens) > 3
 	})
 	for _, message := range []string{"cannot read the token", "this pod names no group"} {
-		if n := a.log.Count(message); n != 1 {
-			t.Errorf("got %q %d times in the log, want once", message, n)
-		}
+		expect.Equalf(t, a.log.Count(message), 1, "%q in the log", message)
 	}
 	c.refuseWith("")
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
@@ -112,9 +110,7 @@ func TestRenewalKeepsTheCoordinator(t *testing.T) {
 	testwait.Until(t, "each agent has renewed its certificate three times", func() bool { return requests() >= before+9 })
 	for _, g := range c.pods {
 		r := g.watch().await("c is the coordinator", hasCoordinator("c"))
-		if r.Term != term {
-			t.Errorf("%s: got %+v, want term %d", g.name, r, term)
-		}
+		expect.Equalf(t, r.Term, term, "%s: term", g.name)
 	}
 }
 
@@ -124,7 +120,7 @@ func TestCertificateOfAnotherPodIsRefused(t *testing.T) {
 	a.mount(map[string]string{"token": "bank/b"})
 	a.start()
 	a.awaitNotReady("certificate must be for pod a in namespace bank, got conclave://bank/ledger/b")
-	if files, err := filepath.Glob(filepath.Join(a.settings.StateDir, "identity*")); err != nil || len(files) > 0 {
+	if files, err := filepath.Glob(filepath.Join(a.settings.StateDir, "identity.*")); err != nil || len(files) > 0 {
 		t.Errorf("got files %v, %v, want none", files, err)
 	}
 }

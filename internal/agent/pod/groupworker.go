@@ -179,9 +179,8 @@ func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task
 	return w.applySettings(ctx, a, t)
 }
 
-// applySettings stores a document and applies its settings. If neither the list nor the
-// previous one has this process, the agent leaves the group. In any other case, list and
-// document are durable before the agent applies the settings.
+// applySettings stores a document and applies its settings. If neither the list nor the previous one has this process,
+// the agent leaves the group. In any other case, list and document are durable before the agent applies the settings.
 func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
 	record := state.Record{UID: next.UID, Lease: next.Safety.Lease, Document: string(t.document), Revision: next.Revision}
@@ -207,8 +206,7 @@ func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task
 	return err
 }
 
-// updateParticipating updates participating after ApplyGroup, which may have joined or
-// left the group.
+// updateParticipating updates participating after ApplyGroup, which may have joined or left the group.
 func (w *groupWorker) updateParticipating(a *agent.Agent) {
 	_, participating := a.Find(w.group)
 	if w.participating && !participating {
@@ -231,17 +229,20 @@ func (w *groupWorker) recordResult(t *task, err error) {
 	w.addProblem(t.source, w.group, err)
 }
 
-// leaveReplacedGroup leaves a group that another one of the same name replaces. It waits
-// until the agent's grants in the previous group have expired: otherwise both groups
-// could have a coordinator at the same time.
+// leaveReplacedGroup leaves a group that another one of the same name replaces. It waits until the agent's grants in
+// the previous group have expired: otherwise both groups could have a coordinator at the same time.
 func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, uid string) error {
 	w.stopParticipating(ctx, a)
-	lease, err := w.store.Lease(state.Key{Group: w.group, UID: uid})
+	stored, err := w.store.Load(w.group)
 	if err != nil {
 		return err
 	}
+	until := w.participatedUntil
+	if stored.UID == uid {
+		until = until.Add(leaseOnAnyClock(stored.Lease))
+	}
 	select {
-	case <-time.After(time.Until(w.participatedUntil.Add(leaseOnAnyClock(lease)))):
+	case <-time.After(time.Until(until)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -298,9 +299,8 @@ func (w *groupWorker) setStored(document storedDocument) {
 	w.stored = document
 }
 
-// maxQueued is the maximum number of tasks in the queue of a group. Successive documents
-// of the same UID are merged, so the queue grows only if documents alternate with
-// requests to leave the group, or UIDs change.
+// maxQueued is the maximum number of tasks in the queue of a group. Successive documents of the same UID are merged, so
+// the queue grows only if documents alternate with requests to leave the group, or UIDs change.
 const maxQueued = 16
 
 var errBusy = errors.New("too many tasks are queued for this group")
@@ -323,9 +323,8 @@ func (t *task) finish(err error) {
 	}
 }
 
-// enqueue adds a task to the queue. The channel returns its result. A document that is
-// older than the newest one is refused, and a newer document replaces the last one in
-// the queue.
+// enqueue adds a task to the queue. The channel returns its result. A document that is older than the newest one is
+// refused, and a newer document replaces the last one in the queue.
 func (w *groupWorker) enqueue(t *task) (<-chan error, error) {
 	done := make(chan error, 1)
 	t.done = []chan error{done}
@@ -376,8 +375,7 @@ func (w *groupWorker) dequeue() *task {
 	return t
 }
 
-// signal wakes the goroutine that receives from it. Signals that the goroutine hasn't
-// received yet are merged into one.
+// signal wakes the goroutine that receives from it. Signals that the goroutine hasn't received yet are merged into one.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -51,7 +52,7 @@ func TestStreamStartsWithCurrentState(t *testing.T) {
 	e := s.next()
 	var agent control.Agent
 	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent ||
-		agent.Pod != "a" || agent.Life == 0 ||
+		agent.Pod != "a" || agent.Life == 0 || agent.Identity != a.identity ||
 		!slices.Equal(agent.Groups, []string{"ledger", "audit"}) {
 		t.Errorf("got second event %+v: %+v, %v", e, agent, err)
 	}
@@ -147,12 +148,9 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 			t.Errorf("/metrics: got %d %.200s, want %d", status, body, want)
 		}
 	}
-	if status := a.scrape(reader, identity.AgentHost); status != http.StatusOK {
-		t.Errorf("a reader that verifies the agent by its host: got %d for /metrics, want 200", status)
-	}
-	if status := a.scrape(reader, "other.conclave.dev"); status != 0 {
-		t.Errorf("a reader that wants another host: got %d for /metrics, want no connection", status)
-	}
+	expect.Equalf(t, a.scrape(reader, identity.AgentHost), http.StatusOK,
+		"status of /metrics for a reader that verifies the agent by its host")
+	expect.Equalf(t, a.scrape(reader, "other.conclave.dev"), 0, "status of /metrics for a reader that wants another host")
 	if status, body := a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""); status != http.StatusForbidden {
 		t.Errorf("a reader of metrics: got %d %s for the reports, want 403", status, body)
 	}

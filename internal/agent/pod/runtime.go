@@ -41,8 +41,7 @@ type runtime struct {
 	agent atomic.Pointer[agent.Agent]
 }
 
-// Run runs an agent until ctx ends. The local API responds from the beginning, before the
-// agent has a certificate.
+// Run runs an agent until ctx ends. The local API responds from the beginning, before the agent has a certificate.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	store, err := state.Open(s.StateDir)
 	if err != nil {
@@ -59,7 +58,10 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		return err
 	}
 	r := &runtime{settings: &s, life: agent.NewLife(), store: store, memory: remembered, metrics: metrics.New(), log: log}
-	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
+	r.reports = newReportHub(control.Agent{
+		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
+		Identity: control.FormatIdentity(uint64(store.Identity())),
+	})
 	r.groups = newGroupManager(&s, store, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build,
@@ -128,7 +130,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	s := r.settings
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.store, Memory: r.memory,
+		Clock: clock.New(), Life: r.life, Store: r.store, Memory: r.memory,
 		Certificates: files, Problems: r.renewer.Problems,
 		Metrics: r.metrics.ForGroup, OnReport: r.reports.publish, Log: r.log,
 	})
@@ -146,11 +148,10 @@ func (r *runtime) serveOperator(ctx context.Context, listener net.Listener, file
 	return api.ServeOperator(ctx, listener, files.PublicServer(), handler, r.log)
 }
 
-// readmitAfterOperatorAbsence makes the agent eligible again in all groups when no
-// operator has read its reports for some time. Otherwise a process that the operator
-// excluded before it stopped would remain ineligible, and a group could be without a
-// coordinator for no other reason. An operator that returns receives a report that the
-// process is eligible, and can exclude it again.
+// readmitAfterOperatorAbsence makes the agent eligible again in all groups when no operator has read its reports for
+// some time. Otherwise a process that the operator excluded before it stopped would remain ineligible, and a group
+// could be without a coordinator for no other reason. An operator that returns receives a report that the process is
+// eligible, and can exclude it again.
 func (r *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agent) {
 	for ctx.Err() == nil {
 		attended, changed := r.reports.hasReaders()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -45,10 +46,9 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	store, err := state.Open(a.settings.StateDir)
 	must.Succeed(t, err)
 	defer store.Close()
-	longest, err := store.Lease(state.Key{Group: "ledger", UID: next.UID})
-	if err != nil || longest != 9*time.Second {
-		t.Errorf("right after the lease has become shorter: got %s stored, %v, want the longer one", longest, err)
-	}
+	stored, err := store.Load("ledger")
+	must.Succeed(t, err)
+	expect.Equalf(t, stored.Lease, 9*time.Second, "stored lease right after it has become shorter")
 }
 
 // TestSettingsChangeWhileRunning, except those that affect grants.
@@ -82,9 +82,7 @@ func TestSettingsChangeWhileRunning(t *testing.T) {
 		}
 		r := streams["a"].await("it reports the problem",
 			func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
-		if r.Revision != 2 {
-			t.Errorf("got %+v, want revision 2", r)
-		}
+		expect.Equalf(t, r.Revision, 2, "revision")
 	}
 	a.push(next)
 	good := c.document(4, "a", "b", "c")
@@ -144,7 +142,7 @@ func TestDamagedStateIsReported(t *testing.T) {
 	whole := must.ReadFile(t, path)
 	must.Succeed(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
 	s := a.start().watch()
-	const problem = "ledger.state is damaged: restore it"
+	const problem = "ledger.state is damaged: remove the whole state directory"
 	document := encode(t, c.document(2, "a"))
 	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), document)
 	if status == http.StatusNoContent || !strings.Contains(body, problem) {

@@ -31,6 +31,8 @@ type testPod struct {
 
 	name, ip string
 	settings Settings
+	// identity is that of the state directory.
+	identity string
 	log      *testwait.Log
 	// end stops the agent and waits until it has ended.
 	end func()
@@ -52,6 +54,10 @@ func (c *cluster) add(name string) *testPod {
 	s.MountDir, s.StateDir, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"),
 		net.JoinHostPort(g.ip, "7374")
 	g.settings = s
+	g.openState(func(s *state.Store) error {
+		g.identity = control.FormatIdentity(uint64(s.Identity()))
+		return nil
+	})
 	g.mount(map[string]string{"token": "bank/" + name})
 	c.pods[name] = g
 	c.t.Cleanup(func() { g.end() })

@@ -62,10 +62,9 @@ func syncDir(path string) error {
 
 // header begins the first line of each file. The line ends with the checksum of all
 // that follows it. The number is the version of the format.
-const header = "conclave group state 1, sha256 "
+const header = "conclave group state 2, sha256 "
 
-// content is the content of a file. It names the group, so that a file under the name of
-// another group is detected.
+// content is the content of a file. It names the group, so that a file under the name of another group is detected.
 type content struct {
 	Group string `json:"group"`
 	Record

@@ -3,11 +3,11 @@ package state_test
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -30,9 +30,7 @@ func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 	save(t, s, "ledger", record(6)) // retains the lease
 	recordLease(t, s, time.Second, 10*time.Second)
 	recordLease(t, s, time.Second, 10*time.Second) // as after a crash before it expired
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(*got.List, version(6)) {
-		t.Errorf("got %+v, want version 6", got)
-	}
+	expect.DeepEqualf(t, *load(t, s, "ledger").List, version(6), "list")
 	must.Succeed(t, s.LeaseExpired(key, time.Second))
 	s.Close()
 
@@ -44,15 +42,13 @@ func TestLeaseNeedsStoredList(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
 	if _, err := s.RecordLease(key, time.Second); err == nil ||
-		err.Error() != "cannot store the lease of group ledger: the group has no stored list" {
+		err.Error() != "cannot store the state of group ledger: the group has no stored list" {
 		t.Error(err)
 	}
 	save(t, s, "ledger", record(5))
 	recordLease(t, s, time.Minute, time.Minute)
 	must.Succeed(t, s.Leave(key, 0))
-	if err := s.LeaseExpired(key, time.Second); err != nil {
-		t.Error("LeaseExpired of a group that the agent has left:", err)
-	}
+	expect.Succeedf(t, s.LeaseExpired(key, time.Second), "LeaseExpired of a group that the agent has left")
 	if r, err := s.Load("ledger"); r.List != nil || err != nil {
 		t.Errorf("got %+v, %v, want no list", r, err)
 	}

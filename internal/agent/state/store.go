@@ -1,11 +1,12 @@
-// Package state stores what an agent must remember of its groups: one file for each group
-// has the adopted member list, the lease of its grants and, if the group comes from an
-// operator, the document in force.
+// Package state stores what an agent must remember of its groups: one file for each group has the adopted member list,
+// the reserved terms, the lease of its grants and, if the group comes from an operator, the document in force.
 //
-// A member never returns to a list older than one that it has adopted: otherwise a
-// coordinator could rely on a majority of the old list although the members of a newer
-// list have elected another one (see docs/adr/0002-grants.md). So a list is durable
-// before the agent adopts it, and an unreadable file is an error, not an empty history.
+// A member never returns to a list older than one that it has adopted: otherwise a coordinator could rely on a majority
+// of the old list although the members of a newer list have elected another one (see docs/adr/0002-grants.md). So a
+// list is durable before the agent adopts it, and an unreadable file is an error, not an empty history.
+//
+// The agent grants and claims only terms that it has reserved here before. So after a crash
+// of its machine it knows a bound on what it has granted.
 package state
 
 import (
@@ -14,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -30,13 +33,14 @@ const suffix = ".state"
 // Store is the directory with the records of one agent.
 type Store struct {
 	lockedAt time.Duration
+	identity election.Identity
 
-	mu  sync.Mutex
-	dir *os.File
+	mu     sync.Mutex
+	dir    *os.File
+	closed bool
 }
 
-// Open opens the directory, and creates it if it doesn't exist. It locks the directory
-// for this agent until Close.
+// Open opens the directory, and creates it if it doesn't exist. It locks the directory for this agent until Close.
 func Open(path string) (*Store, error) {
 	if err := makeDir(path); err != nil {
 		return nil, fmt.Errorf("cannot create the state directory: %w", err)
@@ -46,10 +50,13 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("cannot open the state directory: %w", err)
 	}
 	s := &Store{dir: dir}
-	if err := s.lock(); err != nil {
+	if err = s.lock(); err == nil {
+		s.lockedAt = clock.Boottime()
+		err = s.loadIdentity()
+	}
+	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	s.lockedAt = clock.Boottime()
 	return s, nil
 }
 
@@ -105,10 +112,12 @@ func (s *Store) lock() error {
 }
 
 // Close unlocks the directory. A process that this one is just starting still has the file descriptor, which would keep
-// the directory locked until then if it were only closed.
+// the directory locked until then if it were only closed. Nothing is written from then on: the next agent may have
+// locked the directory.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	return errors.Join(syscall.Flock(int(s.dir.Fd()), syscall.LOCK_UN), s.dir.Close())
 }
 
@@ -125,11 +134,16 @@ type Record struct {
 	UID string `json:"uid,omitempty"`
 	// List is the newest list that the agent has adopted, nil if there is none.
 	List *control.List `json:"list,omitempty"`
+	// Reserved is the highest term that the agent may grant or claim. Save reserves the first block of each list.
+	Reserved election.Term `json:"reserved,omitempty"`
+	// Joined is set before an agent votes in the group for the first time.
+	Joined bool `json:"joined,omitempty"`
+	// Peers are the identities of the other members that the agent has met under List, by name, if it is from a file.
+	Peers map[string]election.Identity `json:"peers,omitempty"`
 	// Lease is the longest lease of the grants that may still be in force.
 	Lease time.Duration `json:"lease,omitempty"`
-	// Document is the operator's document in force. It is empty after the agent has left the
-	// group: then, documents up to Revision are outdated. The configuration file itself is the
-	// durable copy of the settings of its groups.
+	// Document is the operator's document in force. It is empty after the agent has left the group: then, documents up to
+	// Revision are outdated. The configuration file itself is the durable copy of the settings of its groups.
 	Document string `json:"document,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 }
@@ -142,9 +156,9 @@ func (s *Store) Load(group string) (Record, error) {
 }
 
 // Save replaces the record of a group. Under the same UID, it retains the stored list if the
-// new record has none, and a longer lease (see RecordLease). When Save returns nil, the record
+// new record has none, the reservation, and a longer lease (see RecordLease). When Save returns nil, the record
 // is durable. Otherwise the agent must not use it. For the consequences of removing the record
-// of a group that exists, see docs/adr/0007-member-lists-in-files.md.
+// of a group that exists, see docs/adr/0057-identities-of-state-directories.md.
 func (s *Store) Save(group string, next Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,13 +174,19 @@ func (s *Store) Save(group string, next Record) error {
 			return fmt.Errorf("cannot replace version %d of the list of group %s, which has been adopted, by version %d",
 				stored.List.Version, group, next.List.Version)
 		}
-		next.Lease = max(next.Lease, stored.Lease)
+		if stored.List != nil && next.List.Version == stored.List.Version {
+			next.Peers = stored.Peers
+		}
+		next.Lease, next.Reserved, next.Joined = max(next.Lease, stored.Lease), stored.Reserved, stored.Joined
+	}
+	if next.List != nil {
+		next.Reserved = max(next.Reserved, election.FirstTerm(next.List.Version)+election.Block)
 	}
 	return s.replace(group, next)
 }
 
 // Leave removes the list and the document of a group. Documents up to revision are outdated
-// from then on. Lease remains, for the grants.
+// from then on. What was granted remains.
 func (s *Store) Leave(key Key, revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +197,9 @@ func (s *Store) Leave(key Key, revision int64) error {
 	if stored.UID != key.UID {
 		return nil // Another group has replaced it.
 	}
-	return s.replace(key.Group, Record{UID: key.UID, Lease: stored.Lease, Revision: revision})
+	return s.replace(key.Group, Record{
+		UID: key.UID, Lease: stored.Lease, Reserved: stored.Reserved, Joined: stored.Joined, Revision: revision,
+	})
 }
 
 func (s *Store) load(group string) (Record, error) {
@@ -194,8 +216,9 @@ func (s *Store) load(group string) (Record, error) {
 	}
 	r, err := decode(group, data)
 	if err != nil {
-		return Record{}, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
-			"configuration has the newest list and its previous, remove it", path, err, group)
+		// Without the record alone, the agent would take itself for a voter that has granted nothing.
+		return Record{}, fmt.Errorf("%s %w: remove the whole state directory while the agent is down: "+
+			"then it is another voter", path, err)
 	}
 	return r, nil
 }
@@ -204,6 +227,9 @@ func (s *Store) replace(group string, r Record) error {
 	path, err := s.path(group)
 	if err != nil {
 		return err
+	}
+	if s.closed {
+		return fmt.Errorf("cannot store the state of group %s: %w", group, os.ErrClosed)
 	}
 	data, err := encode(group, r)
 	if err == nil {
@@ -222,52 +248,61 @@ func (s *Store) path(group string) (string, error) {
 	return filepath.Join(s.dir.Name(), group+suffix), nil
 }
 
-// RecordLease records that the agent is going to grant for lease in a group whose list
-// is stored. It returns the longest lease of earlier grants that may still be in force,
-// at least lease: the holder of such a grant relies on the lease at the time of the
-// grant. If RecordLease returns an error, the agent must not grant anything.
+// errNoList: the agent has left the group, or another one has replaced it.
+var errNoList = errors.New("the group has no stored list")
+
+// change changes the record of a group that has a list, and returns the record from before.
+func (s *Store) change(key Key, change func(*Record)) (before Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, err = s.load(key.Group); err != nil {
+		return Record{}, err
+	}
+	if before.UID != key.UID || before.List == nil {
+		return Record{}, fmt.Errorf("cannot store the state of group %s: %w", key.Group, errNoList)
+	}
+	next := before
+	if change(&next); !reflect.DeepEqual(next, before) {
+		err = s.replace(key.Group, next)
+	}
+	return before, err
+}
+
+// Join records that the agent is going to vote in a group whose list is stored, and to grant for lease. It returns the
+// record from before, with the longest lease of the grants that may be in force. If Join returns an error, the agent
+// must not vote.
+func (s *Store) Join(key Key, lease time.Duration) (Record, error) {
+	before, err := s.change(key, func(r *Record) { r.Joined, r.Lease = true, max(lease, r.Lease) })
+	before.Lease = max(lease, before.Lease)
+	return before, err
+}
+
+// Reserve records that the agent may grant and claim terms up to reserved, and which peers it has met under a version
+// of the list.
+func (s *Store) Reserve(key Key, reserved election.Term, version uint32, peers map[string]election.Identity) error {
+	_, err := s.change(key, func(r *Record) {
+		r.Reserved = max(r.Reserved, reserved)
+		if r.List.Version == version && len(peers) > len(r.Peers) {
+			r.Peers = peers
+		}
+	})
+	return err
+}
+
+// RecordLease records that the agent is going to grant for lease in a group whose list is stored. It returns the
+// longest lease of earlier grants that may still be in force, at least lease: the holder of such a grant relies on the
+// lease at the time of the grant. If RecordLease returns an error, the agent must not grant anything.
 func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.load(key.Group)
-	if err != nil {
-		return 0, err
-	}
-	if r.UID != key.UID || r.List == nil {
-		return 0, fmt.Errorf("cannot store the lease of group %s: the group has no stored list", key.Group)
-	}
-	longest = max(lease, r.Lease)
-	return longest, s.saveLease(key.Group, r, longest)
+	before, err := s.change(key, func(r *Record) { r.Lease = max(lease, r.Lease) })
+	return max(lease, before.Lease), err
 }
 
-// Lease returns the longest lease of the grants in a group that may still be in force, 0
-// if there are none.
-func (s *Store) Lease(key Key) (time.Duration, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.load(key.Group)
-	if err != nil || r.UID != key.UID {
-		return 0, err
-	}
-	return r.Lease, nil
-}
-
-// LeaseExpired records that all grants for longer than lease have expired. It does
-// nothing if the agent has left the group.
+// LeaseExpired records that all grants for longer than lease have expired. It does nothing if the agent has left the
+// group.
 func (s *Store) LeaseExpired(key Key, lease time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := s.load(key.Group)
-	if err != nil || r.UID != key.UID || r.List == nil {
-		return err
-	}
-	return s.saveLease(key.Group, r, lease)
-}
-
-func (s *Store) saveLease(group string, r Record, lease time.Duration) error {
-	if r.Lease == lease {
+	_, err := s.change(key, func(r *Record) { r.Lease = lease })
+	if errors.Is(err, errNoList) {
 		return nil
 	}
-	r.Lease = lease
-	return s.replace(group, r)
+	return err
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -51,7 +52,6 @@ func version(n uint32) control.List {
 			Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}},
 		},
 		Departed: []string{"a"},
-		Floor:    27993601,
 	}
 }
 
@@ -66,13 +66,19 @@ func open(t *testing.T, dir string) *state.Store {
 // record has a list and the document that it comes from.
 func record(n uint32) state.Record {
 	list := version(n)
-	return state.Record{UID: "u1", List: &list, Lease: lease, Document: fmt.Sprint("document ", n), Revision: int64(n)}
+	return state.Record{
+		UID: "u1", List: &list, Reserved: firstBlock(n), Lease: lease, Document: fmt.Sprint("document ", n),
+		Revision: int64(n),
+	}
 }
+
+// firstBlock is what is reserved together with a list.
+func firstBlock(version uint32) election.Term { return election.FirstTerm(version) + election.Block }
 
 // inFile is a record without a document.
 func inFile(n uint32) state.Record {
 	list := version(n)
-	return state.Record{List: &list, Lease: lease}
+	return state.Record{List: &list, Reserved: firstBlock(n), Lease: lease}
 }
 
 func save(t *testing.T, s *state.Store, group string, r state.Record) {
@@ -92,7 +98,7 @@ func load(t *testing.T, s *state.Store, group string) state.Record {
 func TestLoadAfterRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	s := open(t, dir)
-	if r, err := s.Load("ledger"); r != (state.Record{}) || err != nil {
+	if r, err := s.Load("ledger"); !reflect.DeepEqual(r, state.Record{}) || err != nil {
 		t.Fatalf("got %+v, %v from a new directory, want none", r, err)
 	}
 	save(t, s, "ledger", record(4))
@@ -114,9 +120,7 @@ func TestSaveRefusesOlderVersion(t *testing.T) {
 		err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
 		t.Error(err)
 	}
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(5)) {
-		t.Errorf("got %+v, want %+v", got, record(5))
-	}
+	expect.DeepEqualf(t, load(t, s, "ledger"), record(5), "record")
 }
 
 // TestSaveWithoutListKeepsStoredOne: a document without this pod doesn't make the agent forget
@@ -127,9 +131,7 @@ func TestSaveWithoutListKeepsStoredOne(t *testing.T) {
 	save(t, s, "ledger", state.Record{UID: "u1", Lease: time.Millisecond, Document: "document 6", Revision: 6})
 	want := record(5)
 	want.Document, want.Revision = "document 6", 6
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.DeepEqualf(t, load(t, s, "ledger"), want, "record")
 }
 
 func TestOpenLocksDirectory(t *testing.T) {
@@ -229,8 +231,7 @@ func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	must.Succeed(t, os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")))
 	_, err := s.Load("audit")
 	want := filepath.Join(dir, "audit.state") +
-		" is the state of group ledger: restore it; or, if no other agent of group audit " +
-		"runs or the configuration has the newest list and its previous, remove it"
+		" is the state of group ledger: remove the whole state directory while the agent is down: then it is another voter"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -325,8 +326,8 @@ func TestFullDiskKeepsOldRecord(t *testing.T) {
 		t.Errorf("got %s(%v), want %s", out, err, want)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 1 {
-		t.Errorf("got files %v, %v, want the old file alone", files, err)
+	if err != nil || len(files) != 2 {
+		t.Errorf("got files %v, %v, want the old file and the identity alone", files, err)
 	}
 	s = open(t, dir)
 	expect.DeepEqualf(t, load(t, s, "ledger"), record(5), "version 5")
@@ -353,31 +354,24 @@ func TestGroupWithAnotherUIDReplacesRecord(t *testing.T) {
 	before.Lease, next.UID = time.Minute, "u2"
 	save(t, s, "ledger", before)
 	save(t, s, "ledger", next)
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, next) {
-		t.Errorf("got %+v, want %+v", got, next)
-	}
-	if err := s.Leave(state.Key{Group: "ledger", UID: "u1"}, 10); err != nil {
-		t.Error("leaving the replaced group:", err)
-	}
-	if err := s.LeaseExpired(state.Key{Group: "ledger", UID: "u1"}, time.Millisecond); err != nil {
-		t.Error("a lease in the replaced group has expired:", err)
-	}
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, next) {
-		t.Errorf("got %+v, want %+v unchanged", got, next)
-	}
+	expect.DeepEqualf(t, load(t, s, "ledger"), next, "record")
+	expect.Succeedf(t, s.Leave(state.Key{Group: "ledger", UID: "u1"}, 10), "leaving the replaced group")
+	expect.Succeedf(t, s.LeaseExpired(state.Key{Group: "ledger", UID: "u1"}, time.Millisecond),
+		"a lease in the replaced group has expired")
+	expect.DeepEqualf(t, load(t, s, "ledger"), next, "record of the next group")
 	if longest, err := s.RecordLease(state.Key{Group: "ledger", UID: "u1"}, lease); err == nil {
 		t.Errorf("got longest lease %s in the replaced group, want an error", longest)
 	}
 }
 
-// TestLeaveRemovesListAndDocument: what remains tells outdated documents, and how long the
-// grants in the group may be in force.
+// TestLeaveRemovesListAndDocument: what remains tells outdated documents, and what the agent may have granted.
 func TestLeaveRemovesListAndDocument(t *testing.T) {
 	s := open(t, t.TempDir())
 	save(t, s, "ledger", record(5))
 	for range 2 {
 		must.Succeed(t, s.Leave(state.Key{Group: "ledger", UID: "u1"}, 6))
-		if r, err := s.Load("ledger"); err != nil || r != (state.Record{UID: "u1", Lease: lease, Revision: 6}) {
+		want := state.Record{UID: "u1", Lease: lease, Reserved: firstBlock(5), Revision: 6}
+		if r, err := s.Load("ledger"); err != nil || !reflect.DeepEqual(r, want) {
 			t.Errorf("got %+v, %v, want no list and no document", r, err)
 		}
 	}

@@ -60,7 +60,7 @@ func Guard(path string, argv []string, cgroupPath string, foreground bool, log *
 	if cgroupPath != "" {
 		g.cgroup = openCgroup(cgroupPath)
 	}
-	c := clock.New(clock.Wall())
+	c := clock.New()
 	timers, err := alarm.New(c)
 	if err != nil {
 		return exitFailure, err

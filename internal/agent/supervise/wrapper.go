@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 	if w.family, err = newFamily(); err != nil {
 		return exitFailure, err
 	}
-	c := clock.New(clock.Wall())
+	c := clock.New()
 	timers, err := alarm.New(c)
 	if err != nil {
 		return exitFailure, err

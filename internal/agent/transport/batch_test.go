@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 
@@ -133,9 +132,7 @@ func TestHintsAreBounded(t *testing.T) {
 		got = append(got, b.nextTarget())
 	}
 	want := []string{"10.0.0.9:1", "10.0.0.2:1", "10.0.0.9:1", "10.0.0.3:1", "10.0.0.9:1"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got attempts at %v, want %v", got, want)
-	}
+	expect.EqualSlicesf(t, got, want, "attempts")
 	for _, reporter := range []string{"e", "f", "g", "h"} {
 		tell(reporter, "10.0.0.4:1")
 	}
@@ -157,9 +154,7 @@ func TestAnnouncementPrecedesNextDial(t *testing.T) {
 	for i := range 99 {
 		transport.peers[string(rune('c'+i))] = nil
 	}
-	if first := b.retryDelay(noAnswer, 0, 0); first < redialDelay {
-		t.Errorf("with 100 peers, an agent announces itself after %s, want at least %s", first, redialDelay)
-	}
+	expect.AtLeastf(t, b.retryDelay(noAnswer, 0, 0), redialDelay, "time until an agent with 100 peers announces itself")
 }
 
 // TestIsolatedAgentDialsLessOften: after many attempts in vain, an agent leaves more time between them.

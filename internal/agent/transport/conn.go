@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
 )
 
 const (
@@ -29,8 +30,9 @@ type conn struct {
 	stream    net.Conn // raw, or TLS on top of it
 	reader    *bufio.Reader
 
-	name string
-	life uint32
+	name     string
+	life     uint32
+	identity election.Identity
 	// revision is the one of the protocol that the peer understands.
 	revision uint32
 	// members holds the peer's member name in each group; nil allows any.
@@ -38,8 +40,7 @@ type conn struct {
 	uid       string
 	notAfter  time.Time
 	createdAt time.Time
-	// listenAddress is where the peer's process listens. It is only an assumption
-	// until listenAddressVerified is set.
+	// listenAddress is where the peer's process listens. It is only an assumption until listenAddressVerified is set.
 	listenAddress         string
 	listenAddressVerified atomic.Bool
 	// dialedTarget is the address of the peer that this side had when it dialed, which may
@@ -50,8 +51,7 @@ type conn struct {
 	// closedHere: this side has closed the connection, so the process at the other end need not have
 	// ended, even if a firewall now refuses a new connection.
 	closedHere atomic.Bool
-	// ended: the process at the other end is known to have ended. The goroutine of run
-	// sets it.
+	// ended: the process at the other end is known to have ended. The goroutine of run sets it.
 	ended bool
 
 	mu    sync.Mutex
@@ -69,16 +69,16 @@ func newConn(
 	t *Transport, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, listenAddress string,
 ) *conn {
 	return &conn{
-		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life, revision: hello.Revision,
-		members: shown.members, uid: shown.uid, notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
+		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
+		identity: hello.Identity, revision: hello.Revision, members: shown.members, uid: shown.uid,
+		notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
-// provesEnd reports whether this connection proves that the process at the other
-// end of an earlier one has ended: another incarnation listens at the same
-// address. Its certificate must name it in each group in which that of the earlier
-// one did.
+// provesEnd reports whether this connection proves that the process at the other end of an earlier one has ended:
+// another incarnation listens at the same address. Its certificate must name it in each group in which that of the
+// earlier one did.
 func (c *conn) provesEnd(earlier *conn) bool {
 	for group, member := range earlier.members {
 		if member == earlier.name && c.members[group] != member {
@@ -111,10 +111,9 @@ func closeBefore(validity time.Duration) time.Duration {
 	return validity - rand.N(max(validity/8, 1))
 }
 
-// checkEnd finds out whether the connection ended because the peer's process did. This is
-// what a failover waits for. So it comes before all else, such as closing this side. It
-// doesn't dial after a connection that the peer closed at once, because peer.run has
-// delays for that.
+// checkEnd finds out whether the connection ended because the peer's process did. This is what a failover waits for. So
+// it comes before all else, such as closing this side. It doesn't dial after a connection that the peer closed at once,
+// because peer.run has delays for that.
 func (c *conn) checkEnd() {
 	if c.isClosed() || !c.listenAddressVerified.Load() || time.Since(c.createdAt) < redialDelay {
 		return
@@ -271,7 +270,7 @@ func (c *conn) read() error {
 				return errors.New("certificate doesn't name the group; reconnecting in case it was renewed")
 			}
 		default:
-			c.transport.Events.ReceiveMessage(c.name, frame.Message)
+			c.transport.Events.ReceiveMessage(Sender{c.name, c.identity}, frame.Message)
 		}
 		if !limiter.wait(c.done) {
 			return net.ErrClosed
@@ -297,8 +296,7 @@ func (c *conn) readSize() (int, error) {
 	return size, err
 }
 
-// sizeReader reads the bytes of a length, with FrameTimeout for each that isn't
-// buffered.
+// sizeReader reads the bytes of a length, with FrameTimeout for each that isn't buffered.
 type sizeReader struct{ c *conn }
 
 func (r sizeReader) ReadByte() (byte, error) {
@@ -316,8 +314,7 @@ type rateLimiter struct {
 	count       int
 }
 
-// wait counts a frame, and blocks at the limit until the window is over. It
-// returns false if done is closed first.
+// wait counts a frame, and blocks at the limit until the window is over. It returns false if done is closed first.
 func (l *rateLimiter) wait(done <-chan struct{}) bool {
 	if l.count++; l.count < rateMax/10 {
 		return true

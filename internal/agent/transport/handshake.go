@@ -12,15 +12,12 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// handshake turns a TCP connection into a connection with a peer: TLS, then a
-// Hello in each direction. On the dialing side, dialed is the name that the peer
-// must have. On the accepting side, it is empty.
+// handshake turns a TCP connection into a connection with a peer: TLS, then a Hello in each direction. On the dialing
+// side, dialed is the name that the peer must have. On the accepting side, it is empty.
 func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) (*conn, error) {
 	if err := raw.SetDeadline(time.Now().Add(t.HandshakeTimeout)); err != nil {
 		return nil, err
@@ -40,9 +37,6 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 	if err := t.uids.check(hello.Name, shown.uid); err != nil {
 		return nil, err
 	}
-	if err := t.compareClocks(hello); err != nil {
-		return nil, err
-	}
 	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
 	if err != nil {
 		return nil, err
@@ -59,8 +53,7 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 
 // credentials is what the certificate of a peer grants.
 type credentials struct {
-	// members holds the peer's member name in each group. Without TLS it is nil,
-	// and every name is allowed.
+	// members holds the peer's member name in each group. Without TLS it is nil, and every name is allowed.
 	members  map[string]string
 	notAfter time.Time
 	// uid is the UID of the peer's pod. It is empty if it isn't known.
@@ -107,10 +100,9 @@ func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, diale
 	if err != nil {
 		return nil, err
 	}
-	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(
-		number), Revision: wire.Revision, Dialed: dialed}
-	if t.CurrentTerm != nil {
-		own.Term = t.CurrentTerm()
+	own := &wire.Hello{
+		Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number), Identity: t.Identity,
+		Revision: wire.Revision, Dialed: dialed,
 	}
 	if _, err := stream.Write(wire.Append(nil, wire.Frame{Hello: own})); err != nil {
 		return nil, err
@@ -170,37 +162,7 @@ func (t *Transport) authorize(peer string, members map[string]string) error {
 	return t.Authorize(peer, members)
 }
 
-// maxEpochDifference is the maximum difference of two term clocks, in epochs of
-// 40 ms. An office accepts terms that are twice as far ahead, which leaves room
-// for the time between a message and its processing.
-const maxEpochDifference = int64(election.AcceptedSkew)
-
-// compareClocks rejects a peer whose term clock is too far from this agent's. One
-// of the two would ignore all messages of the other, and could prevent the
-// remaining members from electing a coordinator.
-func (t *Transport) compareClocks(hello *wire.Hello) error {
-	if t.CurrentTerm == nil {
-		return nil
-	}
-	difference := int64(hello.Term.Epoch() - t.CurrentTerm().Epoch())
-	if -maxEpochDifference <= difference && difference <= maxEpochDifference {
-		t.clearProblem(hello.Name)
-		return nil
-	}
-	direction := "ahead of"
-	if difference < 0 {
-		direction, difference = "behind", -difference
-	}
-	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name,
-		time.Duration(difference)*control.EpochDuration, direction)
-	if t.addProblem(hello.Name, problem{kind: direction, text: err.Error()}) {
-		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
-	}
-	return err
-}
-
-// limits apply to connections whose handshake isn't complete. The peer at their other
-// end isn't authenticated yet.
+// limits apply to connections whose handshake isn't complete. The peer at their other end isn't authenticated yet.
 //
 // The certificate of a member of 100 groups with the longest names has about 40 KiB, a
 // usual one less than 1 KiB. Therefore a single connection may read much more than its
@@ -226,8 +188,7 @@ func (t *Transport) accept() {
 	}
 }
 
-// handleIncoming runs the handshake of an incoming connection, and passes the
-// connection to its peer.
+// handleIncoming runs the handshake of an incoming connection, and passes the connection to its peer.
 func (t *Transport) handleIncoming(raw net.Conn) {
 	c, err := t.handshake(t.ctx, raw, "")
 	if pending, ok := raw.(*connlimit.Conn); err == nil && ok && !pending.Pin() {

@@ -38,14 +38,17 @@ type member struct {
 
 	mu       sync.Mutex
 	messages []string // FROM TERM
-	ended    []endedPeer
-	refused  []string // calls of PeerRefused
+	// identities are those of the senders.
+	identities []election.Identity
+	ended      []endedPeer
+	refused    []string // calls of PeerRefused
 }
 
-func (m *member) ReceiveMessage(from string, message *wire.Message) {
+func (m *member) ReceiveMessage(from transport.Sender, message *wire.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.messages = append(m.messages, fmt.Sprint(from, " ", message.Term))
+	m.messages = append(m.messages, fmt.Sprint(from.Name, " ", message.Term))
+	m.identities = append(m.identities, from.Identity)
 }
 
 func (m *member) PeerEnded(peer string, life uint32) {
@@ -58,6 +61,12 @@ func (m *member) PeerRefused(peer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refused = append(m.refused, peer)
+}
+
+func (m *member) senders() []election.Identity {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Compact(slices.Clone(m.identities))
 }
 
 func (m *member) refusedPeers() []string {
@@ -165,7 +174,7 @@ func (h *harness) start(self, address string, life uint32, change ...func(*trans
 	must.Succeed(h.t, err)
 	m := &member{t: h.t, address: listener.Addr().String(), log: &testwait.Log{}}
 	c := transport.Config{
-		Self: self, Domain: "default", Life: life, Listener: listener, Events: m,
+		Self: self, Domain: "default", Life: life, Identity: election.Identity(life), Listener: listener, Events: m,
 		Certificates: files,
 		Log:          slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

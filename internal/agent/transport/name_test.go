@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/transport"
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -138,8 +136,7 @@ func TestNameThatCannotBeResolvedIsAProblem(t *testing.T) {
 	h := newHarness(t)
 	names := startNameServer(t)
 	names.fails.Store(true)
-	clock := func(c *transport.Config) { c.CurrentTerm = func() election.Term { return election.Epoch(1000).Last() } }
-	a, b := h.start("a", "127.0.0.1:0", 1, clock), h.start("b", "127.0.0.1:0", 2, clock)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	a.SetPeers(named(t, b.address))
 	b.SetPeers(map[string]string{"a": ""})
 	testwait.Until(t, "a reports the problem",

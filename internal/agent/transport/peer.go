@@ -14,8 +14,7 @@ import (
 // unsentMax bounds the frames that wait while a connection is being established.
 const unsentMax = 256
 
-// peer is another agent, and the connection with it, if there is one. The goroutine
-// of run obtains the connection.
+// peer is another agent, and the connection with it, if there is one. The goroutine of run obtains the connection.
 type peer struct {
 	transport *Transport
 	name      string
@@ -32,16 +31,14 @@ type peer struct {
 
 	mu      sync.Mutex
 	address string
-	// announced is the address that the peer announced by dialing; empty once it
-	// turns out to be wrong. It takes precedence over address, because member lists
-	// and name servers may be outdated.
+	// announced is the address that the peer announced by dialing; empty once it turns out to be wrong. It takes
+	// precedence over address, because member lists and name servers may be outdated.
 	announced string
 	// hints are further addresses, see setHint. turn counts the attempts at addresses.
 	hints []hint
 	turn  int
 	conn  *conn
-	// connecting is set while a connection may be established soon. Meanwhile,
-	// frames wait in unsent.
+	// connecting is set while a connection may be established soon. Meanwhile, frames wait in unsent.
 	connecting bool
 	unsent     []Outgoing
 	// absent is since when there is no connection, failure is why the last attempt since then failed, and named is set
@@ -61,8 +58,7 @@ func newPeer(t *Transport, name, address string) *peer {
 	return p
 }
 
-// setAddress changes the peer's address. The side that dials closes a connection
-// with the previous address.
+// setAddress changes the peer's address. The side that dials closes a connection with the previous address.
 func (p *peer) setAddress(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,6 +142,7 @@ func (p *peer) offer(c *conn) {
 // serve sends and receives until the connection is closed, or replaced by a newer
 // one from the peer: the peer then considers this one lost.
 func (p *peer) serve(c *conn) (next *conn) {
+	p.transport.clearProblem(p.name)
 	p.mu.Lock()
 	p.conn, p.connecting = c, false
 	if p.transport.closing.Load() || c.dialedTarget != "" && c.dialedTarget != p.address && c.dialedTarget != p.announced {
@@ -216,16 +213,14 @@ func (p *peer) sayGoodbye() {
 	}
 }
 
-// knownUIDs are the UIDs of the peers' pods. A pod may be replaced by another one of the
-// same name. The certificate of the former pod is valid until it expires, so the UID in it
-// decides.
+// knownUIDs are the UIDs of the peers' pods. A pod may be replaced by another one of the same name. The certificate of
+// the former pod is valid until it expires, so the UID in it decides.
 type knownUIDs struct {
 	mu     sync.Mutex
 	byPeer map[string][]string
 }
 
-// check returns an error if a certificate isn't for the peer's pod. Members in a configuration
-// file have no pods.
+// check returns an error if a certificate isn't for the peer's pod. Members in a configuration file have no pods.
 func (k *knownUIDs) check(peer, uid string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -251,8 +246,7 @@ func (t *Transport) SetUIDs(byPeer map[string][]string) {
 	}
 }
 
-// closeForeign closes the connection if it is with another pod of the peer's name. The
-// caller holds the lock.
+// closeForeign closes the connection if it is with another pod of the peer's name. The caller holds the lock.
 func (p *peer) closeForeign() {
 	if p.conn == nil {
 		return

@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 // discardEvents ignores all events.
 type discardEvents struct{}
 
-func (discardEvents) ReceiveMessage(string, *wire.Message) {}
-func (discardEvents) PeerEnded(string, uint32)             {}
-func (discardEvents) PeerRefused(string)                   {}
+func (discardEvents) ReceiveMessage(transport.Sender, *wire.Message) {}
+func (discardEvents) PeerEnded(string, uint32)                       {}
+func (discardEvents) PeerRefused(string)                             {}
 
 // runMember prints the address on which the member listens, and reads the addresses
 // of its peers, until it is killed or its input ends.

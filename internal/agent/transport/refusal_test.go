@@ -30,9 +30,7 @@ func TestRefusalWithoutRecordOfICMP(t *testing.T) {
 	if err := unknown.explain(syscall.ECONNREFUSED); !errors.Is(err, errRejected) || errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want no evidence", err)
 	}
-	if err := unknown.explain(nil); err != nil {
-		t.Errorf("got %v for a connection, want none", err)
-	}
+	expect.Succeedf(t, unknown.explain(nil), "explanation of a connection")
 	expect.ErrorIsf(t, known.explain(syscall.ECONNREFUSED), syscall.ECONNREFUSED, "the refusal")
 }
 
@@ -44,13 +42,9 @@ func TestRefuses(t *testing.T) {
 				need.Skip(t, "the address "+ip)
 			}
 			address := listener.Addr().String()
-			if Refuses(listener, address, testwait.Limit) {
-				t.Errorf("got a refusal of %s, want a connection", address)
-			}
+			expect.Equalf(t, Refuses(listener, address, testwait.Limit), false, "%s refuses", address)
 			must.Succeed(t, listener.Close())
-			if !Refuses(listener, address, testwait.Limit) {
-				t.Errorf("got no refusal of %s, want one", address)
-			}
+			expect.Equalf(t, Refuses(listener, address, testwait.Limit), true, "%s refuses", address)
 		})
 	}
 }
@@ -73,17 +67,13 @@ func TestRefusalThatTakesLonger(t *testing.T) {
 	filling, err := net.Dial("tcp", address)
 	must.Succeed(t, err)
 	defer filling.Close()
-	if Refuses(own, address, 10*time.Millisecond) {
-		t.Error("got a refusal without an answer")
-	}
+	expect.Equalf(t, Refuses(own, address, 10*time.Millisecond), false, "refuses without an answer")
 	refused := make(chan bool)
 	go func() { refused <- Refuses(own, address, testwait.Limit) }()
 	// It need not be enough: the kernel refuses an attempt after the end of the listener, too.
 	time.Sleep(100 * time.Millisecond)
 	must.Succeed(t, unix.Close(fd))
-	if !<-refused {
-		t.Error("got no refusal, want one by the attempt after the end of the listener")
-	}
+	expect.Equalf(t, <-refused, true, "refuses after the end of the listener")
 }
 
 // TestOnlyRefusedDialIsEvidence: the kernel reports ECONNREFUSED also for an established connection,
@@ -110,9 +100,7 @@ func TestConnectionsDontCloseTogether(t *testing.T) {
 	if len(moments) < 90 {
 		t.Errorf("got %d moments for 100 connections, want them to differ", len(moments))
 	}
-	if at := closeBefore(-time.Second); at > 0 {
-		t.Errorf("got %s for an expired certificate, want no delay", at)
-	}
+	expect.AtMostf(t, closeBefore(-time.Second), 0, "delay for an expired certificate")
 }
 
 // TestReplacementsOfConnectionsBecomeRare: a peer sends messages for a group that its
@@ -131,14 +119,11 @@ func TestReplacementsOfConnectionsBecomeRare(t *testing.T) {
 	got := replaced(time.Hour, s, 2*s, 3*s, 4*s, 5*s, 9*s, 17*s, 33*s, 60*s, 61*s, 61*s)
 	expect.EqualSlicesf(t, got, []time.Duration{time.Hour, 3 * s, 5 * s, 9 * s, 17 * s, 33 * s, 61 * s, 61 * s},
 		"connections replaced at the ages")
-	if !r.isDue("c", 2*s) {
-		t.Error("another peer: got no replacement after two seconds, want one")
-	}
+	expect.Equalf(t, r.isDue("c", 2*s), true, "another peer: a replacement is due after two seconds")
 	if r.isDue("b", 2*s) || !r.isDue("b", 121*s) || !r.isDue("b", 3*s) {
 		t.Error("after two minutes without a problem: want the first wait again")
 	}
 	r.forget("b")
-	if !r.isDue("b", 2*s) {
-		t.Error("a peer that has left and joined again: want the first wait")
-	}
+	expect.Equalf(t, r.isDue("b", 2*s), true,
+		"a peer that has left and joined again: a replacement is due after the first wait")
 }

@@ -10,9 +10,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
+
+// TestSenderHasTheIdentityOfItsHello: also after it was restarted with another state directory.
+func TestSenderHasTheIdentityOfItsHello(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.pair()
+	a.sendUntilReceived(b, 1)
+	a.Close()
+	again := h.start("a", a.address, 3)
+	again.SetPeers(map[string]string{"b": b.address})
+	again.sendUntilReceived(b, 2)
+	expect.EqualSlicesf(t, b.senders(), []election.Identity{1, 3}, "identities of a")
+}
 
 // TestRenewedCertificateIsUsedWhenNeeded: a connection that was established with the previous certificate is replaced,
 // and no process is reported as ended. This holds for both sides.
@@ -40,9 +53,8 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 				send(2)
 				return len(to.Problems()) > 0
 			})
-			if to.received(writer + " 2") {
-				t.Error("got a message for a group that the certificate doesn't name, want none")
-			}
+			expect.Equalf(t, to.received(writer+" 2"), false,
+				"received a message for a group that the certificate doesn't name")
 
 			fresh := h.paths(name(writer), identity.Name{Domain: "default", Group: "audit", Member: writer})
 			for old, is := range map[string]string{paths.Key: fresh.Key, paths.Cert: fresh.Cert} {

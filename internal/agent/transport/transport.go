@@ -1,24 +1,19 @@
-// Package transport maintains one TCP connection with TLS 1.3 for each pair of
-// agents. All groups of which both agents are members share it. The package
-// delivers messages, and reports when the process of a peer has ended.
+// Package transport maintains one TCP connection with TLS 1.3 for each pair of agents. All groups of which both agents
+// are members share it. The package delivers messages, and reports when the process of a peer has ended.
 //
 // # Connections
 //
-// Of two agents, the one whose name sorts first dials. A name server may return
-// an outdated address for it. Therefore the other agent, if no connection arrives
-// for a while, dials too. That connection isn't used: it only announces, in its
-// Hello, the address at which the agent listens. The first agent then dials that
-// address.
+// Of two agents, the one whose name sorts first dials. A name server may return an outdated address for it. Therefore
+// the other agent, if no connection arrives for a while, dials too. That connection isn't used: it only announces, in
+// its Hello, the address at which the agent listens. The first agent then dials that address.
 //
 // Members also tell each other the addresses of restarted ones: see addresses.go.
 //
 // # Detecting that a process has ended
 //
-// The end of a connection doesn't prove that the process at its other end has
-// ended. But an agent listens as long as it runs. So if the connection was closed
-// and the address at which that process listened refuses a new connection, then
-// the process has ended. The same holds if another incarnation of the peer answers
-// at that address.
+// The end of a connection doesn't prove that the process at its other end has ended. But an agent listens as long as it
+// runs. So if the connection was closed and the address at which that process listened refuses a new connection, then
+// the process has ended. The same holds if another incarnation of the peer answers at that address.
 //
 //	connection closed  ->  dial the same IP address again, then the peer's name
 //	                         refused              the process has ended
@@ -26,22 +21,18 @@
 //	                         same incarnation     only the connection was lost
 //	                         no answer            unknown; heartbeats will time out
 //
-// Only the address at which that incarnation was reached is conclusive. With
-// address translation, the source address of an incoming connection isn't one at
-// which the peer listens. Therefore the side that accepts a connection dials back
-// once, to verify the address. Until it has, a refused connection isn't proof, but a reason to suspect
-// the process (checkUnverified). An agent that has just started has many addresses to verify.
+// Only the address at which that incarnation was reached is conclusive. With address translation, the source address of
+// an incoming connection isn't one at which the peer listens. Therefore the side that accepts a connection dials back
+// once, to verify the address. Until it has, a refused connection isn't proof, but a reason to suspect the process
+// (checkUnverified). An agent that has just started has many addresses to verify.
 //
 // # Goroutines
 //
-// One goroutine accepts connections; each incoming connection has one until its
-// handshake is over. Each peer has one goroutine that obtains its connection
-// (peer.run), and one for a dial in progress. Each connection has a reader and a
-// writer, and one that dials back until the peer's address is verified. Close
-// waits for all of them.
+// One goroutine accepts connections; each incoming connection has one until its handshake is over. Each peer has one
+// goroutine that obtains its connection (peer.run), and one for a dial in progress. Each connection has a reader and a
+// writer, and one that dials back until the peer's address is verified. Close waits for all of them.
 //
-// Send never blocks. Events are called by readers, and must not block: all groups share
-// the connection.
+// Send never blocks. Events are called by readers, and must not block: all groups share the connection.
 //
 // # Timeouts
 //
@@ -61,10 +52,9 @@
 //
 // # What is not guaranteed
 //
-// Messages that are queued or in transit are lost with their connection. The end
-// of a process whose address has changed, or couldn't be verified, isn't reported;
-// only missing heartbeats show it. A firewall that answers with resets on behalf of
-// a peer makes the peer look as if it had ended.
+// Messages that are queued or in transit are lost with their connection. The end of a process whose address has
+// changed, or couldn't be verified, isn't reported; only missing heartbeats show it. A firewall that answers with
+// resets on behalf of a peer makes the peer look as if it had ended.
 package transport
 
 import (
@@ -100,8 +90,7 @@ const (
 	callBackInterval = 5 * time.Second
 )
 
-// Outgoing is a frame to be sent. OnFailure, if it isn't nil, is called when a
-// frame that was queued couldn't be sent.
+// Outgoing is a frame to be sent. OnFailure, if it isn't nil, is called when a frame that was queued couldn't be sent.
 type Outgoing struct {
 	Frame     []byte
 	OnFailure func()
@@ -110,12 +99,19 @@ type Outgoing struct {
 	MayWait bool
 }
 
+// Sender is the process at the other end of a connection.
+type Sender struct {
+	Name string
+	// Identity is that of its state directory, as it says.
+	Identity election.Identity
+}
+
 // Events receives what happens on the connections. Its methods are called by the
 // goroutines of connections. They must not block.
 type Events interface {
 	// ReceiveMessage handles a message. The sender is authenticated, and its
 	// certificate names it as a member of the message's group.
-	ReceiveMessage(from string, message *wire.Message)
+	ReceiveMessage(from Sender, message *wire.Message)
 	// PeerEnded reports that this incarnation of the peer has ended.
 	PeerEnded(peer string, life uint32)
 	// PeerRefused reports that the peer closed the connection, and that the address at which it listens as it said
@@ -132,13 +128,12 @@ type Config struct {
 	Listener net.Listener
 	// Certificates is nil for plain TCP.
 	Certificates *identity.Files
-	// Authorize returns an error if this agent must not connect with a peer whose
-	// certificate has these member names, by group. If it is nil, every certificate
-	// of the domain is sufficient.
+	// Authorize returns an error if this agent must not connect with a peer whose certificate has these member names, by
+	// group. If it is nil, every certificate of the domain is sufficient.
 	Authorize func(peer string, members map[string]string) error
-	// CurrentTerm reads the term clock. If it is nil, clocks aren't compared.
-	CurrentTerm func() election.Term
-	Events      Events
+	// Identity is that of the state directory of this process.
+	Identity election.Identity
+	Events   Events
 	// OnChange, if it isn't nil, is called when a connection is established or
 	// closed, and when Problems changes. It must not block.
 	OnChange func()
@@ -147,10 +142,9 @@ type Config struct {
 	// HandshakeTimeout bounds TLS and the exchange of Hellos. FrameTimeout bounds
 	// the rest of a frame that has begun. The default of both is 2 s.
 	HandshakeTimeout, FrameTimeout time.Duration
-	// UnauthorizedGrace is the age from which a connection is closed at the latest when
-	// its peer sends a message for a group that its certificate doesn't name. The peer
-	// may have renewed its certificate in the meantime, and shows it when it connects
-	// again. The default is 1 min; at first, it is shorter: see renewals.
+	// UnauthorizedGrace is the age from which a connection is closed at the latest when its peer sends a message for a
+	// group that its certificate doesn't name. The peer may have renewed its certificate in the meantime, and shows it
+	// when it connects again. The default is 1 min; at first, it is shorter: see renewals.
 	UnauthorizedGrace time.Duration
 }
 
@@ -193,9 +187,8 @@ func New(config Config) *Transport {
 	return t
 }
 
-// SetPeers replaces the set of peers, with their addresses. An empty address means
-// that none is known, or that the previous one remains. Connections with other
-// agents are closed.
+// SetPeers replaces the set of peers, with their addresses. An empty address means that none is known, or that the
+// previous one remains. Connections with other agents are closed.
 func (t *Transport) SetPeers(addresses map[string]string) {
 	defer t.notifyChange() // After the lock is released.
 	t.mu.Lock()
@@ -275,9 +268,8 @@ func (t *Transport) RoundTrip(name string) time.Duration {
 	return 0
 }
 
-// Close sends a Goodbye to all peers, and returns when all connections are closed.
-// It closes the listener first, so that a peer that received the Goodbye can't
-// connect again.
+// Close sends a Goodbye to all peers, and returns when all connections are closed. It closes the listener first, so
+// that a peer that received the Goodbye can't connect again.
 func (t *Transport) Close() {
 	t.closing.Store(true)
 	_ = t.Listener.Close() // Nothing depends on the error any more.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -174,7 +175,6 @@ func testRejection(t *testing.T) {
 		t.Fatalf("%s\n%s", err, output)
 	}
 	// The kernel considers an ICMP message while it sends a packet only after a second, with the next packet.
-	if transport.Refuses(listener, listener.Addr().String(), testwait.Limit) {
-		t.Error("got a refusal, which would prove the end of the process")
-	}
+	expect.Equalf(t, transport.Refuses(listener, listener.Addr().String(), testwait.Limit), false,
+		"a refusal, which would prove the end of the process")
 }

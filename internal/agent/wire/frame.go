@@ -1,9 +1,8 @@
 // Package wire encodes and decodes the frames that agents exchange. agents.proto
 // defines their format; the code is written by hand.
 //
-// The package is pure: it has no goroutines and no state. It doesn't trust its
-// input: the length of a frame, of a list and of a name are limited, and invalid
-// input results in an error. The caller bounds the time to read a frame.
+// The package is pure: it has no goroutines and no state. It doesn't trust its input: the length of a frame, of a list
+// and of a name are limited, and invalid input results in an error. The caller bounds the time to read a frame.
 //
 // Not checked here: whether names and groups exist, and whether the sender may use
 // them. Packages transport and group do that.
@@ -15,15 +14,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Protocol is the version of the protocol. Revision says which frames were added since:
-// with 1, PeerAddress.
+// Protocol is the version of the protocol. Revision says which frames were added since: with 1, PeerAddress.
 const (
 	Protocol = 1
 	Revision = 1
 )
 
-// Limits for received frames. The largest message has the name of every member of a
-// list.
+// Limits for received frames. The largest message has the name of every member of a list.
 const (
 	MaxMembers = 100
 	MaxName    = 253
@@ -48,8 +45,8 @@ type Hello struct {
 	Life uint32
 	// Port is the port on which the process listens for peers.
 	Port uint16
-	// Term is the current value of the term clock.
-	Term election.Term
+	// Identity is that of the state directory of the process.
+	Identity election.Identity
 	// Revision is the one of the protocol that the sender understands.
 	Revision uint32
 	// Dialed is the name of the process that the sender wants to reach, if it has dialed.
@@ -59,8 +56,7 @@ type Hello struct {
 // PeerAddress is the address at which the sender is connected with another peer.
 type PeerAddress struct{ Name, Address string }
 
-// Message is an election.Message with names instead of identifiers: each agent
-// assigns identifiers of its own.
+// Message is an election.Message with names instead of identifiers: each agent assigns identifiers of its own.
 type Message struct {
 	Group   string
 	Kind    election.Kind
@@ -70,19 +66,19 @@ type Message struct {
 	Origin  string
 	Hops    uint32
 	List    []string
-	// Version and Digest are those of the sender's member list. A parsed message has
-	// the version in Hold.Roster, too.
+	// Version and Digest are those of the sender's member list.
 	Version uint32
 	Digest  uint64
-	// ConfigDigest is the digest of the settings that all members must share,
-	// independently of their list.
+	// ConfigDigest is the digest of the settings that all members must share, independently of their list.
 	ConfigDigest uint64
 	// Lease is the sender's lease.
 	Lease election.Tick
 	// EndCause is, in a RESIGNED, why the sender gives up the office. The numbers are those of package group. 0 is
 	// unknown.
 	EndCause uint32
-	Hold     election.Hold
+	// Refuses: the sender ignores the messages of the receiver, because it knows another state directory of that.
+	Refuses bool
+	Hold    election.Hold
 }
 
 // The field numbers of agents.proto.
@@ -99,7 +95,7 @@ const (
 	helloName
 	helloLife
 	helloPort
-	helloTerm
+	helloIdentity
 	helloRevision
 	helloDialed
 )
@@ -132,9 +128,11 @@ const (
 	messageLease
 	messageHeartbeat
 	messageSenderLease
-	messageCeiling
+	messageSettled
 	messageElectionTerm
 	messageEndCause
+	messageRefuses
+	messageAbstains
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -161,7 +159,7 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendText(b, helloName, h.Name)
 	b = appendFixed32(b, helloLife, h.Life)
 	b = appendNumber(b, helloPort, uint64(h.Port))
-	b = appendNumber(b, helloTerm, uint64(h.Term))
+	b = appendFixed64(b, helloIdentity, uint64(h.Identity))
 	b = appendNumber(b, helloRevision, uint64(h.Revision))
 	return appendText(b, helloDialed, h.Dialed)
 }
@@ -191,10 +189,12 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendFixed64(b, messageConfigDigest, m.ConfigDigest)
 	b = appendNumber(b, messageLease, uint64(m.Hold.Lease))
 	b = appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
-	b = appendNumber(b, messageCeiling, uint64(m.Hold.Ceiling))
+	b = appendNumber(b, messageSettled, protowire.EncodeBool(m.Hold.Settled))
 	b = appendNumber(b, messageElectionTerm, uint64(m.Hold.ElectionTerm))
 	b = appendNumber(b, messageSenderLease, uint64(m.Lease))
-	return appendNumber(b, messageEndCause, uint64(m.EndCause))
+	b = appendNumber(b, messageEndCause, uint64(m.EndCause))
+	b = appendNumber(b, messageRefuses, protowire.EncodeBool(m.Refuses))
+	return appendNumber(b, messageAbstains, protowire.EncodeBool(m.Hold.Abstains))
 }
 
 // As proto3 requires, zero values aren't encoded.

@@ -83,10 +83,10 @@ func parseHello(v value) (*Hello, error) {
 				err = fmt.Errorf("port must be at most 65535, got %d", port)
 			}
 			h.Port = uint16(port)
-		case helloTerm:
-			var term uint64
-			term, err = v.number()
-			h.Term = election.Term(term)
+		case helloIdentity:
+			var identity uint64
+			identity, err = v.fixed64()
+			h.Identity = election.Identity(identity)
 		case helloRevision:
 			h.Revision, err = v.number32()
 		case helloDialed:
@@ -155,7 +155,6 @@ func (m *Message) setField(v value) (err error) {
 		m.List = append(m.List, name)
 	case messageVersion:
 		m.Version, err = v.number32()
-		m.Hold.Roster = m.Version
 	case messageDigest:
 		m.Digest, err = v.fixed64()
 	case messageConfigDigest:
@@ -166,6 +165,8 @@ func (m *Message) setField(v value) (err error) {
 		m.Lease = election.Tick(lease)
 	case messageEndCause:
 		m.EndCause, err = v.number32()
+	case messageRefuses:
+		m.Refuses, err = v.flag()
 	default:
 		err = m.setHoldField(v)
 	}
@@ -195,25 +196,23 @@ func (m *Message) setHoldField(v value) (err error) {
 		n, err = v.number()
 		h.HighestGranted = election.Term(n)
 	case messageHeld:
-		n, err = v.number()
-		h.Held = n != 0
+		h.Held, err = v.flag()
 	case messageReady:
-		n, err = v.number()
-		h.Ready = n != 0
+		h.Ready, err = v.flag()
 	case messageAdopted:
 		h.Version, err = v.number32()
 	case messageIneligible:
-		n, err = v.number()
-		h.Ineligible = n != 0
+		h.Ineligible, err = v.flag()
+	case messageAbstains:
+		h.Abstains, err = v.flag()
 	case messageLease:
 		n, err = v.number()
 		h.Lease = election.Tick(n)
 	case messageHeartbeat:
 		n, err = v.number()
 		h.Heartbeat = election.Tick(n)
-	case messageCeiling:
-		n, err = v.number()
-		h.Ceiling = election.Term(n)
+	case messageSettled:
+		h.Settled, err = v.flag()
 	case messageElectionTerm:
 		n, err = v.number()
 		h.ElectionTerm = election.Term(n)
@@ -257,6 +256,11 @@ func (v value) number() (uint64, error) {
 	}
 	n, _ := protowire.ConsumeVarint(v.raw)
 	return n, nil
+}
+
+func (v value) flag() (bool, error) {
+	n, err := v.number()
+	return n != 0, err
 }
 
 func (v value) number32() (uint32, error) {

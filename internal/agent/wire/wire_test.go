@@ -20,10 +20,11 @@ import (
 var full = Message{
 	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
 	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5, Lease: 500_000_000, EndCause: 9,
+	Refuses: true,
 	Hold: election.Hold{
-		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, Roster: 3, HighestGranted: election.MaxTerm,
+		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, HighestGranted: election.MaxTerm,
 		Held: true, Ready: true, Ineligible: true,
-		Lease: 200_000_000, Heartbeat: 40_000_000, Ceiling: 27993605, ElectionTerm: 27993606,
+		Lease: 200_000_000, Heartbeat: 40_000_000, Settled: true, Abstains: true, ElectionTerm: 27993606,
 	},
 }
 
@@ -54,7 +55,7 @@ func TestFramesRoundTrip(t *testing.T) {
 		"full":  {Message: &full},
 		"empty": {Message: &Message{}},
 		"hello": {Hello: &Hello{
-			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40, Revision: 1, Dialed: "b",
+			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Identity: 1 << 63, Revision: 1, Dialed: "b",
 		}},
 		"goodbye": {Goodbye: true},
 		"address": {PeerAddress: &PeerAddress{Name: "b", Address: "[fd00::7]:7373"}},

@@ -132,9 +132,7 @@ func TestPodWithoutControllerIsNotDeleted(t *testing.T) {
 	r := w.run()
 	r.Kinds, r.Faults = kinds(t, chaos.ForcePod, chaos.Evict), 2
 	for _, f := range do(t, r).Faults {
-		if f.Refused != "pod ledger-2 has no controller that would replace it" {
-			t.Errorf("got %+v, want the fault to be refused", f)
-		}
+		expect.Equalf(t, f.Refused, "pod ledger-2 has no controller that would replace it", "why the fault is refused")
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
@@ -245,9 +246,7 @@ func TestFrozenProcessThatWorksOnIsFound(t *testing.T) {
 	}
 	budget, err := chaos.ParseBudget("two-leaders > 0")
 	must.Succeed(e.t, err)
-	if got := budget.Exceeded(result); got != "two-leaders > 0: got 1" {
-		t.Errorf("got %q, want that the budget is exceeded", got)
-	}
+	expect.Equalf(t, budget.Exceeded(result), "two-leaders > 0: got 1", "exceeded budget")
 }
 
 // soundFaults is larger in a campaign: go test ./internal/chaos/live -run TestSoundElectors -timeout 1h -args

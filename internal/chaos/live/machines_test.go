@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -50,9 +51,7 @@ func TestFaultsOnMachinesEnd(t *testing.T) {
 		m, calls := machines(t)
 		done, err := runWithPod(m).onMachine(t.Context(), kind, victim)
 		must.Succeed(t, err)
-		if got := calls(); !strings.Contains(got, want[0]) {
-			t.Errorf("%s: got calls\n%s\nwant %s", kind, got, want[0])
-		}
+		expect.Containsf(t, calls(), want[0], "%s: calls", kind)
 		if (done.undo == nil) != (want[1] == "") {
 			t.Fatalf("%s: got %+v, want a fault that lasts: %t", kind, done, want[1] != "")
 		}
@@ -61,9 +60,7 @@ func TestFaultsOnMachinesEnd(t *testing.T) {
 		}
 		injected := calls()
 		must.Succeed(t, done.undo(t.Context()))
-		if got := strings.TrimPrefix(calls(), injected); !strings.Contains(got, want[1]) {
-			t.Errorf("%s: got calls\n%s\nat its end, want %s", kind, got, want[1])
-		}
+		expect.Containsf(t, strings.TrimPrefix(calls(), injected), want[1], "%s: calls at its end", kind)
 	}
 }
 
@@ -102,9 +99,7 @@ func TestFaultOfPodThatIsGoneIsUndone(t *testing.T) {
 	before := calls()
 	delete(r.observer.pods, types.UID(victim.UID))
 	must.Succeed(t, done.undo(t.Context()))
-	if got := calls(); got != before {
-		t.Errorf("got further calls %s, want none", strings.TrimPrefix(got, before))
-	}
+	expect.Equalf(t, calls(), before, "calls")
 }
 
 var victim = chaos.PodState{Agent: chaos.Agent{Pod: "ledger-2", UID: "2"}, Node: "node-1"}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -48,9 +49,7 @@ func TestEveryKindThatNeedsOnlyTheAPIIsMeasured(t *testing.T) {
 			f.Settled == nil || f.Coordinator == "" {
 			t.Errorf("got %+v, want all durations", f)
 		}
-		if f.Victims[0] != "ledger-2" {
-			t.Errorf("%s: got victims %v, want the coordinator first", f.Kind, f.Victims)
-		}
+		expect.Equalf(t, f.Victims[0], "ledger-2", "%s: first victim", f.Kind)
 	}
 }
 
@@ -145,9 +144,7 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 				t.Errorf("got %+v, %v, want an interrupted run with one fault", result, err)
 			}
 			must.Succeed(w.t, w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
-			if node.Spec.Unschedulable {
-				t.Error("the node is still cordoned")
-			}
+			expect.Equalf(t, node.Spec.Unschedulable, false, "the node is cordoned")
 		})
 	}
 }

@@ -1,19 +1,15 @@
-// Package bully is the bully election ([Textbook], [SKR5302], [DistributedOS],
-// [UNIMORE]). A process that finds the coordinator dead sends ELECTION to all
-// processes above it. If one of them answers, the process yields. If none does,
+// Package bully is the bully election ([Textbook], [SKR5302], [DistributedOS], [UNIMORE]). A process that finds the
+// coordinator dead sends ELECTION to all processes above it. If one of them answers, the process yields. If none does,
 // it becomes coordinator and announces that to all processes below it.
 //
-// Assumptions: links are FIFO and deliver within Ttrans. Processes handle a
-// message within Tproc and fail by stopping. Every process knows all
-// priorities, but not which processes are down.
+// Assumptions: links are FIFO and deliver within Ttrans. Processes handle a message within Tproc and fail by stopping.
+// Every process knows all priorities, but not which processes are down.
 //
-// Messages: n-1 when the highest process starts; n-2 when the second-highest
-// finds the coordinator dead; n(n-1) plus n-1 announcements when the lowest
-// starts and all processes are alive.
+// Messages: n-1 when the highest process starts; n-2 when the second-highest finds the coordinator dead; n(n-1) plus
+// n-1 announcements when the lowest starts and all processes are alive.
 //
-// Not guaranteed: that there is one coordinator. A partition elects one on each
-// side, and a recovered process takes over from a healthy coordinator before
-// that one knows it. Package office prevents both.
+// Not guaranteed: that there is one coordinator. A partition elects one on each side, and a recovered process takes
+// over from a healthy coordinator before that one knows it. Package office prevents both.
 package bully
 
 import (
@@ -38,8 +34,7 @@ type Machine struct {
 
 	phase    phase
 	deadline election.Tick
-	// deadCoordinator is the coordinator that is believed dead in this
-	// election, or None.
+	// deadCoordinator is the coordinator that is believed dead in this election, or None.
 	deadCoordinator election.ID
 	// announced is the last term in which the process announced itself.
 	announced election.Term
@@ -81,9 +76,8 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 	m.elect(dead, now, out)
 }
 
-// elect sends ELECTION to all processes above this one. If there is none, or
-// only the dead coordinator, it announces this process ([ImprovedBully],
-// 5.1.2).
+// elect sends ELECTION to all processes above this one. If there is none, or only the dead coordinator, it announces
+// this process ([ImprovedBully], 5.1.2).
 func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Output) {
 	m.deadCoordinator = dead
 	out.Emit(election.Started, m.Term, dead)
@@ -147,14 +141,12 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// observeTerm adopts the newer term of a message. That ends an election of this
-// process.
+// observeTerm adopts the newer term of a message. That ends an election of this process.
 //
-// A message that only shows that there is a newer term gives the process a
-// reason to wait for the outcome of that term's election. It must not start an
-// election in a yet newer term at once. For example, consider two processes
-// that each start an election. If each restarted as soon as it saw the other's
-// term, the two could overtake each other forever.
+// A message that only shows that there is a newer term gives the process a reason to wait for the outcome of that
+// term's election. It must not start an election in a yet newer term at once. For example, consider two processes that
+// each start an election. If each restarted as soon as it saw the other's term, the two could overtake each other
+// forever.
 func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	waits := (m.phase != idle || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
@@ -165,9 +157,8 @@ func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	}
 }
 
-// handleElection answers an ELECTION with OK and starts an election of this
-// process. It doesn't start one if this process has an election in this term,
-// has announced itself in it, or knows its outcome.
+// handleElection answers an ELECTION with OK and starts an election of this process. It doesn't start one if this
+// process has an election in this term, has announced itself in it, or knows its outcome.
 func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
@@ -180,8 +171,7 @@ func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *
 	m.elect(msg.Subject, now, out)
 }
 
-// handleCoordinator records the coordinator, and bullies it out if this process
-// outranks it.
+// handleCoordinator records the coordinator, and bullies it out if this process outranks it.
 func (m *Machine) handleCoordinator(msg *election.Message, now election.Tick, out *election.Output) {
 	// If two processes announced themselves in one term, the higher one wins.
 	if !m.KnowsCoordinatorOf(msg.Term) || !m.Roster.Outranks(m.Coordinator, msg.From) {

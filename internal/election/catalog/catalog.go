@@ -18,11 +18,9 @@ type Algorithm struct {
 	New  func(election.Config) (election.Machine, error)
 	// Ring: processes send to their successor only.
 	Ring bool
-	// DeadForward: in the textbook the control part of a failed process still
-	// forwards messages.
+	// DeadForward: in the textbook the control part of a failed process still forwards messages.
 	DeadForward bool
-	// RecoveryStarts: a recovered process starts an election rather than
-	// requesting the state of the others.
+	// RecoveryStarts: a recovered process starts an election rather than requesting the state of the others.
 	RecoveryStarts bool
 }
 

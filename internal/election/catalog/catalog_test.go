@@ -124,9 +124,7 @@ func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 		m.Step(election.Input{Kind: election.Campaign}, &out)
 		first := m.Deadline()
 		m.Step(election.Input{Kind: election.TimePassed, Now: first}, &out)
-		if got := m.Deadline(); got != 2*first {
-			t.Errorf("%s: got deadline %d and then %d, want twice the first", a.Name, first, got)
-		}
+		expect.Equalf(t, m.Deadline(), 2*first, "%s: second deadline", a.Name)
 	}
 }
 
@@ -149,9 +147,7 @@ func TestTimingCanChange(t *testing.T) {
 				return m.Deadline()
 			}
 			short, long := wait(), wait(election.DefaultTiming(20, 10))
-			if long <= 8*short {
-				t.Errorf("delays ten times as long: got a wait of %d, want more than 8 times %d", long, short)
-			}
+			expect.AtLeastf(t, long, 8*short+1, "wait for delays ten times as long")
 			expect.Equalf(t, wait(election.Timing{Reply: 100, Takeover: 1, Hop: 100}), short, "invalid timing: wait")
 		})
 	}
@@ -169,9 +165,7 @@ func TestCatalogDescribesMachines(t *testing.T) {
 		var out election.Output
 		m.Step(election.Input{Kind: election.Recover}, &out)
 		started := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Started })
-		if started != a.RecoveryStarts {
-			t.Errorf("%s: a recovered process starts an election: %v, want %v", a.Name, started, a.RecoveryStarts)
-		}
+		expect.Equalf(t, started, a.RecoveryStarts, "%s: a recovered process starts an election", a.Name)
 		out.Reset()
 		m.Step(election.Input{Kind: election.Campaign}, &out)
 		m.Step(election.Input{Kind: election.Receive, Message: election.Message{

@@ -34,9 +34,8 @@ func crash(algorithm string, n int, noticed election.ID) sim.Scenario {
 func TestTable1(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		table := run(t, crash("StatusTable", n, 1))
-		if got := table.Total - table.Messages[election.Coordinator]; got != 2 {
-			t.Errorf("n=%d: got %d messages of the proposed algorithm, want 2 (constant)", n, got)
-		}
+		expect.Equalf(t, table.Total-table.Messages[election.Coordinator], 2,
+			"n=%d: messages of the proposed algorithm", n)
 		bully := run(t, crash("Bully", n, 1))
 		// Each of the n-2 processes that hold an election asks all processes above it. All except the dead one answer.
 		asked := (n-1)*n/2 - 1
@@ -136,9 +135,7 @@ func TestCountsOfSourceTexts(t *testing.T) {
 		{"[UNIMORE]: always 2n", all("RingSkip", 10, 3), 20},
 		{"[DistributedOS]: of order n*n", all("RingActiveList", 10, 3), 100},
 	} {
-		if o := run(t, c.Scenario); o.Total != c.want {
-			t.Errorf("%s: got %d messages, want %d (%v)", c.source, o.Total, c.want, counts(o.Messages))
-		}
+		expect.Equalf(t, run(t, c.Scenario).Total, c.want, "%s: messages", c.source)
 	}
 }
 

@@ -4,12 +4,10 @@
 // The caller reports every sign of life and calls Overdue at the Deadline. The
 // detector doesn't make signs of life regular; package office sends them.
 //
-// A caller that was itself paused or had no CPU time gives the others a grace period
-// before it suspects them (Postpone), as Lifeguard does for SWIM: their signs of life may
-// be waiting to be read.
+// A caller that was itself paused or had no CPU time gives the others a grace period before it suspects them
+// (Postpone), as Lifeguard does for SWIM: their signs of life may be waiting to be read.
 //
-// Not guaranteed: that a suspect is dead, or that a dead process is suspected
-// before the suspicion timeout has passed.
+// Not guaranteed: that a suspect is dead, or that a dead process is suspected before the suspicion timeout has passed.
 package detector
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -18,8 +16,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 type Detector struct {
 	// timeout is the suspicion timeout.
 	timeout election.Tick
-	// lastSeen is, by ID, the moment of the last sign of life. It is unwatched for
-	// processes that aren't watched.
+	// lastSeen is, by ID, the moment of the last sign of life. It is unwatched for processes that aren't watched.
 	lastSeen []election.Tick
 	watched  int
 	// next is a moment before which no watched process can be overdue.
@@ -31,8 +28,7 @@ type Detector struct {
 
 const unwatched election.Tick = -1
 
-// Reset makes the detector watch and suspect no process. It sets the suspicion
-// timeout.
+// Reset makes the detector watch and suspect no process. It sets the suspicion timeout.
 func (d *Detector) Reset(timeout election.Tick) {
 	d.suspects = nil
 	d.Unwatch(timeout)
@@ -86,10 +82,9 @@ func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
 }
 
-// Postpone gives every watched process that isn't a suspect at least grace from now on.
-// The caller was late itself, so that signs of life may be waiting to be read. A
-// process gets this only once between two signs of life; otherwise a caller that is
-// always late would never suspect it.
+// Postpone gives every watched process that isn't a suspect at least grace from now on. The caller was late itself, so
+// that signs of life may be waiting to be read. A process gets this only once between two signs of life; otherwise a
+// caller that is always late would never suspect it.
 func (d *Detector) Postpone(now, grace election.Tick) {
 	earliest := now + grace - d.timeout
 	for i, lastSeen := range d.lastSeen {
@@ -100,8 +95,7 @@ func (d *Detector) Postpone(now, grace election.Tick) {
 	}
 }
 
-// Suspect makes id a suspect on other evidence, and reports whether it wasn't one
-// before.
+// Suspect makes id a suspect on other evidence, and reports whether it wasn't one before.
 func (d *Detector) Suspect(id election.ID) bool { return d.suspects.Add(id) }
 
 // Suspects reports whether id is a suspect.

@@ -49,15 +49,9 @@ func TestSilenceIsDetectedAfterTimeout(t *testing.T) {
 func TestRestoredProcessIsSuspectedAgain(t *testing.T) {
 	d := newDetector(1, 2)
 	wantIDs(t, "silent", allOverdue(d, timeout), election.IDs{1, 2})
-	if !d.Observe(1, 50) {
-		t.Error("first sign of life of a suspect: got false, want true")
-	}
-	if d.Observe(1, 51) {
-		t.Error("second sign of life: got true, want false")
-	}
-	if got := d.Deadline(); got > 51+timeout {
-		t.Errorf("got deadline %d, want it before the timeout", got)
-	}
+	expect.Equalf(t, d.Observe(1, 50), true, "first sign of life of a suspect")
+	expect.Equalf(t, d.Observe(1, 51), false, "second sign of life")
+	expect.AtMostf(t, d.Deadline(), 51+timeout, "deadline")
 	wantIDs(t, "a tick early", allOverdue(d, 51+timeout-1), nil)
 	wantIDs(t, "silent again", allOverdue(d, 51+timeout), election.IDs{1})
 }
@@ -83,9 +77,7 @@ func TestUnwatchedProcessIsNeverOverdue(t *testing.T) {
 	d.Watch(2, 100)
 	wantIDs(t, "before the whole timeout", allOverdue(d, 100+timeout-1), nil)
 	wantIDs(t, "silent", allOverdue(d, 100+timeout), election.IDs{2})
-	if d.Observe(7, 100) {
-		t.Error("got a suspect that isn't watched, want none")
-	}
+	expect.Equalf(t, d.Observe(7, 100), false, "sign of life of a suspect that isn't watched")
 }
 
 func TestRetainRemovesOthers(t *testing.T) {
@@ -135,9 +127,7 @@ func TestEncodingIsRelativeToNow(t *testing.T) {
 	if encode(3, 5) != encode(103, 105) {
 		t.Error("got different encodings at a later moment, want equal ones")
 	}
-	if encode(3, 5) == encode(3, 6) {
-		t.Error("got equal encodings of silences of different length, want different ones")
-	}
+	expect.Equalf(t, encode(3, 5) == encode(3, 6), false, "silences of different length have equal encodings")
 	if encode(3, 5) == encode(3, 5, 1) || encode(3, 5, 1) == encode(3, 5, 2) {
 		t.Error("got equal encodings of different suspects, want different ones")
 	}
@@ -150,9 +140,8 @@ func TestEncodingIsRelativeToNow(t *testing.T) {
 		d.Observe(2, 5)
 	}
 	wantIDs(t, "silent", allOverdue(late, timeout), nil)
-	if string(early.Encode(nil, timeout)) == string(late.Encode(nil, timeout)) {
-		t.Error("got equal encodings before and after a check without effect, want different ones")
-	}
+	expect.Equalf(t, string(early.Encode(nil, timeout)) == string(late.Encode(nil, timeout)), false,
+		"equal encodings before and after a check without effect")
 }
 
 // A follower watches only its coordinator, which sends signs of life regularly.

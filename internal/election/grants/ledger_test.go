@@ -29,18 +29,20 @@ type member struct {
 
 // newMember returns a member that remembers all its grants.
 func newMember(t *testing.T) *member {
-	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, election.TermClock{}, 0)}
+	m := &member{t: t, version: 1, Ledger: grants.NewLedger(lease, 0)}
+	m.Reserve(99)
+	return m
 }
 
-// epoch50 is the last term of the epoch in which a member without memory starts, and epoch51
-// to epoch53 are the first ones of the next epochs.
-var epoch50, epoch51, epoch52, epoch53 = election.Epoch(50).Last(), election.Epoch(51).First(),
-	election.Epoch(52).First(), election.Epoch(53).First()
+// forgotten is the highest term that a member without memory may have granted, and reserved the one that it
+// may grant.
+const forgotten, reserved election.Term = 50, 60
 
-// newMemberWithoutMemory returns a member that has just lost its memory, when its clock read 50.
+// newMemberWithoutMemory returns a member that has just lost its memory.
 func newMemberWithoutMemory(t *testing.T) *member {
-	clock := election.TermClock{AtBoot: 50, TicksPerEpoch: 1000}
-	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0, 0)}
+	m := &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, forgotten, 0, 0)}
+	m.Reserve(reserved)
+	return m
 }
 
 // claim and renewal are requests under list 1.
@@ -172,9 +174,9 @@ func TestMemberWithoutMemoryWaitsForLease(t *testing.T) {
 func TestMemberWithoutMemoryWaitsForLongestLease(t *testing.T) {
 	for longest, quiet := range map[election.Tick]election.Tick{lease / 2: lease, 3 * lease: 3 * lease} {
 		m := newMemberWithoutMemory(t)
-		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, election.TermClock{}, 0, 0)
+		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, forgotten, 0, 0)
 		m.wantAnswer(quiet-1, renewal(a, 40), grants.Deferred)
-		expect.Equalf(t, m.ReportedVersion(2, quiet-1), 1,
+		expect.Equalf(t, m.ReportedVersion(2, quiet-1), 0,
 			"version reported while grants of %d ticks are in force", longest)
 		m.wantAnswer(quiet, renewal(a, 40), grants.Granted)
 	}
@@ -186,7 +188,7 @@ func TestMemberWithoutMemoryWaitsFromTheEndOfEarlierIncarnations(t *testing.T) {
 		1: 2*lease - 1, lease: lease, 2*lease - 1: 1, 2 * lease: 0, 3 * lease: 0,
 	} {
 		m := newMemberWithoutMemory(t)
-		m.Ledger = grants.NewLedgerWithoutMemory(lease, 2*lease, election.TermClock{}, start-ended, start)
+		m.Ledger = grants.NewLedgerWithoutMemory(lease, 2*lease, forgotten, start-ended, start)
 		if quiet > 0 {
 			m.wantAnswer(start+quiet-1, renewal(a, 40), grants.Deferred)
 		}
@@ -196,13 +198,10 @@ func TestMemberWithoutMemoryWaitsFromTheEndOfEarlierIncarnations(t *testing.T) {
 
 func TestMemberWithoutMemoryGrantsNewTermsOnly(t *testing.T) {
 	m := newMemberWithoutMemory(t)
-	m.wantHighestGranted(epoch50)
-	m.wantAnswer(2*lease, claim(a, epoch50), grants.TermTooLow)
-	m.wantAnswer(2*lease, claim(a, epoch51), grants.Deferred) // nor one that its clock hasn't reached
-	m.wantAnswer(999, claim(a, epoch51), grants.Deferred)
-	m.wantAnswer(1000, claim(a, epoch51), grants.Granted)
-	expect.Equalf(t, m.HighestGrantedExcept(a, epoch51), epoch50, "highest granted term except the first")
-	m.wantAnswer(1001, renewal(a, epoch52), grants.Deferred)
+	m.wantHighestGranted(forgotten)
+	m.wantAnswer(2*lease, claim(a, forgotten), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(a, forgotten+1), grants.Granted)
+	expect.Equalf(t, m.HighestGrantedExcept(a, forgotten+1), forgotten, "highest granted term except the first")
 }
 
 func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
@@ -218,9 +217,7 @@ func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 		t.Errorf("got %+v due at %d, want %+v at %d", m.Pending(), m.PendingDue(), r, lease)
 	}
 	m.wantAnswer(50, renewal(a, 5), grants.Granted)
-	if m.PendingDue() != 50+lease {
-		t.Errorf("after the renewal: got due at %d, want %d", m.PendingDue(), 50+lease)
-	}
+	expect.Equalf(t, m.PendingDue(), 50+lease, "after the renewal: due")
 	m.wantAnswer(m.PendingDue(), m.Pending(), grants.Granted)
 	if m.PendingDue() != election.Never {
 		t.Errorf("after the grant: got due at %d, want never", m.PendingDue())
@@ -228,14 +225,7 @@ func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 
 	f := newMemberWithoutMemory(t)
 	f.wantAnswer(0, renewal(a, 40), grants.Deferred)
-	if f.PendingDue() != lease {
-		t.Errorf("after a restart: got due at %d, want %d", f.PendingDue(), lease)
-	}
-	f.DropPending()
-	f.wantAnswer(1, claim(a, epoch53), grants.Deferred)
-	if f.PendingDue() != 3000 {
-		t.Errorf("a term ahead of the clock: got due at %d, want 3000", f.PendingDue())
-	}
+	expect.Equalf(t, f.PendingDue(), lease, "after a restart: due")
 }
 
 func TestPendingRequestIsThatOfHighestTerm(t *testing.T) {
@@ -243,17 +233,11 @@ func TestPendingRequestIsThatOfHighestTerm(t *testing.T) {
 	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	m.wantAnswer(1, claim(b, 7), grants.Deferred)
 	m.wantAnswer(2, claim(c, 6), grants.Deferred)
-	if m.Pending().Holder != b {
-		t.Errorf("got pending request %+v, want another holder's", m.Pending())
-	}
+	expect.Equalf(t, m.Pending().Holder, b, "holder of the pending request")
 	m.wantAnswer(3, claim(c, 8), grants.Deferred)
-	if m.Pending().Holder != c {
-		t.Errorf("got pending request %+v, want another holder's", m.Pending())
-	}
+	expect.Equalf(t, m.Pending().Holder, c, "holder of the pending request")
 	m.wantAnswer(4, renewal(a, 5), grants.Granted)
-	if m.Pending().Holder != c {
-		t.Error("got no pending request after a renewal of a lower term, want one")
-	}
+	expect.Equalf(t, m.Pending().Holder, c, "holder of the pending request")
 }
 
 func TestPendingRequestIsDroppedWhenObsolete(t *testing.T) {
@@ -333,6 +317,14 @@ func TestUntilIsThatOfTheMajority(t *testing.T) {
 	}
 }
 
+// bounds are what members report, by ID.
+type bounds map[election.ID]election.Term
+
+func (b bounds) of(id election.ID) (election.Term, bool) {
+	bound, ok := b[id]
+	return bound, ok
+}
+
 func TestLowestBoundOfManyMembers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range sizes {
@@ -347,4 +339,99 @@ func TestLowestBoundOfManyMembers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A claim that was given up leaves no trace, because its term was never used.
+func TestAbandonedClaimDoesntCountAsGranted(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(lease, claim(b, 9), grants.Granted)
+	m.Abandon(b, 8, lease) // an earlier claim
+	m.wantHighestGranted(9)
+	m.Abandon(b, 9, lease)
+	m.wantHighestGranted(5)
+	m.wantAnswer(lease, claim(c, 6), grants.Granted)
+	m.wantAnswer(lease+1, renewal(c, 6), grants.Granted)
+	m.Abandon(c, 6, lease+1) // it did hold the office
+	m.wantHighestGranted(6)
+}
+
+// A member grants no acquisition above what is on its disk. A renewal continues a tenure that others have granted.
+func TestAcquisitionNeedsReservation(t *testing.T) {
+	m := newMemberWithoutMemory(t)
+	m.wantAnswer(3*lease, renewal(c, reserved+5), grants.Granted)
+	m.wantAnswer(5*lease, claim(a, reserved+1), grants.Unreserved)
+	m.Reserve(reserved + 1)
+	m.wantAnswer(5*lease, claim(a, reserved+1), grants.Granted)
+	m.wantAnswer(7*lease, claim(b, reserved+2), grants.Unreserved)
+}
+
+// A false renewal in a high term keeps the member from granting that term and lower ones no longer than its lease.
+func TestRenewalDoesntUseUpTerms(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(lease, renewal(b, 70), grants.Granted)
+	m.wantHighestGranted(5)
+	m.wantAnswer(2*lease, claim(c, 5), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(c, 6), grants.Granted)
+}
+
+func TestWantedIsABlockAboveTermsInUse(t *testing.T) {
+	first := election.FirstTerm(1)
+	full := first + election.Block // what a list comes with
+	for _, test := range []struct {
+		name string
+		do   func(*member)
+		used election.Term
+		want election.Term
+	}{
+		{"a list was adopted", func(*member) {}, 0, full},
+		{
+			"half of the block is used", func(m *member) { m.wantAnswer(0, claim(a, first+32), grants.Granted) }, 0,
+			first + 32 + election.Block,
+		},
+		{"less than half", func(m *member) { m.wantAnswer(0, claim(a, first+31), grants.Granted) }, 0, full},
+		{"requests wait", func(m *member) {
+			m.wantAnswer(0, claim(a, first+900), grants.Unreserved)
+			m.Reserve(m.Wanted(0))
+			m.wantAnswer(lease-1, claim(a, first+901), grants.Unreserved)
+		}, 0, full + election.Block},
+		{"requests wait for a lease", func(m *member) {
+			m.wantAnswer(0, claim(a, first+900), grants.Unreserved)
+			m.Reserve(m.Wanted(0))
+			m.wantAnswer(lease, claim(a, first+901), grants.Unreserved)
+		}, 0, full + 2*election.Block},
+		{"a renewal", func(m *member) { m.wantAnswer(0, renewal(a, first+900), grants.Granted) }, 0, full},
+		{"a renewal waits", func(m *member) {
+			m.wantAnswer(0, claim(b, first+1), grants.Granted)
+			m.wantAnswer(0, renewal(a, first+900), grants.Deferred)
+		}, 0, full},
+		{"others use a term", func(*member) {}, first + 900, first + 900 + election.Block},
+		{"a request under a newer list", func(m *member) {
+			m.wantAnswer(0, withVersion(2, claim(a, election.FirstTerm(2)+9)), grants.Deferred)
+		}, 0, election.FirstTerm(2) + 9 + election.Block},
+		{"the list has few terms left", func(*member) {}, election.LastTerm(1) - 3, election.LastTerm(1)},
+	} {
+		m := &member{t: t, version: 1, Ledger: grants.NewLedger(lease, 0)}
+		m.adopt(0, 1)
+		test.do(m)
+		expect.Equalf(t, m.Wanted(test.used), test.want, "%s: wanted reservation", test.name)
+	}
+}
+
+// TestLossOfMemoryUsesNoTerms until others have used as many.
+func TestLossOfMemoryUsesNoTerms(t *testing.T) {
+	m := grants.NewLedgerWithoutMemory(lease, 0, reserved, 0, 0)
+	m.Reserve(reserved)
+	expect.Equalf(t, m.Wanted(0), reserved, "wanted reservation")
+	expect.Equalf(t, m.Wanted(reserved), reserved+election.Block, "wanted reservation while others have used these terms")
+}
+
+// A request under a list that the member doesn't have yet waits for the reservation only.
+func TestRequestUnderNewerListIsGrantedWhenReserved(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, withVersion(2, claim(a, election.FirstTerm(2)+1)), grants.Deferred)
+	m.Reserve(m.Wanted(0))
+	m.wantAnswer(1, m.Pending(), grants.Granted)
+	m.wantAnswer(3*lease, claim(b, 7), grants.TermTooLow)
 }

@@ -13,8 +13,8 @@ func TestMemberGrantsNothingUnderOlderList(t *testing.T) {
 	m := newMember(t)
 	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	m.adopt(1, 2)
-	m.wantAnswer(2, renewal(a, 5), grants.VersionTooOld)
-	m.wantAnswer(2*lease, claim(b, 6), grants.VersionTooOld)
+	m.wantAnswer(2, renewal(a, 5), grants.NoVote)
+	m.wantAnswer(2*lease, claim(b, 6), grants.NoVote)
 	m.wantAnswer(2*lease, withVersion(3, claim(b, 6)), grants.Granted) // a request under a newer list may come first
 }
 
@@ -73,7 +73,7 @@ func TestMemberReportsAdoptionAfterOlderGrantsExpired(t *testing.T) {
 			m := newMember(t)
 			test.do(m)
 			if test.from > m.now {
-				m.wantReported(test.from-1, 1)
+				m.wantReported(test.from-1, 0)
 			}
 			m.wantReported(test.from, 2)
 		})
@@ -87,7 +87,7 @@ func TestMemberWithoutMemoryReportsAdoptionAfterLease(t *testing.T) {
 			m.wantReported(0, 0)
 		}
 		m.adopt(adopt, 2)
-		m.wantReported(lease-1, 1)
+		m.wantReported(lease-1, 0)
 		m.wantReported(lease, 2)
 	}
 }
@@ -169,7 +169,7 @@ func TestTwoOfFourAreNoMajority(t *testing.T) {
 func newSupport(t *testing.T, departed ...election.ID) *grants.Support {
 	t.Helper()
 	var s grants.Support
-	s.Reset(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 7, departed...), lease)
+	s.Reset(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), departed...), lease)
 	return &s
 }
 
@@ -182,33 +182,19 @@ func TestMajorityOfBothListsIsNeededUntilSettled(t *testing.T) {
 	wantUntil(t, s, none) // one of three of the old list
 	s.Add(1, 5, 0)
 	wantUntil(t, s, 5+grantDuration)
-	s.RecordAdoption(3, 2, 0)
-	s.RecordAdoption(4, 2, 0) // not on the old list
-	s.RecordAdoption(3, 2, 0) // once
-	s.RecordAdoption(1, 1, 0) // it has the old list
+	s.RecordAdoption(3, 2)
+	s.RecordAdoption(4, 2) // not on the old list
+	s.RecordAdoption(3, 2) // once
+	s.RecordAdoption(1, 1) // it has the old list
 	if s.Settled() {
 		t.Fatal("got a settled list after one member of the old list adopted it, want an unsettled one")
 	}
 	wantUntil(t, s, 5+grantDuration)
-	s.RecordAdoption(2, 2, 0)
+	s.RecordAdoption(2, 2)
 	if !s.Settled() {
 		t.Fatal("got an unsettled list after two of three members of the old list adopted it, want a settled one")
 	}
 	wantUntil(t, s, 10+grantDuration)
-}
-
-func TestNewTenureNeedsTermAboveOldLists(t *testing.T) {
-	s := newSupport(t)
-	expect.Equalf(t, s.Floor(), 7, "floor (of the list, 7)")
-	s.RecordAdoption(1, 1, 99) // it may grant more under the old one
-	s.RecordAdoption(2, 2, 20)
-	s.RecordAdoption(3, 2, 12)
-	expect.Equalf(t, s.Floor(), 20, "highest reported term")
-	s.RecordAdoption(1, 2, 90) // its grants alone made no tenure
-	expect.Equalf(t, s.Floor(), 20, "floor after the list has settled")
-	s.RecordAdoption(2, 2, 9) // it has recovered what it granted
-	s.RecordAdoption(2, 2, 15)
-	expect.Equalf(t, s.Floor(), 12, "floor after a lower report (the higher one of a majority)")
 }
 
 func TestDepartedMemberCountsAsAdopted(t *testing.T) {
@@ -216,10 +202,8 @@ func TestDepartedMemberCountsAsAdopted(t *testing.T) {
 	if s.Settled() {
 		t.Fatal("got a settled list after one departed member, want an unsettled one")
 	}
-	s.AdoptRevision(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 60, 1, 2))
-	if !s.Settled() || s.Floor() != 60 {
-		t.Errorf("got settled %t with floor %d, want true with that of the last list, 60", s.Settled(), s.Floor())
-	}
+	s.AdoptPublication(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 1, 2))
+	expect.Equalf(t, s.Settled(), true, "settled after two of three members have departed")
 }
 
 func TestHolderRetainsOfficeWhenAdoptingList(t *testing.T) {
@@ -229,7 +213,7 @@ func TestHolderRetainsOfficeWhenAdoptingList(t *testing.T) {
 	s.Add(1, 10, 0)
 	s.Add(2, 20, 0)
 	wantUntil(t, &s, 10+grantDuration)
-	s.Adopt(roster(t, 2, 3, 4, 5).Succeed(first, 0))
+	s.Adopt(roster(t, 2, 3, 4, 5).Succeed(first))
 	wantUntil(t, &s, 10+grantDuration)
 	s.Add(1, 50, 0) // from now on grants count for the new list
 	s.Add(4, 50, 0)
@@ -246,12 +230,61 @@ func TestSupportCloneIsIndependent(t *testing.T) {
 	c := s.Clone()
 	for _, id := range []election.ID{1, 2, 3, 4} {
 		c.Add(id, 10, 0)
-		c.RecordAdoption(id, 2, 30)
+		c.RecordAdoption(id, 2)
 	}
 	wantUntil(t, s, none)
 	wantUntil(t, &c, 10+grantDuration)
-	s.RecordAdoption(1, 2, 0)
-	if s.Settled() || s.Floor() != 7 || !c.Settled() {
+	s.RecordAdoption(1, 2)
+	if s.Settled() || !c.Settled() {
 		t.Error("got a copy that shares its state, want an independent one")
 	}
+}
+
+// identified returns a list of members with these identities.
+func identified(t *testing.T, version uint32, identities ...election.Identity) *election.Roster {
+	t.Helper()
+	ring := make([]election.Member, len(identities))
+	for i, identity := range identities {
+		ring[i] = election.Member{ID: election.ID(i + 1), Priority: election.Priority(i + 1), Identity: identity}
+	}
+	r, err := election.NewRoster(version, ring)
+	must.Succeed(t, err)
+	return r
+}
+
+// TestReplacedMemberDoesntCountForPreviousList: its predecessor, which may have granted another process, is the voter.
+func TestReplacedMemberDoesntCountForPreviousList(t *testing.T) {
+	var s grants.Support
+	before := identified(t, 7, 11, 22, 33)
+	s.Reset(identified(t, 9, 11, 22, 34).Succeed(before), lease)
+	s.Add(3, 20, 0)
+	s.Add(1, 10, 0)
+	wantUntil(t, &s, none)
+	s.RecordAdoption(3, 9)
+	s.RecordAdoption(1, 9)
+	if s.Settled() {
+		t.Fatal("got a settled list after one voter of the old list adopted it, want an unsettled one")
+	}
+	s.Add(2, 5, 0)
+	wantUntil(t, &s, 5+grantDuration)
+	s.RecordAdoption(2, 9)
+	if !s.Settled() {
+		t.Fatal("got an unsettled list, want a settled one")
+	}
+	wantUntil(t, &s, 10+grantDuration)
+}
+
+// TestIdentityIsKnownLater: a later publication names the state directory of a member.
+func TestIdentityIsKnownLater(t *testing.T) {
+	var s grants.Support
+	before := identified(t, 7, 11, 22, 33)
+	first := identified(t, 9, 0, 22, 34).Succeed(before)
+	s.Reset(first, lease)
+	for _, id := range []election.ID{1, 2, 3} {
+		s.Add(id, 10, 0)
+	}
+	wantUntil(t, &s, none) // nobody knows yet whether 1 is the same voter
+	s.AdoptPublication(identified(t, 9, 11, 22, 34).Succeed(before))
+	s.Add(1, 20, 0)
+	wantUntil(t, &s, 10+grantDuration)
 }

@@ -2,17 +2,15 @@ package grants
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Memory is what a member has to remember of its grants over a restart of its process. It
-// is everything in a Ledger except for what the new process has anyway (the lease and the
-// clock), and the deferred request. Losing that is like losing a message: its sender
-// repeats it.
+// Memory is what a member has to remember of its grants over a restart of its process. It is everything in a Ledger
+// except for the lease and the reservation, which the new process has anyway, and the deferred request. Losing that is
+// like losing a message: its sender repeats it.
 //
 // Moments are on the member's clock. It has to continue, so that the promises of the
 // earlier incarnation last exactly as long as they would have.
 type Memory struct {
 	SilentUntil                     election.Tick
 	Forgotten                       election.Term
-	Recovered                       bool
 	Holder                          Holder
 	Term                            election.Term
 	Until                           election.Tick
@@ -27,7 +25,7 @@ type Memory struct {
 // coordinator because of a grant. Otherwise it must not be used after a restart.
 func (l *Ledger) Memory() Memory {
 	return Memory{
-		SilentUntil: l.silentUntil, Forgotten: l.forgotten, Recovered: l.recovered,
+		SilentUntil: l.silentUntil, Forgotten: l.forgotten,
 		Holder: l.holder, Term: l.term, Until: l.until, Version: l.version, Renewed: l.renewed, OlderUntil: l.olderUntil,
 		HighestGranted: l.highestGranted, PreviousHighest: l.previousHighest,
 	}
@@ -35,10 +33,10 @@ func (l *Ledger) Memory() Memory {
 
 // NewLedgerFrom returns the ledger of a member that remembers what earlier incarnations
 // granted. It continues as if the process had not ended.
-func NewLedgerFrom(m Memory, lease election.Tick, clock election.TermClock) Ledger {
+func NewLedgerFrom(m Memory, lease election.Tick) Ledger {
 	return Ledger{
-		lease: lease, clock: clock,
-		silentUntil: m.SilentUntil, forgotten: m.Forgotten, recovered: m.Recovered,
+		lease:       lease,
+		silentUntil: m.SilentUntil, forgotten: m.Forgotten,
 		holder: m.Holder, term: m.Term, until: m.Until, version: m.Version, renewed: m.Renewed, olderUntil: m.OlderUntil,
 		highestGranted: m.HighestGranted, previousHighest: m.PreviousHighest,
 	}

@@ -10,20 +10,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // TestMemoryHasEveryField: a field of the ledger is remembered, unless it is one of those
 // that the new process has anyway, or may lose.
 func TestMemoryHasEveryField(t *testing.T) {
-	notRemembered := map[string]bool{"lease": true, "clock": true, "pending": true}
+	notRemembered := map[string]bool{"lease": true, "pending": true, "reserved": true, "extended": true, "extendsAt": true}
 	ledger, memory := reflect.TypeFor[grants.Ledger](), reflect.TypeFor[grants.Memory]()
 	for i := range ledger.NumField() {
 		name := ledger.Field(i).Name
 		field, has := memory.FieldByName(strings.ToUpper(name[:1]) + name[1:])
-		if has == notRemembered[name] {
-			t.Errorf("%s: got %t as whether it is remembered, want %t", name, has, !has)
-		}
+		expect.Equalf(t, has, !notRemembered[name], "%s: is remembered", name)
 		if has && field.Type != ledger.Field(i).Type {
 			t.Errorf("%s: got type %s, want %s", name, field.Type, ledger.Field(i).Type)
 		}
@@ -37,22 +34,23 @@ func TestRestoredLedgerBehavesAlike(t *testing.T) {
 	restarts, granted := 0, 0
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		clock := election.TermClock{AtBoot: election.Epoch(r.IntN(20)), TicksPerEpoch: election.Tick(r.IntN(30))}
-		one := grants.NewLedger(lease, clock, 0)
+		one := grants.NewLedger(lease, 0)
 		if r.IntN(2) == 0 {
-			one = grants.NewLedgerWithoutMemory(lease, election.Tick(r.IntN(300)), clock, 0, 0)
+			one = grants.NewLedgerWithoutMemory(lease, election.Tick(r.IntN(300)), election.Term(r.IntN(20)), 0, 0)
 		}
+		one.Reserve(election.MaxTerm)
 		other, version, now := one, uint32(1), election.Tick(0)
 		for range 60 {
 			now += election.Tick(r.IntN(40))
 			if r.IntN(4) == 0 {
 				restarts++
 				one.DropPending()
-				other = grants.NewLedgerFrom(other.Memory(), lease, clock)
+				other = grants.NewLedgerFrom(other.Memory(), lease)
+				other.Reserve(election.MaxTerm)
 			}
 			input := r.Uint64()
-			got := apply(&other, input, &version, &clock, now)
-			if want := apply(&one, input, &version, &clock, now); got != want {
+			got := apply(&other, input, &version, now)
+			if want := apply(&one, input, &version, now); got != want {
 				t.Fatalf("seed %d at %d: got %d, want %d as without a restart", seed, now, got, want)
 			} else if want == grants.Granted {
 				granted++
@@ -60,7 +58,6 @@ func TestRestoredLedgerBehavesAlike(t *testing.T) {
 			if got, want := other.Encode(nil, now), one.Encode(nil, now); !bytes.Equal(got, want) {
 				t.Fatalf("seed %d at %d: got %+v, want %+v as without a restart", seed, now, other, one)
 			}
-			must.Equalf(t, other.RecoveryStart(), one.RecoveryStart(), "seed %d: start of the recovery", seed)
 		}
 	}
 	if restarts < 10_000 || granted < 10_000 {
@@ -72,9 +69,7 @@ func TestRestoredLedgerBehavesAlike(t *testing.T) {
 const noAnswer grants.Answer = 255
 
 // apply applies an input that the random number determines.
-func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.TermClock,
-	now election.Tick,
-) grants.Answer {
+func apply(l *grants.Ledger, random uint64, version *uint32, now election.Tick) grants.Answer {
 	r := rand.New(rand.NewPCG(random, 2))
 	h := grants.Holder{ID: election.ID(1 + r.IntN(3)), Life: uint32(1 + r.IntN(2))}
 	term := l.HighestGranted() + election.Term(r.IntN(3))
@@ -89,11 +84,8 @@ func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.Ter
 		*version = max(*version, l.Memory().Version+uint32(r.IntN(2)))
 		l.Adopt(*version)
 	case 4:
-		*clock = clock.Corrected(election.Epoch(r.IntN(40)), now)
-		l.SetClock(*clock)
+		l.Reserve(term)
 	case 5:
-		l.Recover(election.Epoch(r.IntN(20)).First(), now)
-	case 6:
 		l.SetLease(lease)
 	default:
 		return l.Handle(grants.Request{
@@ -109,7 +101,8 @@ func apply(l *grants.Ledger, random uint64, version *uint32, clock *election.Ter
 func TestRestoredMemberKeepsItsPromise(t *testing.T) {
 	m := newMember(t)
 	m.wantAnswer(0, claim(a, 7), grants.Granted)
-	m.Ledger = grants.NewLedgerFrom(m.Memory(), lease, election.TermClock{})
+	m.Ledger = grants.NewLedgerFrom(m.Memory(), lease)
+	m.Reserve(99)
 	m.wantAnswer(10, claim(b, 8), grants.Deferred)
 	m.wantAnswer(20, renewal(a, 7), grants.Granted)
 	m.wantAnswer(119, claim(b, 8), grants.Deferred)

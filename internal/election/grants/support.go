@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Support is the holder's side: which members have granted it, and until when the
-// grants suffice.
+// Support is the holder's side: which members have granted it, and until when the grants suffice.
 type Support struct {
 	roster *election.Roster
 	// lease is the configured one.
@@ -21,14 +20,10 @@ type Support struct {
 	grantUntil []election.Tick
 	// settled: a majority of the previous list has adopted this one.
 	settled bool
-	// adopted are the members of the previous list that have adopted this one, and
-	// bounds, by ID, the highest terms that these may have granted under older lists.
+	// adopted are the voters of the previous list that have adopted this one.
 	adopted election.IDs
-	bounds  []election.Term
 	// until is when the grants cease to suffice.
 	until election.Tick
-	// floor is the highest term that may have been used under an older list alone.
-	floor election.Term
 }
 
 // noGrant is when a grant ceases to count that was never given.
@@ -48,20 +43,22 @@ func (s *Support) Reset(roster *election.Roster, lease election.Tick) {
 func (s *Support) SetLease(lease election.Tick) { s.lease = lease }
 
 func (s *Support) setRoster(roster *election.Roster) {
-	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
+	s.roster, s.adopted = roster, nil
 	s.settled = roster.Previous == nil
 	s.Clear()
-	s.bounds = append(s.bounds[:0], make([]election.Term, s.size())...)
-	s.AdoptRevision(roster)
+	s.AdoptPublication(roster)
 }
 
-// AdoptRevision switches to a list of the same version, in which more members of the
-// previous list may have departed, and the floor may be higher. Departed members count
-// as having adopted the list. The terms that they granted are at most its floor.
-func (s *Support) AdoptRevision(roster *election.Roster) {
-	s.roster, s.floor = roster, max(s.floor, roster.Floor)
+// AdoptPublication switches to a list of the same version, in which more members of the
+// previous list may have departed. These count as having adopted the list.
+func (s *Support) AdoptPublication(roster *election.Roster) {
+	s.roster = roster
 	for _, id := range roster.Departed {
-		s.RecordAdoption(id, roster.Version, roster.Floor)
+		s.recordAdoption(id)
+	}
+	if roster.Previous != nil {
+		s.previous.compute(roster.Previous, roster.Continues, s.grantUntil)
+		s.recompute()
 	}
 }
 
@@ -95,9 +92,8 @@ func (s *Support) Adopt(roster *election.Roster) {
 	s.previousUntil, s.until = until, until
 }
 
-// Add records a grant for a lease, 0 for the configured one, of the request that was
-// sent at the moment sent. An earlier grant that lasts longer still counts: the member
-// keeps both promises.
+// Add records a grant for a lease, 0 for the configured one, of the request that was sent at the moment sent. An
+// earlier grant that lasts longer still counts: the member keeps both promises.
 func (s *Support) Add(id election.ID, sent, lease election.Tick) {
 	lease = cmp.Or(lease, s.lease)
 	until := sent + lease - Margin(lease)
@@ -106,59 +102,38 @@ func (s *Support) Add(id election.ID, sent, lease election.Tick) {
 	}
 	before := s.grantUntil[id]
 	s.grantUntil[id] = until
-	s.current.add(s.roster, id, before, s.grantUntil)
+	s.current.add(s.roster, s.roster.Has, id, before, s.grantUntil)
 	if s.roster.Previous != nil {
-		s.previous.add(s.roster.Previous, id, before, s.grantUntil)
+		s.previous.add(s.roster.Previous, s.roster.Continues, id, before, s.grantUntil)
 	}
 	s.recompute()
 }
 
-// RecordAdoption records the list that a member reports as adopted, and a bound on the
-// terms that the member granted under older lists. Each report of a member is valid, so
-// the lowest one counts.
-func (s *Support) RecordAdoption(id election.ID, version uint32, bound election.Term) {
-	if s.roster.Previous == nil || version < s.roster.Version || !s.roster.Previous.Has(id) {
-		return
-	}
-	if !s.adopted.Add(id) && bound >= s.bounds[id] {
-		return
-	}
-	s.bounds[id] = bound
-	lowest, settled := LowestBound(s.roster.Previous, s.roster.Previous.Majority(), s.reported)
-	if !settled {
-		return
-	}
-	s.floor = max(s.roster.Floor, lowest)
-	s.settle()
-}
-
-// Settle records that the list has settled, as the coordinator reports it. No higher term than bound was used under
-// an older list alone. A follower gets no answers from which it could learn this, and the members
-// that have left may end together with the coordinator.
-func (s *Support) Settle(bound election.Term) {
-	if !s.settled {
-		s.floor = max(s.floor, bound)
-		s.settle()
+// RecordAdoption records the list that a member reports as adopted. If its state directory was replaced, its
+// report tells nothing about what its predecessor has granted.
+func (s *Support) RecordAdoption(id election.ID, version uint32) {
+	if version >= s.roster.Version && s.roster.Continues(id) {
+		s.recordAdoption(id)
 	}
 }
 
-func (s *Support) settle() {
+func (s *Support) recordAdoption(id election.ID) {
+	if !s.settled && s.roster.Previous.Has(id) && s.adopted.Add(id) && len(s.adopted) >= s.roster.Previous.Majority() {
+		s.Settle()
+	}
+}
+
+// Settle records that the list has settled, as the coordinator reports it. A follower gets no answers from which
+// it could learn this, and the members that have left may end together with the coordinator.
+func (s *Support) Settle() {
 	if !s.settled {
 		s.settled = true
 		s.recompute()
 	}
 }
 
-func (s *Support) reported(id election.ID) (election.Term, bool) {
-	return s.bounds[id], s.adopted.Has(id)
-}
-
 // Settled reports whether a majority of the previous list has adopted this one.
 func (s *Support) Settled() bool { return s.settled }
-
-// Floor returns the term that a new tenure must exceed. A tenure that has begun
-// may continue in a lower one.
-func (s *Support) Floor() election.Term { return s.floor }
 
 // Until returns when the grants cease to suffice, on the holder's clock.
 func (s *Support) Until() election.Tick { return s.until }
@@ -175,7 +150,7 @@ func (s *Support) recompute() {
 func (s *Support) Clone() Support {
 	c := *s
 	c.grantUntil = slices.Clone(s.grantUntil)
-	c.adopted, c.bounds = s.adopted.Clone(), slices.Clone(s.bounds)
+	c.adopted = s.adopted.Clone()
 	return c
 }
 
@@ -183,12 +158,8 @@ func (s *Support) Clone() Support {
 func (s *Support) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, s.previousUntil, now)
 	b = election.AppendFlag(b, s.settled)
-	b = election.AppendNumber(b, uint64(s.floor))
 	for _, at := range s.grantUntil {
 		b = election.AppendMoment(b, at, now)
-	}
-	for _, bound := range s.bounds {
-		b = election.AppendNumber(b, uint64(bound))
 	}
 	return s.adopted.Encode(b)
 }

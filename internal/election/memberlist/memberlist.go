@@ -1,11 +1,12 @@
-// Package memberlist decides how the member list of a group changes. The operator and the
-// operator of the simulator (internal/sim) both use it, so that the simulator tests the
-// code that runs. It is pure, and knows no Kubernetes.
+// Package memberlist decides how the member list of a group changes. The operator and the operator of the simulator
+// (internal/sim) both use it, so that the simulator tests the code that runs. It is pure, and knows no Kubernetes.
 //
 // A list that is being adopted settles in one step, and the next list begins in another
 // one. Each step is a version, or a change within a version:
 //
 //	v1 settled -> v2 adopting -> v2 adopting, b departed -> v2 settled -> v3 adopting
+//
+// Versions may have gaps: see Facts.Seconds.
 //
 // docs/adr/0002-grants.md has the rules that the members follow, and explains why the two
 // parts together never permit two coordinators.
@@ -18,32 +19,35 @@ import "slices"
 type Member[N comparable] struct {
 	Name     N
 	Priority int64
+	// Identity is that of the member's state directory, or "" if it isn't known yet. Only a process with that identity
+	// votes as this member: another one doesn't know what has been granted.
+	Identity string
 }
 
 // List is a version of the member list, in the order of the ring.
 type List[N comparable] struct {
-	// Version is the number of the list, from 1.
+	// Version is the number of the list. It is above those of all earlier lists, and so is each term of the list.
 	Version int64
 	Members []Member[N]
-	// Previous are the members of the list before; none for the first one.
-	Previous []Member[N]
+	// Previous are the members of the list before, and PreviousVersion is its version; none for the first one.
+	Previous        []Member[N]
+	PreviousVersion int64
 	// Lease is the lease of the members that have adopted this list, and PreviousLease that
 	// of the list before; 0 if there is none.
 	Lease, PreviousLease int64
 	// Departed are members of Previous that ended at least an AdoptionWait ago.
 	Departed []N
-	// Floor is a term that was not exceeded under any list before Previous, nor by what
-	// the departed members granted; 0 for the first list.
-	Floor int64
 	// Settled: a majority of Previous has adopted this list, or has departed.
 	Settled bool
 }
 
 // Facts is what the operator knows when it decides about the next step.
 type Facts[N comparable] struct {
-	// Wanted are the members that the list should have. It is empty if the list must not
-	// change.
+	// Wanted are the members that the list should have, without identities. It is empty if these must not change.
 	Wanted []Member[N]
+	// Identity returns the identity of a member's connected process, or "" if none is connected. Another identity than
+	// that in the list needs the next list.
+	Identity func(N) string
 	// Lease is the lease that the list should have.
 	Lease int64
 	// Draining: the coordinator isn't in the list any more, or has priority 0 there, and its application
@@ -51,51 +55,124 @@ type Facts[N comparable] struct {
 	Draining bool
 	// Published: a member that starts now begins with the current version.
 	Published bool
-	// Adopted reports whether a member of the previous list has reported the current
-	// version for an AdoptionWait.
+	// Adopted reports whether a member of the previous list has reported the current version for an AdoptionWait. It may
+	// have another identity than in the previous list: the process with that had ended before.
 	Adopted func(N) bool
-	// Missing reports whether a member of the previous list ended at least an AdoptionWait
-	// ago, and also that long after the current version was published.
+	// Missing reports whether the process of a member of the previous list ended at least an AdoptionWait ago, and also
+	// that long after the current version was published.
 	Missing func(N) bool
-	// NextFloor returns the floor of a list that is published now, after a present floor: the
-	// NextFloor of package election, with the operator's clock.
-	NextFloor func(floor int64) int64
-	// Term is the highest term that a member has reported.
+	// Seconds is the time by the operator's clock, since the beginning of 2026. A new list has that version, if it is
+	// above the present one: so the terms of a group exceed those of an earlier group of the same name. Nothing else
+	// depends on it.
+	Seconds int64
+	// Term is the highest term that a member has reported: a version and a counter, as in package election, which the
+	// operator doesn't import.
 	Term int64
 }
 
-// AdoptionWait returns the time for which a member must have reported a list, or must have
-// ended, before it counts as having adopted the list. By then, its earlier grants have
-// expired on any clock whose rate differs by less than an eighth.
-// The lease is the longest one for which it may have granted: see List.LongestLease.
+// maxSeconds bounds the versions that come from a clock or from a report. So neither a clock that is decades ahead nor
+// a member that lies can use up the versions: half of them remain for steps of one.
+const maxSeconds = 1 << 29
+
+// maxAhead is how much newer than the present list the next one may be: two years, if versions are seconds. Members
+// that still have the present list refuse the messages of others whose list is newer than that.
+const maxAhead = 1 << 26
+
+// counterBits is the size of the counter in a term.
+const counterBits = 16
+
+// halfOfCounters is the number of terms after which a group needs the next list.
+const halfOfCounters = 1 << 15
+
+// AdoptionWait returns the time for which a member must have reported a list, or must have ended, before it counts as
+// having adopted the list. By then, its earlier grants have expired on any clock whose rate differs by less than an
+// eighth. The lease is the longest one for which it may have granted: see List.LongestLease.
 func AdoptionWait[D ~int64](lease D) D { return lease * 9 / 8 }
 
-// LongestLease returns the longest lease that a coordinator can rely on while the list is in
-// force. A member that missed some lists may grant for the longer lease of an older one, but
-// only to a process that has missed the same lists, or for the shorter lease of another one.
-// Such a process can't acquire the office, because each list settles only when a majority of
-// the one before has adopted it.
+// LongestLease returns the longest lease that a coordinator can rely on while the list is in force. A member that
+// missed some lists may grant for the longer lease of an older one, but only to a process that has missed the same
+// lists, or for the shorter lease of another one. Such a process can't acquire the office, because each list settles
+// only when a majority of the one before has adopted it.
 func (l *List[N]) LongestLease() int64 { return max(l.Lease, l.PreviousLease) }
 
 // Next returns the next step after a list, which may be nil. It returns the same list if
 // nothing changes. It returns nil if there is no list and none is wanted.
 func (f *Facts[N]) Next(current *List[N]) *List[N] {
+	if current == nil {
+		if len(f.Wanted) == 0 {
+			return nil
+		}
+		return &List[N]{Version: f.version(0), Members: f.identified(f.Wanted, nil), Lease: f.Lease, Settled: true}
+	}
+	members, lease := f.Wanted, f.Lease
+	if len(members) == 0 {
+		members, lease = current.Members, current.Lease
+	}
+	members = f.identified(members, current.Members)
+	bound := f.bind(current)
 	switch {
-	case current == nil && len(f.Wanted) == 0:
-		return nil
-	case current == nil:
-		return &List[N]{Version: 1, Members: f.Wanted, Lease: f.Lease, Settled: true}
 	case !current.Settled:
-		return f.advance(current)
-	case len(f.Wanted) == 0 || slices.Equal(f.Wanted, current.Members) && f.Lease == current.Lease:
+		return f.advance(bound)
+	case bound != current:
+		return bound
+	case slices.Equal(members, current.Members) && lease == current.Lease && !f.countersRunOut(current):
 		return current
 	case f.Draining:
 		return current // The next list would end its tenure.
 	}
 	return &List[N]{
-		Version: current.Version + 1, Members: f.Wanted, Previous: current.Members,
-		Lease: f.Lease, PreviousLease: current.Lease, Floor: f.nextFloor(current.Floor),
+		Version: f.version(current.Version), Members: members, Lease: lease,
+		Previous: current.Members, PreviousVersion: current.Version, PreviousLease: current.Lease,
 	}
+}
+
+// version returns the version of a list that follows a present one.
+func (f *Facts[N]) version(present int64) int64 {
+	next := present + 1
+	for _, version := range []int64{f.Seconds, f.Term>>counterBits + 1} {
+		if version <= maxSeconds && (present == 0 || version <= present+maxAhead) {
+			next = max(next, version)
+		}
+	}
+	return next
+}
+
+// countersRunOut reports whether elections have used up half of the counters of a list, or members have granted a claim
+// under a list that doesn't exist. They would grant no claims under this one.
+func (f *Facts[N]) countersRunOut(current *List[N]) bool {
+	return f.Term > current.Version<<counterBits+halfOfCounters && f.Term>>counterBits <= current.Version+maxAhead
+}
+
+// identified returns a copy of members, with the identities of their connected processes, or else those in the current
+// list.
+func (f *Facts[N]) identified(members, current []Member[N]) []Member[N] {
+	known := make(map[N]string, len(current))
+	for _, m := range current {
+		known[m.Name] = m.Identity
+	}
+	members = slices.Clone(members)
+	for i, m := range members {
+		if members[i].Identity = f.Identity(m.Name); members[i].Identity == "" {
+			members[i].Identity = known[m.Name]
+		}
+	}
+	return members
+}
+
+// bind returns the list with the identities of those members that had none, and are connected. That needs no new
+// version, because no process has voted as such a member. It returns the same list if nothing changes.
+func (f *Facts[N]) bind(current *List[N]) *List[N] {
+	bound := *current
+	bound.Members = slices.Clone(current.Members)
+	for i, m := range bound.Members {
+		if m.Identity == "" {
+			bound.Members[i].Identity = f.Identity(m.Name)
+		}
+	}
+	if slices.Equal(bound.Members, current.Members) {
+		return current
+	}
+	return &bound
 }
 
 // advance returns the next state of a list that is being adopted: with more departed
@@ -124,21 +201,12 @@ func (f *Facts[N]) advance(current *List[N]) *List[N] {
 	if !next.Settled && len(next.Departed) == len(current.Departed) {
 		return current
 	}
-	next.Floor = f.nextFloor(current.Floor)
 	return &next
 }
 
-// nextFloor returns the floor of the next list, or of one of which more members have
-// departed, after the present floor: earlier terms are at most that. Members elect in terms
-// above it at once.
-func (f *Facts[N]) nextFloor(floor int64) int64 {
-	return max(f.NextFloor(floor), f.Term)
-}
-
-// NotNeeded returns the members of the previous list whose votes the members do not need.
-// When the list has settled, these are all of them: otherwise a member that starts later
-// would wait for a majority of members that may no longer exist. The result for the first
-// list is nil.
+// NotNeeded returns the members of the previous list whose votes the members do not need. When the list has settled,
+// these are all of them: otherwise a member that starts later would wait for a majority of members that may no longer
+// exist. The result for the first list is nil.
 func (l *List[N]) NotNeeded() []N {
 	if !l.Settled || l.Previous == nil {
 		return l.Departed

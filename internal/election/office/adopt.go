@@ -9,7 +9,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 		return
 	}
 	if roster.Version == m.roster.Version {
-		m.adoptRevision(roster)
+		m.adoptPublication(roster, out)
 		return
 	}
 	if m.role == Candidate {
@@ -20,17 +20,17 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	m.admitDrain()
 	m.ledger.Adopt(roster.Version)
 	m.support.Adopt(roster)
-	m.useFloor(roster)
 	m.growPeers()
 	m.detector.Retain(m.isMember)
 	for i := range m.peers {
-		m.peers[i].ready, m.peers[i].boundCounts = false, false
+		m.peers[i].ready = false
 	}
 	m.stepInner(election.Input{Kind: election.Adopt, Now: m.now, Roster: roster}, out)
 	if m.role == Follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
 		m.coordinatorLost(election.None, true, out) // its silence would not be detected
 	}
-	if m.role == Holder && roster.Priority(m.cfg.Self) == 0 {
+	m.updateForgetful(out)
+	if m.role == Holder && (roster.Priority(m.cfg.Self) == 0 || m.Forgetful()) {
 		m.becomeDraining(election.None, out)
 	}
 	switch {
@@ -44,40 +44,21 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	}
 }
 
-// adoptRevision switches to a later publication of the present list, in which more
-// members have departed and the floor is higher.
-func (m *Machine) adoptRevision(roster *election.Roster) {
-	if roster.Floor < m.roster.Floor {
-		return // an earlier publication
+// adoptPublication switches to a later publication of the present list, in which more
+// members have departed, or have an identity.
+func (m *Machine) adoptPublication(roster *election.Roster, out *election.Output) {
+	if roster.Publication() < m.roster.Publication() {
+		return
 	}
 	m.roster = roster
-	m.support.AdoptRevision(roster)
-	m.useFloor(roster)
+	m.support.AdoptPublication(roster)
+	m.updateForgetful(out)
 }
 
-func (m *Machine) useFloor(roster *election.Roster) {
-	clock := m.cfg.Clock
-	clock.ListFloor = max(clock.ListFloor, roster.Floor)
-	for i := range m.peers {
-		if p := &m.peers[i]; p.ceiling <= clock.ListFloor {
-			p.ceiling = 0
-		}
+// reserve records that a higher term is on the disk. A claim may have waited for that.
+func (m *Machine) reserve(term election.Term) {
+	m.ledger.Reserve(term)
+	if m.cfg.Mode == Available && m.role == Candidate && m.term <= term {
+		m.beatAt = m.now
 	}
-	m.setClock(clock)
-}
-
-// correctClock replaces the term clock after the wall clock has changed. It may also go
-// back: this incarnation remembers what it has granted and used. A campaign may have
-// waited for the clock.
-func (m *Machine) correctClock(wall election.Epoch) {
-	m.clockCorrected = true
-	m.setClock(m.cfg.Clock.Corrected(wall, m.now))
-	if m.role == Follower && m.coordinator == election.None {
-		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay())
-	}
-}
-
-func (m *Machine) setClock(clock election.TermClock) {
-	m.cfg.Clock = clock
-	m.ledger.SetClock(clock)
 }

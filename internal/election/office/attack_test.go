@@ -26,6 +26,9 @@ type attack struct {
 	beat election.Message
 	// term is that of attacks that always use the same one.
 	term election.Term
+	// list is that of the group. newer: the attacker names newer ones, too.
+	list  *election.Roster
+	newer bool
 	// grantedUntil is, by ID, until when a process has granted the attacker the office.
 	grantedUntil map[election.ID]election.Tick
 }
@@ -37,14 +40,17 @@ const (
 	attackLease = second / 2
 	// attackInterval is the time between two attacks on each process.
 	attackInterval election.Tick = 10
+	// newerLists is the seed with which the attacker names newer lists.
+	newerLists = 2
 )
 
 // startAttack starts a group, of which one is the attacker.
 func startAttack(t *testing.T, mode office.Mode, name string, by election.Member, seed uint64) *attack {
 	t.Helper()
-	g, id := newSkewedGroup(t, mode, nil), by.ID
+	g, id := newGroupOfSeconds(t, mode), by.ID
 	a := &attack{
 		group: g, random: rand.New(rand.NewPCG(seed, uint64(id))), id: id, grantedUntil: map[election.ID]election.Tick{},
+		newer: seed == newerLists,
 	}
 	g.capture = func(m *election.Message) bool {
 		if m.To == id {
@@ -59,6 +65,7 @@ func startAttack(t *testing.T, mode office.Mode, name string, by election.Member
 	ring[id-1] = by
 	roster, err := election.NewRoster(1, ring)
 	must.Succeed(t, err)
+	a.list = roster
 	algorithm, err := catalog.Find(name)
 	must.Succeed(t, err)
 	leader := election.ID(attackSize)
@@ -68,7 +75,7 @@ func startAttack(t *testing.T, mode office.Mode, name string, by election.Member
 	for _, m := range ring {
 		if m.ID != id {
 			g.start(m.ID, roster, func(c *office.Config) {
-				c.MemoryLost, c.Term, c.Coordinator, c.NewElection = false, 1, leader, algorithm.New
+				c.MemoryLost, c.Term, c.Coordinator, c.NewElection = false, term(1), leader, algorithm.New
 			})
 		}
 	}
@@ -129,33 +136,65 @@ func (a *attack) attack(craft func(*attack, election.ID) election.Message, limit
 		}
 		if len(a.holders()) == 0 && !a.holds() {
 			vacant++
+			a.publishNext()
 		}
 		a.advance(1)
 	}
 	return vacant, false
 }
 
-// aheads are differences of terms: some that are valid, and the limits of what is accepted.
-var aheads = []election.Term{0, 1, 2, 3, 10, 100, 290, 299, 300, 301, 590, 599, 600, 601, 10_000}
+// publishNext publishes the next list, as the operator does, if half of the terms of the present one are used up, or if
+// no majority is left that can grant them. The attacker reports that it has granted nothing.
+func (a *attack) publishNext() {
+	a.t.Helper()
+	highest, reported := election.Term(0), make([]election.Term, 1, attackSize)
+	for _, m := range a.machines {
+		if m == nil {
+			continue
+		}
+		term := m.UsedTerm()
+		if term.Version() == a.list.Version {
+			highest = max(highest, term)
+		}
+		reported = append(reported, term)
+	}
+	slices.Sort(reported)
+	highest = max(highest, reported[attackSize/2])
+	if highest < election.FirstTerm(a.list.Version)+1<<15 {
+		return
+	}
+	list, err := election.NewRoster(highest.Version()+1, a.list.Ring())
+	must.Succeed(a.t, err)
+	a.list = list.Succeed(a.list)
+	for id, m := range a.machines {
+		if m != nil {
+			a.adopt(a.list, election.ID(id))
+		}
+	}
+}
 
-// message returns a BEAT of the attacker in a term relative to the coordinator's or to the clock.
+// aheads are differences of terms: some that are valid, and the limits of what is reserved and accepted.
+var aheads = []election.Term{0, 1, 2, 3, 10, 31, 32, 33, 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 10_000}
+
+// message returns a BEAT of the attacker in a term relative to the coordinator's, or to the first or the last one of a
+// list.
 func (a *attack) message(to election.ID, change func(*election.Message)) election.Message {
 	m := a.beat
 	m.From, m.To, m.Subject, m.List = a.id, to, a.id, nil
 	if m.Kind == election.NoKind {
-		m.Kind, m.Hold.Version = election.Beat, 1
+		m.Kind = election.Beat
 	}
-	m.Hold.Life, m.Hold.Sent = 1, a.now
-	if a.coin() {
-		m.Term = clock(a.now)
+	m.Hold.Life, m.Hold.Sent, m.Hold.Version = 1, a.now, a.list.Version
+	if a.newer && a.coin() {
+		m.Hold.Version += pick(a, []uint32{1, 2, 1000})
 	}
-	m.Term += pick(a, aheads)
+	if m.Hold.Version > a.list.Version || a.coin() {
+		m.Term = pick(a, []election.Term{election.FirstTerm(m.Hold.Version), election.LastTerm(m.Hold.Version) - 1})
+	}
+	m.Term = min(m.Term+pick(a, aheads), election.LastTerm(m.Hold.Version))
 	change(&m)
 	return m
 }
-
-// clock is the reading of the clocks: see newSkewedGroup.
-func clock(now election.Tick) election.Term { return 10_000_000 + election.Term(now/(second/10)) }
 
 func pick[T any](a *attack, from []T) T { return from[a.random.IntN(len(from))] }
 
@@ -179,16 +218,21 @@ var attacks = map[string]func(*attack, election.ID) election.Message{
 	},
 	"tenures that one member grants": func(a *attack, to election.ID) election.Message {
 		return a.message(to, func(m *election.Message) {
-			a.term = cmp.Or(a.term, clock(a.now))
+			a.term = cmp.Or(a.term, m.Term)
 			m.Term, m.Hold.Held, m.Hold.Version = a.term, true, 0
 			if to == 2 {
 				m.Hold.Version = 1
 			}
 		})
 	},
+	"claims of the last term": func(a *attack, to election.ID) election.Message {
+		return a.message(to, func(m *election.Message) {
+			m.Term, m.Hold.Held = election.LastTerm(m.Hold.Version), false
+		})
+	},
 	"claims under an old list": func(a *attack, to election.ID) election.Message {
 		return a.message(to, func(m *election.Message) {
-			m.Term, m.Hold.Held, m.Hold.Version = clock(a.now)+2, false, 0
+			m.Hold.Held, m.Hold.Version = false, 0
 		})
 	},
 	"refusals": func(a *attack, to election.ID) election.Message {
@@ -205,7 +249,6 @@ var attacks = map[string]func(*attack, election.ID) election.Message{
 		return a.message(to, func(m *election.Message) {
 			m.Kind, m.Subject, m.Hold.Held, m.Hold.HighestGranted, m.Hold.RequesterLife = election.Probe,
 				a.anyID(), true, m.Term, lifeOf
-			m.Hold.Roster = 1
 		})
 	},
 	"probes": func(a *attack, to election.ID) election.Message {
@@ -268,7 +311,10 @@ func (a *attack) randomize(m *election.Message) {
 	h.Sent, h.RequesterLife = a.now-election.Tick(a.random.Int64N(1000)), a.random.Uint32N(2)
 	h.HighestGranted = m.Term + pick(a, aheads) - 3
 	h.Held, h.Ready, h.Ineligible = a.coin(), a.coin(), a.coin()
-	h.Version, h.Roster = a.random.Uint32N(3), a.random.Uint32N(3)
+	h.Settled, h.Abstains = a.coin(), a.coin()
+	if a.coin() {
+		h.Version = a.random.Uint32N(3)
+	}
 }
 
 // attackers are members by which a group is attacked: of the lowest and of the highest rank, and one that can't be
@@ -287,8 +333,8 @@ func TestMemberCannotPreventElection(t *testing.T) {
 		for i, kind := range slices.Sorted(maps.Keys(attacks)) {
 			t.Run(mode.String()+"/"+kind, func(t *testing.T) {
 				for j, by := range attackers {
-					for seed := range 2 {
-						if testing.Short() && seed != (i+j)%2 {
+					for seed := range newerLists + 1 {
+						if testing.Short() && seed != (i+j)%(newerLists+1) {
 							continue
 						}
 						algorithm := algorithms[(i+j+seed)%len(algorithms)]
@@ -308,6 +354,9 @@ func TestMemberCannotPreventElection(t *testing.T) {
 						}
 						tenures := len(a.tokens)
 						vacant, _ = a.attack(attacks[kind], 10*second, nil)
+						if mode != office.Available && seed != newerLists && a.list.Version > 1 {
+							t.Errorf("%s: the terms of %d lists were used up, want no new list", what, a.list.Version)
+						}
 						if n := election.Tick(len(a.tokens) - tenures); vacant > vacantMax || n > 10*second/attackLease {
 							t.Errorf("%s: got no coordinator for %d of ten seconds and %d tenures, want less than %d ms and %d tenures",
 								what, vacant, n, vacantMax, 10*second/attackLease)

@@ -2,12 +2,10 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// In Available mode the grants don't decide between two coordinators, so each
-// member decides for itself, by rank: it keeps its coordinator while that is alive
-// and exchanges messages with it, and leaves it only for a higher one. If members
-// decided by term, two coordinators that share a follower but don't reach each
-// other would take it from each other with ever higher terms, and a process whose
-// clock is behind could not succeed one whose clock is ahead.
+// In Available mode the grants don't decide between two coordinators, so each member decides for itself, by rank: it
+// keeps its coordinator while that is alive and exchanges messages with it, and leaves it only for a higher one. If
+// members decided by term, two coordinators that share a follower but don't reach each other would take it from each
+// other with ever higher terms.
 
 // available is the state that only Available mode needs.
 type available struct {
@@ -16,9 +14,8 @@ type available struct {
 	unacknowledged int
 }
 
-// answerWithoutGrant follows the sender of a BEAT, or refuses. The answer names the
-// coordinator that this process follows. A BEAT always comes from a coordinator: the
-// winner of an election holds the office at once.
+// answerWithoutGrant follows the sender of a BEAT, or refuses. The answer names the coordinator that this process
+// follows. A BEAT always comes from a coordinator: the winner of an election holds the office at once.
 func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	switch {
@@ -44,16 +41,15 @@ func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output
 	m.sendAnswer(election.Grant, m.requestOf(msg), msg.Term, out)
 }
 
-// continuesInLowerTerm reports whether a coordinator continues in a term that this process has refused
-// for two heartbeats, because it knows a higher term. Then the BEAT isn't a delayed
-// message of an earlier tenure. For example, 4 led in term 10, and 5 succeeds it in term
-// 8, because its clock hasn't reached term 10 yet.
-func (m *Machine) continuesInLowerTerm(beat *election.Message) bool {
-	p := &m.peers[beat.From]
+// continuesInLowerTerm reports whether a coordinator continues in a term that this process has refused for two
+// heartbeats, because it knows a higher term. Then the BEAT isn't a delayed message of an earlier tenure. For example,
+// 4 led in term 10 on another side of a partition, and 5 leads in term 8.
+func (s *state) continuesInLowerTerm(beat *election.Message) bool {
+	p := &s.peers[beat.From]
 	if p.refusedTerm != beat.Term || p.refusedLife != beat.Hold.Life {
-		p.refusedTerm, p.refusedLife, p.refusedUntil = beat.Term, beat.Hold.Life, m.now+2*m.cfg.Heartbeat
+		p.refusedTerm, p.refusedLife, p.refusedUntil = beat.Term, beat.Hold.Life, s.now+2*s.cfg.Heartbeat
 	}
-	return m.now >= p.refusedUntil
+	return s.now >= p.refusedUntil
 }
 
 // raiseTerm ends a tenure whose term is lower than one in which a member had a
@@ -63,14 +59,13 @@ func (m *Machine) continuesInLowerTerm(beat *election.Message) bool {
 // term 10. When the partition ends, 5 prevails, because it has the higher rank. But
 // resources that 4 has used reject the token of 5, until 5 leads in term 11.
 //
-// If the member follows a coordinator of higher rank, that one prevails instead. The
-// process doesn't wait for its clock: see continuesInLowerTerm. Repeated requests of one peer are
-// rate-limited with exponential backoff.
+// If the member follows a coordinator of higher rank, that one prevails instead. Repeated requests
+// of one peer are rate-limited with exponential backoff.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term &&
 		m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
-	if !requested || m.now < max(m.cfg.Clock.Due(max(msg.Term+1, m.nextTerm())), p.raisesAgainAt) {
+	if !requested || !m.claimable(max(msg.Term+1, m.nextTerm())) || m.now < p.raisesAgainAt {
 		return
 	}
 	p.raisesAgainAt = m.now + m.cfg.usualLease()<<p.raises
@@ -115,9 +110,8 @@ func (m *Machine) witnessesUntil() election.Tick {
 	return until
 }
 
-// acknowledged reports whether the coordinator, which sent this BEAT, receives what
-// this process sends. In the other modes a coordinator that doesn't is no problem:
-// it has the grants of a majority.
+// acknowledged reports whether the coordinator, which sent this BEAT, receives what this process sends. In the other
+// modes a coordinator that doesn't is no problem: it has the grants of a majority.
 func (m *Machine) acknowledged(beat *election.Message) bool {
 	if m.cfg.Mode != Available || beat.Hold.RequesterLife == m.cfg.Life {
 		m.available.unacknowledged = 0

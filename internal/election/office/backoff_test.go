@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // Agents count nanoseconds. The delays of different processes are in each quarter of the range, also
@@ -28,5 +29,19 @@ func TestBackoffUsesItsWholeRange(t *testing.T) {
 					processes, i+1, processes/8)
 			}
 		}
+	}
+}
+
+// TestCoordinatorThatIsHeardAgainHasNotLapsed, however often it has fallen silent.
+func TestCoordinatorThatIsHeardAgainHasNotLapsed(t *testing.T) {
+	c := &Config{LongTenure: 100}
+	var h tenures
+	h.reset(0)
+	h.grow(0)
+	for now := election.Tick(1000); now < 1040; now += 10 {
+		h.begin(0, 5, 1000, c, now)
+		expect.Equalf(t, h.lapsed, false, "at %d: lapsed", now)
+		h.end(0, lapsed, c, now+5)
+		expect.Equalf(t, h.lapsed, true, "at %d, silent: lapsed", now+5)
 	}
 }

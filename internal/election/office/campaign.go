@@ -2,37 +2,21 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// nextTerm is the term that this process uses next: the lowest one that a majority could
-// grant or, if that is unknown, the next one after all that it has seen. Members whose
-// clocks are behind can't grant the highest terms. In Available mode it is one that this
-// process need not wait for, unless it has claimed that itself.
-func (m *Machine) nextTerm() election.Term {
-	least := max(m.claimedTerm, m.ledger.HighestGranted(), m.support.Floor())
-	if m.usable(m.coordinatorTerm) {
-		least = max(least, m.coordinatorTerm)
+// nextTerm is the term that this process uses next: the lowest one of its list that a majority could grant or, if that
+// is unknown, the next one after those in use. It may be of a newer list, which this process doesn't have yet: see
+// claimable. The majority needn't include this process, which may have forgotten what it granted.
+func (s *state) nextTerm() election.Term {
+	if bound, known := s.majorityBound(); known {
+		return max(election.FirstTerm(s.roster.Version), s.claimedTerm, bound) + 1
 	}
-	if m.cfg.Mode == Available {
-		return max(least, min(m.highestTerm, m.cfg.Clock.Ceiling(m.now)-1)) + 1
+	if s.cfg.Mode == Available {
+		return max(s.termInUse(), s.claimedTerm, s.highestTerm) + 1
 	}
-	if bound, known := m.majorityBound(); known {
-		return max(least, bound) + 1
-	}
-	return max(least, m.highestTerm) + 1
+	return max(s.termInUse(), s.claimedTerm) + 1
 }
 
-// termOfWin is the term that this process claims after it has won an election: that of the election, unless a lower one
-// suffices. If several attempts have failed, it is above what a majority may have granted. Not before: each reading of
-// a clock has few terms, which others may need.
-func (m *Machine) termOfWin(won election.Term) election.Term {
-	term := min(max(won, m.support.Floor()+1), m.nextTerm())
-	if m.vacancy.attempts < maxAttempts || m.cfg.Mode == Available {
-		return term
-	}
-	if bound, known := m.majorityBound(); known {
-		term = max(term, bound+1)
-	}
-	return term
-}
+// claimable reports whether this process may claim a term: one of its list.
+func (s *state) claimable(term election.Term) bool { return term.Version() == s.roster.Version }
 
 // campaignDelay is how long this process waits for an election of the processes
 // above it that seem alive. When it has waited for them once in this vacancy, it
@@ -59,18 +43,12 @@ func (m *Machine) campaignDelay() election.Tick {
 func (m *Machine) campaign(out *election.Output) {
 	m.vacancy.campaignAt = election.Never
 	m.recovery.finish()
-	if m.coordinator != election.None || !m.Eligible() || !m.isNamedSuccessor() && m.awaitBound() {
+	if m.coordinator != election.None || !m.Eligible() {
 		return
 	}
 	term := m.nextTerm()
-	if term > election.MaxTerm {
-		return
-	}
-	if due := m.cfg.Clock.Due(term); m.now < due {
-		m.vacancy.campaignAt = due + m.campaignDelay() // processes with equal clocks must not campaign at once
-		if recheck := m.now + m.cfg.Heartbeat; due > recheck {
-			m.vacancy.campaignAt = recheck // answers of the other members may show that a lower term suffices
-		}
+	if !m.claimable(term) {
+		m.vacancy.campaignAt = m.now + m.cfg.Heartbeat // the next list is on its way
 		return
 	}
 	named := m.isNamedSuccessor()

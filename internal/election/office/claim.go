@@ -5,10 +5,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// claimTimeout is how long a claim may take. Grants of an earlier holder have to
-// expire first, which were for the lease in force. A process that has just started may not know that
-// it was a longer one. Then it has to claim again.
-func (m *Machine) claimTimeout() election.Tick { return m.leaseInForce() + m.cfg.SuspicionTimeout }
+// claimTimeout is how long a claim may take. Grants of an earlier holder have to expire first, which were for the lease
+// in force. A process that has just started may not know that it was a longer one. Then it has to claim again.
+func (s *state) claimTimeout() election.Tick {
+	return min(s.pace.of(s.cfg.usualLease()), s.cfg.Lease) + s.cfg.SuspicionTimeout
+}
 
 func (m *Machine) claimUntil() election.Tick { return m.candidacy.since + m.claimTimeout() }
 
@@ -18,33 +19,15 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	if !m.Eligible() || !m.couldHold() {
 		return
 	}
-	if !m.mayBeGranted(term) {
+	if !m.claimable(term) {
 		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.backoff())
 		return
 	}
 	if m.role == Candidate {
 		m.releaseGrants(out)
 	}
-	if term <= m.ledger.HighestGranted() && m.ledger.Holder(m.now) != m.incarnation() {
-		// Not even this process could grant the term, because the office may have
-		// been held in it before.
-		if m.role == Candidate {
-			m.becomeFollower()
-		}
-		m.vacancy.campaignAt = m.now + m.backoff()
-		return
-	}
 	m.becomeCandidate(term)
 	m.heartbeat(out)
-}
-
-// mayBeGranted reports whether the clocks of this process and of a majority that seems alive may reach a term while it
-// is claimed. A claim that can't succeed does harm: this process, and each one that grants it, can't grant lower terms
-// to another process any more.
-func (m *Machine) mayBeGranted(term election.Term) bool {
-	end := m.now + m.claimTimeout()
-	may := func(id election.ID) bool { return !m.detector.Suspects(id) && m.reaches(id, term, end) }
-	return m.cfg.Mode == Available || m.cfg.Clock.Due(term) <= end && m.majority(may)
 }
 
 // acquireIfGranted acquires the office as soon as the grants suffice.
@@ -56,12 +39,6 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 		m.awaitRenewable(out)
 		return
 	}
-	if m.term <= m.support.Floor() && m.cfg.Mode != Available {
-		// A tenure under an older list may have had this term or a higher one.
-		m.abandonClaim(out)
-		m.vacancy.campaignAt = m.now + m.backoff()
-		return
-	}
 	m.becomeHolder(out)
 }
 
@@ -70,7 +47,7 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 // If the members answer more slowly, the grants would expire before that, in each tenure.
 func (m *Machine) renewable() bool {
 	interval := m.beatInterval()
-	return m.cfg.Mode == Available || m.until()-m.now > interval+m.lapses.margin(interval, m.grantsLast()-interval)
+	return m.cfg.Mode == Available || m.until()-m.now > interval+m.tenures.lapses.margin(interval, m.grantsLast()-interval)
 }
 
 // grantsLast returns how long the grants for the last request last, from when it was sent.
@@ -92,7 +69,7 @@ func (m *Machine) awaitRenewable(out *election.Output) {
 		return
 	}
 	roundTrip := max(lasts-(m.until()-m.now), 1)
-	if longer := m.paceForLease(leasePerAge * (roundTrip + m.cfg.Heartbeat)); longer > m.pace {
+	if longer := m.cfg.paceForLease(leasePerAge * (roundTrip + m.cfg.Heartbeat)); longer > m.pace {
 		m.pace, m.beatAt, m.candidacy.slowAt = longer, m.now, election.Never
 	} else if m.vacancy.roundTrip == 0 {
 		m.vacancy.roundTrip = roundTrip
@@ -106,13 +83,12 @@ func (m *Machine) SlowAnswers() (roundTrip, limit election.Tick) {
 	if m.vacancy.roundTrip == 0 {
 		return 0, 0
 	}
-	lease := m.requestedLease()
+	lease := m.leaseInForce()
 	slack := lease - grants.Margin(lease) - m.cfg.Heartbeat
-	return m.vacancy.roundTrip, slack - m.lapses.margin(m.cfg.Heartbeat, slack)
+	return m.vacancy.roundTrip, slack - m.tenures.lapses.margin(m.cfg.Heartbeat, slack)
 }
 
-// countGrant counts a grant. A holder also checks whether a higher process is
-// ready for the office.
+// countGrant counts a grant. A holder also checks whether a higher process is ready for the office.
 func (m *Machine) countGrant(msg *election.Message, out *election.Output) {
 	if msg.Term != m.term || msg.Hold.RequesterLife != m.cfg.Life {
 		return
@@ -146,18 +122,18 @@ func (m *Machine) countRefusal(msg *election.Message, out *election.Output) {
 
 // recordAnswer records what every answer to a BEAT reports about its sender. An answer to
 // an earlier incarnation of this process doesn't tell what that was granted.
-func (m *Machine) recordAnswer(msg *election.Message) {
-	if m.cfg.Mode == Available {
-		m.see(msg.Term)
+func (s *state) recordAnswer(msg *election.Message) {
+	if s.cfg.Mode == Available {
+		s.see(msg.Term)
 	}
-	if msg.Hold.RequesterLife != m.cfg.Life {
+	if msg.Hold.RequesterLife != s.cfg.Life {
 		return
 	}
-	m.recordReport(msg)
-	p := &m.peers[msg.From]
-	ready := msg.Hold.Ready && msg.Hold.Version == m.roster.Version
+	s.recordReport(msg)
+	p := &s.peers[msg.From]
+	ready := msg.Hold.Ready && msg.Hold.Version == s.roster.Version
 	if ready && !p.ready {
-		p.readySince = m.now
+		p.readySince = s.now
 	}
 	p.ready = ready
 	if p.follows != msg.Subject {
@@ -167,14 +143,13 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 }
 
 // claimFails reports whether a claim has taken too long or, after two heartbeats, can't get enough grants any more:
-// members don't answer, have refused it, or their clocks won't reach its term in time. The sooner it is given up, the
-// sooner the others grant another process.
+// members don't answer, or have refused it. The sooner it is given up, the sooner the others grant another process.
 func (m *Machine) claimFails() bool {
 	if m.now >= m.claimUntil() {
 		return true
 	}
 	mayGrant := func(id election.ID) bool {
-		return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim && m.reaches(id, m.term, m.claimUntil())
+		return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim
 	}
 	return m.cfg.Mode != Available && m.now >= m.candidacy.since+2*m.cfg.Heartbeat && !m.majority(mayGrant)
 }
@@ -196,6 +171,6 @@ func (m *Machine) releaseGrants(out *election.Output) {
 }
 
 // incarnation identifies this incarnation of the process.
-func (m *Machine) incarnation() grants.Holder {
-	return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life}
+func (s *state) incarnation() grants.Holder {
+	return grants.Holder{ID: s.cfg.Self, Life: s.cfg.Life}
 }

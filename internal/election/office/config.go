@@ -16,8 +16,7 @@ type Mode uint8
 const (
 	// Available requires a won election only. Each side of a partition elects.
 	Available Mode = iota
-	// Majority requires grants of a majority. A grant to a process that is known
-	// to have ended is released at once.
+	// Majority requires grants of a majority. A grant to a process that is known to have ended is released at once.
 	Majority
 	// Strict requires grants of a majority. A grant is never released because its
 	// holder is reported as ended: the lease must expire.
@@ -75,8 +74,7 @@ type Config struct {
 	AlignHeartbeats bool
 	// SuspicionTimeout is the silence after which a process is suspected.
 	SuspicionTimeout election.Tick
-	// Stagger is how much longer a process waits before it starts an election for
-	// each live process above it.
+	// Stagger is how much longer a process waits before it starts an election for each live process above it.
 	Stagger election.Tick
 	Policy  Policy
 	// StablePeriod is how long a higher process must have been ready, for
@@ -88,19 +86,22 @@ type Config struct {
 	// tenureRecord. 0 stands for a value that follows from the other durations.
 	LongTenure election.Tick
 
-	Clock election.TermClock
+	// Identity is that of the state directory of the process: see Machine.Forgetful.
+	Identity election.Identity
+	// Reserved is the highest term that the process may grant or claim, as its state directory says. A list comes with
+	// a first block of terms. Forgotten is what earlier incarnations had reserved, if MemoryLost is set.
+	Reserved, Forgotten election.Term
 	// Life numbers the incarnations of the process. If a process begins again in the same one,
 	// Term must be at least its ClaimedTerm: a life and a term identify a claim.
 	Life uint32
-	// MemoryLost reports that the process doesn't remember what it granted, and in
-	// which terms, in earlier incarnations.
+	// MemoryLost reports that earlier incarnations have voted with this state directory, and the process doesn't
+	// remember what it granted.
 	MemoryLost bool
 	// Memory is what the process nevertheless remembers of its grants, nil if nothing. There
 	// are no grants in Available mode, so there it must be nil.
 	Memory *grants.Memory
-	// LongestEarlierLease is the longest lease for which an earlier incarnation
-	// may have granted, if that is longer than Lease. It doesn't matter with a Memory, nor
-	// does EarlierEnded.
+	// LongestEarlierLease is the longest lease for which an earlier incarnation may have granted, if that is longer than
+	// Lease. It doesn't matter with a Memory, nor does EarlierEnded.
 	LongestEarlierLease election.Tick
 	// EarlierEnded is how long ago the earlier incarnations have ended at least. Their
 	// grants expire so much sooner after Start.
@@ -112,24 +113,35 @@ type Config struct {
 	OnTransition func(Transition)
 }
 
-func (c *Config) ledger() grants.Ledger {
+func (c *Config) ledger() (l grants.Ledger) {
 	switch {
 	case c.Memory != nil:
 		return c.restoredLedger()
-	case c.MemoryLost && c.Mode == Available: // There were no grants, but terms.
-		return grants.NewLedgerWithoutMemory(0, 0, c.Clock, c.Start, c.Start)
-	case c.MemoryLost:
-		return grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Clock, c.Start-c.EarlierEnded, c.Start)
+	case c.MemoryLost && c.Mode != Available:
+		l = grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Forgotten, c.Start-c.EarlierEnded, c.Start)
+	default:
+		l = grants.NewLedger(c.Lease, c.Start)
 	}
-	return grants.NewLedger(c.Lease, c.Clock, c.Start)
+	l.Reserve(c.Reserved)
+	l.Adopt(c.Roster.Version)
+	return l
 }
 
-// restoredLedger returns the ledger of a process that remembers its grants. Its list may be
-// newer than the one that it had then. If it has granted itself, the earlier incarnation has
-// ended: that releases the grant as any other one does. In Strict the grant remains, because
-// an application may act as coordinator until it expires.
+// claimed is the highest term in which the process may have claimed the office. In Available mode, it needs a higher
+// one. In the others, the members know what they have granted.
+func (c *Config) claimed() election.Term {
+	if c.Mode == Available {
+		return max(c.Term, c.Forgotten)
+	}
+	return c.Term
+}
+
+// restoredLedger returns the ledger of a process that remembers its grants. Its list may be newer than the one that it
+// had then. If it has granted itself, the earlier incarnation has ended: that releases the grant as any other one does.
+// In Strict the grant remains, because an application may act as coordinator until it expires.
 func (c *Config) restoredLedger() grants.Ledger {
-	l := grants.NewLedgerFrom(*c.Memory, c.Lease, c.Clock)
+	l := grants.NewLedgerFrom(*c.Memory, c.Lease)
+	l.Reserve(c.Reserved)
 	l.Adopt(c.Roster.Version)
 	if holder := l.Holder(c.Start); c.Mode == Majority && holder.ID == c.Self {
 		l.ProcessEnded(holder, c.Start)

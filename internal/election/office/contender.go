@@ -2,10 +2,9 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// contender is a process that holds the office, as it says, and that this process
-// doesn't follow yet. For example, the coordinator has crashed, another member knew
-// that first and was elected, and its first BEAT arrives here before the news of the
-// crash. Or this process can't tell yet whether the sender holds the office.
+// contender is a process that holds the office, as it says, and that this process doesn't follow yet. For example, the
+// coordinator has crashed, another member knew that first and was elected, and its first BEAT arrives here before the
+// news of the crash. Or this process can't tell yet whether the sender holds the office.
 type contender struct {
 	id    election.ID
 	term  election.Term
@@ -19,9 +18,8 @@ func (m *Machine) recordContender(beat *election.Message) {
 	m.contender.id, m.contender.term, m.contender.until = beat.From, beat.Term, m.now+m.cfg.Heartbeat
 }
 
-// followContender follows the contender, if there is one, as soon as this process has
-// no other coordinator and knows that the contender holds the office. Otherwise it would
-// start an election before the next BEAT.
+// followContender follows the contender, if there is one, as soon as this process has no other coordinator and knows
+// that the contender holds the office. Otherwise it would start an election before the next BEAT.
 func (m *Machine) followContender(out *election.Output) {
 	c := m.contender
 	if c.id == election.None || m.now >= c.until || m.coordinator != election.None {
@@ -35,30 +33,27 @@ func (m *Machine) followContender(out *election.Output) {
 	}
 }
 
-// isConfirmed reports whether a process holds the office in a term, as far as this
-// process knows: it has granted that, or follows the process already, or a majority
-// follows it, the process included. Otherwise one member could end every election of the
-// others by false BEATs: a single member that grants and follows it would make all follow.
-// A process that this list doesn't permit to be elected holds the office since the previous one.
-func (m *Machine) isConfirmed(id election.ID, term election.Term) bool {
-	if m.coordinator == id && m.coordinatorTerm == term || m.ledger.HasGranted(id, term, m.now) {
+// isConfirmed reports whether a process holds the office in a term, as far as this process knows: it has granted that,
+// or follows the process already, or a majority follows it, the process included. Otherwise one member could end every
+// election of the others by false BEATs: a single member that grants and follows it would make all follow. A process
+// that this list doesn't permit to be elected holds the office since the previous one.
+func (s *state) isConfirmed(id election.ID, term election.Term) bool {
+	if s.coordinator == id && s.coordinatorTerm == term || s.ledger.HasGranted(id, term, s.now) {
 		return true
 	}
 	follows := func(other election.ID) bool {
-		p := &m.peers[other]
-		return other == id || other != m.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > m.now
+		p := &s.peers[other]
+		return other == id || other != s.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > s.now
 	}
-	if m.roster.Priority(id) == 0 && m.roster.Previous != nil {
-		return majorityOf(m.roster.Previous, follows)
+	if s.roster.Priority(id) == 0 && s.roster.Previous != nil {
+		return majorityOf(s.roster.Previous, follows)
 	}
-	return m.majority(follows)
+	return s.majority(follows)
 }
 
-// followUnconfirmed handles the BEAT of a process that holds the office as only it
-// says itself. This process follows it if it could grant the office, as the BEAT
-// requests. Otherwise it asks the other members which coordinator they follow. For
-// example, the clock of this process is behind, or it has restarted and may not
-// grant anything yet.
+// followUnconfirmed handles the BEAT of a process that holds the office as only it says itself. This process follows it
+// if it could grant the office, as the BEAT requests. Otherwise it asks the other members which coordinator they
+// follow. For example, this process has restarted and may not grant anything yet.
 func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *election.Output) {
 	if granted {
 		m.follow(beat, out)

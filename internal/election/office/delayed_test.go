@@ -222,9 +222,7 @@ func TestRenewableTenuresLast(t *testing.T) {
 		inGrantModes(t, func(t *testing.T, mode office.Mode) {
 			d := newDelayed(t, mode, 5, test.oneWay, milliseconds(test.lease, test.heartbeat))
 			d.run(minute)
-			if len(d.starts) != 1 {
-				t.Errorf("%+v: got tenures at %v, want one", test, d.starts)
-			}
+			expect.Lenf(t, d.starts, 1, "%+v: tenures", test)
 		})
 	}
 }
@@ -233,22 +231,15 @@ func TestRenewableTenuresLast(t *testing.T) {
 // coordinator ends, which is almost a heartbeat after they were requested.
 func TestDeferredGrantsAreRenewedAtOnce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		g := &group{t: t, mode: mode, configure: func(c *office.Config) { c.Lease = 2*heartbeat + 1 }}
-		g.capture = func(*election.Message) bool { return true }
-		g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
-			func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
-		h := &harness{g}
-		h.advance(1)
+		h := newCandidate(t, mode, func(c *office.Config) { c.Lease = 2*heartbeat + 1 })
 		sent := h.now
 		h.advance(heartbeat - 1)
-		h.receive(1, election.Grant, 20, election.Hold{Sent: sent})
-		h.receive(2, election.Grant, 20, election.Hold{Sent: sent})
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: sent})
+		h.receive(2, election.Grant, term(20), election.Hold{Sent: sent})
 		h.wantHolder(election.None)
-		if n := h.countSent(election.Beat); n != 4 {
-			t.Errorf("got %d requests, want 4 at once", n)
-		}
-		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
-		h.receive(2, election.Grant, 20, election.Hold{Sent: h.now})
+		expect.Equalf(t, h.countSent(election.Beat), 4, "requests (at once)")
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: h.now})
+		h.receive(2, election.Grant, term(20), election.Hold{Sent: h.now})
 		h.wantHolder(self)
 		expect.Equalf(t, h.countEvents(self, election.TooSlow), 0, "report that the members are too slow")
 	})

@@ -1,15 +1,11 @@
-// Package office is what an agent runs: one of the six elections, wrapped in
-// what real networks and applications need. It is an election.Machine around
-// another election.Machine, the inner election.
+// Package office is what an agent runs: one of the six elections, wrapped in what real networks and applications need.
+// It is an election.Machine around another election.Machine, the inner election.
 //
-// The inner election decides which process should be coordinator. The office is
-// the right to act as coordinator. In the modes Majority and Strict at most one
-// process holds it: the winner sends a BEAT to all members to request grants
-// (package grants), and it acquires the office when a majority has granted. The
-// BEATs that follow renew the grants, announce the coordinator, and are the sign
-// of life that the detectors of all members wait for. In Available mode there
-// are no grants and the winner acquires the office at once, so that a partition
-// can have two coordinators.
+// The inner election decides which process should be coordinator. The office is the right to act as coordinator. In the
+// modes Majority and Strict at most one process holds it: the winner sends a BEAT to all members to request grants
+// (package grants), and it acquires the office when a majority has granted. The BEATs that follow renew the grants,
+// announce the coordinator, and are the sign of life that the detectors of all members wait for. In Available mode
+// there are no grants and the winner acquires the office at once, so that a partition can have two coordinators.
 //
 //	candidate             members
 //	  | BEAT(term)  --------> |   requests the office
@@ -23,15 +19,13 @@
 //	holder     holds the office: it is the coordinator
 //	draining   still holds the office; its application is stopping
 //
-// Each role has a step function for its inputs and a tick function for its timers
-// (step.go). Only the functions becomeFollower, becomeCandidate, becomeHolder and
-// becomeDraining change the role. They also set the state and the timers that exist
-// in that role alone (role.go).
+// Each role has a step function for its inputs and a tick function for its timers (step.go). Only the functions
+// becomeFollower, becomeCandidate, becomeHolder and becomeDraining change the role. They also set the state and the
+// timers that exist in that role alone (role.go).
 //
-// These are all transitions. The cause is the kind of a message, an input of the
-// process, or the name of a timer. "election" is a message or a timer of the inner
-// election. A test of package sim compares the table with the transitions that
-// happen in random schedules.
+// These are all transitions. The cause is the kind of a message, an input of the process, or the name of a timer.
+// "election" is a message or a timer of the inner election. A test of package sim compares the table with the
+// transitions that happen in random schedules.
 //
 //	from      | to        | cause                            | condition
 //	follower  | follower  | start                            | the process starts
@@ -47,12 +41,10 @@
 //	          |           |                                  | it in a higher term
 //	candidate | follower  | PROBE                            | a majority follows a process that says that it holds the
 //	          |           |                                  | office
+//	candidate | follower  | deferred grant                   | it grants a process that says that it holds the office
 //	candidate | follower  | DENY                             | so many refused that no majority can grant
-//	candidate | follower  | GRANT, deferred grant            | a tenure under an older member list may have had this term
-//	candidate | follower  | heartbeat                        | no majority that could grant in time answered for two
-//	          |           |                                  | heartbeats, none granted in time, or as with GRANT
-//	candidate | follower  | election                         | it won an election in a term that it has granted to
-//	          |           |                                  | another process
+//	candidate | follower  | heartbeat                        | no majority that could grant answered for two heartbeats,
+//	          |           |                                  | or none granted in time
 //	candidate | follower  | adopt, ineligible                | the member list changed, or the application died
 //	holder    | draining  | GRANT                            | a higher process is ready, and has been for the stable
 //	          |           |                                  | period
@@ -66,10 +58,9 @@
 //	          |           |                                  | resigned
 //	draining  | follower  | lease, BEAT, ineligible          | as for a holder
 //
-// A process without a coordinator is a follower as well. That it campaigns, or waits
-// for a pre-vote, is the state of the vacancy (vacancy.go), which lasts while the
-// process turns candidate and follower again. An observer (a member of priority 0) is
-// a follower that never campaigns.
+// A process without a coordinator is a follower as well. That it campaigns, or waits for a pre-vote, is the state of
+// the vacancy (vacancy.go), which lasts while the process turns candidate and follower again. An observer (a member of
+// priority 0) is a follower that never campaigns.
 //
 // # Timers
 //
@@ -89,10 +80,9 @@
 //	                        |                                           | recover
 //	deferred grant          | when a request can be granted             | the process grants it
 //
-// All other times in the state say how long something counts, such as an answer
-// (answersUntil) or a penalty (heldBackUntil). Nothing happens when they pass: the next
-// input or timer finds that they have. For example, a process that has stepped down is eligible
-// again with the next BEAT or probe.
+// All other times in the state say how long something counts, such as an answer (answersUntil) or a penalty
+// (heldBackUntil). Nothing happens when they pass: the next input or timer finds that they have. For example, a process
+// that has stepped down is eligible again with the next BEAT or probe.
 //
 // # Where to find what
 //
@@ -104,35 +94,31 @@
 //	vacancy.go, campaign.go  pre-vote, campaigns, and delays
 //	claim.go                 a candidate's requests, and their answers
 //	hold.go, handover.go     renewing, losing, and handing over a tenure
-//	penalty.go               processes whose tenures are short again and again
+//	tenures.go               processes whose tenures are short again and again
 //	inner.go, recover.go     the inner election, and its recovery procedure
 //	suspect.go, probe.go     which processes are alive, and reachable
 //	eligibility.go           whether this process may be elected, and why not
+//	forgotten.go             whether it votes, and what it reserves
 //
 // # Elections
 //
-// When the coordinator is suspected or its process has ended, the highest process
-// that is believed alive starts an election at once. The others wait for a time
-// that grows with the number of live processes above them.
+// When the coordinator is suspected or its process has ended, the highest process that is believed alive starts an
+// election at once. The others wait for a time that grows with the number of live processes above them.
 //
 // With broken links these rules alone could elect forever. vacancy describes how a
 // group finds a coordinator that stays.
 //
-// A process that restarts runs the recovery procedure of its election and learns
-// who is coordinator: see recovery. It doesn't bully. The coordinator learns from
-// the answers to its BEATs that a higher process is ready, requests its application
-// to stop, waits until it has stopped, and resigns in favor of the higher process.
-// Only then does the successor start.
+// A process that restarts runs the recovery procedure of its election and learns who is coordinator: see recovery. It
+// doesn't bully. The coordinator learns from the answers to its BEATs that a higher process is ready, requests its
+// application to stop, waits until it has stopped, and resigns in favor of the higher process. Only then does the
+// successor start.
 //
 // # What is not guaranteed
 //
-// In Available mode each side of a partition has a coordinator. In Majority and
-// Strict no process is coordinator while no majority is connected, nor for up to
-// a lease after the coordinator was cut off or stopped. Nor is any while the members answer
-// so late that grants couldn't be renewed (claim.go). A coordinator that steps down
-// hands over to the highest process that says it is ready. One that ranks below the
-// coordinator says so without knowing whether it reaches a majority. If it doesn't,
-// the others elect another one at once, or, if they are all ineligible, the former
-// coordinator returns after a claim timeout. The assumptions about clocks are
-// those of package grants.
+// In Available mode each side of a partition has a coordinator. In Majority and Strict no process is coordinator while
+// no majority is connected, nor for up to a lease after the coordinator was cut off or stopped. Nor is any while the
+// members answer so late that grants couldn't be renewed (claim.go). A coordinator that steps down hands over to the
+// highest process that says it is ready. One that ranks below the coordinator says so without knowing whether it
+// reaches a majority. If it doesn't, the others elect another one at once, or, if they are all ineligible, the former
+// coordinator returns after a claim timeout. The assumptions about clocks are those of package grants.
 package office

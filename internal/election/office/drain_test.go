@@ -1,7 +1,6 @@
 package office_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -31,7 +30,7 @@ func demote(t *testing.T, before *election.Roster, observer election.ID) *electi
 	}
 	r, err := election.NewRoster(before.Version+1, ring)
 	must.Succeed(t, err)
-	return r.Succeed(before, 0)
+	return r.Succeed(before)
 }
 
 // wantResigned checks that a process has resigned once, and in favor of which successor.
@@ -43,16 +42,14 @@ func (g *group) wantResigned(id, successor election.ID) {
 			successors = append(successors, e.event.Peer)
 		}
 	}
-	if !slices.Equal(successors, []election.ID{successor}) {
-		g.t.Errorf("got resignations of process %d in favor of %d, want one in favor of %d", id, successors, successor)
-	}
+	expect.EqualSlicesf(g.t, successors, []election.ID{successor}, "successors that process %d names", id)
 }
 
 // A list removes or demotes the coordinator 3. It remains coordinator until its application has
 // stopped, in whatever order the members adopt the list, and if some of them restart.
 func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 	first := newRoster(t, 1, 1, 2, 3)
-	removed := newRoster(t, 2, 1, 2, 4).Succeed(first, 0)
+	removed := newRoster(t, 2, 1, 2, 4).Succeed(first)
 	for _, test := range []struct {
 		name               string
 		list               *election.Roster
@@ -62,7 +59,7 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 		{name: "it adopts first", list: removed, adopting: []election.ID{3, 1, 2}, successor: 4},
 		{name: "it adopts last", list: removed, adopting: []election.ID{1, 2, 3}, successor: 4},
 		{name: "most members are new", list: newRoster(t, 2, 1, 4,
-			5).Succeed(first, 0), adopting: []election.ID{3, 1, 2}, successor: 5},
+			5).Succeed(first), adopting: []election.ID{3, 1, 2}, successor: 5},
 		{name: "demoted", list: demote(t, first,
 			3), adopting: []election.ID{1, 3, 2}, restarts: []election.ID{2, 1}, successor: 2},
 	} {
@@ -89,7 +86,7 @@ func TestRemovedCoordinatorHasItsDrainTime(t *testing.T) {
 					startOthers()
 				}
 				g.advance(2 * lease)
-				g.adopt(test.list.Succeed(first, 0, 1, 2, 3), 1, 2, 3) // it has settled
+				g.adopt(test.list.Succeed(first, 1, 2, 3), 1, 2, 3) // it has settled
 				for _, id := range test.restarts {
 					g.crash(id, true)
 					g.start(id, test.list, nil)
@@ -115,7 +112,7 @@ func TestDemotedCoordinatorThatDoesntStopIsCutOff(t *testing.T) {
 		h.adopt(demote(t, roster, 4), self)
 		for h.now < drainTimeout+2*lease {
 			h.advance(5)
-			h.receive(4, election.Beat, 10, election.Hold{Version: 2, Held: true, Sent: h.now})
+			h.receive(4, election.Beat, term(10), election.Hold{Version: 2, Held: true, Sent: h.now})
 			if h.now < drainTimeout {
 				h.wantAnswer(4, election.Grant)
 			}
@@ -135,7 +132,7 @@ func TestDemotedProcessIsntBelieved(t *testing.T) {
 		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
 		h.advance(lease)
 		for _, held := range []bool{false, true} {
-			h.receive(5, election.Beat, 30, election.Hold{Version: 2, Held: held, Sent: h.now})
+			h.receive(5, election.Beat, term(30), election.Hold{Version: 2, Held: held, Sent: h.now})
 			h.wantAnswer(5, election.NoKind)
 		}
 		h.wantFollowed(election.None, self)

@@ -2,25 +2,23 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// eligibility is whether this process may be elected and, if not, why. An observer
-// (a member of priority 0) is never eligible; that follows from the member list
-// and isn't repeated here.
+// eligibility is whether this process may be elected and, if not, why. An observer (a member of priority 0) is never
+// eligible; that follows from the member list and isn't repeated here.
 //
-// The values are in order of strength: a stronger reason hides a weaker one. An
-// application can die while the process is ineligible after a step-down. Then the
-// eligibility is applicationDead, and Machine.eligibleAgainAt still holds the end
-// of the step-down.
+// The values are in order of strength: a stronger reason hides a weaker one. An application can die while the process
+// is ineligible after a step-down. Then the eligibility is applicationDead, and Machine.eligibleAgainAt still holds the
+// end of the step-down.
 type eligibility uint8
 
 const (
 	eligible eligibility = iota
-	// tooFewReachable: so many members are suspected that no majority could grant
-	// the office. The inner election must not elect this process, nor wait for it.
-	// The process doesn't declare this in its messages: a member that receives one
+	// tooFewReachable: so many members are suspected that no majority could grant the office. The inner election must not
+	// elect this process, nor wait for it. The process doesn't declare this in its messages: a member that receives one
 	// can evidently be reached.
 	tooFewReachable
-	// steppedDown: the process gave the office up on request and must not take it
-	// back before Machine.eligibleAgainAt.
+	// forgetful: see Machine.Forgetful.
+	forgetful
+	// steppedDown: the process gave the office up on request and must not take it back before Machine.eligibleAgainAt.
 	steppedDown
 	// applicationDead: the application has died beside its agent, or the operator has
 	// excluded the process. The office treats both alike.
@@ -28,12 +26,11 @@ const (
 )
 
 // declared reports whether the process declares itself ineligible to the others.
-func (e eligibility) declared() bool { return e >= steppedDown }
+func (e eligibility) declared() bool { return e >= forgetful }
 
-// Eligible reports whether the process may hold the office, as far as that
-// depends on the process itself.
-func (m *Machine) Eligible() bool {
-	return !m.eligibility.declared() && m.roster.Priority(m.cfg.Self) > 0
+// Eligible reports whether the process may hold the office, as far as that depends on the process itself.
+func (s *state) Eligible() bool {
+	return !s.eligibility.declared() && s.roster.Priority(s.cfg.Self) > 0
 }
 
 // ready reports whether the process is eligible, has recovered, could take the office at once, and hasn't stepped down
@@ -44,30 +41,29 @@ func (m *Machine) ready() bool {
 		m.reachesMajorityFor(m.nextTerm())
 }
 
-// mayTakeOver reports whether the process follows a coordinator of lower rank,
-// which may hand the office over to it.
-func (m *Machine) mayTakeOver() bool {
-	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available &&
-		m.roster.Outranks(m.cfg.Self, m.coordinator)
+// mayTakeOver reports whether the process follows a coordinator of lower rank, which may hand the office over to it.
+func (s *state) mayTakeOver() bool {
+	return s.role == Follower && s.coordinator != election.None && s.cfg.Mode != Available &&
+		s.roster.Outranks(s.cfg.Self, s.coordinator)
 }
 
-// reachesMajorityFor reports whether this process has reached a term by its clock, and exchanges
-// messages with a majority whose clocks have, too. That the coordinator does doesn't help
-// it. A process that follows a higher coordinator doesn't probe, so it takes that for granted.
-func (m *Machine) reachesMajorityFor(term election.Term) bool {
+// reachesMajorityFor reports whether this process may claim a term, and exchanges messages with a majority. That the
+// coordinator does doesn't help it. A process that follows a higher coordinator doesn't probe, so it takes that for
+// granted.
+func (s *state) reachesMajorityFor(term election.Term) bool {
 	switch {
-	case m.now < m.cfg.Clock.Due(term):
+	case !s.claimable(term):
 		return false
-	case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():
+	case s.cfg.Mode == Available || s.coordinator != election.None && !s.mayTakeOver():
 		return true
 	}
-	since := m.now - m.probePause()
-	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > since && m.hasReached(id, term) })
+	since := s.now - s.probePause()
+	return s.majority(func(id election.ID) bool { return s.peers[id].answersUntil > since })
 }
 
 // majorityAlive reports whether enough members seem alive to grant the office.
-func (m *Machine) majorityAlive() bool {
-	return m.majority(func(id election.ID) bool { return !m.detector.Suspects(id) })
+func (s *state) majorityAlive() bool {
+	return s.majority(func(id election.ID) bool { return !s.detector.Suspects(id) })
 }
 
 // updateReachability makes the inner election treat this process as ineligible
@@ -86,8 +82,7 @@ func (m *Machine) updateReachability(out *election.Output) {
 	}
 }
 
-// applicationRecovered makes the process eligible again, unless it has stepped
-// down.
+// applicationRecovered makes the process eligible again, unless it has stepped down.
 func (m *Machine) applicationRecovered(out *election.Output) {
 	switch {
 	case m.eligibility != applicationDead:
@@ -116,6 +111,10 @@ func (m *Machine) becomeIneligible(reason eligibility, out *election.Output) {
 }
 
 func (m *Machine) becomeEligible(out *election.Output) {
+	if m.Forgetful() {
+		m.eligibility = forgetful
+		return
+	}
 	m.eligibility = eligible
 	m.stepInner(election.Input{Kind: election.BecomeEligible, Now: m.now}, out)
 	if m.role == Follower && m.coordinator == election.None {
@@ -126,15 +125,14 @@ func (m *Machine) becomeEligible(out *election.Output) {
 // recordEligibility records whether the sender of a message is eligible.
 func (m *Machine) recordEligibility(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	p.ineligible = msg.Hold.Ineligible
+	p.ineligible, p.abstains = msg.Hold.Ineligible, msg.Hold.Abstains
 	if p.skipped && !p.ineligible {
 		m.readmit(msg.From, out)
 	}
 }
 
-// skipIneligible makes the inner election skip the peers that are alive but
-// ineligible, so that it doesn't wait for their answers. A ring waits for no
-// answers and still sends through them.
+// skipIneligible makes the inner election skip the peers that are alive but ineligible, so that it doesn't wait for
+// their answers. A ring waits for no answers and still sends through them.
 func (m *Machine) skipIneligible(out *election.Output) {
 	for id := range m.peers {
 		if p := &m.peers[id]; p.ineligible && !p.skipped && m.roster.Has(election.ID(id)) {

@@ -18,8 +18,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		out.Emit(election.Outdated, term, id)
 		return
 	case m.boundTo(m.coordinator) && m.coordinator != id:
-		// If the coordinator has ended, the sender may have noticed it before this
-		// process.
+		// If the coordinator has ended, the sender may have noticed it before this process.
 		m.recordContender(msg)
 		out.Emit(election.Outdated, term, id)
 		return
@@ -28,14 +27,17 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.recognize(id, term, out)
-	if bound := msg.Hold.HighestGranted; bound > 0 && msg.Hold.Version == m.roster.Version {
-		m.support.Settle(min(bound, term))
+	if msg.Hold.Settled && msg.Hold.Version == m.roster.Version {
+		m.support.Settle()
 	}
 	if !m.lastBeat.precedes(msg) {
 		return // It announces what has changed since, and may have arrived twice.
 	}
 	m.lastBeat = sentBeat{life: msg.Hold.Life, at: msg.Hold.Sent}
-	m.followPace(msg.Hold.Heartbeat)
+	if pace := m.cfg.announcedPace(msg.Hold.Heartbeat); pace != m.pace && m.role == Follower {
+		m.pace = pace
+		m.detector.Retime(m.SuspicionTimeoutInForce())
+	}
 	m.applyAbsent(msg.List, out)
 }
 
@@ -47,28 +49,28 @@ type sentBeat struct {
 
 // precedes reports whether the coordinator sent a BEAT after this one.
 func (b sentBeat) precedes(beat *election.Message) bool {
-	return b.life != beat.Hold.Life || b.at <= beat.Hold.Sent
+	return b == (sentBeat{}) || b.life != beat.Hold.Life || b.at <= beat.Hold.Sent
 }
 
-// forgetFalseTerm forgets the term of the last coordinator if a process holds the office
-// in a lower one after that coordinator was lost. So the last one never was coordinator,
-// but sent a false BEAT. Otherwise this process would ignore the true coordinator until
-// the terms have reached the false one.
+// forgetFalseTerm forgets the term of the last coordinator if a process holds the office in a lower one after that
+// coordinator was lost. So the last one never was coordinator, but sent a false BEAT. Otherwise this process would
+// ignore the true coordinator until the terms have reached the false one.
 func (m *Machine) forgetFalseTerm(answer *election.Message) {
 	vacant := m.cfg.Mode != Available && m.role == Follower && m.coordinator == election.None
-	if vacant && answer.Subject == answer.From && m.answersProbe(answer, m.vacancy.since) {
+	sent, earliest := answer.Hold.Sent, max(m.vacancy.since, m.now-m.cfg.SuspicionTimeout)
+	recent := answer.Hold.RequesterLife == m.cfg.Life && earliest <= sent && sent <= m.now
+	if vacant && answer.Subject == answer.From && recent {
 		m.coordinatorTerm = min(m.coordinatorTerm, answer.Term)
 	}
 }
 
 // boundTo reports whether this process has an unexpired grant for another one. Nobody
 // else can hold the office, unless it lost the grants of a majority in the meantime.
-func (m *Machine) boundTo(id election.ID) bool {
-	return m.cfg.Mode != Available && id != election.None && m.ledger.Holder(m.now).ID == id
+func (s *state) boundTo(id election.ID) bool {
+	return s.cfg.Mode != Available && id != election.None && s.ledger.Holder(s.now).ID == id
 }
 
-// recognize makes a process the coordinator of this one, which ends a claim or a
-// tenure.
+// recognize makes a process the coordinator of this one, which ends a claim or a tenure.
 func (m *Machine) recognize(id election.ID, term election.Term, out *election.Output) {
 	switch m.role {
 	case Candidate:
@@ -86,8 +88,8 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	m.recovery.learned = election.None
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
-		m.beginTenure(id, term, since)
-		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, m.nextPace(false), sentBeat{}
+		m.tenures.begin(id, term, since, &m.cfg, m.now)
+		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, m.cfg.nextPace(m.pace, false), sentBeat{}
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)
@@ -102,7 +104,7 @@ func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 	before := m.coordinator
 	m.coordinator = by
 	if before != election.None && m.cfg.Mode != Available {
-		m.endTenure(before, lapsed)
+		m.tenures.end(before, lapsed, &m.cfg, m.now)
 	}
 	if before == election.None || before == by || before == m.cfg.Self ||
 		m.peers[before].resignedTerm >= m.coordinatorTerm {
@@ -140,12 +142,11 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 	}
 }
 
-// coordinatorLost handles the vacancy of the office. If the inner election
-// determines that this process is next, the process claims the office; the others
-// wait for their campaign delay. The vacancy is proven if the coordinator has ended
-// or resigned.
+// coordinatorLost handles the vacancy of the office. If the inner election determines that this process is next, the
+// process claims the office; the others wait for their campaign delay. The vacancy is proven if the coordinator has
+// ended or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, m.nextPace(false)
+	m.coordinator, m.recovery.learned, m.pace = election.None, election.None, m.cfg.nextPace(m.pace, false)
 	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()
@@ -181,8 +182,8 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 		m.contender = contender{} // the successor comes first
 	}
 	how := endingOf(msg)
-	m.endTenure(msg.From, how)
-	m.pace = m.nextPace(how == lapsed)
+	m.tenures.end(msg.From, how, &m.cfg, m.now)
+	m.pace = m.cfg.nextPace(m.pace, how == lapsed)
 	m.coordinatorLost(election.None, true, out)
 	if m.isMember(msg.Subject) && m.coordinator == election.None {
 		m.vacancy.successor = msg.Subject

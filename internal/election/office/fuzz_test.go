@@ -24,7 +24,8 @@ func fuzzMachine(f *testing.F, mode office.Mode) {
 				Policy: office.Policy(options % 3), Life: 1, MemoryLost: options&4 != 0, Start: start,
 			}
 			if options&8 != 0 {
-				oc.Clock = election.TermClock{AtBoot: 5, Boot: start, TicksPerEpoch: 30}
+				oc.Identity, oc.Forgotten = 1, c.Term+1
+				oc.Reserved = oc.Forgotten + election.Block
 			}
 			return office.New(oc)
 		})

@@ -29,7 +29,9 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	case grants.Deferred:
 		m.deferTo(msg)
 		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
-	case grants.VersionTooOld:
+	case grants.Unreserved: // It may never be granted, so no campaign waits for it.
+		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
+	case grants.NoVote:
 		// A claim ends when its process adopts another list, so this refusal is final.
 		m.sendAnswer(election.Deny, m.requestOf(msg), msg.Term, out)
 	}
@@ -42,9 +44,8 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 // office, and 3 doesn't receive the messages of that election. Without this rule, 3
 // starts another election, which has a higher term and ends the claim of 4.
 //
-// handleBeat doesn't call deferTo for a term that was granted before. For example, the
-// clock of 4 is far behind, so its claims fail, and 4 may not know why. If 3 waited for 4,
-// there would be no coordinator meanwhile.
+// handleBeat doesn't call deferTo for a term that was granted before: the claim may fail
+// again and again. If 3 waited for 4, there would be no coordinator meanwhile.
 func (m *Machine) deferTo(claim *election.Message) {
 	if !claim.Hold.Held && m.vacancy.campaignAt != election.Never && m.precedes(claim.From, m.cfg.Self) {
 		m.vacancy.campaignAt = max(m.vacancy.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
@@ -61,33 +62,42 @@ func (m *Machine) endDeferral(id election.ID) {
 }
 
 // answerTo answers a request for a grant.
-func (m *Machine) answerTo(r grants.Request) grants.Answer {
-	return m.ledger.Handle(r, m.roster.Version, m.now)
+func (s *state) answerTo(r grants.Request) grants.Answer {
+	if s.Forgetful() {
+		return grants.NoVote
+	}
+	return s.ledger.Handle(r, s.roster.Version, s.now)
+}
+
+// reportedVersion is the list that this process reports as adopted. What an earlier process granted whose state
+// directory was lost is unknown to it.
+func (s *state) reportedVersion() uint32 {
+	if s.Forgetful() {
+		return 0
+	}
+	return s.ledger.ReportedVersion(s.roster.Version, s.now)
 }
 
 // Joined reports whether the process votes, and the coordinator knows that it is ready for the office, or ineligible. A
 // process waits for the latter at most a lease: it may reach nobody.
 func (m *Machine) Joined(now election.Tick) bool {
-	votes := m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now)
+	votes := !m.Forgetful() && (m.cfg.Mode == Available || !m.ledger.WaitingAfterRestart(now))
 	return votes && now >= m.joinsAt
 }
 
-func (m *Machine) requestOf(msg *election.Message) grants.Request {
+func (s *state) requestOf(msg *election.Message) grants.Request {
 	return grants.Request{
 		Holder: grants.Holder{ID: msg.From, Life: msg.Hold.Life},
 		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent,
-		Lease: m.commonLease(msg.Hold.Lease),
+		Lease: s.commonLease(msg.Hold.Lease),
 	}
 }
 
 func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term, Subject: m.coordinator}
 	answer.Hold = election.Hold{
-		Sent: r.Sent, RequesterLife: r.Life, Version: m.ledger.ReportedVersion(m.roster.Version, m.now),
+		Sent: r.Sent, RequesterLife: r.Life, Version: m.reportedVersion(),
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
-	}
-	if kind == election.Deny {
-		answer.Hold.Ceiling = m.cfg.Clock.Ceiling(m.now)
 	}
 	out.Send = append(out.Send, answer)
 	// A holder counts on a member with the same list: see recordAnswer.
@@ -100,7 +110,7 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 func (m *Machine) grantPending(out *election.Output) {
 	r := m.ledger.Pending()
 	r.Lease = m.commonLease(r.Lease) // this process may have got a shorter lease meanwhile
-	answer := grants.VersionTooOld
+	answer := grants.NoVote
 	if m.roster.Priority(r.ID) > 0 {
 		answer = m.answerTo(r)
 	}

@@ -17,9 +17,6 @@ import (
 
 // The tests of this file break links permanently and demand a coordinator that stays, without healing anything: see the
 // comment of vacancy. The intervals are those of an agent with default settings, in ticks of a tenth of a millisecond.
-// graphEpoch is what all wall clocks read at the start.
-const graphEpoch election.Epoch = 100_000
-
 const (
 	graphSize                                  = 5
 	graphSecond                  election.Tick = 10_000
@@ -100,12 +97,11 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 			},
 			NewElection: c.algorithm.New, Mode: c.mode, Policy: c.policy, Lease: graphLease, Heartbeat: graphHeartbeat,
 			SuspicionTimeout: graphSuspicionTimeout, Stagger: graphHeartbeat / 2, StablePeriod: graphStable,
-			DrainTimeout: graphSecond,
-			Life:         7, Clock: election.TermClock{AtBoot: graphEpoch, TicksPerEpoch: graphHeartbeat},
+			DrainTimeout: graphSecond, Life: 7,
 			OnTransition: func(v office.Transition) { g.visited[transitions.Of(v)] = true },
 		}
 		if config.MemoryLost = c.restarted; !c.restarted {
-			config.Term, config.Coordinator = 1, graphSize
+			config.Term, config.Coordinator = term(1), graphSize
 		}
 		m, err := office.New(config)
 		must.Succeed(t, err)
@@ -246,15 +242,11 @@ func (c graphCase) checkGrants(t *testing.T, name string, l links, seed uint64, 
 	g := newGraph(t, c, l, seed)
 	g.run(lasting)
 	expect.AtMostf(t, g.changes, c.changesMax(), "%s: changes of the coordinator", name)
-	if limit := election.Tick(g.changes) * graphHandOver; g.vacant > limit {
-		t.Errorf("%s: got %d ticks without a coordinator, want at most %d", name, g.vacant, limit)
-	}
+	expect.AtMostf(t, g.vacant, election.Tick(g.changes)*graphHandOver, "%s: ticks without a coordinator", name)
 	if c.policy != office.NeverPreempt { // no hand-over is pending any more
 		before := g.changes
 		g.run(lasting + 5*graphSecond)
-		if g.changes != before {
-			t.Errorf("%s: the coordinator changed again after %d ticks", name, lasting)
-		}
+		expect.Equalf(t, g.changes, before, "%s: changes of the coordinator after %d ticks", name, lasting)
 	}
 	g.checkCost(t, name, lasting)
 }
@@ -278,13 +270,9 @@ func (g *graph) checkCost(t *testing.T, name string, lasting election.Tick) {
 	t.Helper()
 	g.checkTransitions(t, name)
 	const pairs, perHeartbeat, elections = graphSize * (graphSize - 1), 2, 2000
-	if limit := pairs*perHeartbeat*int(lasting/graphHeartbeat) + elections; g.sent > limit {
-		t.Errorf("%s: got %d messages, want at most %d", name, g.sent, limit)
-	}
+	expect.AtMostf(t, g.sent, pairs*perHeartbeat*int(lasting/graphHeartbeat)+elections, "%s: messages", name)
 	const termsMax = 40
-	if used := g.terms - min(g.terms, graphEpoch.Last()); used > termsMax+election.Term(lasting/graphSecond) {
-		t.Errorf("%s: got %d terms, want at most %d", name, used, termsMax)
-	}
+	expect.AtMostf(t, election.Term(g.terms.Counter()), termsMax+election.Term(lasting/graphSecond), "%s: terms", name)
 }
 
 // namedGraphs are those of the literature on partial connectivity. The coordinator is process 5 when the links break.

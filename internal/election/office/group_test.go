@@ -20,6 +20,9 @@ const (
 	stagger          election.Tick = 10
 	drainTimeout     election.Tick = 15
 	stablePeriod     election.Tick = 200
+
+	// second is a second of the default settings, in ticks of a millisecond.
+	second election.Tick = 1000
 )
 
 // group is a small group of processes whose messages the test delivers.
@@ -43,11 +46,23 @@ type group struct {
 	configure func(*office.Config)
 	// splitReported: two holders at once were reported already.
 	splitReported bool
+	// directories are, by ID, the identities of the state directories of processes.
+	directories [101]election.Identity
+	// reserved is, by ID, the reservation on the disk of a process, and stuck are the disks that store no other one.
+	reserved [101]election.Term
+	stuck    election.IDs
 }
 
 type groupEvent struct {
 	id    election.ID
 	event election.Event
+}
+
+// term returns a term of list 1, which is the only one in most tests.
+func term(counter election.Term) election.Term { return termOf(1, counter) }
+
+func termOf(version uint32, counter election.Term) election.Term {
+	return election.FirstTerm(version) + counter
 }
 
 func newRoster(t *testing.T, version uint32, ids ...election.ID) *election.Roster {
@@ -71,16 +86,26 @@ func newGroup(
 	return g
 }
 
+// newGroupOfSeconds returns a group with the default settings.
+func newGroupOfSeconds(t *testing.T, mode office.Mode) *group {
+	g := &group{t: t, mode: mode}
+	g.configure = func(c *office.Config) {
+		c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = second/2, second/10, 2*second/5, second/20
+	}
+	return g
+}
+
 // startAgreed starts all members of roster, in agreement on leader.
 func (g *group) startAgreed(leader election.ID, roster *election.Roster) {
 	g.t.Helper()
 	for _, m := range roster.Ring() {
-		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, leader })
+		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(1), leader })
 	}
 	g.advance(1)
 }
 
-// start begins an incarnation of a process, without memory unless tune changes that.
+// start begins an incarnation of a process, without memory unless tune changes that. It has the state directory of the
+// earlier ones.
 func (g *group) start(id election.ID, roster *election.Roster, tune func(*office.Config)) {
 	g.t.Helper()
 	g.incarnations[id]++
@@ -91,7 +116,10 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 		NewElection: bully.New, Mode: g.mode, Lease: lease, Heartbeat: heartbeat,
 		SuspicionTimeout: suspicionTimeout, Stagger: stagger,
 		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout, Life: g.incarnations[id],
-		MemoryLost: true, Start: g.now,
+		MemoryLost: true, Forgotten: g.reserved[id], Identity: g.directories[id], Start: g.now,
+	}
+	if g.reserved[id] > 0 {
+		c.Reserved = g.reserved[id]
 	}
 	if g.configure != nil {
 		g.configure(&c)
@@ -101,7 +129,13 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 	}
 	m, err := office.New(c)
 	must.Succeed(g.t, err)
-	g.machines[id] = m
+	g.machines[id], g.reserved[id] = m, m.Reserved()
+}
+
+// loseDirectory gives a process a new state directory.
+func (g *group) loseDirectory(id election.ID) {
+	g.directories[id]++
+	g.reserved[id] = 0
 }
 
 // crash ends a process. If noticed, all others are notified that it has ended.
@@ -135,6 +169,7 @@ func (g *group) step(id election.ID, in election.Input) {
 			g.step(id, election.Input{Kind: election.Stopped, Term: e.Term})
 		}
 	}
+	g.reserve(id)
 	if g.mode == office.Available {
 		return
 	}
@@ -146,6 +181,16 @@ func (g *group) step(id election.ID, in election.Input) {
 		if g.tokens[i] <= g.tokens[i-1] {
 			g.t.Fatalf("at %d got token %d after token %d, want a higher one", g.now, g.tokens[i], g.tokens[i-1])
 		}
+	}
+}
+
+// reserve stores the terms that a process wants, unless its disk is stuck.
+func (g *group) reserve(id election.ID) {
+	g.t.Helper()
+	m := g.machines[id]
+	g.reserved[id] = m.Reserved() // a list is stored with a first block of its terms
+	if wanted := m.Wanted(); wanted > g.reserved[id] && !g.stuck.Has(id) {
+		g.step(id, election.Input{Kind: election.Reserved, Term: wanted})
 	}
 }
 
@@ -192,6 +237,19 @@ func (g *group) advance(ticks election.Tick) {
 			}
 		}
 	}
+}
+
+// untilHolder advances the time until a process holds the office, and returns the time that took.
+func (g *group) untilHolder(limit election.Tick) election.Tick {
+	g.t.Helper()
+	from := g.now
+	for len(g.holders()) == 0 {
+		if g.now >= from+limit {
+			g.t.Fatalf("at %d got no holder for %d ticks, want one", g.now, limit)
+		}
+		g.advance(1)
+	}
+	return g.now - from
 }
 
 // input gives one input to a process, and delivers the resulting messages.

@@ -18,15 +18,16 @@ func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == Always {
 		stable = 0
 	}
-	begins := m.now < m.peers[m.cfg.Self].record.since+m.cfg.Heartbeat
+	begins := m.now < m.tenures.records[m.cfg.Self].since+m.cfg.Heartbeat
 	for _, other := range m.roster.Ranked()[:m.roster.Rank(m.cfg.Self)] {
 		p := &m.peers[other.ID]
 		switch {
-		case m.detector.Suspects(other.ID) || m.now < max(p.notBefore, m.notHandedOverBefore(other.ID)):
+		case m.detector.Suspects(other.ID) ||
+			m.now < max(p.notBefore, m.tenures.mayHandOverAt(m.cfg.Self, other.ID, &m.cfg, m.now)):
 		case p.ready && m.now >= p.readySince+stable:
 			m.becomeDraining(other.ID, out)
 			return
-		case p.ready && p.readySince+stable-m.now < m.longTenure(), !p.ready && begins && !p.ineligible:
+		case p.ready && p.readySince+stable-m.now < m.cfg.longTenure(), !p.ready && begins && !p.ineligible:
 			return
 		}
 	}
@@ -38,7 +39,7 @@ func (m *Machine) resign(out *election.Output) {
 	successor := m.tenure.successor
 	if !m.canSucceed(successor) {
 		if m.isMember(successor) {
-			m.addShortTenure(&m.peers[successor].record)
+			m.tenures.addShort(successor, &m.cfg, m.now)
 		}
 		successor = m.highestReadyPeer()
 	}
@@ -72,8 +73,7 @@ func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 	})
 }
 
-// stepDown hands the office over to peer or, if peer is None, to the highest other
-// process that is ready.
+// stepDown hands the office over to peer or, if peer is None, to the highest other process that is ready.
 func (m *Machine) stepDown(peer election.ID, out *election.Output) {
 	peer = cmp.Or(peer, m.highestReadyPeer())
 	if !m.canSucceed(peer) {
@@ -89,12 +89,11 @@ func (m *Machine) refuseStepDown(peer election.ID, out *election.Output) {
 	out.Emit(election.Refused, m.term, cmp.Or(peer, m.highestReadyPeer()))
 }
 
-// highestReadyPeer is the highest other process that is ready for the office, or
-// None. One that flaps comes last.
-func (m *Machine) highestReadyPeer() election.ID {
+// highestReadyPeer is the highest other process that is ready for the office, or None. One that flaps comes last.
+func (s *state) highestReadyPeer() election.ID {
 	best := election.None
-	for _, other := range m.roster.Ranked() {
-		if m.canSucceed(other.ID) && (best == election.None || m.precedes(other.ID, best)) {
+	for _, other := range s.roster.Ranked() {
+		if s.canSucceed(other.ID) && (best == election.None || s.precedes(other.ID, best)) {
 			best = other.ID
 		}
 	}
@@ -102,6 +101,6 @@ func (m *Machine) highestReadyPeer() election.ID {
 }
 
 // canSucceed reports whether another process is ready for the office.
-func (m *Machine) canSucceed(id election.ID) bool {
-	return id != m.cfg.Self && m.roster.Priority(id) > 0 && m.peers[id].ready && !m.detector.Suspects(id)
+func (s *state) canSucceed(id election.ID) bool {
+	return id != s.cfg.Self && s.roster.Priority(id) > 0 && s.peers[id].ready && !s.detector.Suspects(id)
 }

@@ -13,32 +13,32 @@ type harness struct{ *group }
 
 const self election.ID = 3
 
+// newHarness returns a harness whose process the test starts.
+func newHarness(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
+	capture := func(*election.Message) bool { return true }
+	return &harness{&group{t: t, mode: mode, configure: tune, capture: capture}}
+}
+
 // newFollower returns process 3 of 1 to 5, which follows 4 in term 10.
 func newFollower(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
 	t.Helper()
-	g := &group{t: t, mode: mode, configure: tune}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
-		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 10, 4 })
-	h := &harness{g}
-	h.receive(4, election.Beat, 10, election.Hold{Held: true})
-	g.advance(1)
+	h := newHarness(t, mode, tune)
+	h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(10), 4 })
+	h.receive(4, election.Beat, term(10), election.Hold{})
+	h.receive(4, election.Beat, term(10), election.Hold{Held: true})
+	h.advance(1)
 	return h
 }
 
-// newCandidate returns process 3 while it claims the office in term 20.
-func newCandidate(t *testing.T, mode office.Mode) *harness {
+// newCandidate returns process 3 of 1 to 5 while it claims the office in term 20.
+func newCandidate(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
 	t.Helper()
-	return newCandidateUnder(t, mode, newRoster(t, 1, 1, 2, 3, 4, 5))
-}
-
-func newCandidateUnder(t *testing.T, mode office.Mode, roster *election.Roster) *harness {
-	t.Helper()
-	g := &group{t: t, mode: mode}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
-	g.advance(1)
-	return &harness{g}
+	h := newHarness(t, mode, tune)
+	h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(20), self })
+	h.advance(1)
+	return h
 }
 
 // receive delivers a message of another process. By default that is its first incarnation, and it has adopted list 1.
@@ -84,23 +84,26 @@ func (h *harness) countSent(kind election.Kind) (n int) {
 	return n
 }
 
-func TestMessageOfTermFarAheadIsRefused(t *testing.T) {
-	h := newFollower(t, office.Majority, func(c *office.Config) {
-		c.Clock = election.TermClock{AtBoot: 100, TicksPerEpoch: 1000}
-	})
-	h.receive(5, election.Beat, 100+1<<20+1, election.Hold{Held: true})
-	h.wantFollowed(4, self)
-	h.receive(9, election.Beat, 12, election.Hold{Held: true}) // not a member
-	if n := h.countEvents(self, election.Refused); n != 2 || len(h.captured) != 0 {
-		t.Errorf("got %d refusals and %d answers, want 2 and none", n, len(h.captured))
+// TestMessageOfListFarAheadIsRefused: no honest process has a list that is newer by so much.
+func TestMessageOfListFarAheadIsRefused(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	const ahead = 1 + 1<<26
+	h.receive(5, election.Beat, termOf(ahead+1, 1), election.Hold{Held: true})
+	h.receive(5, election.Beat, term(12), election.Hold{Held: true, Version: ahead + 1})
+	h.receive(5, election.Deny, term(12), election.Hold{HighestGranted: termOf(ahead+1, 1)})
+	h.receive(9, election.Beat, term(12), election.Hold{Held: true}) // not a member
+	if n := h.countEvents(self, election.Refused); n != 4 || len(h.captured) != 0 {
+		t.Errorf("got %d refusals and %d answers, want 4 and none", n, len(h.captured))
 	}
+	h.receive(5, election.Beat, termOf(ahead, 1), election.Hold{Version: ahead})
+	h.wantAnswer(5, election.Deny)
 }
 
 // TestUnknownKindIsRefused also in an old term, to which the inner election would answer STALE.
 func TestUnknownKindIsRefused(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	for _, kind := range []election.Kind{election.NoKind, election.Probe + 1, 255} {
-		h.receive(5, kind, 1, election.Hold{})
+		h.receive(5, kind, term(1), election.Hold{})
 	}
 	if n := h.countEvents(self, election.Refused); n != 3 || len(h.captured) != 0 {
 		t.Errorf("got %d refusals and %d answers, want 3 and none", n, len(h.captured))
@@ -111,10 +114,10 @@ func TestBeatOfResignedTermIsNotGranted(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
-		h.receive(5, election.Resigned, 30, election.Hold{}) // it overtakes the claim
-		h.receive(5, election.Beat, 30, election.Hold{})
+		h.receive(5, election.Resigned, term(30), election.Hold{}) // it overtakes the claim
+		h.receive(5, election.Beat, term(30), election.Hold{})
 		h.wantAnswer(5, election.NoKind)
-		h.receive(5, election.Beat, 31, election.Hold{})
+		h.receive(5, election.Beat, term(31), election.Hold{})
 		h.wantAnswer(5, election.Grant)
 	})
 }
@@ -123,10 +126,10 @@ func TestEndOfProcessReleasesGrantInMajorityOnly(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 7}) // another life
-		h.receive(5, election.Beat, 11, election.Hold{})
+		h.receive(5, election.Beat, term(11), election.Hold{})
 		h.wantAnswer(5, election.Deny)
 		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
-		h.receive(5, election.Beat, 12, election.Hold{})
+		h.receive(5, election.Beat, term(12), election.Hold{})
 		if mode == office.Strict {
 			h.wantAnswer(5, election.Deny)
 			h.advance(lease)
@@ -140,47 +143,47 @@ func TestEndOfProcessReleasesGrantInMajorityOnly(t *testing.T) {
 func TestLateBeatOfFormerCoordinatorIsNotFollowed(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
-	h.receive(5, election.Beat, 12, election.Hold{Held: true})
+	h.receive(5, election.Beat, term(12), election.Hold{Held: true})
 	h.wantFollowed(5, self)
-	h.receive(4, election.Beat, 10, election.Hold{Held: true})
+	h.receive(4, election.Beat, term(10), election.Hold{Held: true})
 	h.wantFollowed(5, self)
-	h.receive(5, election.Resigned, 11, election.Hold{}) // from a claim before that
+	h.receive(5, election.Resigned, term(11), election.Hold{}) // from a claim before that
 	h.wantFollowed(5, self)
-	h.receive(5, election.Resigned, 12, election.Hold{})
+	h.receive(5, election.Resigned, term(12), election.Hold{})
 	h.wantFollowed(election.None, self)
 }
 
 func TestGrantCountsForItsTermOnly(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
-		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
-		h.receive(2, election.Grant, 19, election.Hold{Sent: h.now})
-		h.receive(4, election.Grant, 20, election.Hold{Sent: h.now, RequesterLife: 2})
-		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now}) // twice
+		h := newCandidate(t, mode, nil)
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: h.now})
+		h.receive(2, election.Grant, term(19), election.Hold{Sent: h.now})
+		h.receive(4, election.Grant, term(20), election.Hold{Sent: h.now, RequesterLife: 2})
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: h.now}) // twice
 		h.wantHolder(election.None)
-		h.receive(5, election.Grant, 20, election.Hold{Sent: h.now})
+		h.receive(5, election.Grant, term(20), election.Hold{Sent: h.now})
 		h.wantHolder(self)
 	})
 }
 
 func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
+		h := newCandidate(t, mode, nil)
 		claims := func() bool { return h.machines[self].Status().Electing && h.countEvents(self, election.Started) == 0 }
-		h.receive(1, election.Deny, 20, election.Hold{})
-		h.receive(2, election.Deny, 19, election.Hold{})                 // it is of an older claim
-		h.receive(2, election.Deny, 0, election.Hold{})                  // not yet
-		h.receive(4, election.Deny, 25, election.Hold{RequesterLife: 9}) // another life's
-		h.receive(5, election.Deny, 25, election.Hold{})
+		h.receive(1, election.Deny, term(20), election.Hold{})
+		h.receive(2, election.Deny, term(19), election.Hold{})                 // it is of an older claim
+		h.receive(2, election.Deny, 0, election.Hold{})                        // not yet
+		h.receive(4, election.Deny, term(25), election.Hold{RequesterLife: 9}) // another life's
+		h.receive(5, election.Deny, term(25), election.Hold{})
 		if !claims() {
 			t.Fatal("got an abandoned claim, want none while three members may still grant")
 		}
-		h.receive(2, election.Deny, 20, election.Hold{})
+		h.receive(2, election.Deny, term(20), election.Hold{})
 		if h.countSent(election.Resigned) == 0 || claims() {
 			t.Error("got a continued claim, want it abandoned when two members are left")
 		}
 		for _, m := range h.captured {
-			if m.Kind == election.Election && m.Term <= 20 {
+			if m.Kind == election.Election && m.Term <= term(20) {
 				t.Errorf("got an election in term %d, want one above 20, which all members have granted", m.Term)
 			}
 		}
@@ -189,9 +192,9 @@ func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
 
 func TestHolderDeadlineIsBeforeGrantsExpire(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
+		h := newCandidate(t, mode, nil)
 		for _, id := range []election.ID{1, 2} {
-			h.receive(id, election.Grant, 20, election.Hold{Sent: h.now})
+			h.receive(id, election.Grant, term(20), election.Hold{Sent: h.now})
 		}
 		h.wantHolder(self)
 		until := h.machines[self].Status().Until
@@ -200,25 +203,26 @@ func TestHolderDeadlineIsBeforeGrantsExpire(t *testing.T) {
 		expect.AtMostf(t, h.machines[self].Deadline(), until, "deadline (when the tenure ends)")
 		h.wantHolder(self)
 		h.now = until
-		h.receive(1, election.Grant, 20, election.Hold{Sent: until - 5}) // too late to count
-		h.receive(2, election.Grant, 20, election.Hold{Sent: until - 5})
+		h.receive(1, election.Grant, term(20), election.Hold{Sent: until - 5}) // too late to count
+		h.receive(2, election.Grant, term(20), election.Hold{Sent: until - 5})
 		expect.Equalf(t, h.countEvents(self, election.TenureLost), 1, "TenureLost")
 		h.wantHolder(election.None)
 	})
 }
 
 func TestStoppedWithoutRequestDoesntEndTenure(t *testing.T) {
-	h := newCandidate(t, office.Majority)
-	h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
-	h.receive(2, election.Grant, 20, election.Hold{Sent: h.now})
+	h := newCandidate(t, office.Majority, nil)
+	h.receive(1, election.Grant, term(20), election.Hold{Sent: h.now})
+	h.receive(2, election.Grant, term(20), election.Hold{Sent: h.now})
 	h.input(self, election.Input{Kind: election.Stopped})
 	h.wantHolder(self)
 }
 
-func TestNewTenureIsAboveFloorOfList(t *testing.T) {
+// TestTenureUnderNewListIsAboveTermsOfOlderOne: the processes of the new list know no term that was used before.
+func TestTenureUnderNewListIsAboveTermsOfOlderOne(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)
-		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first, 500)
+		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first)
 		g := newGroup(t, mode, 3, first, nil)
 		g.crash(3, false)
 		g.adopt(second, 1, 2)
@@ -226,15 +230,13 @@ func TestNewTenureIsAboveFloorOfList(t *testing.T) {
 		g.start(5, second, nil)
 		g.advance(8 * lease)
 		g.wantHolder(5)
-		if got := g.machines[5].Status().Term; got <= 500 {
-			t.Errorf("got a tenure in term %d, want one above 500, which may have been used before", got)
-		}
+		expect.AtLeastf(t, g.machines[5].Status().Term, election.LastTerm(1)+1, "term of the tenure")
 	})
 }
 
 func TestOlderListIsRefused(t *testing.T) {
 	first := newRoster(t, 1, 1, 2, 3)
-	second := newRoster(t, 2, 2, 3, 4).Succeed(first, 0)
+	second := newRoster(t, 2, 2, 3, 4).Succeed(first)
 	g := newGroup(t, office.Majority, 3, first, nil)
 	g.adopt(second, 2)
 	g.adopt(first, 2)
@@ -245,7 +247,7 @@ func TestOlderListIsRefused(t *testing.T) {
 func TestRemovedCoordinatorHandsOver(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)
-		second := newRoster(t, 2, 1, 2, 4).Succeed(first, 0)
+		second := newRoster(t, 2, 1, 2, 4).Succeed(first)
 		g := newGroup(t, mode, 3, first, nil)
 		g.start(4, second, nil)
 		g.advance(heartbeat)
@@ -261,9 +263,8 @@ func TestRemovedCoordinatorHandsOver(t *testing.T) {
 func TestDepartedMembersSettleOldList(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)
-		second := newRoster(t, 2, 1, 4, 5).Succeed(first, 0)
+		second := newRoster(t, 2, 1, 4, 5).Succeed(first)
 		g := &group{t: t, mode: mode}
-		setWallClocks(g, nil)
 		g.startAgreed(3, first)
 		g.crash(3, false)
 		g.crash(2, false)
@@ -271,7 +272,7 @@ func TestDepartedMembersSettleOldList(t *testing.T) {
 		g.start(5, second, nil)
 		g.advance(4 * lease)
 		g.wantHolder(election.None)
-		g.adopt(second.Succeed(first, 0, 2, 3), 4, 5)
+		g.adopt(second.Succeed(first, 2, 3), 4, 5)
 		g.advance(4 * lease)
 		g.wantHolder(5)
 	})
@@ -282,7 +283,7 @@ func TestDepartedMembersSettleOldList(t *testing.T) {
 func TestLowerCoordinatorIsNotBulliedOut(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
-		h.receive(2, election.Coordinator, 12, election.Hold{})
+		h.receive(2, election.Coordinator, term(12), election.Hold{})
 		for _, m := range h.captured {
 			if m.Kind.Counts() {
 				t.Errorf("got %s, want no message of an election", m.Describe())

@@ -7,17 +7,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// heartbeat sends BEATs, which request or renew grants and announce the
-// coordinator.
+// heartbeat sends BEATs, which request or renew grants and announce the coordinator.
 func (m *Machine) heartbeat(out *election.Output) {
-	m.shorten()
 	if m.role >= Holder {
+		if d := &m.tenure.delays; m.now >= d.periodEnd {
+			m.pace = d.endPeriod(m.pace, &m.cfg, m.now)
+		}
 		m.detector.Retime(m.SuspicionTimeoutInForce())
 	}
 	m.beatAt = m.now + m.cfg.Heartbeat
 	if m.cfg.Mode == Available {
-		if due := m.cfg.Clock.Due(m.term); m.role == Candidate && m.now < due {
-			m.beatAt = due
+		if m.role == Candidate && m.term > m.ledger.Reserved() {
+			m.beatAt = election.Never // until it is reserved
 			return
 		}
 	} else {
@@ -37,33 +38,32 @@ func (m *Machine) heartbeat(out *election.Output) {
 
 // nextBeat returns the moment of the next BEATs. A claim isn't aligned: it repeats its
 // requests after a whole heartbeat.
-func (m *Machine) nextBeat(interval election.Tick) election.Tick {
-	if m.cfg.AlignHeartbeats && m.role >= Holder {
-		return (m.now/interval + 1) * interval
+func (s *state) nextBeat(interval election.Tick) election.Tick {
+	if s.cfg.AlignHeartbeats && s.role >= Holder {
+		return (s.now/interval + 1) * interval
 	}
-	return m.now + interval
+	return s.now + interval
 }
 
 // requestOwnGrant requests the grant of this process itself.
 func (m *Machine) requestOwnGrant() {
 	answer := m.answerTo(m.grantRequest())
-	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
+	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow || answer == grants.NoVote
 	if answer == grants.Granted {
-		m.support.Add(m.cfg.Self, m.now, m.requestedLease())
-		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now),
-			m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
+		m.support.Add(m.cfg.Self, m.now, m.leaseInForce())
+		m.support.RecordAdoption(m.cfg.Self, m.reportedVersion())
 	}
 }
 
 func (m *Machine) grantRequest() grants.Request {
 	return grants.Request{
 		Holder: m.incarnation(),
-		Term:   m.term, Held: m.role >= Holder, Version: m.roster.Version, Sent: m.now, Lease: m.requestedLease(),
+		Term:   m.term, Held: m.role >= Holder, Version: m.roster.Version, Sent: m.now, Lease: m.leaseInForce(),
 	}
 }
 
 func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
-	m.request = request{sent: m.now, lease: m.requestedLease(), granted: m.requestedLease()}
+	m.request = request{sent: m.now, lease: m.leaseInForce(), granted: m.leaseInForce()}
 	var absent []election.ID // all receivers share it
 	if m.role >= Holder {
 		absent = m.absent()
@@ -79,12 +79,10 @@ func (m *Machine) sendBeat(to election.ID, interval election.Tick, absent []elec
 	beat := election.Message{
 		Kind: election.Beat, From: m.cfg.Self, To: to, Term: m.term, Subject: m.cfg.Self, List: absent,
 	}
+	held := m.role >= Holder
 	beat.Hold = election.Hold{
-		Sent: m.now, Version: m.roster.Version, Held: m.role >= Holder, Lease: m.request.lease,
-		Heartbeat: m.announced(interval),
-	}
-	if m.role >= Holder && m.roster.Previous != nil && m.support.Settled() {
-		beat.Hold.HighestGranted = max(m.support.Floor(), 1)
+		Sent: m.now, Version: m.roster.Version, Held: held, Settled: held && m.support.Settled(), Lease: m.request.lease,
+		Heartbeat: max(interval, m.pace.of(m.cfg.Heartbeat)), // followers wait longer if renewals have been late
 	}
 	if p := &m.peers[to]; m.cfg.Mode == Available && p.answersUntil > m.now {
 		beat.Hold.RequesterLife = p.life // see acknowledged
@@ -101,18 +99,17 @@ func (m *Machine) sendBeatToRestarted(msg *election.Message, out *election.Outpu
 	}
 }
 
-// absent lists the processes that no election should wait for: the suspects and,
-// after a None, those that are alive but ineligible. Only the coordinator receives
-// messages from all processes, so it shares this list.
-func (m *Machine) absent() []election.ID {
-	absent := m.detector.All().Clone()
+// absent lists the processes that no election should wait for: the suspects and, after a None, those that are alive but
+// ineligible. Only the coordinator receives messages from all processes, so it shares this list.
+func (s *state) absent() []election.ID {
+	absent := s.detector.All().Clone()
 	suspects := len(absent)
-	for id := range m.peers {
-		if m.peers[id].ineligible && !m.detector.Suspects(election.ID(id)) {
+	for id := range s.peers {
+		if id := election.ID(id); s.peers[id].ineligible && s.isMember(id) && !s.detector.Suspects(id) {
 			if len(absent) == suspects {
 				absent = append(absent, election.None)
 			}
-			absent = append(absent, election.ID(id))
+			absent = append(absent, id)
 		}
 	}
 	return absent
@@ -133,9 +130,9 @@ func (m *Machine) stoodStill() bool {
 	return m.cfg.Mode == Available && m.now >= m.request.sent+m.cfg.SuspicionTimeout+m.cfg.Heartbeat && m.otherSeemsAlive()
 }
 
-func (m *Machine) otherSeemsAlive() bool {
-	return slices.ContainsFunc(m.roster.Ring(), func(other election.Member) bool {
-		return other.ID != m.cfg.Self && !m.detector.Suspects(other.ID)
+func (s *state) otherSeemsAlive() bool {
+	return slices.ContainsFunc(s.roster.Ring(), func(other election.Member) bool {
+		return other.ID != s.cfg.Self && !s.detector.Suspects(other.ID)
 	})
 }
 
@@ -149,13 +146,12 @@ func (m *Machine) loseTenure(out *election.Output) {
 	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
 }
 
-// leaveOffice makes a process that held the office a follower that knows no
-// coordinator.
+// leaveOffice makes a process that held the office a follower that knows no coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
 	how := m.ownEnding()
-	m.endTenure(m.cfg.Self, how)
+	m.tenures.end(m.cfg.Self, how, &m.cfg, m.now)
 	m.support.Clear()
-	m.coordinator, m.pace = election.None, m.nextPace(how == lapsed)
+	m.coordinator, m.pace = election.None, m.cfg.nextPace(m.pace, how == lapsed)
 	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent
 	m.becomeFollower()
 	m.skipIneligible(out)

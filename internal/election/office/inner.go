@@ -2,11 +2,6 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// maxEpochsAhead limits how far the inner election may run ahead of the clock, by
-// starting again and again or by following a message. No member could grant a term
-// that it wins there.
-const maxEpochsAhead election.Epoch = 2
-
 // stepInner passes an input to the inner election and acts on the outcome.
 func (m *Machine) stepInner(in election.Input, out *election.Output) {
 	before, mayClaim := len(out.Events), m.mayClaim()
@@ -19,7 +14,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 	}
 	out.Events = kept
 	status := m.inner.Status()
-	m.highestTerm = max(m.highestTerm, status.Term)
+	m.see(status.Term)
 	if m.recovery.phase == recovering && !status.Electing {
 		m.recovery.phase = recovered
 	}
@@ -31,19 +26,14 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
-	if mayClaim && !m.awaitTurn() && !(m.role == Follower && m.awaitBound()) {
-		m.claim(m.termOfWin(status.Term), out)
+	if mayClaim && !m.awaitTurn() {
+		m.claim(m.nextTerm(), out)
 	}
 }
 
-// informInner tells the inner election which process is coordinator. A term that this
-// process couldn't use itself would keep it from starting elections.
+// informInner tells the inner election which process is coordinator.
 func (m *Machine) informInner(id election.ID, out *election.Output) {
-	term := m.coordinatorTerm
-	if !m.usable(term) {
-		term = m.cfg.Clock.Ceiling(m.now) + maxEpochsAhead.First()
-	}
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
+	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: m.coordinatorTerm}, out)
 }
 
 // stepInnerQuietly makes the inner election treat a peer as dead, or as alive
@@ -60,11 +50,9 @@ func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out 
 	out.Events = kept
 }
 
-// innerDeadline is the deadline of the inner election, or when its recovery procedure
-// starts. An election that has run too far ahead of the clock waits for the clock.
+// innerDeadline is the deadline of the inner election, or when its recovery procedure starts.
 func (m *Machine) innerDeadline() election.Tick {
-	resumes := max(m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxEpochsAhead.First())))
-	return min(m.recovery.startAt, max(m.inner.Deadline(), resumes))
+	return min(m.recovery.startAt, max(m.inner.Deadline(), m.vacancy.innerPausedUntil))
 }
 
 // pauseInner delays an inner election that no majority would grant anything, and

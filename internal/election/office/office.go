@@ -9,10 +9,10 @@ import (
 // maxTimerRounds limits how often in one step a timer can make another one due.
 const maxTimerRounds = 8
 
-// Machine is one process with its office.
-type Machine struct {
+// state is what a process is, and what it knows of its group. The methods of state answer questions, or record an
+// answer: they change no role and send nothing.
+type state struct {
 	cfg    Config
-	inner  election.Machine
 	now    election.Tick
 	roster *election.Roster
 	peers  []peer // by ID
@@ -20,26 +20,37 @@ type Machine struct {
 	detector detector.Detector
 	ledger   grants.Ledger
 	support  grants.Support // without grants, unless the process is a candidate or holds the office
+	tenures  tenures
 
-	// role changes in the functions become... only. beatAt, candidacy and tenure are
-	// the state of one role, or of some: see role.go.
-	role      Role
+	// role changes in the functions become... only: see role.go.
+	role        Role
+	eligibility eligibility
+	// coordinator holds the office in coordinatorTerm, as far as this process
+	// knows. If it is None, Machine.vacancy is what the process does about that.
+	coordinator     election.ID
+	coordinatorTerm election.Term
+	// pace is that of the coordinator, or fullPace without one.
+	pace pace
+	// highestTerm is the highest term of any message, except for those that can't be right: see withinReach.
+	highestTerm election.Term
+	// claimedTerm is the highest one in which this process has claimed the office.
+	claimedTerm election.Term
+}
+
+// Machine is one process with its office.
+type Machine struct {
+	state
+	inner election.Machine
+
+	// beatAt, candidacy and tenure are the state of one role, or of some: see role.go.
 	beatAt    election.Tick // the next BEATs of a candidate, a holder or a draining process
 	request   request       // in the last BEATs
 	candidacy candidacy
 	tenure    tenure
-	// term is that of the candidacy or the tenure. A follower keeps that of its last
-	// one.
+	// term is that of the candidacy or the tenure. A follower keeps that of its last one.
 	term election.Term
 
-	// coordinator holds the office in coordinatorTerm, as far as this process
-	// knows. If it is None, vacancy is what the process does about that.
-	coordinator     election.ID
-	coordinatorTerm election.Term
-	// pace is that of the coordinator, or fullPace without one.
-	pace election.Tick
-	// drainsUntil is how long a coordinator that the member list has removed or demoted may hold
-	// the office: see mayDrain.
+	// drainsUntil is how long a coordinator that the member list has removed or demoted may hold the office: see mayDrain.
 	drainsUntil election.Tick
 	// lastBeat is the latest BEAT of the coordinator, on its clock.
 	lastBeat  sentBeat
@@ -49,15 +60,9 @@ type Machine struct {
 	probes    probes
 	available available // only in Available mode
 
-	// highestTerm is the highest term of any message, except for terms that this
-	// process may not use for a while: see usable.
-	highestTerm election.Term
-	// wonTerm is the last term of the inner election that has been acted on, and claimedTerm the
-	// highest one in which this process has claimed the office. An election that another process
-	// started may be won in a term that no majority can grant yet.
-	wonTerm, claimedTerm election.Term
+	// wonTerm is the last term of the inner election that has been acted on.
+	wonTerm election.Term
 
-	eligibility eligibility
 	// eligibleAgainAt is when a step-down ends, Never if there is none.
 	eligibleAgainAt election.Tick
 	// yieldsUntil is how long a process that has stepped down isn't ready to take over from another one.
@@ -65,21 +70,10 @@ type Machine struct {
 	// joinsAt is when the process has joined the group, unless it doesn't vote yet: see Joined.
 	joinsAt election.Tick
 
-	clockCorrected bool
-
-	lapses lapses
-	// lapsed: the last tenure has lapsed, and no other one has begun. lapsedAt is when one began after the last
-	// lapse, and handsOverAt until when hand-overs are paused: see pauseHandOvers.
-	lapsed                bool
-	lapsedAt, handsOverAt election.Tick
-	// penaltiesUntil is when the last penalty ends, at the latest: see Penalty.
-	penaltiesUntil election.Tick
-
 	lamport uint64
 	// due is the earliest of all deadlines, including those of the parts.
 	due election.Tick
-	// cause is the input that is being handled, in the words of the table of
-	// transitions.
+	// cause is the input that is being handled, in the words of the table of transitions.
 	cause string
 }
 
@@ -95,7 +89,6 @@ func (m *Machine) Restart(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	c.Clock.ListFloor = c.Roster.Floor
 	inner := c.Config
 	inner.NoPreemption = true
 	if c.MemoryLost {
@@ -106,29 +99,30 @@ func (m *Machine) Restart(c Config) error {
 		return err
 	}
 	*m = Machine{
-		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
-		detector: m.detector, support: m.support, peers: m.peers[:0],
-		ledger:         c.ledger(),
-		penaltiesUntil: c.Start, lapses: noLapses, lapsedAt: unknownStart, handsOverAt: c.Start, highestTerm: c.Term,
-		wonTerm: c.Term, claimedTerm: c.Term,
-		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start, cause: "start",
-		recovery: recovery{startAt: election.Never}, pace: fullPace,
+		state: state{
+			cfg: c, now: c.Start, roster: c.Roster, detector: m.detector, support: m.support, peers: m.peers[:0],
+			ledger: c.ledger(), tenures: m.tenures, pace: fullPace, highestTerm: c.Term, claimedTerm: c.claimed(),
+		},
+		inner: machine, wonTerm: c.Term, recovery: recovery{startAt: election.Never}, cause: "start",
+		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start,
 	}
-	m.joinsAt = max(c.Start, m.ledger.RecoveryStart()) + c.Lease
+	m.joinsAt = max(c.Start, m.ledger.SilentUntil()) + c.Lease
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease)
+	m.tenures.reset(c.Start)
 	m.growPeers()
 	m.admitDrain()
 	m.vacancy = m.newVacancy(election.None, false, false)
-	switch c.Coordinator {
-	case election.None:
+	m.updateForgetful(&election.Output{})
+	switch {
+	case c.Coordinator == election.None, c.Coordinator == c.Self && !m.Eligible():
 		m.becomeFollower()
 		m.vacancy.campaignAt = c.Start + c.SuspicionTimeout + m.campaignDelay()
-	case c.Self:
+	case c.Coordinator == c.Self:
 		m.becomeCandidate(c.Term)
 	default:
 		m.coordinator, m.coordinatorTerm = c.Coordinator, c.Term
-		m.beginTenure(c.Coordinator, c.Term, unknownStart)
+		m.tenures.begin(c.Coordinator, c.Term, unknownStart, &m.cfg, m.now)
 		m.becomeFollower()
 	}
 	m.due = m.nextDeadline()
@@ -151,8 +145,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	m.stamp(out, sent)
 }
 
-// handle handles what every role handles alike, and passes the rest to the step
-// function of the role.
+// handle handles what every role handles alike, and passes the rest to the step function of the role.
 func (m *Machine) handle(in *election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.Receive:
@@ -175,8 +168,8 @@ func (m *Machine) handle(in *election.Input, out *election.Output) {
 		m.adopt(in.Roster, out)
 	case election.Retime:
 		m.stepInner(*in, out)
-	case election.CorrectClock:
-		m.correctClock(in.Term.Epoch())
+	case election.Reserved:
+		m.reserve(in.Term)
 	case election.Recover, election.Follow: // Follow is only for the inner election
 		m.recover(in.Kind, out)
 	case election.TimePassed, election.NoInput:
@@ -190,23 +183,22 @@ func (m *Machine) advance(now election.Tick) election.Tick {
 	return m.now
 }
 
-// stamp sets the logical clock of the messages from index from on. The office and
-// the inner election share one clock.
+// stamp sets the logical clock of the messages from index from on. The office and the inner election share one clock.
 func (m *Machine) stamp(out *election.Output, from int) {
 	for i := from; i < len(out.Send); i++ {
 		m.lamport++
 		out.Send[i].Lamport = m.lamport
 		out.Send[i].Hold.Life = m.cfg.Life
 		out.Send[i].Hold.Ineligible = m.eligibility.declared()
+		out.Send[i].Hold.Abstains = m.Forgetful()
 	}
 }
 
-// Memory returns what the process has to remember of its grants over a restart: see
-// grants.Ledger.
-func (m *Machine) Memory() grants.Memory { return m.ledger.Memory() }
+// Memory returns what the process has to remember of its grants over a restart: see grants.Ledger.
+func (s *state) Memory() grants.Memory { return s.ledger.Memory() }
 
 // ClaimedTerm returns the highest term in which this process has claimed the office.
-func (m *Machine) ClaimedTerm() election.Term { return m.claimedTerm }
+func (s *state) ClaimedTerm() election.Term { return s.claimedTerm }
 
 // Deadline returns the moment of the next timer.
 func (m *Machine) Deadline() election.Tick { return m.due }

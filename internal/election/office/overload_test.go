@@ -262,6 +262,6 @@ func TestSuspicionTimeoutIsAtMostTheLongestLease(t *testing.T) {
 		grows(c)
 		c.SuspicionTimeout = 2 * lease
 	})
-	h.receive(4, election.Beat, 10, election.Hold{Held: true, Heartbeat: 4 * heartbeat})
+	h.receive(4, election.Beat, term(10), election.Hold{Held: true, Heartbeat: 4 * heartbeat})
 	expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), 4*lease, "suspicion timeout")
 }

@@ -23,11 +23,79 @@ import (
 // No rule of safety depends on the pace: each grant names its lease (package grants). A
 // process that doesn't follow announcements suspects a coordinator sooner.
 
-// fullPace stands for the usual timing. A pace is in thousandths.
-const fullPace election.Tick = 1000
+// pace is how many times as long as usual leases are, in thousandths.
+type pace election.Tick
+
+// fullPace stands for the usual timing.
+const fullPace pace = 1000
+
+// of returns what is in force of a usual duration.
+func (p pace) of(d election.Tick) election.Tick {
+	return d * election.Tick(p) / election.Tick(fullPace)
+}
+
+// paceOf returns the pace at which a usual duration becomes another one, or a little longer.
+func paceOf(d, usual election.Tick) pace {
+	return pace((d*election.Tick(fullPace) + usual - 1) / usual)
+}
 
 // leasePerAge is how many times as long as the age of the last renewal, just before the next one, a lease is, at least.
 const leasePerAge = 3
+
+// usualLease is the lease while nothing is late.
+func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Lease) }
+
+// stretches reports whether leases grow while renewals are late.
+func (c *Config) stretches() bool { return c.longestPace() > fullPace }
+
+// longestPace is the pace at which the lease is the longest one. In Available mode, there are no grants, and a process
+// that has stood still can't know after which time the others have another coordinator: see stoodStill.
+func (c *Config) longestPace() pace {
+	if c.Mode == Available || c.usualLease() <= 0 {
+		return fullPace
+	}
+	return max(fullPace, pace(c.Lease*election.Tick(fullPace)/c.usualLease()))
+}
+
+// paceForLease returns the pace at which the lease has at least this length, 0 if that isn't longer than the usual one.
+func (c *Config) paceForLease(lease election.Tick) pace {
+	if lease <= c.usualLease() {
+		return 0
+	}
+	return min(paceOf(lease, c.usualLease()), c.longestPace())
+}
+
+// nextPace returns the pace until the next tenure begins, and with which it does, after one with pace p.
+func (c *Config) nextPace(p pace, lapsed bool) pace {
+	if lapsed {
+		p *= 2
+	}
+	return min(p, c.longestPace())
+}
+
+// suspicionTimeout returns after which silence the coordinator suspects others, and is suspected. If grants have
+// expired, there is no reason to wait any longer.
+func (c *Config) suspicionTimeout(p pace) election.Tick {
+	timeout := p.of(c.SuspicionTimeout)
+	if c.Mode == Available {
+		return timeout
+	}
+	return min(timeout, max(c.SuspicionTimeout, c.Lease))
+}
+
+// announcedPace returns the pace that follows from the interval of heartbeats that a coordinator has announced. It is
+// longer than the configured one while the coordinator has other settings. A coordinator that renews its grants needs
+// at most half of the lease.
+func (c *Config) announcedPace(interval election.Tick) pace {
+	longest := 100 * c.Heartbeat
+	if c.Mode != Available {
+		longest = min(longest, c.Lease/2)
+	}
+	if interval <= c.Heartbeat {
+		return fullPace
+	}
+	return paceOf(min(interval, longest), c.Heartbeat)
+}
 
 // delays are those that a holder has measured.
 type delays struct {
@@ -40,12 +108,19 @@ type delays struct {
 }
 
 // newDelays returns the delays at the start of a tenure: those that its pace would suit.
-func (m *Machine) newDelays() delays {
-	d := delays{periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: m.now}
-	if m.pace > fullPace {
-		d.oldestBefore = m.scaled(m.cfg.usualLease()) / leasePerAge
+func (c *Config) newDelays(p pace, now election.Tick) delays {
+	d := delays{periodEnd: now + c.CalmPeriod, renewedAt: now}
+	if p > fullPace {
+		d.oldestBefore = p.of(c.usualLease()) / leasePerAge
 	}
 	return d
+}
+
+// endPeriod begins another calm period, and returns the pace for it.
+func (d *delays) endPeriod(p pace, c *Config, now election.Tick) pace {
+	oldest := max(d.oldest, d.oldestBefore-d.oldestBefore/8)
+	*d = delays{oldestBefore: oldest, periodEnd: now + c.CalmPeriod, renewedAt: d.renewedAt}
+	return min(p, max(p/2, fullPace, c.paceForLease(leasePerAge*oldest)))
 }
 
 func (d *delays) encode(b []byte, now election.Tick) []byte {
@@ -54,53 +129,6 @@ func (d *delays) encode(b []byte, now election.Tick) []byte {
 	}
 	b = election.AppendMoment(b, d.renewedAt, now)
 	return election.AppendMoment(b, d.periodEnd, now)
-}
-
-// usualLease is the lease while nothing is late.
-func (c *Config) usualLease() election.Tick { return cmp.Or(c.UsualLease, c.Lease) }
-
-// stretches reports whether leases grow while renewals are late.
-func (c *Config) stretches() bool { return c.longestPace() > fullPace }
-
-// longestPace is the pace at which the lease is the longest one. In Available mode, there are no grants, and a process
-// that has stood still can't know after which time the others have another coordinator: see stoodStill.
-func (c *Config) longestPace() election.Tick {
-	if c.Mode == Available || c.usualLease() <= 0 {
-		return fullPace
-	}
-	return max(fullPace, c.Lease*fullPace/c.usualLease())
-}
-
-// scaled returns what is in force of a usual duration.
-func (m *Machine) scaled(d election.Tick) election.Tick { return d * m.pace / fullPace }
-
-// SuspicionTimeoutInForce returns after which silence the coordinator suspects others, and is suspected, as far as this
-// process knows. If grants have expired, there is no reason to wait any longer.
-func (m *Machine) SuspicionTimeoutInForce() election.Tick {
-	timeout := m.scaled(m.cfg.SuspicionTimeout)
-	if m.cfg.Mode == Available {
-		return timeout
-	}
-	return min(timeout, max(m.cfg.SuspicionTimeout, m.cfg.Lease))
-}
-
-// announced returns the interval of heartbeats for which followers set their suspicion timeout. It is longer than the
-// real one if renewals have been late.
-func (m *Machine) announced(interval election.Tick) election.Tick {
-	return max(interval, m.scaled(m.cfg.Heartbeat))
-}
-
-// requestedLease returns the lease for which this process requests grants.
-func (m *Machine) requestedLease() election.Tick {
-	if m.cfg.Mode == Available {
-		return 0
-	}
-	return m.leaseInForce()
-}
-
-// leaseInForce returns the usual lease, or the longer one that late renewals require.
-func (m *Machine) leaseInForce() election.Tick {
-	return min(m.scaled(m.cfg.usualLease()), m.cfg.Lease)
 }
 
 // silenced is a coordinator that fell silent before this one, until it has sent a message or the longest lease has
@@ -117,11 +145,25 @@ func (s *silenced) encode(b []byte, now election.Tick) []byte {
 	return election.AppendMoment(b, max(s.until, now), now)
 }
 
+// SuspicionTimeoutInForce returns after which silence the coordinator suspects others, and is suspected, as far as this
+// process knows.
+func (s *state) SuspicionTimeoutInForce() election.Tick { return s.cfg.suspicionTimeout(s.pace) }
+
+// leaseInForce returns the usual lease, or the longer one that late renewals require: that for which this process
+// requests grants. It is 0 in Available mode.
+func (s *state) leaseInForce() election.Tick {
+	if s.cfg.Mode == Available {
+		return 0
+	}
+	return min(s.pace.of(s.cfg.usualLease()), s.cfg.Lease)
+}
+
 // measureSilence records that the last coordinator was late and not dead: it has sent a message.
 func (m *Machine) measureSilence(from election.ID, life uint32) {
 	if s := &m.tenure.silenced; from == s.id && life == s.life && m.now < s.until {
-		m.pace = m.nextPace(true)
-		m.tenure.delays.oldestBefore = max(m.tenure.delays.oldestBefore, m.scaled(m.cfg.usualLease())/leasePerAge)
+		m.pace = m.cfg.nextPace(m.pace, true)
+		d := &m.tenure.delays
+		d.oldestBefore = max(d.oldestBefore, m.pace.of(m.cfg.usualLease())/leasePerAge)
 		*s = silenced{}
 	}
 }
@@ -142,69 +184,17 @@ func (m *Machine) measureAge() {
 	}
 	age := min(m.now-d.renewedAt, m.cfg.Lease)
 	d.oldest = max(d.oldest, age)
-	m.pace = max(m.pace, m.paceForLease(leasePerAge*age))
-}
-
-// paceForLease returns the pace at which the lease has at least this length, 0 if that isn't longer than the usual one.
-func (m *Machine) paceForLease(lease election.Tick) election.Tick {
-	usual := m.cfg.usualLease()
-	if lease <= usual {
-		return 0
-	}
-	return min((lease*fullPace+usual-1)/usual, m.cfg.longestPace())
+	m.pace = max(m.pace, m.cfg.paceForLease(leasePerAge*age))
 }
 
 // recordGrant notes that a member has granted a BEAT for a lease. If that has ended on the way, a claim requests longer
 // ones.
-func (m *Machine) recordGrant(from election.ID, sent, lease election.Tick) {
-	if !m.cfg.stretches() {
+func (s *state) recordGrant(from election.ID, sent, lease election.Tick) {
+	if !s.cfg.stretches() {
 		return
 	}
-	m.peers[from].granted = max(m.peers[from].granted, sent)
-	if m.role == Candidate && m.now >= sent+lease-grants.Margin(lease) {
-		m.pace = max(m.pace, m.paceForLease(leasePerAge*(m.now-sent)))
+	s.peers[from].granted = max(s.peers[from].granted, sent)
+	if s.role == Candidate && s.now >= sent+lease-grants.Margin(lease) {
+		s.pace = max(s.pace, s.cfg.paceForLease(leasePerAge*(s.now-sent)))
 	}
-}
-
-// shorten makes the timing of a holder shorter at the end of a calm period.
-func (m *Machine) shorten() {
-	d := &m.tenure.delays
-	if m.role < Holder || m.now < d.periodEnd {
-		return
-	}
-	oldest := max(d.oldest, d.oldestBefore-d.oldestBefore/8)
-	m.pace = min(m.pace, max(m.pace/2, fullPace, m.paceForLease(leasePerAge*oldest)))
-	*d = delays{oldestBefore: oldest, periodEnd: m.now + m.cfg.CalmPeriod, renewedAt: d.renewedAt}
-}
-
-// nextPace returns the pace until the next tenure begins, and with which it does.
-func (m *Machine) nextPace(lapsed bool) election.Tick {
-	next := m.pace
-	if lapsed {
-		next *= 2
-	}
-	return min(next, m.cfg.longestPace())
-}
-
-// followPace adopts the interval that the coordinator has announced in a BEAT. It is longer
-// than the configured one while the coordinator has other settings.
-func (m *Machine) followPace(announced election.Tick) {
-	pace := fullPace
-	if announced > m.cfg.Heartbeat {
-		pace = (min(announced, m.longestHeartbeat())*fullPace + m.cfg.Heartbeat - 1) / m.cfg.Heartbeat
-	}
-	if pace != m.pace && m.role == Follower {
-		m.pace = pace
-		m.detector.Retime(m.SuspicionTimeoutInForce())
-	}
-}
-
-// longestHeartbeat returns the longest interval that this process believes: a coordinator
-// that renews its grants needs at most half of the lease.
-func (m *Machine) longestHeartbeat() election.Tick {
-	longest := 100 * m.cfg.Heartbeat
-	if m.cfg.Mode != Available {
-		longest = min(longest, m.cfg.Lease/2)
-	}
-	return longest
 }

@@ -13,12 +13,7 @@ const calmPeriod = 4 * heartbeat
 // newHolder returns process 3 of 1 to 5, which holds the office in term 20.
 func newHolder(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
 	t.Helper()
-	g := &group{t: t, mode: mode, configure: tune}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
-		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
-	g.advance(1)
-	h := &harness{g}
+	h := newCandidate(t, mode, tune)
 	h.grant(0, 0)
 	h.wantHolder(self)
 	return h
@@ -30,7 +25,7 @@ func (h *harness) grant(delay, lease election.Tick) {
 	sent := h.now
 	h.now += delay
 	for _, id := range []election.ID{1, 2, 4, 5} {
-		h.receive(id, election.Grant, 20, election.Hold{Sent: sent, Lease: lease})
+		h.receive(id, election.Grant, term(20), election.Hold{Sent: sent, Lease: lease})
 	}
 }
 
@@ -57,9 +52,8 @@ func TestTenureCountsLongestPromise(t *testing.T) {
 	until := h.now + 4*lease - 4*lease/16 - 1
 	h.renew()
 	h.grant(0, lease)
-	if got := h.machines[self].Status().Until; got != until {
-		t.Errorf("after a renewal for a shorter lease got a tenure until %d, want %d as before", got, until)
-	}
+	expect.Equalf(t, h.machines[self].Status().Until, until,
+		"end of the tenure after a renewal for a shorter lease")
 }
 
 func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
@@ -67,14 +61,13 @@ func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 		h := newFollower(t, mode, nil)
 		beat := func(hold election.Hold) {
 			hold.Held = true
-			h.receive(4, election.Beat, 10, hold)
+			h.receive(4, election.Beat, term(10), hold)
 		}
 		wantSuspicionAfter := func(want election.Tick) {
 			t.Helper()
 			expect.Equalf(t, h.machines[self].SuspicionTimeoutInForce(), want, "suspicion timeout")
-			if got := h.machines[self].Deadline() - h.now; got > want {
-				t.Errorf("got a deadline after %d, want a suspicion after %d at the latest", got, want)
-			}
+			expect.AtMostf(t, h.machines[self].Deadline()-h.now, want,
+				"ticks until the deadline, when the coordinator is suspected")
 		}
 		wantSuspicionAfter(suspicionTimeout)
 		beat(election.Hold{Heartbeat: heartbeat / 2}) // the coordinator has other settings
@@ -93,7 +86,7 @@ func TestLateBeatAnnouncesNothing(t *testing.T) {
 	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 		h := newFollower(t, mode, nil)
 		beat := func(life uint32, sent, interval election.Tick) {
-			h.receive(4, election.Beat, 10, election.Hold{Held: true, Life: life, Sent: sent, Heartbeat: interval})
+			h.receive(4, election.Beat, term(10), election.Hold{Held: true, Life: life, Sent: sent, Heartbeat: interval})
 		}
 		beat(1, 20, 2*heartbeat)
 		beat(1, 10, heartbeat)
@@ -110,10 +103,10 @@ func TestNegativeDurationIsRefused(t *testing.T) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
 		for _, hold := range []election.Hold{{Lease: -1}, {Heartbeat: -1}} {
-			h.receive(5, election.Beat, 30, hold)
+			h.receive(5, election.Beat, term(30), hold)
 			h.wantAnswer(5, election.NoKind)
 		}
-		h.receive(5, election.Beat, 30, election.Hold{Lease: lease})
+		h.receive(5, election.Beat, term(30), election.Hold{Lease: lease})
 		h.wantAnswer(5, election.Grant)
 	})
 }
@@ -153,7 +146,7 @@ func TestPausedFollowerReadsItsMessagesFirst(t *testing.T) {
 	h.now += suspicionTimeout + heartbeat
 	h.input(self, election.Input{Kind: election.TimePassed})
 	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "before it reads: coordinator")
-	h.receive(4, election.Beat, 10, election.Hold{Held: true, Sent: h.now})
+	h.receive(4, election.Beat, term(10), election.Hold{Held: true, Sent: h.now})
 	expect.Equalf(t, h.machines[self].Status().Coordinator, 4, "coordinator")
 	if h.countSent(election.Probe) > 0 {
 		t.Error("the follower sent probes, as if it knew no coordinator")

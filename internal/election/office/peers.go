@@ -6,17 +6,13 @@ import "github.com/conclave-dev/conclave/internal/election"
 type peer struct {
 	// life is the peer's incarnation, as of its last message.
 	life uint32
-	// startedAt is when this process first heard from the incarnation, or when it started itself: see startedRecently.
-	startedAt election.Tick
 	// resignedTerm is the last term that the incarnation resignedLife gave up.
 	resignedTerm election.Term
 	resignedLife uint32
-	// ready: the peer reported that it could take the office at once. It has
-	// reported so since readySince.
+	// ready: the peer reported that it could take the office at once. It has reported so since readySince.
 	ready      bool
 	readySince election.Tick
-	// heardUntil is how long the last message from the peer counts as a sign of life
-	// against the word of the coordinator.
+	// heardUntil is how long the last message from the peer counts as a sign of life against the word of the coordinator.
 	heardUntil election.Tick
 	// answersUntil is how long the last answer of the peer proves that messages pass
 	// in both directions. For this process itself it is Never.
@@ -26,20 +22,13 @@ type peer struct {
 	follows      election.ID
 	followsTerm  election.Term
 	followsUntil election.Tick
-	// oneWay: the peer, as a coordinator, didn't receive what this process sent
-	// (Available).
+	// oneWay: the peer, as a coordinator, didn't receive what this process sent (Available).
 	oneWay bool
 	// refusedClaim: the peer refused the present claim permanently.
 	refusedClaim bool
 	// bound is at least each term that the peer has granted, except for the terms of
-	// this process, as the peer reported last. If boundCounts is set, recoveryBound is what
-	// it reported last in an answer that counts for the recovery of this process.
-	bound, recoveryBound election.Term
-	boundCounts          bool
-	// ceiling is the highest term that the peer's clock allowed when it last reported that, at ceilingAt, or 0 if this
-	// process has adopted a floor since then that isn't below it. Later the clock allows more: see TermClock.Later.
-	ceiling   election.Term
-	ceilingAt election.Tick
+	// this process, as the peer reported last.
+	bound election.Term
 	// granted is when the last BEAT was sent that the peer has granted, if leases can grow: see pace.go.
 	granted election.Tick
 	// claimedUntil is the end of the lease after the last claim of the peer.
@@ -51,59 +40,54 @@ type peer struct {
 	// raisesAgainAt and raises limit the requests for a higher term: see raiseTerm.
 	raisesAgainAt election.Tick
 	raises        int
-	// ineligible is the peer's eligibility as the peer itself or the coordinator
-	// reported it last.
+	// ineligible is the peer's eligibility as the peer itself or the coordinator reported it last.
 	ineligible bool
-	// skipped: the inner election leaves the peer out because it is ineligible.
-	// That is a separate fact: a peer that becomes ineligible while there is a
-	// coordinator isn't skipped until the office becomes vacant.
+	// abstains: the peer doesn't vote under its list.
+	abstains bool
+	// skipped: the inner election leaves the peer out because it is ineligible. That is a separate fact: a peer that
+	// becomes ineligible while there is a coordinator isn't skipped until the office becomes vacant.
 	skipped bool
-	// notBefore is the earliest moment for another hand-over to the peer, after
-	// one that it didn't complete.
+	// notBefore is the earliest moment for another hand-over to the peer, after one that it didn't complete.
 	notBefore election.Tick
-	// record is what this process remembers of the peer's tenures.
-	record tenureRecord
 }
 
-// hasResigned reports whether the sender of a BEAT has since given up the term of
-// that BEAT.
+// hasResigned reports whether the sender of a BEAT has since given up the term of that BEAT.
 func (p *peer) hasResigned(beat *election.Message) bool {
 	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resignedTerm
 }
 
-// growPeers makes room for every process from which messages are accepted: see
-// isMember.
-func (m *Machine) growPeers() {
-	top := m.roster.Top()
-	if m.roster.Previous != nil {
-		top = max(top, m.roster.Previous.Top())
+// growPeers makes room for every process from which messages are accepted: see isMember.
+func (s *state) growPeers() {
+	top := s.roster.Top()
+	if s.roster.Previous != nil {
+		top = max(top, s.roster.Previous.Top())
 	}
-	for election.ID(len(m.peers)) <= top {
-		m.peers = append(m.peers, peer{
-			heardUntil: m.now, answersUntil: -election.Never, followsUntil: m.now, claimedUntil: m.now,
-			raisesAgainAt: m.now, refusedUntil: m.now, startedAt: m.now, record: m.newTenureRecord(),
+	for election.ID(len(s.peers)) <= top {
+		s.peers = append(s.peers, peer{
+			heardUntil: s.now, answersUntil: -election.Never, followsUntil: s.now, claimedUntil: s.now,
+			raisesAgainAt: s.now, refusedUntil: s.now,
 		})
+		s.tenures.grow(s.now)
 	}
-	m.peers[m.cfg.Self].answersUntil = election.Never
+	s.peers[s.cfg.Self].answersUntil = election.Never
 }
 
-// eachMember visits the members of the list and, until the list has settled,
-// those of the previous one.
-func (m *Machine) eachMember(visit func(election.ID)) {
-	for _, other := range m.roster.Ring() {
+// eachMember visits the members of the list and, until the list has settled, those of the previous one.
+func (s *state) eachMember(visit func(election.ID)) {
+	for _, other := range s.roster.Ring() {
 		visit(other.ID)
 	}
-	if m.support.Settled() {
+	if s.support.Settled() {
 		return
 	}
-	for _, other := range m.roster.Previous.Ring() {
-		if !m.roster.Has(other.ID) {
+	for _, other := range s.roster.Previous.Ring() {
+		if !s.roster.Has(other.ID) {
 			visit(other.ID)
 		}
 	}
 }
 
 // isMember reports whether id is on the member list or on the previous one.
-func (m *Machine) isMember(id election.ID) bool {
-	return m.roster.Has(id) || m.roster.Previous != nil && m.roster.Previous.Has(id)
+func (s *state) isMember(id election.ID) bool {
+	return s.roster.Has(id) || s.roster.Previous != nil && s.roster.Previous.Has(id)
 }

@@ -15,11 +15,10 @@ func newIsolated(t *testing.T, mode office.Mode, members int) *harness {
 	for i := range ids {
 		ids[i] = election.ID(i + 1)
 	}
-	g := &group{t: t, mode: mode}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, ids...), nil)
-	g.advance(1)
-	return &harness{g}
+	h := newHarness(t, mode, nil)
+	h.start(self, newRoster(t, 1, ids...), nil)
+	h.advance(1)
+	return h
 }
 
 // takeProbes returns how often each process was probed since the last call.

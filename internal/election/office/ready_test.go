@@ -9,42 +9,28 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
-// The clock of the highest process is ahead of the others, which have just granted term 20 to the
-// coordinator. It is ready for the office when a majority can grant term 21.
-func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
+// A process that outranks the coordinator is ready for the office when it may claim the next term that a majority can
+// grant: one of its list.
+func TestProcessIsReadyWhenMajorityCanGrantTermOfItsList(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-		h.configure = func(c *office.Config) {
-			c.MemoryLost, c.Term, c.Coordinator, c.Policy = false, 20, 2, office.Always
-			c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: lease}
-		}
-		h.start(self, newRoster(t, 1, 1, 2, self), nil)
+		h := newHarness(t, mode, nil)
+		h.start(self, newRoster(t, 1, 1, 2, self),
+			func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(20), 2 })
 		h.advance(1)
-		reportClocks := func(one, two election.Term) {
-			for id, reading := range map[election.ID]election.Term{1: one, 2: two} {
-				h.receive(id, election.Probe, 20,
-					election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: 20, Ceiling: reading})
-			}
-		}
-		wantReady := func(want bool, clocks string) {
+		wantReady := func(want bool, one, two election.Term) {
 			t.Helper()
-			h.receive(2, election.Beat, 20, election.Hold{Held: true, Sent: h.now})
+			for id, granted := range map[election.ID]election.Term{1: one, 2: two} {
+				h.receive(id, election.Probe, term(20),
+					election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: granted})
+			}
+			h.receive(2, election.Beat, term(20), election.Hold{Held: true, Sent: h.now})
 			h.wantAnswer(2, election.Grant)
-			expect.Equalf(t, h.captured[len(h.captured)-1].Hold.Ready, want, "%s: ready", clocks)
+			expect.Equalf(t, h.captured[len(h.captured)-1].Hold.Ready, want,
+				"the others have granted %d and %d: ready", one, two)
 		}
-		reportClocks(20, 20)
-		wantReady(false, "clocks of both others behind")
-		reportClocks(21, 20)
-		wantReady(true, "clock of one other behind")
-		reportClocks(20, 20)
-		wantReady(false, "clocks of both others behind again")
-		h.advance(lease - h.now)
-		wantReady(false, "no later answers")
-		reportClocks(21, 20)
-		wantReady(true, "one term later")
-		reportClocks(20, 20)
-		reportClocks(0, 0)
-		wantReady(true, "answers of an older release, which doesn't report its clock")
+		wantReady(true, term(20), term(20))
+		wantReady(false, termOf(2, 1), election.LastTerm(1))
+		wantReady(true, termOf(2, 1), term(20))
 	})
 }
 
@@ -65,9 +51,7 @@ func TestProbesAreRareWhereNobodyTakesOver(t *testing.T) {
 			}
 			g.advance(32 * heartbeat)
 			g.wantHolder(1)
-			if probes != want {
-				t.Errorf("policy %v: 3 probed 2 %d times in 32 heartbeats, want %d times", policy, probes, want)
-			}
+			expect.Equalf(t, probes, want, "policy %v: probes of 3 to 2 in 32 heartbeats", policy)
 		}
 	})
 }
@@ -85,42 +69,6 @@ func TestStepDownAvoidsProcessThatReachesNoMajority(t *testing.T) {
 	})
 }
 
-// The floor of the list is ahead of all clocks, so that their readings rise by an epoch in three
-// seconds, and the term in force is the last one of an epoch. The reading of the highest process is ahead
-// of the others by more than three epochs, and rises a second before the others reach the term that it needs.
-func TestHandOverWaitsForSlowReadings(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		const reading, floor = 10_000_000, election.Epoch(10_000_300)
-		g := &group{t: t, mode: mode}
-		g.configure = func(c *office.Config) {
-			c.Clock = election.TermClock{AtBoot: reading, TicksPerEpoch: second / 10}
-			if c.Self == 3 {
-				c.Clock.AtBoot += 100
-			}
-			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2,
-				second/10, 2*second/5, second/20
-			c.MemoryLost, c.Coordinator, c.Term = false, 2, (floor + 41).Last()
-		}
-		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor.Last())
-		for _, m := range roster.Ring() {
-			g.start(m.ID, roster, nil)
-		}
-		g.advance(1)
-		g.wantHolder(2)
-		vacant := 0
-		for g.now < 6*second {
-			g.advance(1)
-			if len(g.holders()) == 0 {
-				vacant++
-			}
-		}
-		g.wantHolder(3)
-		if vacant > int(second/5) {
-			t.Errorf("got no coordinator for %d ms, want a fifth of a second at most", vacant)
-		}
-	})
-}
-
 // A rollout that goes on as soon as a restarted process has joined can take the coordinator: the process is its
 // successor.
 func TestProcessThatHasJoinedIsSuccessor(t *testing.T) {
@@ -132,7 +80,7 @@ func TestProcessThatHasJoinedIsSuccessor(t *testing.T) {
 				g.crash(3, true)
 				restart := func(*office.Config) {}
 				if remembers {
-					restart = func(c *office.Config) { c.MemoryLost, c.Term = false, 1 }
+					restart = func(c *office.Config) { c.MemoryLost, c.Term = false, term(1) }
 				}
 				g.start(3, newRoster(t, 1, 1, 2, 3), restart)
 				for start := g.now; !g.machines[3].Joined(g.now); g.advance(1) {
@@ -171,10 +119,10 @@ func TestProcessThatReachesNobodyJoinsAfterLease(t *testing.T) {
 // A coordinator doesn't count on a member that has another list.
 func TestProcessJoinsHolderWithSameList(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-		h.start(self, newRoster(t, 2, 1, 2, self, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term = false, 10 })
+		h := newHarness(t, mode, nil)
+		h.start(self, newRoster(t, 2, 1, 2, self, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term = false, term(10) })
 		for before, want := range []election.Kind{election.Deny, election.Grant} {
-			h.receive(4, election.Beat, 10, election.Hold{Held: true, Sent: h.now, Version: uint32(before + 1)})
+			h.receive(4, election.Beat, term(10), election.Hold{Held: true, Sent: h.now, Version: uint32(before + 1)})
 			h.wantAnswer(4, want)
 			expect.Equalf(t, h.machines[self].Joined(h.now), want == election.Grant, "after a %v: joined", want)
 		}
@@ -193,12 +141,12 @@ func receiveResigned(h *harness, from election.ID, term election.Term, successor
 // doesn't send ELECTION to 5, which outranks it.
 func TestNamedSuccessorNeedsNoElection(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
-	receiveResigned(h, 4, 10, self, election.Hold{Ineligible: true})
+	receiveResigned(h, 4, term(10), self, election.Hold{Ineligible: true})
 	if h.countSent(election.Beat) != 4 || h.countSent(election.Election) != 0 {
 		t.Errorf("got %d BEATs and %d ELECTIONs, want 4 and none", h.countSent(election.Beat), h.countSent(election.Election))
 	}
 	for _, m := range h.captured {
-		if m.Kind == election.Beat && m.Term != 11 {
+		if m.Kind == election.Beat && m.Term != term(11) {
 			t.Errorf("got a claim of term %d, want 11", m.Term)
 		}
 	}
@@ -209,27 +157,41 @@ func TestNamedSuccessorNeedsNoElection(t *testing.T) {
 func TestIneligibleProcessIsNotWaitedFor(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Beat, From: 4, To: self, Term: 10, List: []election.ID{2, election.None, 5},
+		Kind: election.Beat, From: 4, To: self, Term: term(10), List: []election.ID{2, election.None, 5},
 		Hold: election.Hold{Life: 1, Version: 1, Held: true},
 	}})
-	receiveResigned(h, 4, 10, election.None, election.Hold{Ineligible: true})
+	receiveResigned(h, 4, term(10), election.None, election.Hold{Ineligible: true})
 	if h.countSent(election.Beat) == 0 {
 		t.Errorf("got %v, want a claim of 3 at once", h.captured)
 	}
 
 	again := newFollower(t, office.Majority, nil)
-	receiveResigned(again, 4, 10, election.None, election.Hold{})
+	receiveResigned(again, 4, term(10), election.None, election.Hold{})
 	if again.countSent(election.Beat) != 0 {
 		t.Error("got a claim of 3 at once, want none while 4 and 5 are eligible")
 	}
 }
 
+// TestOnlyMembersAreReportedAsIneligible: a coordinator reported a process that isn't a member. The next one doesn't.
+func TestOnlyMembersAreReportedAsIneligible(t *testing.T) {
+	h := newHarness(t, office.Available, nil)
+	h.start(self, newRoster(t, 1, 1, self, 5), func(c *office.Config) { c.MemoryLost = false })
+	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+		Kind: election.Beat, From: 5, To: self, Term: term(10), List: []election.ID{election.None, 1, 2},
+		Hold: election.Hold{Life: 1, Version: 1, Held: true},
+	}})
+	h.captured = nil
+	h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
+	h.wantHolder(self)
+	expect.EqualSlicesf(t, h.captured[len(h.captured)-1].List, []election.ID{5, election.None, 1}, "list of the BEAT")
+}
+
 // TestProcessThatIsEligibleAgainIsWaitedFor: 5 was ineligible, and has sent a message since.
 func TestProcessThatIsEligibleAgainIsWaitedFor(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
-	h.receive(5, election.Probe, 10, election.Hold{Ineligible: true})
-	receiveResigned(h, 4, 10, election.None, election.Hold{Ineligible: true})
-	h.receive(5, election.Probe, 10, election.Hold{})
+	h.receive(5, election.Probe, term(10), election.Hold{Ineligible: true})
+	receiveResigned(h, 4, term(10), election.None, election.Hold{Ineligible: true})
+	h.receive(5, election.Probe, term(10), election.Hold{})
 	if h.countSent(election.Beat) != 0 {
 		t.Error("got a claim of 3, want none while 5 is eligible again")
 	}
@@ -239,16 +201,16 @@ func TestProcessThatIsEligibleAgainIsWaitedFor(t *testing.T) {
 func TestNamedSuccessorComesFirst(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.input(self, election.Input{Kind: election.Suspect, Peer: 5})
-	receiveResigned(h, 4, 10, 1, election.Hold{Ineligible: true})
+	receiveResigned(h, 4, term(10), 1, election.Hold{Ineligible: true})
 	if h.countSent(election.Beat) != 0 {
 		t.Error("got a claim of 3, the highest, at once, want none before that of 1, the named successor")
 	}
-	h.receive(1, election.Beat, 11, election.Hold{Held: true})
+	h.receive(1, election.Beat, term(11), election.Hold{Held: true})
 	h.wantFollowed(1, self)
 
 	lost := newFollower(t, office.Majority, nil)
 	lost.input(self, election.Input{Kind: election.Suspect, Peer: 5})
-	receiveResigned(lost, 4, 10, 1, election.Hold{Ineligible: true})
+	receiveResigned(lost, 4, term(10), 1, election.Hold{Ineligible: true})
 	lost.advance(suspicionTimeout)
 	if lost.countSent(election.Beat) == 0 {
 		t.Error("got no claim of 3, want one since 1 doesn't claim the office")

@@ -2,19 +2,20 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// maxMessageEpochsAhead limits how far the term of a message may be ahead of the
-// clock. With epochs of 40 ms it allows for clocks that differ by
-// a minute. It is too small to exhaust the terms, or to prevent others from
-// campaigning for a long time.
-const maxMessageEpochsAhead = 2 * election.AcceptedSkew
+// maxVersionsAhead limits how much newer than the list of this process that of another one may be: two years,
+// if versions are seconds. maxTermsAhead limits how far an election may be ahead of the terms in use. So a
+// message can't use up the terms.
+const (
+	maxVersionsAhead               = 1 << 26
+	maxTermsAhead    election.Term = 1 << 12
+)
 
 // receive handles a message, of the inner election or of the office.
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // a process doesn't request grants of itself by message
 	timing := msg.Hold.Lease < 0 || msg.Hold.Heartbeat < 0
-	if msg.To != m.cfg.Self || own || timing ||
-		max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
+	if msg.To != m.cfg.Self || own || timing || !m.acceptable(msg) || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}
@@ -24,12 +25,12 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.measureSilence(msg.From, msg.Hold.Life)
 	if msg.From != m.cfg.Self {
 		if p := &m.peers[msg.From]; p.life != msg.Hold.Life {
-			p.life, p.startedAt = msg.Hold.Life, m.now
+			p.life = msg.Hold.Life
+			m.tenures.started(msg.From, m.now)
 		}
 		m.peers[msg.From].heardUntil = m.now + m.probeTimeout()
-		// Of the coordinator, only the BEAT of its tenure counts as a sign of life.
-		// For example, a coordinator that restarted without its memory is alive and
-		// answers probes, but it doesn't hold the office any more.
+		// Of the coordinator, only the BEAT of its tenure counts as a sign of life. For example, a coordinator that restarted
+		// without its memory is alive and answers probes, but it doesn't hold the office any more.
 		if msg.From != m.coordinator || msg.Kind == election.Beat && !outdated && msg.Hold.Held &&
 			msg.Term == m.coordinatorTerm && m.acknowledged(msg) {
 			m.markAlive(msg.From, out)
@@ -44,10 +45,6 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 			return
 		}
 		if !msg.Hold.Held {
-			if !m.usable(msg.Term) { // Nobody could claim the next term.
-				m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
-				return
-			}
 			m.peers[msg.From].claimedUntil = m.now + m.cfg.Lease
 		}
 		m.stepRole(in, out)
@@ -81,21 +78,36 @@ func (m *Machine) mayDrain(beat *election.Message) bool {
 // list up to a lease later than this process: otherwise it loses the office.
 func (m *Machine) admitDrain() { m.drainsUntil = m.now + m.cfg.DrainTimeout + m.cfg.Lease }
 
-// usable reports whether this process may soon use a term. Higher ones come from
-// processes whose clocks are ahead, and this process doesn't follow them into terms
-// that it couldn't claim itself.
-func (m *Machine) usable(term election.Term) bool {
-	return term <= m.cfg.Clock.Ceiling(m.now)+maxEpochsAhead.First()
+// acceptable reports whether the terms of a message can be right.
+func (s *state) acceptable(msg *election.Message) bool {
+	highest := max(msg.Term, msg.Hold.HighestGranted)
+	return highest <= election.MaxTerm && highest.Version() <= s.roster.Version+maxVersionsAhead &&
+		msg.Hold.Version <= s.roster.Version+maxVersionsAhead
 }
 
-// see records the term of a message.
-func (m *Machine) see(term election.Term) {
-	if m.usable(term) {
-		m.highestTerm = max(m.highestTerm, term)
+// see records the term of a message, if this process may claim the next one.
+func (s *state) see(term election.Term) {
+	if s.claimable(term) && s.withinReach(term) {
+		s.highestTerm = max(s.highestTerm, term)
 	}
 }
 
-// maxAcceptableTerm is the highest term that a message may have now.
-func (m *Machine) maxAcceptableTerm() election.Term {
-	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+maxMessageEpochsAhead.First())
+// withinReach reports whether a term of the list isn't too far ahead of those in use. The members may have used more of
+// them than this process has heard of.
+func (s *state) withinReach(term election.Term) bool {
+	if term.Version() != s.roster.Version || term <= max(s.termInUse(), s.ledger.HighestGranted())+maxTermsAhead {
+		return true
+	}
+	bound, known := s.majorityBound()
+	return known && term <= bound+maxTermsAhead
+}
+
+// termInUse is the highest term of the list in which there was a coordinator or a grant, as far as this process knows.
+// A term that no majority can have granted, as far as the own reservation tells, is one of a false coordinator.
+func (s *state) termInUse() election.Term {
+	used := max(election.FirstTerm(s.roster.Version), s.ledger.HighestRemembered())
+	if s.claimable(s.coordinatorTerm) && (s.cfg.Mode == Available || s.coordinatorTerm <= s.ledger.Reserved()) {
+		used = max(used, s.coordinatorTerm)
+	}
+	return used
 }

@@ -6,15 +6,12 @@ import "github.com/conclave-dev/conclave/internal/election"
 // inner election: an election, the REQUEST for a table, or an INQUIRY. It runs
 // once in each life, when the input Recover reports that peers can be reached.
 //
-// It takes the office from nobody, because the process claims nothing while it
-// recovers. A process that follows a coordinator doesn't claim, either: see
-// mayClaim. What other processes told about the coordinator is used only to
-// report it, and to start an election when it ends. Grants and probes depend on
-// the BEATs of the coordinator.
+// It takes the office from nobody, because the process claims nothing while it recovers. A process that follows a
+// coordinator doesn't claim, either: see mayClaim. What other processes told about the coordinator is used only to
+// report it, and to start an election when it ends. Grants and probes depend on the BEATs of the coordinator.
 type recovery struct {
 	phase recoveryPhase
-	// unaware are the members that haven't answered yet. The procedure starts when
-	// there is none left, or at startAt.
+	// unaware are the members that haven't answered yet. The procedure starts when there is none left, or at startAt.
 	unaware election.IDs
 	startAt election.Tick
 	// learned is the coordinator that another process named, in coordinatorTerm.
@@ -51,9 +48,8 @@ func (r *recovery) finish() {
 	r.unaware, r.startAt, r.learned = nil, election.Never, election.None
 }
 
-// recover begins the recovery with a PROBE to all members. Otherwise those that
-// suspect this process would exclude it: a ring skips suspects. On another
-// connection the first message of the procedure could overtake a PROBE, so the
+// recover begins the recovery with a PROBE to all members. Otherwise those that suspect this process would exclude it:
+// a ring skips suspects. On another connection the first message of the procedure could overtake a PROBE, so the
 // process waits until all members have answered, up to the reply timeout.
 func (m *Machine) recover(kind election.InputKind, out *election.Output) {
 	if kind != election.Recover || m.recovery.phase != notRecovering || m.role != Follower {
@@ -86,9 +82,8 @@ func (m *Machine) startRecovery(out *election.Output) {
 	}
 }
 
-// mayClaim reports whether this process may claim the office after it won an
-// election. The win of a recovering process, or of one that follows a coordinator,
-// is a request to hand over instead: see handleAnnouncement.
+// mayClaim reports whether this process may claim the office after it won an election. The win of a recovering process,
+// or of one that follows a coordinator, is a request to hand over instead: see handleAnnouncement.
 func (m *Machine) mayClaim() bool {
 	return !m.recovery.active() && m.coordinator == election.None
 }
@@ -96,7 +91,7 @@ func (m *Machine) mayClaim() bool {
 // receiveElection handles a message of the inner election.
 func (m *Machine) receiveElection(in *election.Input, out *election.Output) {
 	msg, before, from := &in.Message, m.recovery.phase, len(out.Send)
-	if !msg.Kind.Counts() || !m.usable(msg.Term) {
+	if !msg.Kind.Counts() || !m.withinReach(msg.Term) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}
@@ -123,10 +118,9 @@ func (m *Machine) receiveElection(in *election.Input, out *election.Output) {
 	}
 }
 
-// handleAnnouncement handles the announcement of a higher process while this one is
-// coordinator. The announced process doesn't claim the office, so that is a request
-// to hand it over. The BEAT informs that process of the coordinator. Its answer says
-// whether it is ready; if it is, considerHandOver applies the policy.
+// handleAnnouncement handles the announcement of a higher process while this one is coordinator. The announced process
+// doesn't claim the office, so that is a request to hand it over. The BEAT informs that process of the coordinator. Its
+// answer says whether it is ready; if it is, considerHandOver applies the policy.
 func (m *Machine) handleAnnouncement(msg *election.Message) {
 	if m.role >= Holder && m.isMember(msg.Subject) && m.roster.Outranks(msg.Subject, m.cfg.Self) {
 		m.beatAt = m.now
@@ -149,27 +143,26 @@ func (m *Machine) alignInner(out *election.Output) {
 
 // completeAnswers makes the answers of the inner election to a recovering process
 // report the coordinator and the table of the office, as Status and Rows do.
-func (m *Machine) completeAnswers(messages []election.Message) {
+func (s *state) completeAnswers(messages []election.Message) {
 	for i := range messages {
 		msg := &messages[i]
 		switch {
 		case msg.Kind == election.Table:
-			msg.Subject, msg.List, msg.Hold.Version = m.coordinator, m.tableExceptions(), m.roster.Version
-		case msg.Kind != election.Reply || m.role < Holder:
+			msg.Subject, msg.List, msg.Hold.Version = s.coordinator, s.tableExceptions(), s.roster.Version
+		case msg.Kind != election.Reply || s.role < Holder:
 			continue
 		}
-		if m.coordinator != election.None {
-			msg.Term, msg.Hold.Held = m.coordinatorTerm, true
+		if s.coordinator != election.None {
+			msg.Term, msg.Hold.Held = s.coordinatorTerm, true
 		}
 	}
 }
 
-// tableExceptions returns the rows of the process status table that differ from what
-// the coordinator's rank implies.
-func (m *Machine) tableExceptions() []election.ID {
-	table := election.NewStatusTable(m.roster, m.coordinator)
-	for _, member := range m.roster.Ring() {
-		table.Mark(member.ID, m.detector.Suspects(member.ID))
+// tableExceptions returns the rows of the process status table that differ from what the coordinator's rank implies.
+func (s *state) tableExceptions() []election.ID {
+	table := election.NewStatusTable(s.roster, s.coordinator)
+	for _, member := range s.roster.Ring() {
+		table.Mark(member.ID, s.detector.Suspects(member.ID))
 	}
 	return table.Exceptions()
 }
@@ -178,7 +171,7 @@ func (m *Machine) tableExceptions() []election.ID {
 func (m *Machine) learnCoordinator(msg *election.Message, out *election.Output) {
 	id := msg.Subject
 	if !msg.Hold.Held || m.coordinator != election.None || id == m.cfg.Self || m.roster.Priority(id) == 0 ||
-		msg.Term < m.coordinatorTerm || !m.usable(msg.Term) {
+		msg.Term < m.coordinatorTerm {
 		return
 	}
 	m.recovery.learned, m.coordinatorTerm = id, msg.Term
@@ -187,9 +180,8 @@ func (m *Machine) learnCoordinator(msg *election.Message, out *election.Output) 
 	out.Emit(election.Learned, msg.Term, id)
 }
 
-// learnTable suspects the processes that have crashed according to a TABLE, until
-// they send a sign of life or the coordinator reports that they are alive. The rows
-// of a table depend on the member list.
+// learnTable suspects the processes that have crashed according to a TABLE, until they send a sign of life or the
+// coordinator reports that they are alive. The rows of a table depend on the member list.
 func (m *Machine) learnTable(msg *election.Message, out *election.Output) {
 	if m.coordinator != election.None || msg.Hold.Version != m.roster.Version {
 		return

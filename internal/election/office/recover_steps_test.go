@@ -34,10 +34,8 @@ func newRecovering(t *testing.T, mode office.Mode, algorithm string) *harness {
 // newAnnouncing returns the same process before any other has answered it.
 func newAnnouncing(t *testing.T, mode office.Mode, algorithm string) *harness {
 	t.Helper()
-	g := &group{t: t, mode: mode, configure: electBy(t, algorithm)}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
-	h := &harness{g}
+	h := newHarness(t, mode, electBy(t, algorithm))
+	h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
 	h.input(self, election.Input{Kind: election.Recover})
 	h.wantSent(election.Probe, 1, 2, 4, 5)
 	return h
@@ -72,9 +70,7 @@ func (h *harness) sentTo(kind election.Kind) (to []election.ID) {
 
 func (h *harness) wantSent(kind election.Kind, to ...election.ID) {
 	h.t.Helper()
-	if got := h.sentTo(kind); !slices.Equal(got, to) {
-		h.t.Errorf("at %d got %s to %d, want it to %d", h.now, kind, got, to)
-	}
+	expect.EqualSlicesf(h.t, h.sentTo(kind), to, "at %d: receivers of %s", h.now, kind)
 }
 
 // The TABLE shows the table of the office. The election has its own opinion: whoever
@@ -85,7 +81,7 @@ func TestTableOfFollowerShowsStatus(t *testing.T) {
 	h.send(election.Message{Kind: election.Request, From: 2})
 	h.wantSent(election.Table, 2)
 	for _, m := range h.captured {
-		if m.Kind == election.Table && (m.Subject != 4 || m.Term != 10 || !m.Hold.Held || m.Hold.Version != 1 ||
+		if m.Kind == election.Table && (m.Subject != 4 || m.Term != term(10) || !m.Hold.Held || m.Hold.Version != 1 ||
 			!slices.Equal(m.List, []election.ID{1, 5})) {
 			t.Errorf("got %s with list version %d, want coordinator 4 in term 10, and the exceptions 1, crashed, and 5, alive",
 				m.Describe(), m.Hold.Version)
@@ -96,20 +92,15 @@ func TestTableOfFollowerShowsStatus(t *testing.T) {
 // The election of a process that can't reach the coordinator elected 5. The coordinator
 // still is 3, and answers the INQUIRY.
 func TestCoordinatorAnswersInquiryAfterElectionOfAnother(t *testing.T) {
-	g := &group{t: t, mode: office.Available, configure: electBy(t, "RingActiveList")}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5),
-		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
-	g.advance(1)
-	h := &harness{g}
+	h := newCandidate(t, office.Available, electBy(t, "RingActiveList"))
 	h.wantHolder(self)
-	h.send(election.Message{Kind: election.Elect, From: 2, Origin: 5, Subject: 5, Term: 25, Hops: 2})
-	h.send(election.Message{Kind: election.Elect, From: 2, Origin: self, Subject: self, Term: 25, Hops: 5})
+	h.send(election.Message{Kind: election.Elect, From: 2, Origin: 5, Subject: 5, Term: term(25), Hops: 2})
+	h.send(election.Message{Kind: election.Elect, From: 2, Origin: self, Subject: self, Term: term(25), Hops: 5})
 	h.send(election.Message{Kind: election.Inquiry, From: 2, Origin: 1, Subject: 1, Hops: 1})
 	h.wantSent(election.Inquiry)
 	h.wantSent(election.Reply, 4)
 	for _, m := range h.captured {
-		if m.Kind == election.Reply && (m.Subject != self || m.Term != 20 || !m.Hold.Held) {
+		if m.Kind == election.Reply && (m.Subject != self || m.Term != term(20) || !m.Hold.Held) {
 			t.Errorf("got %s, want coordinator 3 in term 20", m.Describe())
 		}
 	}
@@ -120,12 +111,14 @@ func TestCoordinatorAnswersInquiryAfterElectionOfAnother(t *testing.T) {
 func TestRequestContinuesAfterBeat(t *testing.T) {
 	h := newRecovering(t, office.Majority, "StatusTable")
 	h.wantSent(election.Request, 4)
-	h.receive(5, election.Beat, 10, election.Hold{Held: true})
+	h.receive(5, election.Beat, term(10), election.Hold{Held: true})
 	h.captured = nil
 	h.advance(reply)
 	h.wantSent(election.Request, 5)
 	h.send(
-		election.Message{Kind: election.Table, From: 5, Subject: 5, Term: 10, Hold: election.Hold{Held: true, Version: 1}})
+		election.Message{
+			Kind: election.Table, From: 5, Subject: 5, Term: term(10), Hold: election.Hold{Held: true, Version: 1},
+		})
 	h.wantSent(election.Update, 1, 2, 4, 5)
 }
 
@@ -170,15 +163,15 @@ func TestRecoveryElectionIsNotRepeated(t *testing.T) {
 // one. A restarted process that waits for it starts again, although it follows the coordinator.
 func TestRecoveryElectionUnderCoordinatorIsRepeatedOnce(t *testing.T) {
 	h := newAnnouncing(t, office.Majority, "Bully")
-	h.confirm(5, 10)
-	h.receive(5, election.Beat, 10, election.Hold{Held: true})
-	h.send(election.Message{Kind: election.Election, From: 2, Term: 30}) // of another restarted process
+	h.confirm(5, term(10))
+	h.receive(5, election.Beat, term(10), election.Hold{Held: true})
+	h.send(election.Message{Kind: election.Election, From: 2, Term: term(30)}) // of another restarted process
 	h.wantSent(election.Election, 4, 5)
-	h.send(election.Message{Kind: election.OK, From: 4, Term: 30})
+	h.send(election.Message{Kind: election.OK, From: 4, Term: term(30)})
 	h.answerAnnouncement()
 	elections := 0
 	for range 20 * suspicionTimeout {
-		h.receive(5, election.Beat, 10, election.Hold{Held: true})
+		h.receive(5, election.Beat, term(10), election.Hold{Held: true})
 		h.captured = nil
 		h.advance(1)
 		for _, m := range h.captured {
@@ -195,7 +188,7 @@ func TestRecoveryElectionUnderCoordinatorIsRepeatedOnce(t *testing.T) {
 // What another process reports is trusted only until there is a reason to doubt it.
 func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	table := election.Message{
-		Kind: election.Table, From: 4, Subject: 5, Term: 10, List: []election.ID{1},
+		Kind: election.Table, From: 4, Subject: 5, Term: term(10), List: []election.ID{1},
 		Hold: election.Hold{Held: true, Version: 1},
 	}
 	learn := func(t *testing.T, change func(*election.Message)) *harness {
@@ -211,7 +204,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	t.Run("trusted", func(t *testing.T) {
 		h := learn(t, nil)
 		h.wantFollowed(5, self)
-		if s := h.machines[self].Status(); s.Electing || s.Term != 10 ||
+		if s := h.machines[self].Status(); s.Electing || s.Term != term(10) ||
 			!slices.Equal(h.machines[self].Suspects(), election.IDs{1}) {
 			t.Errorf("got status %+v and suspects %d, want term 10 and suspect 1", s, h.machines[self].Suspects())
 		}
@@ -223,7 +216,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 	t.Run("resigned", func(t *testing.T) {
 		h := learn(t, nil)
-		h.receive(5, election.Resigned, 10, election.Hold{})
+		h.receive(5, election.Resigned, term(10), election.Hold{})
 		h.wantFollowed(election.None, self)
 	})
 	t.Run("silent", func(t *testing.T) {
@@ -233,13 +226,13 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 	t.Run("another coordinator", func(t *testing.T) {
 		h := learn(t, nil)
-		h.confirm(4, 11)
-		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.confirm(4, term(11))
+		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
 		h.wantFollowed(4, self)
 	})
 	t.Run("earlier tenure", func(t *testing.T) {
 		h := learn(t, nil)
-		h.receive(4, election.Beat, 9, election.Hold{Held: true})
+		h.receive(4, election.Beat, term(9), election.Hold{Held: true})
 		h.wantFollowed(5, self)
 	})
 	t.Run("not from the office", func(t *testing.T) {
@@ -258,18 +251,18 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 	t.Run("superseded", func(t *testing.T) {
 		h := learn(t, nil)
-		h.confirm(4, 11)
-		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.confirm(4, term(11))
+		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
 		h.wantFollowed(4, self)
-		h.receive(4, election.Resigned, 11, election.Hold{})
+		h.receive(4, election.Resigned, term(11), election.Hold{})
 		h.wantFollowed(election.None, self)
 	})
 	t.Run("older than the last one", func(t *testing.T) {
 		h := newRecovering(t, office.Majority, "StatusTable")
-		h.confirm(4, 11)
-		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.confirm(4, term(11))
+		h.receive(4, election.Beat, term(11), election.Hold{Held: true})
 		h.wantFollowed(4, self)
-		h.receive(4, election.Resigned, 11, election.Hold{})
+		h.receive(4, election.Resigned, term(11), election.Hold{})
 		h.send(table)
 		h.wantFollowed(election.None, self)
 	})
@@ -285,7 +278,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 		h := newRecovering(t, office.Available, "StatusTable")
 		h.send(table)
 		h.wantFollowed(5, self)
-		h.send(election.Message{Kind: election.Election, From: 2, Term: 20})
+		h.send(election.Message{Kind: election.Election, From: 2, Term: term(20)})
 		h.wantHolder(self)
 		h.input(self, election.Input{Kind: election.BecomeIneligible})
 		h.wantFollowed(election.None, self)
@@ -300,8 +293,8 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 // The process also learns if it is ineligible, for example because its application hasn't started yet.
 func TestIneligibleProcessLearnsCoordinator(t *testing.T) {
 	for algorithm, answer := range map[string]election.Message{
-		"StatusTable":    {Kind: election.Table, From: 4, Subject: 2, Term: 10},
-		"RingActiveList": {Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10},
+		"StatusTable":    {Kind: election.Table, From: 4, Subject: 2, Term: term(10)},
+		"RingActiveList": {Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: term(10)},
 	} {
 		h := newRecovering(t, office.Majority, algorithm)
 		h.input(self, election.Input{Kind: election.BecomeIneligible})
@@ -317,7 +310,7 @@ func TestRecoveryStartsNoElection(t *testing.T) {
 	for coordinator, alive := range map[election.ID][]election.ID{election.None: nil, 2: {3, 4, 5}} {
 		h := newRecovering(t, office.Available, "StatusTable")
 		h.send(election.Message{
-			Kind: election.Table, From: 4, Subject: coordinator, Term: 10, List: alive,
+			Kind: election.Table, From: 4, Subject: coordinator, Term: term(10), List: alive,
 			Hold: election.Hold{Held: coordinator != election.None},
 		})
 		h.wantSent(election.Update, 1, 2, 4, 5)
@@ -325,17 +318,17 @@ func TestRecoveryStartsNoElection(t *testing.T) {
 	}
 	h := newRecovering(t, office.Available, "RingActiveList")
 	h.send(
-		election.Message{Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10, Hold: election.Hold{Held: true}})
+		election.Message{
+			Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: term(10), Hold: election.Hold{Held: true},
+		})
 	h.wantSent(election.Elect)
 }
 
 // A process that an election has reached before doesn't start another one.
 func TestRecoveryJoinsElection(t *testing.T) {
-	g := &group{t: t, mode: office.Majority, configure: electBy(t, "Bully")}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
-	h := &harness{g}
-	h.send(election.Message{Kind: election.Election, From: 1, Term: 10})
+	h := newHarness(t, office.Majority, electBy(t, "Bully"))
+	h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+	h.send(election.Message{Kind: election.Election, From: 1, Term: term(10)})
 	h.wantSent(election.Election, 4, 5)
 	h.captured = nil
 	h.input(self, election.Input{Kind: election.Recover})
@@ -346,11 +339,7 @@ func TestRecoveryJoinsElection(t *testing.T) {
 // A member that is down doesn't answer. The procedure waits for it no longer than for
 // any reply, and not at all for a second answer of another member.
 func TestRecoveryWaitsForAnswersOfMembers(t *testing.T) {
-	g := &group{t: t, mode: office.Majority, configure: electBy(t, "StatusTable")}
-	g.capture = func(*election.Message) bool { return true }
-	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
-	h := &harness{g}
-	h.input(self, election.Input{Kind: election.Recover})
+	h := newAnnouncing(t, office.Majority, "StatusTable")
 	for _, id := range []election.ID{1, 2, 4, 4, 1} {
 		h.send(election.Message{Kind: election.Probe, From: id, Hold: election.Hold{Held: true}})
 	}
@@ -365,7 +354,7 @@ func TestProcessRecoversOnce(t *testing.T) {
 	h := newRecovering(t, office.Majority, "StatusTable")
 	h.captured = nil
 	h.input(self, election.Input{Kind: election.Recover})
-	holder := newCandidate(t, office.Available)
+	holder := newCandidate(t, office.Available, nil)
 	holder.input(self, election.Input{Kind: election.Recover})
 	for _, g := range []*harness{h, holder} {
 		if n := g.countEvents(self, election.Refused); n != 1 || len(g.sentTo(election.Request)) > 0 ||
@@ -380,10 +369,7 @@ func TestProcessRecoversOnce(t *testing.T) {
 func TestGroupThatStartsElectsOnce(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		inGrantModes(t, func(t *testing.T, mode office.Mode) {
-			g := &group{t: t, mode: mode, configure: func(c *office.Config) {
-				electBy(t, algorithm)(c)
-				c.Clock = election.TermClock{AtBoot: 1, Boot: c.Start, TicksPerEpoch: heartbeat}
-			}}
+			g := &group{t: t, mode: mode, configure: electBy(t, algorithm)}
 			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 			for _, m := range roster.Ring() {
 				g.start(m.ID, roster, nil)
@@ -452,9 +438,7 @@ func TestEndOfLearnedCoordinatorIsALoss(t *testing.T) {
 			before := g.now
 			g.untilHolder(lease)
 			g.wantHolder(4)
-			if took := g.now - before; took > limit {
-				t.Errorf("got the next coordinator after %d ticks, want it within %d", took, limit)
-			}
+			expect.AtMostf(t, g.now-before, limit, "ticks until the next coordinator")
 		})
 	}
 }

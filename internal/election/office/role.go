@@ -2,9 +2,8 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Role is the role of the process. The package comment has all transitions. Only the
-// functions become... change the role, together with the state and the timers that
-// exist in that role.
+// Role is the role of the process. The package comment has all transitions. Only the functions become... change the
+// role, together with the state and the timers that exist in that role.
 type Role uint8
 
 // The roles. Those that hold the office come last: role >= Holder.
@@ -25,10 +24,9 @@ var roleNames = [...]string{"follower", "candidate", "holder", "draining"}
 func (r Role) String() string { return roleNames[r%4] }
 
 // Role returns the role of the process.
-func (m *Machine) Role() Role { return m.role }
+func (s *state) Role() Role { return s.role }
 
-// Transition is a change of the role. A candidate that claims the office in another
-// term becomes candidate again.
+// Transition is a change of the role. A candidate that claims the office in another term becomes candidate again.
 type Transition struct {
 	From, To Role
 	// Cause is the input or the timer that caused the change.
@@ -37,8 +35,7 @@ type Transition struct {
 
 // candidacy is the state of a candidate.
 type candidacy struct {
-	// since is when the members could grant the claim first, or when it was last
-	// prolonged.
+	// since is when the members could grant the claim first, or when it was last prolonged.
 	since election.Tick
 	// slowAt is from when on grants that couldn't be renewed show that the members answer slowly:
 	// see awaitRenewable. It is Never before the first ones.
@@ -70,20 +67,18 @@ func (m *Machine) become(to Role) {
 	m.recovery.finish()
 }
 
-// becomeFollower makes the process a follower, of a coordinator or of none. The
-// caller decides when it campaigns.
+// becomeFollower makes the process a follower, of a coordinator or of none. The caller decides when it campaigns.
 func (m *Machine) becomeFollower() {
 	m.become(Follower)
 	m.beatAt, m.request, m.tenure = election.Never, request{}, tenure{}
 	m.updateWatch()
 }
 
-// becomeCandidate makes the process request the office in a term. No member grants a
-// term that its clock hasn't reached.
+// becomeCandidate makes the process request the office in a term.
 func (m *Machine) becomeCandidate(term election.Term) {
 	m.become(Candidate)
 	m.term, m.claimedTerm = term, max(m.claimedTerm, term)
-	m.candidacy = candidacy{since: max(m.now, m.cfg.Clock.Due(term)), slowAt: election.Never}
+	m.candidacy = candidacy{since: m.now, slowAt: election.Never}
 	m.beatAt = m.now
 	for i := range m.peers { // Only the answers to this claim count.
 		m.peers[i].refusedClaim, m.peers[i].ready = false, false
@@ -96,16 +91,16 @@ func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
 	m.joinsAt = min(m.joinsAt, m.now)
 	m.tenure = tenure{
-		token:    election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)),
+		token:    election.TokenOf(m.term, m.roster.Place(m.cfg.Self)),
 		silenced: silenced{id: m.vacancy.lost, life: m.vacancy.lostLife, until: m.now + m.cfg.Lease},
 	}
-	m.beatAt, m.pace = m.now, m.nextPace(false)
-	m.tenure.delays = m.newDelays()
+	m.beatAt, m.pace = m.now, m.cfg.nextPace(m.pace, false)
+	m.tenure.delays = m.cfg.newDelays(m.pace, m.now)
 	m.countFailedSuccession(m.cfg.Self)
 	m.vacancy = m.noVacancy()
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term
-	m.beginTenure(m.cfg.Self, m.term, m.now)
+	m.tenures.begin(m.cfg.Self, m.term, m.now, &m.cfg, m.now)
 	m.readmitAll(out)
 	out.Events = append(out.Events, election.Event{
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,
@@ -136,8 +131,7 @@ func (m *Machine) roleDeadline() election.Tick {
 	}
 }
 
-// fireTimers acts on every deadline that has passed. A role that ends makes way for
-// the timers of a follower.
+// fireTimers acts on every deadline that has passed. A role that ends makes way for the timers of a follower.
 func (m *Machine) fireTimers(out *election.Output) {
 	m.fireCommonTimers(out)
 	switch m.role {

@@ -9,10 +9,9 @@ import (
 
 // Settings is the part of a configuration that can change while the process runs.
 //
-// Processes switch to new settings at different times. No rule of safety depends on them
-// being equal: each grant names its lease, which is the shorter one of the two processes
-// (package grants), and each process suspects others after its own timeout. A member that
-// grants for a longer lease must have stored that before: see Config.LongestEarlierLease.
+// Processes switch to new settings at different times. No rule of safety depends on them being equal: each grant names
+// its lease, which is the shorter one of the two processes (package grants), and each process suspects others after its
+// own timeout. A member that grants for a longer lease must have stored that before: see Config.LongestEarlierLease.
 type Settings struct {
 	// Mode can change between Majority and Strict only.
 	Mode                       Mode
@@ -33,9 +32,8 @@ func (c *Config) Apply(s Settings) {
 	c.StablePeriod, c.DrainTimeout, c.LongTenure = s.StablePeriod, s.DrainTimeout, s.LongTenure
 }
 
-// Reconfigure switches to other settings. Waits that have begun end as they would have,
-// except that nothing is suspected sooner than a whole timeout from now. If Reconfigure
-// returns an error, nothing has changed.
+// Reconfigure switches to other settings. Waits that have begun end as they would have, except that nothing is
+// suspected sooner than a whole timeout from now. If Reconfigure returns an error, nothing has changed.
 func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	next := m.cfg
 	next.Apply(s)
@@ -52,7 +50,7 @@ func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	m.pace = fullPace
 	m.rewatch()
 	if m.role == Holder {
-		m.tenure.delays = m.newDelays()
+		m.tenure.delays = m.cfg.newDelays(m.pace, m.now)
 	}
 	m.due = m.nextDeadline()
 	return nil
@@ -67,11 +65,11 @@ func (m *Machine) rewatch() {
 
 // commonLease returns the lease of a grant: that of the request, or that of this process if
 // it is shorter. A process that restarts waits for no longer lease than its own.
-func (m *Machine) commonLease(requested election.Tick) election.Tick {
-	if m.cfg.Mode == Available {
+func (s *state) commonLease(requested election.Tick) election.Tick {
+	if s.cfg.Mode == Available {
 		return 0
 	}
-	return min(cmp.Or(requested, m.cfg.Lease), m.cfg.Lease)
+	return min(cmp.Or(requested, s.cfg.Lease), s.cfg.Lease)
 }
 
 // request is the request in the last BEATs.
@@ -93,14 +91,12 @@ func (r *request) encode(b []byte, now election.Tick) []byte {
 	return election.AppendNumber(b, uint64(r.granted))
 }
 
-// beatInterval returns the time until the next BEATs. While a member grants for a lease that is shorter
-// than requested, and than the usual one, because it has other settings, the interval is shorter in
-// proportion, down to an eighth.
+// beatInterval returns the time until the next BEATs. While a member grants for a lease that is shorter than requested,
+// and than the usual one, because it has other settings, the interval is shorter in proportion, down to an eighth.
 func (m *Machine) beatInterval() election.Tick {
 	interval, wanted := m.cfg.Heartbeat, min(m.request.lease, m.cfg.usualLease())
 	if m.request.granted >= wanted {
 		return interval
 	}
-	share := m.request.granted * fullPace / wanted
-	return max(interval*share/fullPace, interval/8, 1)
+	return max(pace(m.request.granted*election.Tick(fullPace)/wanted).of(interval), interval/8, 1)
 }

@@ -28,9 +28,7 @@ func (h *harness) wantGrantedLease(to election.ID, want election.Tick) {
 			got = m.Hold.Lease
 		}
 	}
-	if got != want {
-		h.t.Errorf("at %d: got a grant for %d, want one for %d", h.now, got, want)
-	}
+	expect.Equalf(h.t, got, want, "at %d: lease of the grant", h.now)
 }
 
 // TestMemberGrantsForItsOwnLeaseAtMost: after a restart it waits for no longer lease.
@@ -41,14 +39,14 @@ func TestMemberGrantsForItsOwnLeaseAtMost(t *testing.T) {
 		for requested, want := range map[election.Tick]election.Tick{
 			lease + 1: lease, election.Never: lease, lease - 1: lease - 1, 0: lease,
 		} {
-			h.receive(5, election.Beat, 30, election.Hold{Lease: requested})
+			h.receive(5, election.Beat, term(30), election.Hold{Lease: requested})
 			h.wantGrantedLease(5, want)
 		}
 		h.now += lease - 1
-		h.receive(2, election.Beat, 31, election.Hold{})
+		h.receive(2, election.Beat, term(31), election.Hold{})
 		h.wantAnswer(2, election.Deny)
 		h.now++
-		h.receive(2, election.Beat, 32, election.Hold{})
+		h.receive(2, election.Beat, term(32), election.Hold{})
 		h.wantAnswer(2, election.Grant)
 	})
 }
@@ -57,9 +55,9 @@ func TestMemberGrantsForItsOwnLeaseAtMost(t *testing.T) {
 // request before the lease became shorter.
 func TestHolderCountsItsOwnLeaseAtMost(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
+		h := newCandidate(t, mode, nil)
 		for _, id := range []election.ID{1, 2} {
-			h.receive(id, election.Grant, 20, election.Hold{Sent: h.now, Lease: election.Never})
+			h.receive(id, election.Grant, term(20), election.Hold{Sent: h.now, Lease: election.Never})
 		}
 		h.wantHolder(self)
 		if got, want := h.machines[self].Status().Until, h.now+lease-lease/16-1; got > want {
@@ -73,14 +71,14 @@ func TestShorterLeaseKeepsEarlierPromise(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
-		h.receive(5, election.Beat, 30, election.Hold{Lease: lease})
+		h.receive(5, election.Beat, term(30), election.Hold{Lease: lease})
 		granted := h.now
 		h.reconfigure(self, func(s *office.Settings) { s.Lease, s.Heartbeat = lease/2, heartbeat/2 })
 		h.now = granted + lease - 1
-		h.receive(2, election.Beat, 31, election.Hold{})
+		h.receive(2, election.Beat, term(31), election.Hold{})
 		h.wantAnswer(2, election.Deny)
 		h.now++
-		h.receive(2, election.Beat, 32, election.Hold{Lease: lease})
+		h.receive(2, election.Beat, term(32), election.Hold{Lease: lease})
 		h.wantGrantedLease(2, lease/2)
 	})
 }
@@ -90,8 +88,8 @@ func TestDeferredRequestIsGrantedForLeaseInForce(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
-		h.receive(5, election.Beat, 30, election.Hold{Lease: lease})
-		h.receive(2, election.Beat, 31, election.Hold{Lease: lease})
+		h.receive(5, election.Beat, term(30), election.Hold{Lease: lease})
+		h.receive(2, election.Beat, term(31), election.Hold{Lease: lease})
 		h.wantAnswer(2, election.Deny)
 		h.reconfigure(self, func(s *office.Settings) { s.Lease, s.Heartbeat = lease/2, heartbeat/2 })
 		h.captured = nil
@@ -111,9 +109,7 @@ func TestHeartbeatsFollowShorterGrants(t *testing.T) {
 			})
 			g.advance(20 * lease)
 			g.wantHolder(5)
-			if n := len(g.tokens); n != 1 {
-				t.Fatalf("with %d times the lease: got %d tenures, want the first one to continue", factor, n)
-			}
+			must.Equalf(t, len(g.tokens), 1, "with %d times the lease: tenures", factor)
 		}
 	})
 }

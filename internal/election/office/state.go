@@ -10,7 +10,7 @@ import (
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.inner = m.inner.Clone()
-	c.peers = slices.Clone(m.peers)
+	c.peers, c.tenures.records = slices.Clone(m.peers), slices.Clone(m.tenures.records)
 	c.detector = m.detector.Clone()
 	c.support = m.support.Clone()
 	c.recovery.unaware = m.recovery.unaware.Clone()
@@ -29,17 +29,12 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	} {
 		b = election.AppendNumber(b, n)
 	}
-	b = election.AppendMoment(b, max(m.penaltiesUntil, now), now)
-	b = election.AppendNumber(b, uint64(m.lapses.count))
-	b = election.AppendNumber(b, uint64(min(now-m.lapses.last, m.longestPenalty())))
-	b = election.AppendFlag(b, m.lapsed)
-	b = election.AppendNumber(b, uint64(min(now-m.lapsedAt, 2*m.longTenure())))
-	b = election.AppendMoment(b, max(m.handsOverAt, now), now)
+	b = m.tenures.encode(b, &m.cfg, now)
 	b = m.vacancy.encode(b, now)
 	b = m.recovery.encode(b, now)
 	b = m.available.encode(b)
 	b = m.contender.encode(b, now)
-	b = m.encodeBounds(b, now)
+	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, 2*m.cfg.SuspicionTimeout)))
 	b = election.AppendNumber(b, uint64(m.pace))
 	b = election.AppendMoment(b, max(m.drainsUntil, now), now)
 	b = m.request.encode(b, now)
@@ -47,29 +42,11 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.tenure.silenced.encode(b, now)
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod, m.probePause())
-		b = m.peers[i].record.encode(b, m, now)
-		b = election.AppendNumber(b, uint64(min(now-m.peers[i].startedAt, m.longTenure()/2)))
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
 	b = m.support.Encode(b, now)
 	return m.inner.Encode(b, now)
-}
-
-// encodeBounds appends the state of the recovery and of the clock.
-func (m *Machine) encodeBounds(b []byte, now election.Tick) []byte {
-	// How long ago these moments are matters for the answers to probes: see answersProbe.
-	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, 2*m.cfg.SuspicionTimeout)))
-	if m.ledger.Forgot() {
-		b = election.AppendNumber(b, uint64(min(now-m.ledger.RecoveryStart(), m.cfg.SuspicionTimeout)))
-	}
-	b = election.AppendNumber(b, uint64(m.cfg.Clock.ListFloor))
-	b = election.AppendFlag(b, m.clockCorrected)
-	if m.clockCorrected {
-		b = election.AppendNumber(b, uint64(m.cfg.Clock.AtBoot))
-		b = election.AppendNumber(b, uint64(now-m.cfg.Clock.Boot))
-	}
-	return b
 }
 
 // encodeRole appends what exists in the role.
@@ -114,8 +91,6 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)
 	b = election.AppendFlag(b, v.proven)
 	b = election.AppendFlag(b, v.preVoting)
-	b = election.AppendFlag(b, v.awaitsBound)
-	b = election.AppendNumber(b, uint64(v.boundWaits))
 	b = election.AppendNumber(b, uint64(v.deferredTo))
 	b = election.AppendNumber(b, uint64(v.roundTrip))
 	return election.AppendNumber(b, uint64(v.attempts))
@@ -135,14 +110,13 @@ func (p *peer) encode(b []byte, now, stablePeriod, pause election.Tick) []byte {
 	b = election.AppendMoment(b, max(p.raisesAgainAt, now), now)
 	b = election.AppendNumber(b, uint64(p.raises))
 	b = election.AppendNumber(b, uint64(p.bound))
-	b = election.AppendNumber(b, uint64(p.recoveryBound))
-	b = election.AppendFlag(b, p.boundCounts)
 	b = election.AppendNumber(b, uint64(p.follows))
 	b = election.AppendNumber(b, uint64(p.followsTerm))
 	b = election.AppendFlag(b, p.oneWay)
 	b = election.AppendFlag(b, p.ready)
 	b = election.AppendFlag(b, p.refusedClaim)
 	b = election.AppendFlag(b, p.ineligible)
+	b = election.AppendFlag(b, p.abstains)
 	b = election.AppendFlag(b, p.skipped)
 	if p.granted > 0 {
 		b = election.AppendMoment(b, p.granted, now)

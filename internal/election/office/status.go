@@ -2,8 +2,7 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Status returns which process holds the office. That need not be the process
-// that won the last election.
+// Status returns which process holds the office. That need not be the process that won the last election.
 func (m *Machine) Status() election.Status {
 	s := election.Status{Coordinator: m.reportedCoordinator(), Term: m.coordinatorTerm}
 	s.Electing = m.role == Candidate || s.Coordinator == election.None
@@ -13,16 +12,15 @@ func (m *Machine) Status() election.Status {
 	return s
 }
 
-// Suspects returns the processes that Rows reports as crashed. Callers must not
-// change the result.
-func (m *Machine) Suspects() election.IDs { return m.detector.All() }
+// Suspects returns the processes that Rows reports as crashed. Callers must not change the result.
+func (s *state) Suspects() election.IDs { return s.detector.All() }
 
 // until returns when the tenure, or the right to acquire one, expires.
-func (m *Machine) until() election.Tick {
-	if m.cfg.Mode == Available {
+func (s *state) until() election.Tick {
+	if s.cfg.Mode == Available {
 		return election.Never
 	}
-	return m.support.Until()
+	return s.support.Until()
 }
 
 // Rows appends the process status table to rows. The inner election determines

@@ -2,8 +2,7 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// This file lists what each role does with the inputs that the roles handle
-// differently, and with its timers.
+// This file lists what each role does with the inputs that the roles handle differently, and with its timers.
 
 // stepRole passes an input to the step function of the role.
 func (m *Machine) stepRole(in *election.Input, out *election.Output) {
@@ -57,8 +56,7 @@ func (m *Machine) stepCandidate(in *election.Input, out *election.Output) {
 		switch msg.Kind {
 		case election.Beat:
 			if !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
-				// In the same term that wouldn't help the sender: a member that granted
-				// this process grants no other in that term.
+				// In the same term that wouldn't help the sender: a member that granted this process grants no other in that term.
 				m.abandonClaim(out)
 			}
 			m.handleBeat(msg, out)

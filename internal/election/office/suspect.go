@@ -14,8 +14,6 @@ func (m *Machine) updateWatch() {
 		m.probes.at = election.Never
 		if m.mayTakeOver() {
 			m.probes.at = m.now
-		} else if m.forgot() {
-			m.probes.at = m.nextProbe()
 		}
 		return
 	}
@@ -67,13 +65,12 @@ func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 		if proven {
 			how = crashed
 		}
-		m.endTenure(id, how)
+		m.tenures.end(id, how, &m.cfg, m.now)
 		m.coordinatorLost(id, proven, out)
 	}
 }
 
-// processEnded handles the report that one incarnation of a process has certainly
-// ended.
+// processEnded handles the report that one incarnation of a process has certainly ended.
 func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output) {
 	if id == m.cfg.Self || !m.isMember(id) {
 		out.Emit(election.Refused, 0, id)
@@ -90,7 +87,7 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 		m.lose(id, true, out)
 	}
 	if id == m.vacancy.lost && !m.vacancy.proven {
-		m.vacancy.proven, m.lapsed = true, false
+		m.vacancy.proven, m.tenures.lapsed = true, false
 		m.retryPreVote()
 	}
 }

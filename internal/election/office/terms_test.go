@@ -7,56 +7,23 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
-
-// The clocks of 1 and of the coordinator 3 are ahead of that of 2. Process 1 restarts and runs its
-// recovery procedure, which 3 wins in a term that 2 can't grant yet. Later 1 crashes, and 3 loses the office
-// because it was cut off for a moment. Then 3 doesn't need that term.
-func TestFailoverDoesntWaitForTermOfRecovery(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for _, recovers := range []bool{false, true} {
-			g := newSkewedGroup(t, mode, map[election.ID]election.Epoch{1: 20, 3: 20})
-			roster := newRoster(t, 1, 1, 2, 3)
-			for _, m := range roster.Ring() {
-				g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 3 })
-			}
-			g.advance(second)
-			g.wantHolder(3)
-			g.crash(1, true)
-			g.advance(second)
-			g.start(1, roster, nil)
-			if recovers {
-				g.input(1, election.Input{Kind: election.Recover})
-			}
-			g.advance(2 * second)
-			g.wantHolder(3)
-			g.crash(1, true)
-			g.advance(second)
-			g.drop = func(m *election.Message) bool { return crosses(m, 3) }
-			g.advance(second)
-			g.wantHolder(election.None)
-			g.drop = nil
-			if took := g.untilHolder(60 * second); took > 2*second {
-				t.Errorf("recovers %t: got the next holder after %d ms, want less than two seconds", recovers, took)
-			}
-		}
-	})
-}
 
 // Process 1 restarts again and again, and runs its recovery procedure each time. That
 // concerns neither the coordinator nor the highest process.
 func TestRestartsOfOtherDontDelayHandOver(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, restarts := range []bool{false, true} {
-			g := newSkewedGroup(t, mode, nil)
-			clocks := g.configure
+			g := newGroupOfSeconds(t, mode)
+			intervals := g.configure
 			g.configure = func(c *office.Config) {
-				clocks(c)
+				intervals(c)
 				c.Policy, c.StablePeriod = office.WhenStable, 10*second
 			}
 			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
 			for _, id := range []election.ID{1, 2, 3, 4} {
-				g.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 4 })
+				g.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(1), 4 })
 			}
 			g.advance(second)
 			g.wantHolder(4)
@@ -78,126 +45,199 @@ func TestRestartsOfOtherDontDelayHandOver(t *testing.T) {
 	})
 }
 
-// A process that wins an election claims the office only if its own clock reaches the term while it claims it.
-func TestClaimAfterElectionNeedsOwnClock(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for _, epoch := range []election.Epoch{40, 41} {
-			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-			h.start(self, newRoster(t, 1, 1, 2, self), func(c *office.Config) {
-				c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
-				c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: 10 * lease}
-			})
-			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
-			h.receive(1, election.Election, epoch.First(), election.Hold{})
-			h.advance(stagger)
-			claimed := func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch }
-			if claims := slices.ContainsFunc(h.captured, claimed); claims != (epoch == 40) {
-				t.Errorf("the clock permits epoch 40: got claims of a term of epoch %d: %t", epoch, claims)
+// claimed returns the terms in which process 3 has claimed the office.
+func (h *harness) claimed() (terms []election.Term) {
+	for _, m := range h.captured {
+		if m.Kind == election.Beat && m.To == 1 && !slices.Contains(terms, m.Term) {
+			terms = append(terms, m.Term)
+		}
+	}
+	return terms
+}
+
+// newWitness returns process 3 of 1 to 3 without a coordinator, which was 2 in term 20.
+func newWitness(t *testing.T, mode office.Mode) *harness {
+	t.Helper()
+	h := newHarness(t, mode, nil)
+	h.start(self, newRoster(t, 1, 1, 2, self),
+		func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, term(20), 2 })
+	h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
+	h.captured = nil
+	return h
+}
+
+// A process that wins an election in a term of a newer list, which it doesn't have yet, claims no term of that list.
+func TestProcessClaimsOnlyTermsOfItsList(t *testing.T) {
+	inEachMode(t, func(t *testing.T, mode office.Mode) {
+		for version := uint32(1); version <= 2; version++ {
+			h := newWitness(t, mode)
+			h.send(election.Message{Kind: election.Election, From: 1, Term: termOf(version, 25)})
+			h.advance(3 * suspicionTimeout)
+			claimed := h.claimed()
+			if len(claimed) == 0 {
+				t.Errorf("election under list %d: got no claim", version)
+			}
+			for _, term := range claimed {
+				expect.Equalf(t, term.Version(), 1, "election under list %d: claimed term %d of list", version, term)
 			}
 		}
 	})
 }
 
-// claims reports whether process 3 has claimed the office in a term of an epoch.
-func (h *harness) claims(epoch election.Epoch) bool {
-	return slices.ContainsFunc(h.captured,
-		func(m election.Message) bool { return m.Kind == election.Beat && m.Term.Epoch() == epoch })
-}
-
-// A process claims a term only if the clock of the other live member may reach it while the claim lasts. While that
-// clock is behind the floor of the list, its reading hardly rises.
-func TestClaimNeedsClocksOfMajority(t *testing.T) {
+// A process claims nothing while a majority has granted terms of a newer list: they would refuse each term of its own
+// one. It claims a term of the next list that it adopts at once.
+func TestClaimWaitsForListIfMajorityHasGrantedTermsOfNewerOne(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for _, c := range []struct {
-			floor, reached, needs election.Epoch
-			claims                bool
-		}{{0, 2_010, 2_045, false}, {0, 2_043, 2_045, true}, {2_020, 2_022, 2_027, false}} {
-			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-			roster := newRoster(t, 1, 1, 2, self)
-			roster.Floor = c.floor.First()
-			h.start(self, roster, func(oc *office.Config) {
-				oc.MemoryLost, oc.Term, oc.Coordinator = false, c.needs.First(), 2
-				oc.Clock = election.TermClock{AtBoot: 2_050, TicksPerEpoch: lease / 5, ListFloor: c.floor.First()}
-			})
-			h.receive(1, election.Probe, 0,
-				election.Hold{Held: true, RequesterLife: 1, HighestGranted: 1, Ceiling: c.reached.Last()})
-			h.input(self, election.Input{Kind: election.Ended, Peer: 2, Life: 1})
-			h.advance(stagger)
-			if got := h.claims(c.needs); got != c.claims {
-				t.Errorf("floor of epoch %d, clock that permits epoch %d: got a claim of epoch %d: %t, want %t", c.floor,
-					c.reached, c.needs, got, c.claims)
+		for granted, claims := range map[election.Term]bool{
+			term(40): true, election.LastTerm(1): false, termOf(2, 5): false,
+		} {
+			h := newFollower(t, mode, nil)
+			h.advance(suspicionTimeout)
+			report := func() {
+				for _, id := range []election.ID{1, 2, 5} {
+					h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: granted})
+				}
+			}
+			for range 10 {
+				report()
+				h.advance(heartbeat)
+			}
+			expect.Equalf(t, h.countEvents(self, election.Started) > 0, claims, "granted %d: campaigns", granted)
+			if claims {
+				continue
+			}
+			h.captured = nil
+			h.adopt(newRoster(t, 3, 1, 2, 3, 4, 5), self)
+			report()
+			h.advance(heartbeat + stagger)
+			expect.Equalf(t, h.countEvents(self, election.Started) > 0, true, "granted %d, list 3: campaigns", granted)
+			for _, m := range h.captured {
+				if m.Kind == election.Election {
+					expect.Equalf(t, m.Term.Version(), 3, "granted %d: election in a term of list", granted)
+				}
 			}
 		}
 	})
 }
 
-// A claim is given up after two heartbeats if the clocks of the other members won't reach its term before it ends.
-func TestClaimIsGivenUpIfClocksDontReachIt(t *testing.T) {
+// A process takes part in no election in a term of its list that is far above those in use, as far as it or a majority
+// knows. Otherwise a message could use up the terms.
+func TestElectionOutOfReachIsRefused(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for _, epoch := range []election.Epoch{30, 40} {
-			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-			h.start(self, newRoster(t, 1, 1, 2, self), func(c *office.Config) {
-				c.MemoryLost, c.Term, c.Coordinator = false, election.Epoch(40).First(), self
-				c.Clock = election.TermClock{AtBoot: 45, TicksPerEpoch: lease}
-			})
-			h.advance(1)
-			resigned := 0
-			for range 3 * heartbeat {
-				h.receive(1, election.Deny, 0, election.Hold{Ceiling: epoch.Last()})
-				h.receive(2, election.Deny, 0, election.Hold{Ceiling: epoch.Last()})
-				h.advance(1)
-				resigned += h.countSent(election.Resigned)
-			}
-			expect.Equalf(t, resigned > 0, epoch == 30,
-				"clocks permit epoch %d: claim of epoch 40 given up within three heartbeats", epoch)
+		h := newFollower(t, mode, nil)
+		h.advance(suspicionTimeout)
+		ask := func(counter election.Term, refused bool) {
+			t.Helper()
+			before := h.countEvents(self, election.Refused)
+			h.receive(1, election.Election, term(counter), election.Hold{})
+			expect.Equalf(t, h.countEvents(self, election.Refused) > before, refused, "election in term %d: refused", counter)
 		}
+		ask(10+4096, false)
+		ask(10+4097, true)
+		for _, id := range []election.ID{1, 2, 5} {
+			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(20_000)})
+		}
+		ask(20_000+4096, false)
+		ask(20_000+4097, true)
 	})
 }
 
-// A process that adopts a list knows the clocks of members that have adopted it before.
-func TestClocksOfMembersThatAdoptedListFirst(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		for _, above := range []election.Epoch{0, 1} {
-			h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-			h.start(self, newRoster(t, 1, 2, self), func(c *office.Config) {
-				c.MemoryLost, c.Term, c.Coordinator = false, 20, 2
-				c.Clock = election.TermClock{AtBoot: 3_000, TicksPerEpoch: lease}
-			})
-			h.advance(1)
-			h.receive(2, election.Probe, 0, election.Hold{Held: true, RequesterLife: 1, HighestGranted: election.Epoch(
-				2_002).Last(), Ceiling: (2_000 + above).Last()})
-			next := newRoster(t, 2, 2, self)
-			next.Floor = election.Epoch(2_000).Last()
-			h.input(self, election.Input{Kind: election.Adopt, Roster: next})
-			receiveResigned(h, 2, 20, election.None, election.Hold{})
-			h.advance(3 * stagger)
-			expect.Equalf(t, h.claims(2_003), above == 0,
-				"clock of the other member was %d epochs above the floor: claim of the third one above it", above)
-		}
-	})
+// In Available mode, each side of a partition has a coordinator. Both may lead in the same term, with different tokens.
+func TestTokensOfPartitionDiffer(t *testing.T) {
+	roster := newRoster(t, 1, 1, 2, 3, 4)
+	g := &group{t: t, mode: office.Available, drop: func(m *election.Message) bool { return crosses(m, 1, 2) }}
+	for _, m := range roster.Ring() {
+		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost = false })
+	}
+	g.advance(10 * lease)
+	expect.EqualSlicesf(t, g.holders(), []election.ID{2, 4}, "holders")
+	must.Equalf(t, len(g.tokens), 2, "tenures")
+	expect.Equalf(t, g.tokens[0].Term(), g.tokens[1].Term(), "term")
+	expect.Equalf(t, g.tokens[0] == g.tokens[1], false, "equal tokens")
 }
 
-// Processes 4, which leads, and 5 have adopted a list before the others, which can't grant a term above its floor yet.
-// So there is no hand-over.
-func TestHandOverWaitsForListOfMajority(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		const reading = 10_000
-		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) {
-			c.Policy, c.Term, c.Clock = office.Always, election.Epoch(reading-1).First(),
-				election.TermClock{AtBoot: reading, TicksPerEpoch: lease / 12}
-		})
-		g.input(5, election.Input{Kind: election.BecomeIneligible})
+// Terms of a list are used up. The counter doesn't overflow into the terms of the next list: the group waits for that
+// list.
+func TestTermsOfListAreUsedUp(t *testing.T) {
+	inEachMode(t, func(t *testing.T, mode office.Mode) {
+		roster := newRoster(t, 1, 1, 2, 3)
+		g := &group{t: t, mode: mode}
+		for _, m := range roster.Ring() {
+			g.start(m.ID, roster, func(c *office.Config) {
+				c.MemoryLost, c.Reserved = false, election.LastTerm(1)
+				c.Term, c.Coordinator = election.LastTerm(1), 3
+			})
+		}
 		g.advance(heartbeat)
-		next := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(newRoster(t, 1, 1, 2, 3, 4, 5), election.NextFloor(0, reading))
-		g.adopt(next, 4, 5)
-		g.advance(heartbeat)
-		g.input(5, election.Input{Kind: election.BecomeEligible})
-		for range 3 * lease {
-			g.advance(1)
-			g.wantHolder(4)
+		g.wantHolder(3)
+		for _, m := range g.machines {
+			if m != nil {
+				expect.Equalf(t, m.Wanted(), election.LastTerm(1), "reservation that is wanted")
+			}
 		}
-		g.adopt(next, 1, 2, 3)
+		g.crash(3, true)
+		g.drop = func(m *election.Message) bool {
+			expect.AtMostf(t, m.Term, election.LastTerm(1), "term of a message before the next list")
+			return false
+		}
+		g.advance(10 * lease)
+		g.wantHolder(election.None)
+		g.drop = nil
+		g.adopt(newRoster(t, 2, 1, 2, 3).Succeed(roster), 1, 2)
 		g.advance(3 * lease)
-		g.wantHolder(5)
+		g.wantHolder(2)
+		expect.Equalf(t, g.machines[2].Status().Term.Version(), 2, "term of list")
+	})
+}
+
+// The coordinator was a false one, in a term near the last one of the list. The next claim doesn't need a higher one:
+// this process could claim no other until the next list.
+func TestTermOfFalseCoordinatorIsNotClaimed(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.advance(2 * lease)
+		h.receive(5, election.Beat, election.LastTerm(1)-1, election.Hold{Held: true})
+		h.wantFollowed(5, self)
+		for _, id := range []election.ID{4, 5} {
+			h.input(self, election.Input{Kind: election.Ended, Peer: id, Life: 1})
+		}
+		expect.EqualSlicesf(t, h.claimed(), []election.Term{term(11)}, "claimed terms")
+	})
+}
+
+// One message of a member in a term that nobody uses must not keep the group without a coordinator. One that names a
+// newer list may, until the next list.
+func TestOneMessageDoesntStopGroup(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		for _, lie := range []election.Term{
+			term(33), term(64), term(65), term(4096), term(4097), election.LastTerm(1), termOf(2, 1), termOf(1<<26, 1),
+		} {
+			for _, held := range []bool{false, true} {
+				for to := election.ID(2); to <= 3; to++ {
+					g := newGroupOfSeconds(t, mode)
+					roster := newRoster(t, 1, 1, 2, 3)
+					g.startAgreed(3, roster)
+					g.advance(second)
+					beat := election.Message{
+						Kind: election.Beat, From: 1, To: to, Term: lie, Subject: 1,
+						Hold: election.Hold{Held: held, Life: 1, Version: lie.Version()},
+					}
+					g.deliver(beat)
+					g.deliverAll()
+					vacant := g.untilHolder(60 * second)
+					g.crash(g.holders()[0], true)
+					g.deliver(beat)
+					g.advance(2 * second)
+					if len(g.holders()) == 0 && lie.Version() > 1 {
+						g.adopt(newRoster(t, lie.Version()+1, 1, 2, 3).Succeed(roster), 1, 2)
+						g.advance(2 * second)
+					}
+					if vacant > 2*second || len(g.holders()) == 0 {
+						t.Errorf("term %d of list %d, held %t, to %d: got no holder for %d ms, and holders %d two seconds after a crash",
+							lie.Counter(), lie.Version(), held, to, vacant, g.holders())
+					}
+				}
+			}
+		}
 	})
 }

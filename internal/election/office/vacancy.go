@@ -4,19 +4,15 @@ import "github.com/conclave-dev/conclave/internal/election"
 
 // vacancy is what a process knows of the time since it lost its coordinator.
 //
-// With broken links, an election can elect a process that reaches too few members
-// to hold the office, or never end, and a process that doesn't receive the
-// coordinator's BEATs would campaign against it again and again. For example,
-// consider members that are linked as 1-2-3-4-5. Member 4 reaches a majority and
-// holds the office. Member 2 reaches a majority, too, but it doesn't receive
-// BEATs of 4. Three rules keep the group stable:
+// With broken links, an election can elect a process that reaches too few members to hold the office, or never end, and
+// a process that doesn't receive the coordinator's BEATs would campaign against it again and again. For example,
+// consider members that are linked as 1-2-3-4-5. Member 4 reaches a majority and holds the office. Member 2 reaches a
+// majority, too, but it doesn't receive BEATs of 4. Three rules keep the group stable:
 //
-//   - Pre-vote: a process doesn't start an election, nor continue one, unless it
-//     exchanges messages with a majority that follows no coordinator. Member 3
-//     answers the probes of 2 with the name of its coordinator, so 2 waits.
-//   - Only the first campaign of a vacancy is an election. If it leads to no
-//     coordinator, a process whose pre-vote succeeds claims the office itself:
-//     which of these processes gets it is up to the grants.
+//   - Pre-vote: a process doesn't start an election, nor continue one, unless it exchanges messages with a majority
+//     that follows no coordinator. Member 3 answers the probes of 2 with the name of its coordinator, so 2 waits.
+//   - Only the first campaign of a vacancy is an election. If it leads to no coordinator, a process whose pre-vote
+//     succeeds claims the office itself: which of these processes gets it is up to the grants.
 //   - Attempts that follow are delayed, more each time.
 //
 // The pre-vote costs a round trip. It is left out where the coordinator is known
@@ -29,8 +25,7 @@ type vacancy struct {
 	// that is known to have ended.
 	lost     election.ID
 	lostLife uint32
-	// successor is in favor of whom the last coordinator resigned, or None. It can claim the office
-	// without an election.
+	// successor is in favor of whom the last coordinator resigned, or None. It can claim the office without an election.
 	successor election.ID
 	// since is when it began.
 	since election.Tick
@@ -45,14 +40,9 @@ type vacancy struct {
 	attempts int
 	// deferredTo is the process for whose claim this one postponed its campaign.
 	deferredTo election.ID
-	// awaitsBound: the campaign is postponed by awaitBound, which has happened
-	// boundWaits times since the recovery could start.
-	awaitsBound bool
-	boundWaits  int
 	// innerPausedUntil delays the timers of the inner election.
 	innerPausedUntil election.Tick
-	// roundTrip is how long the members take to answer if grants couldn't be renewed for that
-	// reason: see awaitRenewable.
+	// roundTrip is how long the members take to answer if grants couldn't be renewed for that reason: see awaitRenewable.
 	roundTrip election.Tick
 }
 
@@ -75,31 +65,29 @@ func (m *Machine) deadCoordinator() election.ID {
 	return election.None
 }
 
-// newVacancy returns a vacancy that begins now. The members have two heartbeats to
-// answer the first probes, unless the coordinator has fallen silent: then the
-// members may have, too.
-func (m *Machine) newVacancy(dead election.ID, proven, silent bool) vacancy {
-	v := m.noVacancy()
+// newVacancy returns a vacancy that begins now. The members have two heartbeats to answer the first probes, unless the
+// coordinator has fallen silent: then the members may have, too.
+func (s *state) newVacancy(dead election.ID, proven, silent bool) vacancy {
+	v := s.noVacancy()
 	v.lost, v.proven = dead, proven
 	if dead != election.None && !proven {
-		v.lostLife = m.peers[dead].life
+		v.lostLife = s.peers[dead].life
 	}
 	if !silent {
-		v.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
+		v.trustUntil += 2 * s.cfg.Heartbeat * election.Tick(s.probeTurns())
 	}
 	return v
 }
 
 // noVacancy returns the state while there is a coordinator.
-func (m *Machine) noVacancy() vacancy {
-	return vacancy{since: m.now, campaignAt: election.Never, trustUntil: m.now, innerPausedUntil: m.now}
+func (s *state) noVacancy() vacancy {
+	return vacancy{since: s.now, campaignAt: election.Never, trustUntil: s.now, innerPausedUntil: s.now}
 }
 
-// backoff is the delay of the next attempt: none for the first two, and then
-// between half a heartbeat and sixteen. The processes must not try again at the
-// same moment, so half of the delay depends on the process: on its life, too, because IDs are local to
-// each agent. It also depends on the term. Otherwise two processes whose claims end each other would try again
-// after equal times forever.
+// backoff is the delay of the next attempt: none for the first two, and then between half a heartbeat and sixteen. The
+// processes must not try again at the same moment, so half of the delay depends on the process: on its life, too,
+// because IDs are local to each agent. It also depends on the term. Otherwise two processes whose claims end each other
+// would try again after equal times forever.
 func (m *Machine) backoff() election.Tick {
 	if m.vacancy.attempts <= 1 {
 		return 0
@@ -112,27 +100,15 @@ func (m *Machine) backoff() election.Tick {
 }
 
 // preVoteSucceeds reports whether this process may campaign, as far as the others say. A majority exchanges messages
-// with it, follows no coordinator, and its clocks permit the term.
+// with it, and follows no coordinator.
 func (m *Machine) preVoteSucceeds() bool {
 	if m.cfg.Mode == Available {
 		return !m.awaitsWitnesses()
 	}
-	term := m.nextTerm()
 	return m.majority(func(id election.ID) bool {
 		p := &m.peers[id]
-		return p.answersUntil > m.now && !m.follows(p) && m.hasReached(id, term)
+		return p.answersUntil > m.now && !m.follows(p)
 	})
-}
-
-// hasReached reports whether the clock of a process had reached a term when it answered a probe.
-func (m *Machine) hasReached(id election.ID, term election.Term) bool {
-	return m.reaches(id, term, m.peers[id].ceilingAt)
-}
-
-// reaches reports whether the clock of a process may reach a term by a later time, as far as its last answer tells.
-func (m *Machine) reaches(id election.ID, term election.Term, at election.Tick) bool {
-	p := &m.peers[id]
-	return id == m.cfg.Self || p.ceiling == 0 || m.cfg.Clock.Later(p.ceiling, at-p.ceilingAt) >= term
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.
@@ -142,13 +118,15 @@ func (m *Machine) follows(p *peer) bool {
 }
 
 // majorityAnswers reports whether this process exchanges messages with a majority, or did some time before.
-func (m *Machine) majorityAnswers(before election.Tick) bool {
-	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now-before })
+func (s *state) majorityAnswers(before election.Tick) bool {
+	return s.majority(func(id election.ID) bool { return s.peers[id].answersUntil > s.now-before })
 }
 
-// majority reports whether ok holds for a majority of every member list in force.
-func (m *Machine) majority(ok func(election.ID) bool) bool {
-	return majorityOf(m.roster, ok) && (m.support.Settled() || majorityOf(m.roster.Previous, ok))
+// majority reports whether ok holds for a majority of the voters of every member list in force.
+func (s *state) majority(ok func(election.ID) bool) bool {
+	votes := func(id election.ID) bool { return !s.peers[id].abstains && ok(id) }
+	return majorityOf(s.roster, votes) && (s.support.Settled() ||
+		majorityOf(s.roster.Previous, func(id election.ID) bool { return s.roster.Continues(id) && votes(id) }))
 }
 
 func majorityOf(roster *election.Roster, ok func(election.ID) bool) bool {

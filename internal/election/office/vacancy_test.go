@@ -9,17 +9,20 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// The clock of the highest process is far behind: it claims terms that were granted
-// before, again and again. The next process doesn't wait for it.
-func TestClaimOfGrantedTermDoesNotDelayCampaign(t *testing.T) {
+// The highest process claims terms that were granted before, or that are out of reach, again and again. The next
+// process doesn't wait for it.
+func TestClaimThatCannotBeGrantedDoesNotDelayCampaign(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newFollower(t, mode, nil)
-		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
-		for range stagger {
-			h.receive(5, election.Beat, 5, election.Hold{})
-			h.advance(1)
+		for _, claimed := range []election.Term{term(5), election.LastTerm(1)} {
+			h := newFollower(t, mode, nil)
+			h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+			for range stagger {
+				h.receive(5, election.Beat, claimed, election.Hold{})
+				h.advance(1)
+			}
+			expect.Equalf(t, h.countEvents(self, election.Started), 1,
+				"claims of term %d: elections after the campaign delay", claimed)
 		}
-		expect.Equalf(t, h.countEvents(self, election.Started), 1, "election after the campaign delay")
 	})
 }
 
@@ -51,7 +54,7 @@ func (h *harness) probedBy(from, follows election.ID, hold election.Hold) {
 	h.t.Helper()
 	hold.Life, hold.Version = 1, 1
 	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Probe, From: from, To: self, Term: 10, Subject: follows, Hold: hold,
+		Kind: election.Probe, From: from, To: self, Term: term(10), Subject: follows, Hold: hold,
 	}})
 }
 
@@ -82,10 +85,26 @@ func TestAnnouncedLapseReleasesGrants(t *testing.T) {
 		}
 		g.capture = func(m *election.Message) bool { return m.To == 2 && m.Kind == election.Grant }
 		g.deliver(election.Message{
-			Kind: election.Beat, From: 2, To: 1, Term: 50, Subject: 2, Hold: election.Hold{Life: 1, Version: 1, Sent: g.now},
+			Kind: election.Beat, From: 2, To: 1, Term: term(50), Subject: 2,
+			Hold: election.Hold{Life: 1, Version: 1, Sent: g.now},
 		})
 		g.deliverAll()
 		expect.Equalf(t, len(g.captured), 1, "grants after the coordinator announced its lapse")
+	})
+}
+
+// The highest process has won and waits for its grants. The others must wait for it.
+func TestLowerProcessesDontCampaignDuringClaim(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4), nil)
+		g.advance(heartbeat)
+		g.crash(4, false) // its grants have to expire
+		g.advance(3 * lease)
+		g.wantHolder(3)
+		for _, id := range []election.ID{1, 2} {
+			expect.Equalf(t, g.countEvents(id, election.Started), 0, "process %d: elections", id)
+		}
+		expect.Equalf(t, g.machines[3].Status().Term, term(2), "tenure in term")
 	})
 }
 
@@ -94,12 +113,12 @@ func TestAnnouncedLapseReleasesGrants(t *testing.T) {
 func TestEndOfClaimNoLongerDelaysCampaign(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for name, end := range map[string]func(*harness){
-			"given up": func(h *harness) { h.receive(5, election.Resigned, 12, election.Hold{}) },
+			"given up": func(h *harness) { h.receive(5, election.Resigned, term(12), election.Hold{}) },
 			"crashed":  func(h *harness) { h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1}) },
 		} {
 			h := newFollower(t, mode, nil)
 			h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
-			h.receive(5, election.Beat, 12, election.Hold{})
+			h.receive(5, election.Beat, term(12), election.Hold{})
 			h.advance(2 * stagger)
 			must.Equalf(t, h.countEvents(self, election.Started), 0,
 				"%s: elections during the claim of a higher process", name)
@@ -111,47 +130,17 @@ func TestEndOfClaimNoLongerDelaysCampaign(t *testing.T) {
 	})
 }
 
-// A member refuses a claim, and tells that its clock doesn't permit the next term yet.
-func TestRefusalTellsClockOfMember(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-		h.start(self, newRoster(t, 1, 2, self), func(c *office.Config) {
-			c.MemoryLost, c.Term, c.Coordinator = false, 20, self
-			c.Clock = election.TermClock{AtBoot: 40, TicksPerEpoch: lease}
-		})
-		h.advance(1)
-		h.receive(2, election.Beat, election.Epoch(42).First(), election.Hold{})
-		if told, want := h.captured[len(h.captured)-1].Hold.Ceiling, election.Epoch(40).Last(); told != want {
-			t.Errorf("got a refusal that told %d, want %d", told, want)
-		}
-		h.receive(2, election.Deny, 21, election.Hold{HighestGranted: 21, Ceiling: 21})
-		for _, ceiling := range []election.Term{21, 22} {
-			claimed := 0
-			for range 3 {
-				h.receive(2, election.Probe, 0, election.Hold{Held: true, Sent: h.now, RequesterLife: 1, HighestGranted: 21})
-				h.receive(2, election.Deny, 0, election.Hold{HighestGranted: 21, Ceiling: ceiling})
-				h.advance(heartbeat)
-				claimed += h.countSent(election.Beat)
-			}
-			if claims := claimed > 0; claims != (ceiling == 22) {
-				t.Errorf("clock of the other member permits term %d: got claims of term 22: %t, want %t",
-					ceiling, claims, ceiling == 22)
-			}
-		}
-	})
-}
-
 // A process whose tenure lapses grants another one at once, as all other members do.
 func TestFormerHolderGrantsAfterLapse(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
+		h := newCandidate(t, mode, nil)
 		for _, id := range []election.ID{1, 2} {
-			h.receive(id, election.Grant, 20, election.Hold{Sent: h.now})
+			h.receive(id, election.Grant, term(20), election.Hold{Sent: h.now})
 		}
 		h.wantHolder(self)
 		h.advance(lease)
 		h.wantHolder(election.None)
-		h.receive(2, election.Beat, 21, election.Hold{})
+		h.receive(2, election.Beat, term(21), election.Hold{})
 		h.wantAnswer(2, election.Grant)
 	})
 }
@@ -159,10 +148,10 @@ func TestFormerHolderGrantsAfterLapse(t *testing.T) {
 // A claim that two of five members refuse and another two don't receive can't succeed in its term.
 func TestClaimIsGivenUpWhenTheOthersDontAnswer(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := newCandidate(t, mode)
+		h := newCandidate(t, mode, nil)
 		for range 3 * heartbeat {
-			h.receive(1, election.Deny, 25, election.Hold{})
-			h.receive(2, election.Deny, 25, election.Hold{})
+			h.receive(1, election.Deny, term(25), election.Hold{})
+			h.receive(2, election.Deny, term(25), election.Hold{})
 			h.advance(1)
 			if h.countSent(election.Resigned) > 0 {
 				return
@@ -177,12 +166,12 @@ func TestAnswerToProbeRaisesNextTerm(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.advance(suspicionTimeout)
 	for _, id := range []election.ID{1, 2, 5} {
-		h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: 70})
+		h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(70)})
 	}
 	h.captured = nil
 	h.advance(2 * stagger)
 	for _, m := range h.captured {
-		if m.Kind == election.Election && m.Term == 71 {
+		if m.Kind == election.Election && m.Term == term(71) {
 			return
 		}
 	}
@@ -194,9 +183,8 @@ func TestAnswerToProbeRaisesNextTerm(t *testing.T) {
 func TestClaimNeedsMajorityOfEveryList(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2, 3)
-		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first, 0)
+		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first)
 		g := &group{t: t, mode: mode}
-		setWallClocks(g, nil)
 		for id := election.ID(1); id <= 5; id++ {
 			g.start(id, second, nil)
 		}
@@ -212,10 +200,9 @@ func TestClaimNeedsMajorityOfEveryList(t *testing.T) {
 func TestPreVoteIsRetriedWithoutMessages(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		first := newRoster(t, 1, 1, 2)
-		second := newRoster(t, 2, 1).Succeed(first, 0, 2)
+		second := newRoster(t, 2, 1).Succeed(first, 2)
 		g := &group{t: t, mode: mode}
-		setWallClocks(g, nil)
-		g.start(1, second.Succeed(first, 0), nil)
+		g.start(1, second.Succeed(first), nil)
 		g.advance(2 * lease)
 		g.wantHolder(election.None)
 		g.adopt(second, 1)
@@ -244,10 +231,10 @@ func newLastOfThree(t *testing.T, mode office.Mode) *harness {
 func TestClaimDoesNotCountOnEndedMembers(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newLastOfThree(t, mode)
-		h.receive(2, election.Grant, 11, election.Hold{Sent: h.now})
-		h.receive(1, election.Deny, 25, election.Hold{})
+		h.receive(2, election.Grant, term(11), election.Hold{Sent: h.now})
+		h.receive(1, election.Deny, term(25), election.Hold{})
 		for _, m := range h.captured {
-			if m.Kind == election.Beat && m.Term == 26 {
+			if m.Kind == election.Beat && m.Term == term(26) {
 				return
 			}
 		}
@@ -266,14 +253,14 @@ func TestPreVoteBeginsWithProbes(t *testing.T) {
 		if h.countSent(election.Election) == 0 {
 			t.Fatal("got no election after the end of the coordinator, want one")
 		}
-		h.receive(5, election.Beat, 11, election.Hold{}) // process 5 wins that election
-		h.receive(5, election.Resigned, 11, election.Hold{})
+		h.receive(5, election.Beat, term(11), election.Hold{}) // process 5 wins that election
+		h.receive(5, election.Resigned, term(11), election.Hold{})
 		h.captured = nil
 		h.advance(wait)
 		expect.Equalf(t, h.countSent(election.Probe), 4, "probes when the pre-vote began")
 		h.captured = nil
 		for _, id := range []election.ID{1, 2} {
-			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: 10})
+			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: term(10)})
 		}
 		h.advance(wait)
 		if h.countSent(election.Beat) == 0 {
@@ -295,16 +282,14 @@ func TestPreVoteFailsWhileOthersFollowRestartedCoordinator(t *testing.T) {
 			for range 5 {
 				for _, id := range []election.ID{4, 1, 2, 5} {
 					h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-						Kind: election.Probe, From: id, To: self, Term: 11, Subject: follows,
+						Kind: election.Probe, From: id, To: self, Term: term(11), Subject: follows,
 						Hold: election.Hold{Held: true, Life: 2, Version: 1},
 					}})
 				}
 				h.advance(heartbeat)
 				claims += h.countSent(election.Beat) + h.countSent(election.Election)
 			}
-			if want := follows == election.None; claims > 0 != want {
-				t.Errorf("others follow %d: got %d messages of campaigns, want some: %t", follows, claims, want)
-			}
+			expect.Equalf(t, claims > 0, follows == election.None, "others follow %d: sends messages of campaigns", follows)
 		}
 	})
 }

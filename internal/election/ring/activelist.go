@@ -8,15 +8,13 @@ import "github.com/conclave-dev/conclave/internal/election"
 // Messages: m*m ELECT for m live processes, whatever the number of initiators.
 // A recovered process sends INQUIRY and receives REPLY, m messages in all.
 //
-// Not guaranteed: that an ineligible process is informed of the outcome, because
-// the outcome isn't announced.
+// Not guaranteed: that an ineligible process is informed of the outcome, because the outcome isn't announced.
 type activeList struct{}
 
 // NewActiveList returns the process of a RingActiveList that c describes.
 func NewActiveList(c election.Config) (election.Machine, error) { return newMachine(c, activeList{}) }
 
-// Rule 1: the initiator creates an active list with itself, and sends its own
-// identifier.
+// Rule 1: the initiator creates an active list with itself, and sends its own identifier.
 func (r activeList) start(m *machine, out *election.Output) { r.sendOwn(m, out) }
 
 func (activeList) sendOwn(m *machine, out *election.Output) {
@@ -35,10 +33,9 @@ func (r activeList) receive(m *machine, msg election.Message, now election.Tick,
 	}
 }
 
-// Rules 2 and 3: a process that sees the first identifier of an election creates
-// its list, and sends its own identifier first. In the other order an
-// initiator's identifier would come back to it before those of all other
-// processes. It adds all others to the list and forwards them.
+// Rules 2 and 3: a process that sees the first identifier of an election creates its list, and sends its own identifier
+// first. In the other order an initiator's identifier would come back to it before those of all other processes. It
+// adds all others to the list and forwards them.
 func (r activeList) collect(m *machine, msg election.Message, now election.Tick, out *election.Output) {
 	if m.Eligible() && m.ownTerm != m.Term {
 		r.sendOwn(m, out)
@@ -61,8 +58,7 @@ func (activeList) complete(m *machine, out *election.Output) {
 	}
 }
 
-// Rule 5: a process that recovers asks which process is coordinator. It may have
-// any term, or none.
+// Rule 5: a process that recovers asks which process is coordinator. It may have any term, or none.
 func (r activeList) handleRecovery(m *machine, in election.Input, out *election.Output) bool {
 	msg := in.Message
 	switch {
@@ -99,9 +95,8 @@ func (r activeList) receiveRecovery(m *machine, msg election.Message, now electi
 	}
 }
 
-// Rule 5: the process that recovers starts an election if its INQUIRY comes back,
-// because then there is no coordinator on the ring, or if it outranks the
-// coordinator.
+// Rule 5: the process that recovers starts an election if its INQUIRY comes back, because then there is no coordinator
+// on the ring, or if it outranks the coordinator.
 func (activeList) handleAnswer(m *machine, msg election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Kind == election.Inquiry:

@@ -2,9 +2,8 @@ package ring
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// champion is the refined election of [Textbook]. A process replaces a lower
-// identifier by its own, so that only the highest one comes back to its owner,
-// the champion. The champion announces itself.
+// champion is the refined election of [Textbook]. A process replaces a lower identifier by its own, so that only the
+// highest one comes back to its owner, the champion. The champion announces itself.
 //
 // Messages: d+n ELECT_ME, where d is the number of hops from the initiator to
 // the highest live process, and n NEW_COORDINATOR; at most 3n-1 in all.

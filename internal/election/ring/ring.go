@@ -1,16 +1,13 @@
-// Package ring has the elections on a unidirectional ring: RingAllIDs and
-// RingChampion ([Textbook]), RingActiveList ([DistributedOS]), and RingSkip
-// ([SKR5302] and [UNIMORE]). A message goes only to the successor, and round
-// the ring only once. Each election has a file with its rules, by the numbers
-// in docs/algorithms. This file has what the elections share.
+// Package ring has the elections on a unidirectional ring: RingAllIDs and RingChampion ([Textbook]), RingActiveList
+// ([DistributedOS]), and RingSkip ([SKR5302] and [UNIMORE]). A message goes only to the successor, and round the ring
+// only once. Each election has a file with its rules, by the numbers in docs/algorithms. This file has what the
+// elections share.
 //
-// Assumptions: links are FIFO. A process that doesn't respond is detected in
-// time, and skipped. The control part of a failed process still forwards
-// messages (the process is ineligible).
+// Assumptions: links are FIFO. A process that doesn't respond is detected in time, and skipped. The control part of a
+// failed process still forwards messages (the process is ineligible).
 //
-// Not guaranteed: that there is one coordinator, and that an election has an
-// outcome if processes fail during it. A process that waits without success
-// starts again.
+// Not guaranteed: that there is one coordinator, and that an election has an outcome if processes fail during it. A
+// process that waits without success starts again.
 package ring
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -21,9 +18,8 @@ type rules interface {
 	start(m *machine, out *election.Output)
 	// receive handles a message of the current term.
 	receive(m *machine, msg election.Message, now election.Tick, out *election.Output)
-	// handleRecovery handles an input of a recovery by messages of its own, and
-	// reports whether it did. Without such messages, a recovered process starts
-	// an election.
+	// handleRecovery handles an input of a recovery by messages of its own, and reports whether it did. Without such
+	// messages, a recovered process starts an election.
 	handleRecovery(m *machine, in election.Input, out *election.Output) bool
 }
 
@@ -32,18 +28,14 @@ type machine struct {
 	election.Process
 	rules rules
 
-	// deadline is when the election that this process started or joined must be
-	// over.
+	// deadline is when the election that this process started or joined must be over.
 	deadline election.Tick
-	// ownTerm is the term in which the process last put its own message on the
-	// ring.
+	// ownTerm is the term in which the process last put its own message on the ring.
 	ownTerm election.Term
-	// deadCoordinator is the coordinator that is believed dead in this
-	// process's election.
+	// deadCoordinator is the coordinator that is believed dead in this process's election.
 	deadCoordinator election.ID
 
-	// collected are the identifiers seen in the election of ownTerm. Only
-	// RingAllIDs and RingActiveList collect them.
+	// collected are the identifiers seen in the election of ownTerm. Only RingAllIDs and RingActiveList collect them.
 	collected election.IDs
 	// initiator: in RingAllIDs, this process started the election of ownTerm.
 	initiator bool
@@ -82,9 +74,8 @@ func (m *machine) Step(in election.Input, out *election.Output) {
 	}
 }
 
-// start starts an election of this process in a new term. It doesn't if the
-// process isn't eligible, no term is left, or the election belongs to a recovery
-// that must end without an outcome.
+// start starts an election of this process in a new term. It doesn't if the process isn't eligible, no term is left, or
+// the election belongs to a recovery that must end without an outcome.
 func (m *machine) start(in *election.Input, out *election.Output) {
 	over := m.Recovering && in.Kind == election.TimePassed
 	m.Recovering, m.inquiring = m.NoPreemption && in.Kind == election.Recover, false
@@ -102,8 +93,7 @@ func (m *machine) restart(now election.Tick, out *election.Output) {
 	m.start(&election.Input{Kind: election.TimePassed, Peer: m.deadCoordinator, Now: now}, out)
 }
 
-// round returns how long an election may take: the longest one goes round three
-// times, with each place skipped once.
+// round returns how long an election may take: the longest one goes round three times, with each place skipped once.
 func (m *machine) round() election.Tick { return 3 * election.Tick(m.Roster.Len()+1) * m.Timing.Hop }
 
 // waitForOutcome waits for the outcome of an election that another process started.
@@ -123,14 +113,12 @@ func (m *machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// observeTerm adopts the newer term of a message. That ends an election or a
-// tenure of this process.
+// observeTerm adopts the newer term of a message. That ends an election or a tenure of this process.
 //
-// A message that only shows that there is a newer term gives the process a
-// reason to wait for the outcome of that term's election. It must not start an
-// election in a yet newer term at once. For example, consider two processes
-// that each start an election. If each restarted as soon as it saw the other's
-// term, the two could overtake each other forever.
+// A message that only shows that there is a newer term gives the process a reason to wait for the outcome of that
+// term's election. It must not start an election in a yet newer term at once. For example, consider two processes that
+// each start an election. If each restarted as soon as it saw the other's term, the two could overtake each other
+// forever.
 func (m *machine) observeTerm(msg *election.Message, now election.Tick) {
 	if msg.Term <= m.Term {
 		return
@@ -166,8 +154,7 @@ func (m *machine) sendOwn(kind election.Kind, out *election.Output) {
 	m.forward(election.Message{Kind: kind, Term: m.Term, Origin: m.Self, Subject: m.Self}, out)
 }
 
-// announce records the outcome of this process's election, and sends it round
-// the ring.
+// announce records the outcome of this process's election, and sends it round the ring.
 func (m *machine) announce(kind election.Kind, high election.ID, out *election.Output) {
 	m.recordOutcome(high, m.Term, out)
 	m.forward(election.Message{Kind: kind, Term: m.Term, Origin: m.Self, Subject: high}, out)
@@ -182,8 +169,7 @@ func (m *machine) handleAnnouncement(msg election.Message, out *election.Output)
 	}
 }
 
-// recordOutcome records the outcome of an election, unless a higher process was
-// announced in the same term.
+// recordOutcome records the outcome of an election, unless a higher process was announced in the same term.
 func (m *machine) recordOutcome(id election.ID, term election.Term, out *election.Output) {
 	if !m.Roster.Has(id) || m.KnowsCoordinatorOf(term) && m.Roster.Outranks(m.Coordinator, id) {
 		return
@@ -192,8 +178,7 @@ func (m *machine) recordOutcome(id election.ID, term election.Term, out *electio
 	m.Recognize(id, term, out)
 }
 
-// forward sends a message to the successor, unless it has already been round
-// the ring.
+// forward sends a message to the successor, unless it has already been round the ring.
 func (m *machine) forward(msg election.Message, out *election.Output) {
 	m.forwardTo(m.successor(election.None), msg, out)
 }
@@ -206,8 +191,7 @@ func (m *machine) forwardTo(to election.ID, msg election.Message, out *election.
 	}
 }
 
-// skip sends a message that could not be delivered to the process after the one
-// that doesn't respond.
+// skip sends a message that could not be delivered to the process after the one that doesn't respond.
 func (m *machine) skip(msg election.Message, out *election.Output) {
 	if msg.From != m.Self || !m.Roster.Has(msg.To) || msg.To == m.Self {
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -217,9 +201,8 @@ func (m *machine) skip(msg election.Message, out *election.Output) {
 	m.forwardTo(m.successor(msg.To), msg, out)
 }
 
-// successor returns the next process on the ring that isn't suspected. If
-// silent isn't suspected either, although it doesn't respond, the result is
-// behind it. If there is no other process, it is this process itself.
+// successor returns the next process on the ring that isn't suspected. If silent isn't suspected either, although it
+// doesn't respond, the result is behind it. If there is no other process, it is this process itself.
 func (m *machine) successor(silent election.ID) election.ID {
 	if !m.Roster.Has(m.Self) {
 		return m.Self

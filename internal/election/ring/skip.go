@@ -6,13 +6,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// skip is the ring election of [SKR5302] and [UNIMORE]. One list goes round the
-// ring and every process appends itself. Then the highest process on the list
-// goes round as the coordinator.
+// skip is the ring election of [SKR5302] and [UNIMORE]. One list goes round the ring and every process appends itself.
+// Then the highest process on the list goes round as the coordinator.
 //
-// Messages: m ELECTION and m COORDINATOR for each initiator, where m is the
-// number of live processes. Two concurrent elections elect the same process
-// (rule 3).
+// Messages: m ELECTION and m COORDINATOR for each initiator, where m is the number of live processes. Two concurrent
+// elections elect the same process (rule 3).
 type skip struct{}
 
 // NewSkip returns the process of a RingSkip that c describes.
@@ -48,9 +46,8 @@ func (skip) appendSelf(m *machine, msg election.Message, now election.Tick, out 
 	m.waitForOutcome(msg.Subject, now)
 }
 
-// Rule 2: the initiator announces the highest process on the list that has come
-// back. A list that was sent to two successors comes back twice. It is announced
-// again only if a higher process is on it.
+// Rule 2: the initiator announces the highest process on the list that has come back. A list that was sent to two
+// successors comes back twice. It is announced again only if a higher process is on it.
 func (skip) complete(m *machine, list []election.ID, out *election.Output) {
 	high := m.Roster.HighestOf(m.Self, list)
 	higher := m.Eligible() && m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(high, m.Coordinator)

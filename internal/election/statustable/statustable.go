@@ -1,18 +1,15 @@
-// Package statustable is the improved bully election ([ImprovedBully]). Every
-// process stores the process status table, and sends ELECTION only to the
-// highest process that isn't CRASHED in its table. A recovered process requests
-// the table of a neighbor instead of starting an election.
+// Package statustable is the improved bully election ([ImprovedBully]). Every process stores the process status table,
+// and sends ELECTION only to the highest process that isn't CRASHED in its table. A recovered process requests the
+// table of a neighbor instead of starting an election.
 //
 // Assumptions: those of the bully. In addition, the table is right about which
 // processes have crashed, or wrongly shows a dead process as normal.
 //
-// Messages: n-2 when the second-highest process finds the coordinator dead; n
-// when another process does. Each process found dead on the way down adds one
-// ELECTION and one wait of T. Recovery takes n+1.
+// Messages: n-2 when the second-highest process finds the coordinator dead; n when another process does. Each process
+// found dead on the way down adds one ELECTION and one wait of T. Recovery takes n+1.
 //
-// Not guaranteed: that there is one coordinator, as with the bully. A process
-// that is alive but CRASHED in the tables isn't informed of a new coordinator
-// until it recovers. Package office corrects such rows by signs of life.
+// Not guaranteed: that there is one coordinator, as with the bully. A process that is alive but CRASHED in the tables
+// isn't informed of a new coordinator until it recovers. Package office corrects such rows by signs of life.
 package statustable
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -100,9 +97,8 @@ func (m *Machine) handleOther(in *election.Input, out *election.Output) {
 	}
 }
 
-// setCoordinator makes id the coordinator in the table. As far as the others
-// can know, processes that outrank it have crashed; but this process itself has
-// not. Of the processes below it, the suspects have crashed.
+// setCoordinator makes id the coordinator in the table. As far as the others can know, processes that outrank it have
+// crashed; but this process itself has not. Of the processes below it, the suspects have crashed.
 func (m *Machine) setCoordinator(id election.ID) {
 	m.table.SetCoordinator(id)
 	for _, s := range m.Suspects {
@@ -137,8 +133,7 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 	m.ask(now, out)
 }
 
-// ask sends ELECTION to the highest process that may be alive. If that is this
-// process, it announces itself.
+// ask sends ELECTION to the highest process that may be alive. If that is this process, it announces itself.
 func (m *Machine) ask(now election.Tick, out *election.Output) {
 	m.table.Mark(m.Self, false)
 	highest := m.table.Highest()
@@ -154,8 +149,7 @@ func (m *Machine) ask(now election.Tick, out *election.Output) {
 	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: dead})
 }
 
-// announce makes this process coordinator and notifies all processes below it
-// that aren't CRASHED.
+// announce makes this process coordinator and notifies all processes below it that aren't CRASHED.
 func (m *Machine) announce(out *election.Output) {
 	m.announceTo(out, m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:])
 }
@@ -246,14 +240,12 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// observeTerm adopts the newer term of a message. That ends an election of this
-// process.
+// observeTerm adopts the newer term of a message. That ends an election of this process.
 //
-// A message that only shows that there is a newer term gives the process a
-// reason to wait for the outcome of that term's election. It must not start an
-// election in a yet newer term at once. For example, consider two processes
-// that each start an election. If each restarted as soon as it saw the other's
-// term, the two could overtake each other forever.
+// A message that only shows that there is a newer term gives the process a reason to wait for the outcome of that
+// term's election. It must not start an election in a yet newer term at once. For example, consider two processes that
+// each start an election. If each restarted as soon as it saw the other's term, the two could overtake each other
+// forever.
 func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	waits := (m.phase == asking || m.phase == promised || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
@@ -264,9 +256,8 @@ func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	}
 }
 
-// handleElection answers an ELECTION with OK and announces this process, unless
-// it has already announced itself in this term or knows a higher coordinator of
-// this term.
+// handleElection answers an ELECTION with OK and announces this process, unless it has already announced itself in this
+// term or knows a higher coordinator of this term.
 func (m *Machine) handleElection(msg *election.Message, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
@@ -279,8 +270,7 @@ func (m *Machine) handleElection(msg *election.Message, out *election.Output) {
 	m.announce(out)
 }
 
-// handleCoordinator records the coordinator, or takes over from it if this
-// process outranks it.
+// handleCoordinator records the coordinator, or takes over from it if this process outranks it.
 func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output) {
 	if m.Preempts(msg.From) {
 		if m.NextTerm(0) {
@@ -297,8 +287,7 @@ func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output)
 	m.Recognize(msg.From, msg.Term, out)
 }
 
-// takeOver announces this process to all others that aren't CRASHED, whatever
-// their rank ([ImprovedBully], 4.4).
+// takeOver announces this process to all others that aren't CRASHED, whatever their rank ([ImprovedBully], 4.4).
 func (m *Machine) takeOver(out *election.Output) { m.announceTo(out, m.Roster.Ranked()) }
 
 // handleRecovery handles the messages of a recovery.

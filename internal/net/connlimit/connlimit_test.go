@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/net/connlimit"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -109,21 +110,15 @@ func TestBytesAreLimitedUntilPinned(t *testing.T) {
 			t.Fatal("cannot pin")
 		}
 	}
-	if err := pinned.send(t, 5000); err != nil {
-		t.Error("pinned:", err)
-	}
-	if greedy.Pin() {
-		t.Error("pinned a closed connection")
-	}
+	expect.Succeedf(t, pinned.send(t, 5000), "pinned")
+	expect.Equalf(t, greedy.Pin(), false, "pinned a closed connection")
 }
 
 func TestConnectionWithMostBytesIsClosed(t *testing.T) {
 	s := listen(t, connlimit.Limits{Bytes: 1000, TotalBytes: 1000})
 	large, small := s.connect(1), s.connect(2)
 	must.Succeed(t, large.send(t, 900))
-	if err := small.send(t, 200); err != nil {
-		t.Fatal("small:", err)
-	}
+	must.Succeedf(t, small.send(t, 200), "small")
 	large.wantClosed(t, "most bytes")
 	if err := small.send(t, 700); err != nil { // The bytes of a closed connection no longer count.
 		t.Error("small:", err)
@@ -145,9 +140,7 @@ func TestPinnedConnectionsAreLimited(t *testing.T) {
 		t.Fatal("want the first one pinned only")
 	}
 	first.Close()
-	if !second.Pin() {
-		t.Error("the closed connection still counts")
-	}
+	expect.Equalf(t, second.Pin(), true, "a closed connection counts no more")
 	second.Unpin()
 	second.wantOpen(t, "unpinned again")
 	s.connect(1)

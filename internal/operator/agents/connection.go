@@ -16,8 +16,7 @@ import (
 type Connection struct {
 	UID       types.UID
 	Connected bool
-	// Problem is the reason why the agent isn't connected. It is empty until the first
-	// attempt has failed.
+	// Problem is the reason why the agent isn't connected. It is empty until the first attempt has failed.
 	Problem string
 	// Since is when Connected last changed.
 	Since time.Time
@@ -25,6 +24,8 @@ type Connection struct {
 	Groups []string
 	// Version is that of the agent, shortened to what a status can have.
 	Version string
+	// Identity is that of the agent's state directory: see control.Agent. It remains while the agent isn't connected.
+	Identity string
 }
 
 // Accepts reports whether the agent is connected and can join a group.
@@ -32,8 +33,7 @@ func (c Connection) Accepts(group string) bool {
 	return c.Connected && slices.Contains(c.Groups, group)
 }
 
-// Connection returns the state of the connection to a pod's agent; false if Streams
-// doesn't follow it.
+// Connection returns the state of the connection to a pod's agent; false if Streams doesn't follow it.
 func (s *Streams) Connection(pod types.NamespacedName) (Connection, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -58,9 +58,9 @@ func (s *Streams) Connected() map[string]int {
 }
 
 // setConnected marks the agent as connected, and removes the reports on groups that
-// an earlier connection reported and this one doesn't. The context is done when the
-// connection ends.
-func (s *stream) setConnected(ctx context.Context, reported map[string]bool, groups []string, version string) {
+// an earlier connection reported and this one doesn't. The parameter agent has what the agent says
+// about itself. The context is done when the connection ends.
+func (s *stream) setConnected(ctx context.Context, reported map[string]bool, agent Connection) {
 	hub := s.streams
 	hub.mu.Lock()
 	var left []string
@@ -70,7 +70,8 @@ func (s *stream) setConnected(ctx context.Context, reported map[string]bool, gro
 		}
 	}
 	if !s.closed {
-		s.connection = Connection{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups, Version: version}
+		agent.UID, agent.Connected, agent.Since = s.agent.UID, true, time.Now()
+		s.connection = agent
 		s.spawn, s.commands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()

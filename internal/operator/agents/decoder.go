@@ -10,8 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// decoder turns the lines of one connection into reports, and passes those of
-// certified groups on to the throttle.
+// decoder turns the lines of one connection into reports, and passes those of certified groups on to the throttle.
 type decoder struct {
 	pod string
 	// groups are those that the agent's certificate is for.
@@ -79,7 +78,12 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 		if err := json.Unmarshal(data, &agent); err != nil {
 			return err
 		}
-		return d.throttle.setCurrent(ctx, d.certified(agent.Groups), shortVersion(agent.Build))
+		if _, err := control.ParseIdentity(agent.Identity); err != nil {
+			return fmt.Errorf("identity: %w", err)
+		}
+		return d.throttle.setCurrent(ctx, Connection{
+			Groups: d.certified(agent.Groups), Version: shortVersion(agent.Build), Identity: agent.Identity,
+		})
 	}
 	return nil
 }

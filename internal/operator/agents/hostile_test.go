@@ -259,6 +259,19 @@ func TestSecondCurrentEventEndsTheConnection(t *testing.T) {
 	})
 }
 
+// The identity of a state directory gets into the status, whose schema refuses another one as a whole.
+func TestInvalidIdentityEndsTheConnection(t *testing.T) {
+	h := newHarness(t)
+	h.run(h.newAgentOf(fakeagent.Identity{
+		Namespace: "bank", Pod: "ledger-0", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", State: "A0B1C2D3E4F56789",
+	}))
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("the connection has its problem", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return strings.HasPrefix(connection.Problem, "invalid event current: identity: must have 16 hexadecimal digits")
+	})
+}
+
 // An agent that sends without pause takes a bounded part of the operator's time.
 func TestContinuousStreamIsReadSlowly(t *testing.T) {
 	h := &harness{certificates: newCertificates(t)}

@@ -104,9 +104,7 @@ func TestStableStreamReconnectsWithoutSignal(t *testing.T) {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.disconnected["ledger-0"] {
-		t.Error("got a signal that ledger-0 isn't connected, want none")
-	}
+	expect.Equalf(t, h.disconnected["ledger-0"], false, "got a signal that ledger-0 isn't connected")
 }
 
 // Reports of an earlier pod of the same name aren't attributed to the new one.

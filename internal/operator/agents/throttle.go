@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// An election takes a few reports of each agent. An agent may send the reports of
-	// several elections of each of its groups at once: reportBurst, and
-	// reportBurstPerGroup for each group. Beyond that, the operator handles reportRate
+	// An election takes a few reports of each agent. An agent may send the reports of several elections of each of its
+	// groups at once: reportBurst, and reportBurstPerGroup for each group. Beyond that, the operator handles reportRate
 	// reports a second: each may cost several writes, and a worker's time.
 	reportRate          = 5
 	reportBurst         = 40
@@ -27,9 +26,8 @@ const (
 	lineCost  = 256
 )
 
-// throttle limits the rate at which the reports of one connection reach the report
-// store. It passes the initial state on when that is complete, and later each report
-// at once, as long as the agent's limit allows.
+// throttle limits the rate at which the reports of one connection reach the report store. It passes the initial state
+// on when that is complete, and later each report at once, as long as the agent's limit allows.
 //
 // Beyond the limit, it retains the newest report of each group. It passes on neither
 // the reports in between nor a signal that there were any: a reconcile that runs for
@@ -57,7 +55,7 @@ func newThrottle(s *stream, groups int) *throttle {
 }
 
 // setCurrent passes the initial state on, and then marks the agent as connected.
-func (t *throttle) setCurrent(ctx context.Context, groups []string, version string) error {
+func (t *throttle) setCurrent(ctx context.Context, agent Connection) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current {
@@ -73,7 +71,7 @@ func (t *throttle) setCurrent(ctx context.Context, groups []string, version stri
 		}
 	}
 	clear(t.queued)
-	t.stream.setConnected(ctx, reported, groups, version)
+	t.stream.setConnected(ctx, reported, agent)
 	return nil
 }
 
@@ -87,8 +85,7 @@ func (t *throttle) add(group string, report *control.Report) {
 	}
 }
 
-// flush passes on as many queued reports as the limit allows, and schedules the rest.
-// The caller holds the lock.
+// flush passes on as many queued reports as the limit allows, and schedules the rest. The caller holds the lock.
 func (t *throttle) flush() {
 	for group, report := range t.queued {
 		if !t.stream.reportLimit.Allow() {

@@ -1,5 +1,4 @@
-// Package cache decides what the operator's informer cache retains of objects, and by what
-// it finds them.
+// Package cache decides what the operator's informer cache retains of objects, and by what it finds them.
 package cache
 
 import (
@@ -23,11 +22,10 @@ import (
 // optedIn selects the pods that can have an agent: no other pod gets a certificate.
 var optedIn = labels.SelectorFromSet(labels.Set{v1.LabelAgent: v1.AgentEnabled})
 
-// Options returns the options that the manager's cache must be created with. The cache
-// has all groups and nodes of the cluster, the pods that have opted in, and of other kinds only the objects with the
-// operator's label. It has only the fields that decisions use: tenants can make an object as large
-// as the API server accepts, and the memory of the manager must not depend on that
-// (docs/operate.md, Tenants that share an operator).
+// Options returns the options that the manager's cache must be created with. The cache has all groups and nodes of the
+// cluster, the pods that have opted in, and of other kinds only the objects with the operator's label. It has only the
+// fields that decisions use: tenants can make an object as large as the API server accepts, and the memory of the
+// manager must not depend on that (docs/operate.md, Tenants that share an operator).
 func Options() ctrlcache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
@@ -58,8 +56,7 @@ func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// agentOnly is shared by the pods of the cache, whose objects nobody changes. A container takes
-// more than 400 bytes.
+// agentOnly is shared by the pods of the cache, whose objects nobody changes. A container takes more than 400 bytes.
 var agentOnly = []corev1.Container{{Name: v1.AgentContainer}}
 
 func stripPod(object any) (any, error) {
@@ -88,8 +85,7 @@ func stripPod(object any) (any, error) {
 	return stripped, nil
 }
 
-// stripContainers retains whether any container runs and, of the agent, also whether it has
-// restarted.
+// stripContainers retains whether any container runs and, of the agent, also whether it has restarted.
 func stripContainers(statuses []corev1.ContainerStatus) (stripped []corev1.ContainerStatus) {
 	running := false
 	for i := range statuses {
@@ -191,7 +187,7 @@ func stripFinalizers(finalizers []string) (stripped []string) {
 const maxAnnotation = 64
 
 // maxStepDownBy is the length of the longest value of AnnotationStepDownBy that has an effect.
-const maxStepDownBy = v1.MaxNameLength + len("/17592186044415 ") + v1.MaxUserName
+const maxStepDownBy = v1.MaxNameLength + len("/70368744177663 ") + v1.MaxUserName
 
 // stripAnnotations retains the groups that a pod names, and the beginning of other annotations
 // unless there are too many.

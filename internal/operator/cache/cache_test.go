@@ -26,9 +26,7 @@ func retained(t *testing.T, strip func(any) (any, error), object any) int {
 	must.Succeed(t, err)
 	again, err := strip(stripped)
 	must.Succeed(t, err)
-	if !reflect.DeepEqual(stripped, again) {
-		t.Errorf("got another object when it was stripped again: %.300v, want %.300v", again, stripped)
-	}
+	expect.DeepEqualf(t, stripped, again, "object that is stripped again")
 	return sizeOf(reflect.ValueOf(stripped))
 }
 
@@ -145,9 +143,7 @@ func TestUsualMetadataOfAPodIsRetained(t *testing.T) {
 	pod.Labels["app"], pod.Annotations["example.org/priority"] = "ledger", "7"
 	stripped, _ := stripPod(pod)
 	got, _ := stripped.(*corev1.Pod)
-	if !reflect.DeepEqual(got.Labels, pod.Labels) {
-		t.Errorf("got %d labels, want all %d", len(got.Labels), len(pod.Labels))
-	}
+	expect.DeepEqualf(t, got.Labels, pod.Labels, "labels")
 	if len(got.Annotations) != len(pod.Annotations) || got.Annotations["example.org/priority"] != "7" {
 		t.Errorf("got %d annotations, want all %d", len(got.Annotations), len(pod.Annotations))
 	}
@@ -219,9 +215,7 @@ func TestMemoryOfTheLargestGroup(t *testing.T) {
 		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.
 	}
 	t.Logf("%d bytes", size)
-	if size > 300<<10 {
-		t.Errorf("got %d bytes of the largest group, want at most 300 KiB", size)
-	}
+	expect.AtMostf(t, size, 300<<10, "bytes of the largest group")
 }
 
 func TestMetadataOfAGroupIsBounded(t *testing.T) {
@@ -231,9 +225,7 @@ func TestMetadataOfAGroupIsBounded(t *testing.T) {
 		group.Generation = 7
 		return group
 	}
-	if size := retained(t, stripGroup, hostile()); size > 8<<10 {
-		t.Errorf("got %d bytes of a group without members, want at most 8 KiB", size)
-	}
+	expect.AtMostf(t, retained(t, stripGroup, hostile()), 8<<10, "bytes of a group without members")
 	stripped, _ := stripGroup(hostile())
 	if group, _ := stripped.(*v1.ElectionGroup); group.Annotations[v1.AnnotationConfirmStopped] != "ledger-0/u" ||
 		group.Generation != 7 {
@@ -268,8 +260,6 @@ func TestPodOfManyGroupsIsIndexedByFew(t *testing.T) {
 		if name != "annotation" && !slices.Contains(groups, "zebra") {
 			t.Errorf("%s: got no group that the annotation names, want it beside the others", name)
 		}
-		if again := GroupsInPod(cached); !slices.Equal(again, groups) {
-			t.Errorf("%s: got other groups the second time: an index must be stable", name)
-		}
+		expect.EqualSlicesf(t, GroupsInPod(cached), groups, "%s: groups the second time (an index must be stable)", name)
 	}
 }

@@ -30,9 +30,7 @@ func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
 		{Agent: "ledger-3", Reason: "the agent has left the group"},
 		{Agent: "ledger-4", Reason: `pods "ledger-4" not found`},
 	}
-	if fmt.Sprint(missing) != fmt.Sprint(want) {
-		t.Errorf("got missing journals %v, want %v", missing, want)
-	}
+	expect.Equalf(t, fmt.Sprint(missing), fmt.Sprint(want), "missing journals")
 }
 
 func TestExplainNamesTheTermsOfTheJournals(t *testing.T) {
@@ -75,9 +73,7 @@ func TestSessionsOfTheCoordinator(t *testing.T) {
 		}))
 		got := strings.Join(
 			sessions(t.Context(), g, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-				if pod.String() != "bank/ledger-2" {
-					t.Errorf("got a request to %s, want one to the coordinator", pod)
-				}
+				expect.Equalf(t, pod.String(), "bank/ledger-2", "pod of the request")
 				return portforward.At(agent.URL, ""), nil
 			}), "\n")
 		agent.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -45,9 +46,7 @@ func TestEveryTableOfFewProcessesIsShown(t *testing.T) {
 	var b strings.Builder
 	writeStatusTables(&b, &sim.Scenario{Processes: 14}, tables)
 	for _, want := range []string{"OF 1 ", "OF 7 ", "OF 13\n"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("got\n%s\nwant a column %q", b.String(), want)
-		}
+		expect.Containsf(t, b.String(), want, "columns")
 	}
 }
 

@@ -36,14 +36,15 @@ func (e *violationError) Error() string {
 // Sampler runs random schedules: sim.Sample, or a fake in tests.
 type Sampler func(context.Context, sim.Sampling) (sim.Report, error)
 
-// Values of --faults besides the names of faults.
-const (
-	noFaults  = "none"
-	allFaults = "all"
-)
+// noFaults is a value of --faults, besides the names of faults and of sets of faults.
+const noFaults = "none"
 
-// runSchedules runs random schedules until all are done, the time is up or the user
-// interrupts it.
+// faultChoices are the values of --faults.
+func faultChoices() []string {
+	return append([]string{sim.FaultsThatEnd, sim.SoakFaults, noFaults}, sim.FaultNames()...)
+}
+
+// runSchedules runs random schedules until all are done, the time is up or the user interrupts it.
 func runSchedules(cmd *cobra.Command, o *options, sample Sampler) error {
 	s, err := o.sampling()
 	if err != nil {
@@ -127,43 +128,25 @@ func (o *options) sampling() (sim.Sampling, error) {
 
 // parseFaults parses names of faults and returns them in the documented order.
 func parseFaults(text string) ([]string, error) {
-	common := sim.FaultNames()
-	known := append(common, sim.OptionalFaultNames()...)
-	selected := make([]bool, len(known))
-	text = command.Canonical(strings.ReplaceAll(text, " ", ""), append([]string{allFaults, noFaults}, known...))
-	for name := range strings.SplitSeq(text, ",") {
-		i := slices.Index(known, name)
-		switch {
-		case name == allFaults:
-			for i := range common {
-				selected[i] = true
-			}
-		case name == noFaults && text == noFaults:
-		case i < 0:
-			return nil, command.UsageErrorf("unknown fault %q%s: choose all, none, or some of %s", name,
-				command.DidYouMean(name, append(known, noFaults)), strings.Join(known, ", "))
-		default:
-			selected[i] = true
+	text = command.Canonical(strings.ReplaceAll(text, " ", ""), faultChoices())
+	if text == noFaults {
+		return nil, nil
+	}
+	names := strings.Split(text, ",")
+	for _, name := range names {
+		if choices := faultChoices(); name == noFaults || !slices.Contains(choices, name) {
+			return nil, command.UsageErrorf("unknown fault %q%s: choose all, soak, none, or some of %s", name,
+				command.DidYouMean(name, choices), strings.Join(sim.FaultNames(), ", "))
 		}
 	}
-	var faults []string
-	for i, name := range known {
-		if selected[i] {
-			faults = append(faults, name)
-		}
-	}
-	return faults, nil
+	faults, err := sim.ParseFaults(names)
+	return faults.Names(), err
 }
 
-// faultsText returns the value of --faults for these faults, which are in the documented
-// order.
+// faultsText returns the value of --faults for these faults.
 func faultsText(faults []string) string {
-	common := sim.FaultNames()
-	switch {
-	case len(faults) == 0:
+	if len(faults) == 0 {
 		return noFaults
-	case len(faults) >= len(common) && slices.Equal(faults[:len(common)], common):
-		return strings.Join(append([]string{allFaults}, faults[len(common):]...), ",")
 	}
 	return strings.Join(faults, ",")
 }

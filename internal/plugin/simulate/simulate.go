@@ -2,7 +2,6 @@
 package simulate
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -88,8 +87,7 @@ func New(sample Sampler) *cobra.Command {
 	command.CompleteFrom(cmd, "algorithm", catalog.Names())
 	command.CompleteFrom(cmd, "safety", office.ModeNames())
 	command.CompleteFrom(cmd, "output", simulateOutputs)
-	command.CompleteFrom(cmd, "faults",
-		slices.Concat([]string{allFaults, noFaults}, sim.FaultNames(), sim.OptionalFaultNames()))
+	command.CompleteFrom(cmd, "faults", faultChoices())
 	return cmd
 }
 
@@ -109,8 +107,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	f.StringVarP(&o.output, "output", "o", output.Table, "one of "+strings.Join(simulateOutputs, ", "))
 	f.IntVar(&o.schedules, "schedules", 0, "the number of random schedules to run")
 	f.DurationVar(&o.duration, "duration", 0, "the time for which to run random schedules, instead of --schedules")
-	f.StringVar(&o.faults, "faults", "all", "the faults in random schedules, such as loss,crash: all, none, or some of "+
-		strings.Join(sim.FaultNames(), ", ")+"; all doesn't include "+strings.Join(sim.OptionalFaultNames(), ", "))
+	f.StringVar(&o.faults, "faults", sim.FaultsThatEnd, "the faults in random schedules, such as loss,crash: all (that "+
+		"end), soak (all that break no assumption), none, or some of "+strings.Join(sim.FaultNames(), ", "))
 	f.IntVar(&o.convergenceEvery, "convergence-every", 1,
 		"check convergence in every nth schedule only; the others end with their last fault")
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; each further schedule adds 1")

@@ -52,9 +52,7 @@ func request(t *testing.T, a *pluginenv.FakeAgent, g *v1.ElectionGroup, to strin
 	var out bytes.Buffer
 	err := Do(t.Context(), &out, nobody{}, g, to,
 		func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-			if pod.String() != "bank/ledger-2" {
-				t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
-			}
+			expect.Equalf(t, pod.String(), "bank/ledger-2", "pod of the request")
 			return portforward.At(agent.URL, ""), nil
 		})
 	return out.String(), err
@@ -82,9 +80,7 @@ func TestStepDownPrintsTheNewCoordinatorAndTheFailoverTime(t *testing.T) {
 			if err != nil || got != test.want {
 				t.Errorf("got %q, %v, want %s", got, err, test.want)
 			}
-			if agent.Successor != "ledger-1" {
-				t.Errorf("got a request for %q, want ledger-1", agent.Successor)
-			}
+			expect.Equalf(t, agent.Successor, "ledger-1", "requested successor")
 		})
 	}
 }

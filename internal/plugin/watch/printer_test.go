@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // TestHangingAPIServerIsNotTheOperator: nothing is known about the operator while the API server doesn't answer.
@@ -30,9 +32,7 @@ func TestHangingAPIServerIsNotTheOperator(t *testing.T) {
 			return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}, nil
 		}, time.Now)
 		const want = "cannot watch the group; retrying: the API server does not respond\nthe API server is reachable again\n"
-		if got.String() != want {
-			t.Errorf("got %q, want %q", got.String(), want)
-		}
+		expect.Equal(t, got.String(), want)
 	})
 }
 
@@ -65,16 +65,12 @@ func TestLostConnectionIsPrintedOnce(t *testing.T) {
 	p := printer{notes: &got}
 	p.Connected()
 	for range 3 {
-		if err := p.Failed(errors.New("connection refused")); err != nil {
-			t.Errorf("got error %v, want none: it tries again", err)
-		}
+		expect.Succeedf(t, p.Failed(errors.New("connection refused")), "it tries again")
 	}
 	p.Connected()
 	p.Connected()
 	const want = "cannot watch the group; retrying: connection refused\nthe API server is reachable again\n"
-	if got.String() != want {
-		t.Errorf("got %q, want %q", got.String(), want)
-	}
+	expect.Equal(t, got.String(), want)
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "electiongroups"}, "", errors.New("no right"))
 	if err := p.Failed(denied); err == nil || !strings.Contains(err.Error(), "is forbidden") ||
 		strings.Contains(err.Error(), "\n") {

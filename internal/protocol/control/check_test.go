@@ -71,29 +71,40 @@ func TestWithoutUsualRows(t *testing.T) {
 	}
 }
 
-// TestNextFloorOfOperatorAndAgentsAgree: the operator computes the floor as the core does, without a floor, with one
-// that clocks have passed, one that they will reach, and one that they never reach.
-func TestNextFloorOfOperatorAndAgentsAgree(t *testing.T) {
-	noon := time.Date(2026, time.November, 17, 12, 0, 0, 0, time.UTC)
-	for _, now := range []time.Time{time.Unix(0, 0), time.Date(2026, time.January, 1, 0, 0, 20, 0, time.UTC), noon} {
-		reading := control.EpochAt(now)
-		floors := []int64{0, 1, 749, 750, 1500, 1501, control.MaxTerm - 1, control.MaxTerm}
-		for ahead := int64(-5000); ahead < 5000; ahead++ {
-			floors = append(floors, max(0, (reading+ahead)<<4+ahead&15))
+// TestTermsOfOperatorAndAgentsAgree: the operator computes terms as the core does. All tokens are below 2^53, because
+// JavaScript and many readers of JSON round greater numbers.
+func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
+	for _, version := range []uint32{0, 1, 2, 1 << 20, control.MaxVersion} {
+		first := control.FirstTerm(version)
+		expect.Equal(t, election.Term(first), election.FirstTerm(version)) //nolint:gosec // not negative
+		for _, counter := range []int64{0, 1, 1<<16 - 1} {
+			expect.Equal(t, control.VersionOf(first+counter), version)
 		}
-		for _, floor := range floors {
-			want := int64(election.NextFloor(election.Term(floor), election.Epoch(reading)))
-			if got := control.NextFloor(floor, now); got != want {
-				t.Fatalf("clock at %d, floor %d: got next floor %d, want %d as in the core", reading, floor, got, want)
-			}
-		}
+	}
+	expect.Equal(t, control.MaxTerm, election.MaxTerm)
+	expect.Equal(t, control.VersionOf(1<<62), control.MaxVersion)
+	expect.Equal(t, control.VersionOf(-1), 0)
+	expect.AtMostf(t, election.TokenOf(election.MaxTerm, 99), 1<<53-1, "highest token")
+}
+
+func TestVersionAt(t *testing.T) {
+	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for after, want := range map[int64]uint32{-1: 0, 0: 0, 1: 1, 28857600: 28857600, 1 << 29: 1 << 29, 1<<29 + 1: 0} {
+		expect.Equal(t, control.VersionAt(time.Unix(start.Unix()+after, 0)), want)
 	}
 }
 
-// TestTokensAreExactInJSONNumbers: JavaScript and many readers of JSON round numbers above 2^53.
-func TestTokensAreExactInJSONNumbers(t *testing.T) {
-	newYear := time.Date(2069, time.January, 1, 0, 0, 0, 0, time.UTC)
-	if token := election.TokenOf(election.Term(control.TermAt(newYear)), election.MaxPriority); token >= 1<<53 {
-		t.Errorf("got token %d in 2069, want one below 2^53", token)
+func TestIdentity(t *testing.T) {
+	for _, identity := range []uint64{0, 1, 0xa0b1c2d3e4f56789, 1<<64 - 1} {
+		got, err := control.ParseIdentity(control.FormatIdentity(identity))
+		expect.Succeed(t, err)
+		expect.Equal(t, got, identity)
+	}
+	for _, text := range []string{
+		"0000000000000000", "1", "A0B1C2D3E4F56789", "+000000000000001", "0x00000000000001", "g",
+	} {
+		if _, err := control.ParseIdentity(text); err == nil {
+			t.Errorf("%s: got no error", text)
+		}
 	}
 }

@@ -8,16 +8,14 @@ import (
 // Document configures a group, in JSON. An agent uses the document with the highest
 // revision that it has ever seen of a group.
 //
-// The status of the group has the SHA-256 of these bytes. If an operator encodes the same group
-// in another way, all groups get a new revision when it takes over. So new fields are omitted
-// if they are empty.
+// The status of the group has the SHA-256 of these bytes. If an operator encodes the same group in another way, all
+// groups get a new revision when it takes over. So new fields are omitted if they are empty.
 type Document struct {
 	// UID distinguishes this group from an earlier one of the same name.
 	UID string `json:"uid"`
 	// Generation is that of the spec that the settings come from.
 	Generation int64 `json:"generation"`
-	// Revision increases with each change of the document, and from one group to the
-	// next one of the same name.
+	// Revision increases with each change of the document, and from one group to the next one of the same name.
 	Revision int64 `json:"revision"`
 	// Group has the UIDs of pods. The location of a member without an address isn't known yet.
 	Group Group `json:"group"`
@@ -47,8 +45,8 @@ type Safety struct {
 // DefaultLease is the lease of a group that doesn't set one. The API has the same default, in api/v1/settings.go.
 const DefaultLease = 500 * time.Millisecond
 
-// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A new pod
-// waits that long before it votes.
+// LongestLease returns up to which length leases grow while renewals are late, if they usually have this one. A process
+// that has lost its memory of grants waits that long before it votes.
 func LongestLease(usual time.Duration) time.Duration { return max(usual, 2*time.Second) }
 
 // LongestLeaseMillis is LongestLease in milliseconds, as in the API.
@@ -97,12 +95,13 @@ type Probe struct {
 type Member struct {
 	Name     string `json:"name"`
 	Priority uint32 `json:"priority"`
-	// Address is the host:port of the member's agent. It is empty if the operator doesn't
-	// know the address yet.
+	// Address is the host:port of the member's agent. It is empty if the operator doesn't know the address yet.
 	Address string `json:"address,omitempty"`
-	// UID is that of the pod that has the address. It is empty outside of pods, and if the
-	// operator doesn't know the pod.
+	// UID is that of the pod that has the address. It is empty outside of pods, and if the operator doesn't know the pod.
 	UID string `json:"uid,omitempty"`
+	// Identity is that of the state directory of the member's agent: see FormatIdentity. It is empty in a file, and
+	// until the operator knows it.
+	Identity string `json:"identity,omitempty"`
 }
 
 // List is one version of the member list, as the operator publishes it and as agents store it.
@@ -110,6 +109,7 @@ type Member struct {
 // memberlist.List has names of any type, because the simulator, which numbers processes, and the
 // operator share the decisions about lists. election.Roster has the votes, for the core.
 type List struct {
+	// Version increases from list to list, with gaps.
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`
 	// Previous is the list before this one. If a configuration file doesn't specify it, the
@@ -117,17 +117,12 @@ type List struct {
 	Previous *PreviousList `json:"previous,omitempty"`
 	// Departed names members of the previous list that no longer exist.
 	Departed []string `json:"departed,omitempty"`
-	// Floor is a term that no process exceeded under any list before Previous.
-	Floor uint64 `json:"floor,omitempty"`
 }
 
 // PreviousList is a member list that another one has replaced.
 type PreviousList struct {
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`
-	// LeaseMillis is for how long a coordinator may rely on what its members have granted. It
-	// is 0 if the list after it has settled: then no coordinator relies on that.
-	LeaseMillis int32 `json:"leaseMillis,omitempty"`
 }
 
 // Has reports whether name is a member.

@@ -13,9 +13,10 @@ type Agent struct {
 	Life uint32 `json:"life"`
 	// Build is the version of the agent's binary.
 	Build string `json:"build,omitempty"`
-	// Groups are those that the pod named when it was created. The agent joins these
-	// on request, and no others.
+	// Groups are those that the pod named when it was created. The agent joins these on request, and no others.
 	Groups []string `json:"groups"`
+	// Identity is that of the agent's state directory: see FormatIdentity.
+	Identity string `json:"identity"`
 }
 
 // Report is the state of one group as its agent sees it.
@@ -34,6 +35,9 @@ type Report struct {
 	// Coordinator is empty while there is none.
 	Coordinator string `json:"coordinator,omitempty"`
 	Term        uint64 `json:"term"`
+	// UsedTerm is the highest term that the agent has granted or claimed. It may be of a newer list than that of the
+	// agent: it has granted a claim under such a list, which may be a false one.
+	UsedTerm uint64 `json:"usedTerm"`
 	// ElectedAt is when the agent first learned of this coordinator in this term.
 	ElectedAt time.Time `json:"electedAt,omitzero"`
 	Electing  bool      `json:"electing,omitempty"`
@@ -77,10 +81,9 @@ type Ending struct {
 	Cause       EndCause `json:"cause"`
 	// At is when the agent learned of the end.
 	At time.Time `json:"at"`
-	// GapMicros is the time without a coordinator until the agent recognized the
-	// next one, in microseconds. It is nil while there is none, or if the agent learned
-	// of the end only from the next coordinator. If the coordinator was silent, it
-	// includes the time since its last message.
+	// GapMicros is the time without a coordinator until the agent recognized the next one, in microseconds. It is nil
+	// while there is none, or if the agent learned of the end only from the next coordinator. If the coordinator was
+	// silent, it includes the time since its last message.
 	GapMicros *int64 `json:"gapMicros,omitempty"`
 }
 
@@ -157,8 +160,7 @@ type Left struct {
 	UID   string `json:"uid"`
 }
 
-// The limits of a report. They bound the memory that it takes, and what of it becomes part of
-// a status.
+// The limits of a report. They bound the memory that it takes, and what of it becomes part of a status.
 const (
 	// maxRows is the number of members that a group can have.
 	maxRows = 100
@@ -232,13 +234,11 @@ type TimingInForce struct {
 	LongestLeaseMillis            int64 `json:"longestLeaseMillis,omitempty"`
 }
 
-// Answers is what an agent reports of the answers of a member to its heartbeats as coordinator,
-// in the last five to ten minutes. The times are from when the agent computed the heartbeat
-// until it handled the answer, on its own clock.
+// Answers is what an agent reports of the answers of a member to its heartbeats as coordinator, in the last five to ten
+// minutes. The times are from when the agent computed the heartbeat until it handled the answer, on its own clock.
 type Answers struct {
 	Count uint64 `json:"count"`
-	// P99Micros is a time in which 99 % of the answers arrived, too high by at most a
-	// quarter.
+	// P99Micros is a time in which 99 % of the answers arrived, too high by at most a quarter.
 	P99Micros     int64 `json:"p99Micros"`
 	LongestMicros int64 `json:"longestMicros"`
 	// SecondMicros is the longest of the others, and LongestAt when the longest one arrived.

@@ -1,56 +1,59 @@
 package control
 
-import "time"
-
-// Terms number the elections of a group. A term is an epoch and a counter. The operator and
-// the agents derive the epoch from the time of day: it is the number of EpochDurations since
-// the beginning of 2026.
-const (
-	// EpochDuration is the time between two epochs.
-	EpochDuration = 40 * time.Millisecond
-	// counterBits is the size of the counter in a term, as in package election, which the
-	// operator doesn't import.
-	counterBits = 4
-	// MaxTerm is the MaxTerm of package election.
-	MaxTerm = 1<<44 - 1
-	// AcceptedSkew is the maximum difference between the clocks of two agents that
-	// accept each other's connections, and between theirs and the operator's.
-	AcceptedSkew = 30 * time.Second
+import (
+	"fmt"
+	"strconv"
+	"time"
 )
 
-// EpochAt returns the epoch at a time of day.
-func EpochAt(t time.Time) int64 {
+// Terms number the elections of a group. A term is the version of a member list and a counter, which numbers the
+// elections under that list. These constants are those of package election, which the operator doesn't import.
+const (
+	counterBits = 16
+	MaxVersion  = 1<<30 - 1
+	MaxTerm     = (MaxVersion+1)<<counterBits - 1
+)
+
+// FirstTerm returns the lowest term of a list.
+func FirstTerm(version uint32) int64 { return int64(version) << counterBits }
+
+// VersionOf returns the version of the list to which a term belongs.
+func VersionOf(term int64) uint32 {
+	return uint32(min(max(0, term), MaxTerm) >> counterBits) //nolint:gosec // It is bounded.
+}
+
+// VersionAt returns the version that a list must have at least if it is published now: the seconds since the beginning
+// of 2026. So the lists of a group exceed those of an earlier group of the same name, and of the same group before it
+// was restored from a backup. A clock that is decades ahead must not use up the versions: then it returns 0.
+func VersionAt(now time.Time) uint32 {
+	const latest = 1 << 29
 	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	return int64(max(0, t.Sub(start)/EpochDuration))
-}
-
-// TermAt returns the highest term of the epoch at a time of day.
-func TermAt(t time.Time) int64 { return lastOf(EpochAt(t)) }
-
-func lastOf(epoch int64) int64 { return min((epoch+1)<<counterBits-1, MaxTerm) }
-
-// NextFloor returns the floor of the next list, or of a list from which more members have
-// departed, if the present floor is floor and the publisher's clock reads now. No process
-// whose clock is ahead of that by at most AcceptedSkew has used a higher term.
-//
-// It is the NextFloor of package election, which explains it: while the clock of a process
-// is behind the floor, its terms are ahead of its clock.
-func NextFloor(floor int64, now time.Time) int64 {
-	const (
-		skew    = int64(AcceptedSkew / EpochDuration)
-		catchUp = 30
-	)
-	next := EpochAt(now) + skew
-	if floor > 0 {
-		present := floor >> counterBits
-		slowest := max(0, present-2*skew)
-		next = max(next, present+1+max(0, next-slowest)/catchUp)
+	seconds := now.Unix() - start.Unix()
+	if seconds < 0 || seconds > latest {
+		return 0
 	}
-	return lastOf(next)
+	return uint32(seconds)
 }
 
-// maxClockLead bounds how far the clock that made a revision may be ahead of the
-// reader's.
+// FormatIdentity returns the identity of a state directory as text: 16 hexadecimal digits, and nothing for 0, which
+// means that it isn't known.
+func FormatIdentity(identity uint64) string {
+	if identity == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", identity)
+}
+
+// ParseIdentity is the inverse of FormatIdentity. It accepts no other form.
+func ParseIdentity(text string) (uint64, error) {
+	identity, err := strconv.ParseUint(text, 16, 64)
+	if text != "" && (err != nil || FormatIdentity(identity) != text) {
+		return 0, fmt.Errorf("must have 16 hexadecimal digits, got %.20q", text)
+	}
+	return identity, nil
+}
+
+// maxClockLead bounds how far the clock that made a revision may be ahead of the reader's.
 const maxClockLead = 24 * time.Hour
 
 // MaxRevision returns the highest revision that a valid document can have. A revision

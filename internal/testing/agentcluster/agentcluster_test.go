@@ -36,9 +36,7 @@ func TestSurvivorsElectNextCoordinator(t *testing.T) {
 			_, err = cluster.Agent(first).Kill()
 			must.Succeed(t, err)
 			must.Succeed(t, cluster.Agent(first).AwaitEnd())
-			if slices.Contains(cluster.Running(), first) {
-				t.Errorf("%s is running after Kill", first)
-			}
+			expect.Equalf(t, slices.Contains(cluster.Running(), first), false, "%s is running after Kill", first)
 			second, err := cluster.AwaitCoordinator(testwait.Context(t))
 			must.Succeed(t, err)
 			if second == first {
@@ -114,9 +112,7 @@ func TestCutDropsPacketsInOneDirection(t *testing.T) {
 		must.Succeed(t, hosts[at].SetReadDeadline(time.Now().Add(testwait.Limit)))
 		n, _, err := hosts[at].ReadFrom(buffer)
 		must.Succeed(t, err)
-		if got := string(buffer[:n]); got != want {
-			t.Errorf("%s received %q, want %q", at, got, want)
-		}
+		expect.Equalf(t, string(buffer[:n]), want, "%s received", at)
 	}
 	must.Succeed(t, cluster.Cut(Cut{"a", "b"}))
 	send("a", "b", "lost")

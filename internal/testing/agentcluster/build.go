@@ -8,21 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
-
-// shiftedClock is a build tag: the agent reads its wall clock as SetClock says.
-const shiftedClock = "conclave_clockfile"
 
 // Build builds the agent into a folder and returns the path of the binary. It finds the
 // module by searching upwards from the working directory.
-func Build(ctx context.Context, folder string, race bool, tags ...string) (string, error) {
+func Build(ctx context.Context, folder string, race bool) (string, error) {
 	top, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	binary := filepath.Join(folder, "conclave-agent")
-	arguments := []string{"build", "-o", binary, "-tags", strings.Join(tags, ",")}
+	arguments := []string{"build", "-o", binary}
 	// Without the race detector, build the agent as releases do.
 	cgo := "CGO_ENABLED=0"
 	if race {

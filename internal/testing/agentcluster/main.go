@@ -55,7 +55,7 @@ func outer(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(folder)
-	binary, err := Build(context.Background(), folder, Race(), shiftedClock)
+	binary, err := Build(context.Background(), folder, Race())
 	if err == nil {
 		err = os.Setenv(binaryVariable, binary)
 	}

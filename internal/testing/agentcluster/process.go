@@ -33,9 +33,7 @@ type Agent struct {
 	// shared folder, every log line of any agent would wake up all agents.
 	config string
 	log    string
-	// clock is a file with the difference between the agent's wall clock and that of the machine.
-	clock string
-	file  File
+	file   File
 
 	// Stderr, if it isn't nil, replaces the log file from the next start on.
 	Stderr *os.File
@@ -65,7 +63,6 @@ func newAgent(ctx context.Context, options *Options, name, host, apiPort string)
 	a := &Agent{
 		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: options.Binary,
 		config: filepath.Join(options.Folder, name, "agent.yaml"), log: filepath.Join(options.Folder, name+".log"),
-		clock: filepath.Join(options.Folder, name+".clock"),
 	}
 	if options.Trace {
 		a.traces = options.traces()
@@ -92,7 +89,6 @@ func (a *Agent) Start() error {
 	}
 	command := exec.CommandContext(a.ctx, a.binary, arguments...)
 	command.Stdout, command.Stderr = log, cmp.Or(a.Stderr, log)
-	command.Env = append(os.Environ(), "CONCLAVE_TEST_CLOCK="+a.clock)
 	// No agent outlives the program that runs the cluster, even if that program is killed. The kernel tracks the thread
 	// that started the process. Go ends a thread only if its goroutine exits with the thread locked, which doesn't happen
 	// here.
@@ -106,12 +102,6 @@ func (a *Agent) Start() error {
 	a.mutex.Unlock()
 	go a.waitForExit(p)
 	return nil
-}
-
-// SetClock sets the agent's wall clock ahead of that of the machine, or back if the difference is negative. The agent's
-// own clock for timeouts isn't affected. The package's TestMain must call Main, which builds such agents.
-func (a *Agent) SetClock(ahead time.Duration) error {
-	return replace(a.clock, []byte(ahead.String()))
 }
 
 // waitForExit waits for the exit of a process. It records the exit if it was unexpected,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -71,9 +72,7 @@ func Start(t testing.TB) *envtest.Environment {
 		t.Fatal("cannot start the API server:", err)
 	}
 	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Error("cannot stop the API server:", err)
-		}
+		expect.Succeedf(t, environment.Stop(), "cannot stop the API server")
 	})
 	return environment
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -127,9 +128,7 @@ func CheckProgram(t *testing.T, newCommand func() *cobra.Command, pages []string
 			if !strings.HasPrefix(line, name+" ") {
 				continue
 			}
-			if err := Check(newCommand(), c.Words[len(strings.Fields(name)):], c.Complete); err != nil {
-				t.Errorf("%s: %s", c, err)
-			}
+			expect.Succeedf(t, Check(newCommand(), c.Words[len(strings.Fields(name)):], c.Complete), "%s", c)
 		}
 		for _, word := range c.Words {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 func TestCommandsAreFound(t *testing.T) {
@@ -23,9 +25,7 @@ func TestCommandsAreFound(t *testing.T) {
 		`["for" "x" "in" "a" "b"] true`, `["bin/one" "up"] true`, `["two" "--flag"] true`, `["done"] true`,
 		`["exec" "--" "three" "--four"] true`, `["three" "--four"] true`,
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	expect.Equalf(t, fmt.Sprint(got), fmt.Sprint(want), "commands")
 }
 
 func TestBrokenCommandsAreDetected(t *testing.T) {

@@ -145,8 +145,8 @@ func digest(g control.Group) string {
 	if g.Previous != nil {
 		lists = append(lists, *g.Previous)
 	}
-	for i, l := range lists { // Where a member is doesn't matter, nor what the former lease was.
-		lists[i].Members, lists[i].LeaseMillis = nil, 0
+	for i, l := range lists { // Neither where a member is matters, nor its identity, which may become known later.
+		lists[i].Members = nil
 		for _, m := range l.Members {
 			lists[i].Members = append(lists[i].Members, control.Member{Name: m.Name, Priority: m.Priority})
 		}

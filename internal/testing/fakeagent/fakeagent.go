@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"log"
 	"net"
@@ -28,6 +29,9 @@ type Identity struct {
 	Namespace, Pod string
 	// UID is that of the pod in its certificate, which has none if it is empty.
 	UID string
+	// State is the identity of its state directory. By default it follows from the other names: a replaced pod has
+	// another one.
+	State string
 	// Groups are the groups in its certificate.
 	Groups []string
 	// Address is the address that the operator dials, usually with control.OperatorPort.
@@ -77,6 +81,11 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	held, err := w.hold(role.UID, names...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", role.Pod, err)
+	}
+	if role.State == "" {
+		h := fnv.New64a()
+		_, _ = fmt.Fprintf(h, "%s %s %s", role.Namespace, role.Pod, role.UID) // A hash never returns an error.
+		role.State = control.FormatIdentity(h.Sum64())
 	}
 	return &Agent{
 		identity: role, certificate: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // any number that differs

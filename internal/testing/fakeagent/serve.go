@@ -85,7 +85,9 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	text, changes := a.pending(nil, sent)
 	text = event(text, control.EventCurrent,
-		control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
+		control.Agent{
+			Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups, Identity: a.identity.State,
+		})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
 	send := func() error {

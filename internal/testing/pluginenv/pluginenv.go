@@ -18,6 +18,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/clusteraccess"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testclient"
@@ -120,8 +121,6 @@ func (e *Env) CreateOperatorIn(t *testing.T, namespace string) {
 	}
 	must.Succeed(t, e.Create(t.Context(), d))
 	t.Cleanup(func() { // Other tests need a cluster without an operator.
-		if err := e.Delete(context.WithoutCancel(t.Context()), d); err != nil {
-			t.Error(err)
-		}
+		expect.Succeed(t, e.Delete(context.WithoutCancel(t.Context()), d))
 	})
 }

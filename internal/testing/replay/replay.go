@@ -151,7 +151,7 @@ func toRoster(r *journal.TraceRoster) (*election.Roster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return list.Succeed(previous, r.Floor, r.Departed...), nil
+	return list.Succeed(previous, r.Departed...), nil
 }
 
 // toInput returns the input of a step.

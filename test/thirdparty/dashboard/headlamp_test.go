@@ -310,7 +310,7 @@ func headlampStepDown(b *browser, h *headlamp) {
 func adopting() *v1.ElectionGroup {
 	g := named("bank", "adopting", placed(ledger("Bully", 4), "node-1", "node-2", "node-2", "node-3", "node-3"))
 	list := g.Status.Protocol.MemberList
-	list.Version, list.State, list.Floor = 2, v1.ListAdopting, new(int64(1))
-	list.Previous = &v1.PreviousList{Members: list.Members[2:], LeaseMillis: 9}
+	list.Version, list.State = 2, v1.ListAdopting
+	list.Previous = &v1.PreviousList{Version: 1, Members: list.Members[2:], LeaseMillis: 9}
 	return g
 }

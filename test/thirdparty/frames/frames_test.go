@@ -30,15 +30,15 @@ var contents = map[string]struct {
 	"message": {text: `message {
 		group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
 		list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
-		life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 17592186044415 held: true ready: true
+		life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 70368744177663 held: true ready: true
 		adopted: 2 ineligible: true config_digest: 5 lease: 200000000 heartbeat: 40000000 sender_lease: 500000000
-		ceiling: 27993605 election_term: 27993606 end_cause: 9 }`},
+		settled: true election_term: 27993606 end_cause: 9 refuses: true abstains: true }`},
 	"hello": {
 		`hello {
-			protocol: 1 domain: "default" name: "a" life: 9 port: 65535 term: 34359738368 revision: 1
+			protocol: 1 domain: "default" name: "a" life: 9 port: 65535 identity: 34359738368 revision: 1
 			dialed: "127.0.0.1:7373" }`,
 		wire.Frame{Hello: &wire.Hello{
-			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 34359738368, Revision: 1,
+			Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Identity: 34359738368, Revision: 1,
 			Dialed: "127.0.0.1:7373",
 		}},
 	},

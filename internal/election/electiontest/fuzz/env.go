@@ -43,7 +43,7 @@ func (e *environment) newConfig(s *source) election.Config {
 		e.roster = e.newRoster(1, s.byte()|1<<(e.self-1), s)
 	}
 	c := election.Config{
-		Self: e.self, Roster: e.roster, Term: election.Term(s.below(4)),
+		Self: e.self, Roster: e.roster, Term: election.FirstTerm(1) + election.Term(s.below(4)),
 		Timing: election.Timing{Reply: 10, Takeover: 40, Hop: 5},
 	}
 	if s.flag() {
@@ -54,12 +54,13 @@ func (e *environment) newConfig(s *source) election.Config {
 }
 
 // newRoster returns a member list of the processes in mask, in a drawn order of the ring. Some members may be
-// observers. It returns nil if the list is invalid.
+// observers, and some state directories may have been replaced. It returns nil if the list is invalid.
 func (e *environment) newRoster(version uint32, mask byte, s *source) *election.Roster {
 	turn, observers := s.below(maxProcesses), s.byte()
 	if s.flag() {
 		observers = 0
 	}
+	identities := s.byte()
 	var ring []election.Member
 	for i := range maxProcesses {
 		at := (i + turn) % maxProcesses
@@ -69,6 +70,9 @@ func (e *environment) newRoster(version uint32, mask byte, s *source) *election.
 		m := election.Member{ID: election.ID(at + 1), Priority: election.Priority(at*3%maxProcesses + 1)}
 		if observers>>at&1 == 1 && observers != 0xff {
 			m.Priority = 0
+		}
+		if identities >= 0xc0 {
+			m.Identity = election.Identity(identities >> at & 1)
 		}
 		ring = append(ring, m)
 	}
@@ -82,14 +86,19 @@ func (e *environment) newRoster(version uint32, mask byte, s *source) *election.
 	return r
 }
 
-// nextRoster returns a later list, which may not contain the process itself, or nil.
+// nextRoster returns a later list, which may not contain the process itself, a later publication of the present one, or
+// nil.
 func (e *environment) nextRoster(s *source) *election.Roster {
+	if before := e.roster.Previous; before != nil && s.below(4) == 0 {
+		e.roster = e.roster.Succeed(before, append(e.roster.Departed, e.anyID(s))...)
+		return e.roster
+	}
 	next := e.newRoster(e.roster.Version+1, s.byte(), s)
 	if next == nil || s.below(8) == 0 {
 		return nil
 	}
 	if s.flag() {
-		next = next.Succeed(e.roster, e.anyTerm(s))
+		next = next.Succeed(e.roster)
 		if s.flag() {
 			next.Departed = []election.ID{e.anyID(s)}
 		}
@@ -119,8 +128,12 @@ func (e *environment) anyTerm(s *source) election.Term {
 	case b < 0x80:
 		e.term++
 		return e.term
+	case b < 0xd0:
+		return election.FirstTerm(e.roster.Version) + election.Term(b&0x1f)
 	case b < 0xe0:
-		return election.Term(b & 0xf)
+		return election.LastTerm(e.roster.Version) - 7 + election.Term(b&0xf) // the next list begins in between
+	case b < 0xe4:
+		return election.Term(b & 3)
 	case b < 0xe8:
 		return election.MaxTerm
 	case b < 0xf0:
@@ -216,6 +229,7 @@ func (e *environment) message(s *source) election.Message {
 		Sent: e.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: e.roster.Version - uint32(s.below(2)),
 		HighestGranted: e.anyTerm(s), ElectionTerm: e.anyTerm(s), Held: s.flag(), Ready: s.flag(),
 		Ineligible: s.flag(), RequesterLife: uint32(s.below(3)),
+		Settled: s.flag(), Abstains: s.below(8) == 0,
 	}
 	return m
 }

@@ -45,9 +45,7 @@ func TestRoles(t *testing.T) {
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=", "with a pod that has not opted in")
 	s.connect("b")
 	s.elect("b")
-	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Members: s.List.Members},
-	}
+	s.beginList(s.List.Members[:1])
 	expect.Equalf(t, formatMap(s.evaluate().Roles), "b=coordinator", "with a coordinator that leaves the list")
 }
 
@@ -163,9 +161,7 @@ func TestLeave(t *testing.T) {
 	s.disconnect("z")
 	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "a x", "pods that are not members, or in an earlier group")
 	s.report("a").UID = string(uid)
-	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:2], Previous: &v1.PreviousList{Members: s.List.Members},
-	}
+	s.beginList(s.List.Members[:2])
 	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "x", "c does not leave before the list has settled")
 	s.List.State = v1.ListSettled
 	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "c x", "and then it leaves")

@@ -102,9 +102,7 @@ func TestConditions(t *testing.T) {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 		},
 		"a list is being adopted": {3, func(s *harness) {
-			s.List = &v1.MemberList{
-				Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Members: s.List.Members},
-			}
+			s.beginList(s.List.Members)
 		}},
 		"a finalizer cannot be written": {
 			3, func(s *harness) { s.PublishError = "write the finalizer of pod a: denied by a policy" },
@@ -152,9 +150,7 @@ func TestConditions(t *testing.T) {
 			5, func(s *harness) { s.report("b").Digest = "other" },
 		},
 		"agents have lists of different versions": {3, func(s *harness) {
-			s.List = &v1.MemberList{
-				Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Members: s.List.Members},
-			}
+			s.beginList(s.List.Members)
 			s.report("b").Version, s.report("b").Digest = 2, "other"
 		}},
 		"an agent has newer settings than the operator": {3, func(s *harness) { s.report("a").Generation = 2 }},
@@ -269,10 +265,7 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s.Problem = &membership.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
 	s.PublishError, s.RoutingError = "write it", "write another"
 	s.ServiceProblem = serviceConflict
-	s.List = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1],
-		Previous: &v1.PreviousList{Members: s.List.Members},
-	}
+	s.beginList(s.List.Members[:1:1])
 	s.List.Members = append(s.List.Members, v1.Member{Pod: "x", Priority: 7})
 	s.report("b").Digest = "other"
 	s.disconnect("a", "b", "c")

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // candidate is a coordinator that agents report.
@@ -45,25 +44,30 @@ func (e *evaluation) candidates() []candidate {
 	}
 	all = slices.DeleteFunc(all, func(c candidate) bool { return !e.isConfirmed(c) })
 	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(b.priority, a.priority), cmp.Compare(a.pod, b.pod))
+		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(e.ringPlace(b.pod), e.ringPlace(a.pod)))
 	})
 	return all
 }
 
-// isConfirmed reports whether enough agents report a candidate. A single agent that lies,
-// or whose clock is wrong, must not get another coordinator or a newer term into the
-// status: the term would remain, and exclude the tenures of honest members.
+// ringPlace returns the place of a member in its list. Fencing tokens of the same term are in this order.
+func (e *evaluation) ringPlace(pod string) int {
+	of := e.List.Members
+	if !e.inList(pod) {
+		of = e.List.Previous.Members
+	}
+	return slices.IndexFunc(of, func(m v1.Member) bool { return m.Pod == pod })
+}
+
+// isConfirmed reports whether enough agents report a candidate. A single agent that lies must not
+// get another coordinator or a newer term into the status: the term would remain, and exclude the
+// tenures of honest members under the same list.
 //
 // A coordinator that needs a majority has one, and its members report it as soon as their heartbeats are answered. So
 // the operator waits for the majority of those that are connected, including those that it is about to contact.
-// Otherwise, whoever reports first would be believed alone. A term that the operator's clock will not reach soon needs
-// a majority of all members: then the wrong clock may be the operator's.
+// Otherwise, whoever reports first would be believed alone.
 func (e *evaluation) isConfirmed(c candidate) bool {
 	if !e.needsMajority() {
 		return true
-	}
-	if c.term > control.TermAt(e.Now.Add(time.Minute)) && len(c.reportedBy) <= len(e.members)/2 {
-		return false
 	}
 	old := e.Group.Status.Coordinator
 	known := old != nil && old.Pod == c.pod && old.Term == c.term
@@ -76,8 +80,7 @@ func (e *evaluation) isMajority(agents int) bool {
 	return agents > (e.connected+e.pendingContacts)/2
 }
 
-// memberPriority returns the priority of a member of a list that is in force, 0 for
-// other pods.
+// memberPriority returns the priority of a member of a list that is in force, 0 for other pods.
 func (e *evaluation) memberPriority(pod string) int32 {
 	if i, ok := e.index[pod]; ok {
 		return e.members[i].Priority
@@ -127,6 +130,9 @@ func (e *evaluation) refuted(c candidate) bool {
 	return e.needsMajority() && against > len(c.reportedBy)
 }
 
+// maxClockSkew is how far the time of an election may be ahead of the operator's clock.
+const maxClockSkew = 24 * time.Hour
+
 // statusEntry returns the entry of a candidate in the status.
 func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 	entry := &v1.Coordinator{Pod: c.pod, Priority: c.priority, Term: c.term}
@@ -134,7 +140,7 @@ func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 		entry.ElectedAt = old.ElectedAt
 		return entry
 	}
-	// An agent whose clock is wrong, or that lies, may report any time.
+	// An agent whose clock is wrong, or that lies, may report any time. Only the display depends on it.
 	if c.electedAt.Before(e.Group.CreationTimestamp.Add(-maxClockSkew)) || c.electedAt.After(e.Now.Add(maxClockSkew)) {
 		c.electedAt = e.Now
 	}
@@ -143,10 +149,9 @@ func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 	return entry
 }
 
-// retainedCoordinator returns the coordinator in the status if too few connected agents
-// know of its term: the operator may be disconnected, or may just have started, or another
-// replica wrote the status from newer reports. The Service continues to point at this
-// coordinator as long as its pod exists. In Available mode, an agent that knows of another
+// retainedCoordinator returns the coordinator in the status if too few connected agents know of its term: the operator
+// may be disconnected, or may just have started, or another replica wrote the status from newer reports. The Service
+// continues to point at this coordinator as long as its pod exists. In Available mode, an agent that knows of another
 // term has another coordinator.
 func (e *evaluation) retainedCoordinator() *v1.Coordinator {
 	old := e.Group.Status.Coordinator

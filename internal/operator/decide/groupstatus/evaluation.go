@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// evaluation is the state of one call of Evaluate: the facts, and what has been derived
-// from them so far.
+// evaluation is the state of one call of Evaluate: the facts, and what has been derived from them so far.
 type evaluation struct {
 	Facts
 	// members has the members of the list, with the highest priority first.
@@ -24,8 +22,7 @@ type evaluation struct {
 	index map[string]int
 	// previous has the members of the previous list while that is still in force.
 	previous map[string]v1.Member
-	// reports has the relevant reports in the order of their pods' names, and reportOf
-	// has them by pod.
+	// reports has the relevant reports in the order of their pods' names, and reportOf has them by pod.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
 	// pendingContacts is the number of agents that the operator has not contacted yet, and contactPending means that there
@@ -74,23 +71,16 @@ func newEvaluation(f Facts) *evaluation {
 	return e
 }
 
-// maxClockSkew is how far an agent's clock may be ahead of the operator's. No process
-// uses a term that its clock has not reached. So a term that is further ahead is invalid,
-// and must not get into the status, where it would remain forever.
-const maxClockSkew = 24 * time.Hour
-
-// isRelevant reports whether a report counts: it is about this group, its pod is a
-// member according to a list that is still in force, and its agent uses such a list.
+// isRelevant reports whether a report counts: it is about this group, its pod is a member according to a list that is
+// still in force, and its agent uses such a list. No list that the agent can know has a term above those of the newest
+// one: such a term must not get into the status, where it would remain.
 func (e *evaluation) isRelevant(pod string, report *control.Report) bool {
-	newest := control.TermAt(e.Now.Add(maxClockSkew))
-	if report.UID != string(e.Group.UID) || int64(min(report.Term, control.MaxTerm+1)) > newest {
-		return false
-	}
-	oldest := e.List.Version
+	oldest, newest := e.List.Version, max(e.List.Version, int64(report.Version))
 	if e.List.State == v1.ListAdopting {
-		oldest--
+		oldest = e.List.Previous.Version
 	}
-	return int64(report.Version) >= oldest && !e.usesUnknownList(report) && e.isMember(pod)
+	return report.UID == string(e.Group.UID) && e.isMember(pod) && int64(report.Version) >= oldest &&
+		!e.usesUnknownList(report) && int64(control.VersionOf(int64(min(report.Term, control.MaxTerm)))) <= newest
 }
 
 // usesUnknownList reports whether an agent reports a list that the operator hasn't
@@ -117,8 +107,7 @@ func (e *evaluation) podExists(name string) bool {
 	return pod != nil && !membership.Finished(pod)
 }
 
-// isContactPending reports whether a pod should have an agent that the operator has not
-// contacted yet.
+// isContactPending reports whether a pod should have an agent that the operator has not contacted yet.
 func (e *evaluation) isContactPending(name string) bool {
 	agent := e.Agents[name]
 	return !agent.Connected && agent.Problem == "" && e.podExists(name) && e.shouldHaveAgent(e.Pods[name])

@@ -16,10 +16,10 @@ import (
 
 const uid = types.UID("6f0c")
 
-// noon is the time at which each harness starts, and firstTerm the first term. It is a short number.
+// noon is the time at which each harness starts, and firstTerm the first term of its list.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
-const firstTerm = 130896000
+const firstTerm = 1 << 16
 
 // harness is a group of pods a, b, c, ... with priorities 10, 20, 30, ... Initially, the
 // last pod is the coordinator, and the group is healthy.
@@ -47,6 +47,15 @@ func newHarness(members int) *harness {
 	}
 	s.elect(s.names[members-1])
 	return s
+}
+
+// beginList begins the next list.
+func (s *harness) beginList(members []v1.Member) {
+	before := s.List
+	s.List = &v1.MemberList{
+		Version: before.Version + 1, State: v1.ListAdopting, Members: members,
+		Previous: &v1.PreviousList{Version: before.Version, Members: before.Members},
+	}
 }
 
 // createPod creates a running pod with an agent.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -98,7 +99,10 @@ func (h *randomHistory) changeReport(name string) {
 	case 0:
 		report.UID = []string{string(uid), string(uid), "old"}[h.rng.IntN(3)]
 	case 1:
-		report.Version = uint32(max(1, h.List.Version-int64(h.rng.IntN(3))))
+		report.Version = uint32(h.List.Version)
+		if previous := h.List.Previous; previous != nil {
+			report.Version = uint32([]int64{h.List.Version, previous.Version, previous.Version - 1}[h.rng.IntN(3)])
+		}
 	case 2:
 		report.Eligible, report.Excluded = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
 	case 3:
@@ -108,7 +112,9 @@ func (h *randomHistory) changeReport(name string) {
 	case 5:
 		h.reportCoordinator("", name)
 	case 6:
-		report.Term = []uint64{0, h.term - 5, h.term + 7, h.term + 1<<40, 1 << 63}[h.rng.IntN(5)]
+		report.Term = []uint64{
+			0, h.term - 5, h.term + 7, uint64(control.FirstTerm(uint32(h.List.Version))) + 1, h.term + 1<<40, 1 << 63,
+		}[h.rng.IntN(6)]
 	default:
 		h.term += uint64(h.rng.IntN(2))
 		h.reportCoordinator(h.randomName(), name)
@@ -138,8 +144,8 @@ func (h *randomHistory) changeList() {
 		return
 	}
 	next := &v1.MemberList{
-		Version: h.List.Version + 1, State: v1.ListAdopting, Floor: new(int64(0)),
-		Previous: &v1.PreviousList{Members: h.List.Members},
+		Version: h.List.Version + 1 + int64(h.rng.IntN(2)*h.rng.IntN(1000)), State: v1.ListAdopting,
+		Previous: &v1.PreviousList{Version: h.List.Version, Members: h.List.Members},
 	}
 	for i, name := range h.names {
 		if h.rng.IntN(3) > 0 {

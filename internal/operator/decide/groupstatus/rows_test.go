@@ -133,12 +133,6 @@ func TestTable(t *testing.T) {
 			s.reportCoordinator("a", "x")
 			s.report("x").Term = s.term + 1
 		},
-		"a term that is too far in the future does not count": func(s *harness) {
-			s.report("a").Coordinator, s.report("a").Term = "a", uint64(control.TermAt(noon.Add(48*time.Hour)))
-		},
-		"a term that is out of range does not count": func(s *harness) {
-			s.report("a").Coordinator, s.report("a").Term = "a", 1<<63
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
@@ -169,9 +163,7 @@ func TestMessagesFit(t *testing.T) {
 	for _, change := range pods {
 		change(s.createPod("a"))
 		for _, row := range Evaluate(s.Facts).Status.Processes {
-			if len(row.Message) > 256 {
-				t.Errorf("got %d characters, want at most 256: %s", len(row.Message), row.Message)
-			}
+			expect.AtMostf(t, len(row.Message), 256, "characters")
 		}
 	}
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// publishDocument adds the document of a list to a plan. It has the revision of the published
-// document if it has its digest, and a higher one otherwise: two documents of a group with
-// the same revision don't differ.
+// publishDocument adds the document of a list to a plan. It has the revision of the published document if it has its
+// digest, and a higher one otherwise: two documents of a group with the same revision don't differ.
 func (p *Plan) publishDocument(f *Facts, list *v1.MemberList) {
 	document := Document(f.Group, list, f.Pods)
 	p.Document = &document
@@ -45,25 +44,18 @@ func (p *Plan) encode() {
 		v1.PublishedDocument{Revision: p.Document.Revision, Digest: hex.EncodeToString(digest[:])}
 }
 
-// Document returns the document that configures a group's agents. The caller sets its
-// revision.
+// Document returns the document that configures a group's agents. The caller sets its revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
 	peers := peerPods(pods)
 	g := groupSettings(group, list.LeaseMillis)
 	g.Version = uint32(list.Version)
-	g.Members = documentMembers(list.Members, peers)
-	if list.Previous != nil {
-		g.Previous = &control.PreviousList{Version: uint32(list.Version - 1), Members: documentMembers(list.Previous.Members,
-			peers)}
-		if list.State == v1.ListAdopting {
-			// A pod that is replaced meanwhile has no other memory of it.
-			g.Previous.LeaseMillis = list.Previous.LeaseMillis
+	g.Members = documentMembers(list.Members, list.Identities, peers)
+	if p := list.Previous; p != nil {
+		g.Previous = &control.PreviousList{
+			Version: uint32(p.Version), Members: documentMembers(p.Members, p.Identities, peers),
 		}
 	}
 	g.Departed = toMemberList(list).NotNeeded()
-	if list.Floor != nil {
-		g.Floor = uint64(*list.Floor)
-	}
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
 }
 
@@ -115,10 +107,12 @@ func longestLease(group *v1.ElectionGroup) int32 {
 	return control.LongestLeaseMillis(usualLease(group))
 }
 
-func documentMembers(members []v1.Member, peers map[string]*corev1.Pod) []control.Member {
+func documentMembers(members []v1.Member, identities map[string]v1.Identity,
+	peers map[string]*corev1.Pod,
+) []control.Member {
 	list := make([]control.Member, len(members))
 	for i, m := range members {
-		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority)}
+		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Identity: string(identities[m.Pod])}
 		if pod := peers[m.Pod]; pod != nil {
 			list[i].Address = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
 			list[i].UID = string(pod.UID)
@@ -127,13 +121,11 @@ func documentMembers(members []v1.Member, peers map[string]*corev1.Pod) []contro
 	return list
 }
 
-// peerPods returns the pods that have an address at which agents connect to each other, by
-// name.
+// peerPods returns the pods that have an address at which agents connect to each other, by name.
 //
-// Several pods may have the same IP address. For example, when pod a is deleted, the new
-// pod b may get its address while the API server still has a; and pods on the network of
-// the same host always share its address. Agents reject a document with a duplicate
-// address, so only one of these pods gets it.
+// Several pods may have the same IP address. For example, when pod a is deleted, the new pod b may get its address
+// while the API server still has a; and pods on the network of the same host always share its address. Agents reject a
+// document with a duplicate address, so only one of these pods gets it.
 func peerPods(pods []*corev1.Pod) map[string]*corev1.Pod {
 	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {

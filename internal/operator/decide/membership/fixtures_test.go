@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 	"time"
 
@@ -10,16 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
+// noon is before the beginning of 2026: versions are 1, 2, 3 and so on, unless a test advances the clock to that.
+var noon = time.Date(2025, time.December, 31, 12, 0, 0, 0, time.UTC)
 
 // newDeclaredFacts returns the facts of a group with declared members, as in "a 10, b 20".
 // It has no pods, so no list waits for a majority.
 func newDeclaredFacts(members string) *Facts {
 	f := &Facts{
 		Now: noon, MajorityLost: true, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{},
-		Adopted: map[string]bool{}, Missing: map[string]bool{},
+		Identities: map[string]string{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 	}
 	f.Group = &v1.ElectionGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1},
@@ -52,8 +55,15 @@ func (f *Facts) addPod(name string) *corev1.Pod {
 	}
 	f.Pods = append(f.Pods, pod)
 	f.Nodes["node-"+name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
-	f.Connected[pod.UID] = true
+	f.Connected[pod.UID], f.Identities[name] = true, identityOf(pod)
 	return pod
+}
+
+// identityOf returns the identity of the state directory of a new pod.
+func identityOf(pod *corev1.Pod) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(pod.UID)) // A hash never returns an error.
+	return control.FormatIdentity(h.Sum64())
 }
 
 func (f *Facts) addPods(names ...string) *Facts {
@@ -140,7 +150,7 @@ func formatList(l *v1.MemberList) string {
 	}
 	text := fmt.Sprintf("v%d %s: %s", l.Version, l.State, formatMembers(l.Members))
 	if l.Previous != nil {
-		text += fmt.Sprintf("; after v%d: %s", l.Version-1, formatMembers(l.Previous.Members))
+		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, formatMembers(l.Previous.Members))
 	}
 	if len(l.Departed) > 0 {
 		text += "; departed: " + strings.Join(l.Departed, ", ")

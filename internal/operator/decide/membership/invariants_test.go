@@ -17,17 +17,11 @@ import (
 
 // violation returns the violated rule of the schema, or "": see api/v1/memberlist.go.
 func violation(was, is *v1.MemberList) string {
-	floor := func(l *v1.MemberList) int64 {
-		if l.Floor == nil {
-			return 0
-		}
-		return *l.Floor
-	}
 	switch {
-	case is.Version == 1 && (is.Previous != nil || is.Departed != nil || is.Floor != nil || is.State != v1.ListSettled):
-		return "version 1 must not have a previous list"
-	case is.Version > 1 && (is.Previous == nil || is.Floor == nil):
-		return "previous or floor is invalid"
+	case is.Previous == nil && (is.Departed != nil || is.State != v1.ListSettled):
+		return "a first list must not have a previous list"
+	case is.Previous != nil && is.Previous.Version >= is.Version:
+		return "the version isn't above the previous one"
 	case was == nil:
 		return ""
 	case is.Version == was.Version:
@@ -39,41 +33,17 @@ func violation(was, is *v1.MemberList) string {
 		if was.LeaseMillis != 0 && is.LeaseMillis != was.LeaseMillis {
 			return "the lease has changed under the same version"
 		}
-		unchanged := len(is.Departed) == len(was.Departed) && is.State == was.State
-		if floor(is) < floor(was) || unchanged && floor(is) != floor(was) {
-			return "the floor has changed without a departure"
+		for pod, identity := range was.Identities {
+			if is.Identities[pod] != identity {
+				return "an identity has changed under the same version"
+			}
 		}
-	case is.Version != was.Version+1 || was.State != v1.ListSettled || is.State != v1.ListAdopting ||
-		formatMembers(is.Previous.Members) != formatMembers(was.Members) || floor(is) < floor(was):
+	case is.Version < was.Version || was.State != v1.ListSettled || is.State != v1.ListAdopting ||
+		is.Previous.Version != was.Version || formatMembers(is.Previous.Members) != formatMembers(was.Members) ||
+		!maps.Equal(is.Previous.Identities, was.Identities):
 		return "the list is not a successor"
 	}
 	return ""
-}
-
-// checkSilence checks the silent period of an agent that starts with a document: while a
-// majority can still elect by an earlier list, it must not grant before the grants of the
-// earlier agents of its name have expired. It remembers nothing of them.
-func (s *simulation) checkSilence(name string, d *control.Document) {
-	silent := d.Group.Safety.LongestLeaseMillis
-	if d.Group.Previous != nil {
-		silent = max(silent, d.Group.Previous.LeaseMillis)
-	}
-	grantsAt := s.now.Add(time.Duration(silent) * time.Millisecond)
-	for _, a := range s.allAgents[name] {
-		for i, adopted := range a.adoptions {
-			until := a.ended
-			if i+1 < len(a.adoptions) {
-				until = a.adoptions[i+1].at
-			}
-			list := s.published[int64(adopted.version)]
-			lease := time.Duration(list.LeaseMillis) * time.Millisecond
-			if _, lost := s.lostMajority(list.Version, list); !lost && grantsAt.Before(until.Add(lease)) {
-				s.t.Errorf(
-					"%s is silent for %d ms with version %d, but an earlier agent of its name has granted for %s by version %d",
-					name, silent, d.Group.Version, lease, list.Version)
-			}
-		}
-	}
 }
 
 // checkLease checks that a list doesn't get another lease after it was published: agents may have granted
@@ -94,33 +64,24 @@ func (s *simulation) checkList(list *v1.MemberList) {
 		s.t.Errorf("version %d: got members %s and %s", list.Version, formatMembers(known.Members),
 			formatMembers(list.Members))
 	}
-	if known == nil {
-		s.published[list.Version] = list
-	}
-	if before := s.published[list.Version-1]; list.Previous != nil &&
-		formatMembers(before.Members) != formatMembers(list.Previous.Members) {
-		s.t.Errorf("before version %d: got members %s, want %s", list.Version, formatMembers(before.Members),
-			formatMembers(list.Previous.Members))
-	}
+	s.published[list.Version] = list
 	for version, old := range s.published {
-		if version > list.Version-2 && (version != list.Version-1 || list.State != v1.ListSettled) {
+		if previous := list.Previous; previous == nil || version > previous.Version ||
+			version == previous.Version && list.State != v1.ListSettled {
 			continue
 		}
-		lostAt, lost := s.lostMajority(version, old)
-		if !lost {
+		if !s.lostMajority(version, old) {
 			s.t.Errorf("got list %s, but a majority can still elect with version %d: %s", formatList(list), version,
 				formatMembers(old.Members))
-		} else if version <= list.Version-2 && *list.Floor < control.TermAt(lostAt) {
-			s.t.Errorf("version %d: got floor %d, but version %d was in use until term %d", list.Version, *list.Floor,
-				version, control.TermAt(lostAt))
 		}
 	}
 }
 
-// lostMajority reports whether a list has lost its majority, and since when.
-func (s *simulation) lostMajority(version int64, list *v1.MemberList) (at time.Time, lost bool) {
-	if at, known := s.lostMajorityAt[version]; known {
-		return at, true
+// lostMajority reports whether a list has lost its majority. Only a process with the identity that the list names for a
+// member votes as that.
+func (s *simulation) lostMajority(version int64, list *v1.MemberList) bool {
+	if s.lost[version] {
+		return true
 	}
 	// A process that holds the office by this list requests grants for its lease, and no member grants for longer.
 	lease := time.Duration(list.LeaseMillis) * time.Millisecond
@@ -129,17 +90,15 @@ func (s *simulation) lostMajority(version int64, list *v1.MemberList) (at time.T
 		over := true
 		for _, a := range s.allAgents[m.Pod] {
 			until, still := a.usedUntil(version)
-			over = over && !still && !s.now.Before(until.Add(lease))
+			votes := a.identity == string(list.Identities[m.Pod])
+			over = over && (!votes || !still && !s.now.Before(until.Add(lease)))
 		}
 		if over {
 			count++
 		}
 	}
-	if count <= len(list.Members)/2 {
-		return at, false
-	}
-	s.lostMajorityAt[version] = s.now
-	return s.now, true
+	s.lost[version] = count > len(list.Members)/2
+	return s.lost[version]
 }
 
 // The part of the simulation that is about lists that wait for a majority: operators that
@@ -253,10 +212,7 @@ func (s *simulation) stopPod(name string) {
 	pod.DeletionTimestamp = new(metav1.NewTime(s.now))
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{agentStatus(terminated)}
 	s.pods[name] = pod
-	if a := s.agent(name); a != nil {
-		a.ended = s.now
-		delete(s.agents, pod.UID)
-	}
+	s.endAgent(pod)
 }
 
 // release removes the finalizer of pods. They are being deleted, so they disappear.
@@ -276,8 +232,9 @@ func (s *simulation) release(pods []*corev1.Pod) {
 // facts returns the facts as an operator knows them.
 func (s *simulation) facts(o *operator) Facts {
 	f := Facts{
-		Group: o.group, Now: s.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
-		Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
+		Group: o.group, Now: s.now.Add(o.skew), FirstListComplete: true, Nodes: map[string]*corev1.Node{},
+		Connected: map[types.UID]bool{}, Identities: map[string]string{}, Adopted: map[string]bool{},
+		Missing: map[string]bool{},
 	}
 	if o.document != nil {
 		f.Published, f.Revision = &o.document.Published, o.document.Published.Revision
@@ -296,7 +253,10 @@ func (s *simulation) facts(o *operator) Facts {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		pod := s.pods[name]
 		f.Pods = append(f.Pods, pod)
-		f.Connected[pod.UID] = s.isConnected(o, name)
+		if f.Connected[pod.UID] = s.isConnected(o, name); f.Connected[pod.UID] {
+			o.identities[pod.UID] = s.agent(name).identity
+		}
+		f.Identities[name] = o.identities[pod.UID]
 	}
 	s.observeMajority(o)
 	f.MajorityLost = !o.majorityLostAt.IsZero() && s.now.Sub(o.majorityLostAt) >= majorityGrace

@@ -12,10 +12,10 @@ import (
 // newMajorityFacts returns the facts of a group whose present members have a majority, and
 // whose first list has settled. Of these and other pods, some are connected.
 func newMajorityFacts(members, connected string) *Facts {
-	f := newDeclaredFacts(members)
+	f := newDeclaredFacts(members).addPods(strings.Fields(connected)...)
 	f.step()
 	f.MajorityLost = false
-	return f.addPods(strings.Fields(connected)...)
+	return f
 }
 
 // TestListWaitsForMajority tests when a list that would have no majority waits.

@@ -287,9 +287,7 @@ func TestTooManyMembers(t *testing.T) {
 	expect.Equalf(t, formatProblem(p.Problem),
 		"TooManyMembers: The selector matches 101 pods with agents, but a group has at most 100 members: narrow the selector",
 		"problem")
-	if p.List.Version != 1 {
-		t.Errorf("got list %s", formatList(p.List)[:60])
-	}
+	expect.Equalf(t, p.List.Version, 1, "version")
 	f.deletePod("ledger-50")
 	if p := f.settle(); p.Problem != nil && p.List.Version != 1 {
 		t.Error("got a new list before the member has departed")

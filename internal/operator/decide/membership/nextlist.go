@@ -45,14 +45,15 @@ func (f *Facts) waitsForEarlierGroup() bool {
 // next returns the next step after a list: see package memberlist.
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	facts := memberlist.Facts[string]{
-		Wanted:    toMembers(wanted),
+		Wanted:    toMembers(wanted, nil),
 		Lease:     int64(longestLease(f.Group)),
 		Draining:  f.coordinatorDrains(current),
 		Published: f.Published != nil,
+		Identity:  func(pod string) string { return f.Identities[pod] },
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
-		NextFloor: func(floor int64) int64 { return control.NextFloor(floor, f.Now) },
-		Term:      min(f.Group.Status.Term, control.MaxTerm),
+		Seconds:   int64(control.VersionAt(f.Now)),
+		Term:      max(f.Group.Status.Term, f.Term),
 	}
 	return statusList(facts.Next(toMemberList(current)))
 }
@@ -85,9 +86,8 @@ func (f *Facts) earlierGroupProblem() *Problem {
 // agentsAhead returns the pods whose agents use a newer list than the newest known one,
 // unless a majority of the newest known list contradicts them.
 //
-// For example, the status was restored from a backup with list 6 of a, b and c, and the
-// agents use list 7. The operator doesn't know the members of list 7, so it must not
-// publish another list.
+// For example, the status was restored from a backup with list 6 of a, b and c, and the agents use list 7. The operator
+// doesn't know the members of list 7, so it must not publish another list.
 //
 // If only a reports list 7, and b and c are connected and report list 6, then list 7 has not been adopted by a majority
 // of list 6, so it can't have a coordinator of its own. The operator continues with list 6: a single agent must not
@@ -122,8 +122,7 @@ func (f *Facts) connectedNames() map[string]bool {
 	return names
 }
 
-// majorityUses reports whether a majority of a list is connected, and reports this list or
-// an older one.
+// majorityUses reports whether a majority of a list is connected, and reports this list or an older one.
 func (f *Facts) majorityUses(list *v1.MemberList) bool {
 	connected, count := f.connectedNames(), 0
 	for _, m := range list.Members {
@@ -134,8 +133,7 @@ func (f *Facts) majorityUses(list *v1.MemberList) bool {
 	return count > len(list.Members)/2
 }
 
-// statusBehindProblem returns the Problem of a group whose agents use a newer list than
-// the status has.
+// statusBehindProblem returns the Problem of a group whose agents use a newer list than the status has.
 func (f *Facts) statusBehindProblem(ahead []string) *Problem {
 	use := "use"
 	if len(ahead) == 1 {
@@ -144,11 +142,4 @@ func (f *Facts) statusBehindProblem(ahead []string) *Problem {
 	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf(
 		"%s %s a newer member list than the status, which may have been restored from a backup: "+
 			"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
-}
-
-func floorOf(list *v1.MemberList) int64 {
-	if list.Floor == nil {
-		return 0
-	}
-	return *list.Floor
 }

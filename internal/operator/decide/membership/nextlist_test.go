@@ -92,9 +92,8 @@ func TestMajorities(t *testing.T) {
 		for _, name := range c.departed {
 			f.Missing[string(name)] = true
 		}
-		if p := f.step(); (p.List.State == v1.ListSettled) != c.settled {
-			t.Errorf("%q of %s have adopted and %q have departed: got state %s", c.adopted, c.before, c.departed, p.List.State)
-		}
+		expect.Equalf(t, f.step().List.State == v1.ListSettled, c.settled,
+			"%q of %s have adopted and %q have departed: settled", c.adopted, c.before, c.departed)
 	}
 }
 
@@ -148,9 +147,7 @@ func TestLeaseChangesWithList(t *testing.T) {
 
 func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
-	if got := AdoptionWait(f.Group); got != 2250*time.Millisecond {
-		t.Errorf("by default: got %v, want 2.25s", got)
-	}
+	expect.Equalf(t, AdoptionWait(f.Group), 2250*time.Millisecond, "adoption wait by default")
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
 	expect.Equalf(t, AdoptionWait(f.Group), 9*time.Second, "with a lease of 8 s (want 9s)")
 	f.Group.Spec.Safety.Mode = v1.Available
@@ -240,6 +237,7 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), many, "two")
 
 	f.Versions = map[string]int64{"a": 1}
+	f.step() // It binds the identities.
 	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		"all agents use known lists")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true

@@ -24,33 +24,30 @@ type Facts struct {
 	// Connected has the pods whose agent's stream is open and up to date, and whose agent
 	// can participate in the group because the pod listed it when it was created.
 	Connected map[types.UID]bool
-	// InEarlierGroup lists the pods whose agents are connected, and participate in an
-	// earlier group of this name.
+	// InEarlierGroup lists the pods whose agents are connected, and participate in an earlier group of this name.
 	InEarlierGroup []string
 	// ContactPending: the operator doesn't know yet whether an agent can be reached, so that may be in an earlier group.
 	ContactPending bool
-	// Versions has the versions of the lists that agents of this group last reported, by
-	// pod.
+	// Identities has those of the state directories of the pods' agents, as far as they are known, by pod.
+	Identities map[string]string
+	// Versions has the versions of the lists that agents of this group last reported, by pod.
 	Versions map[string]int64
-	// Adopted has the members of the previous list, by pod, that have reported the list
-	// in force for AdoptionWait.
+	// Term is the highest term of a known list that an agent of this group reports.
+	Term int64
+	// Adopted has the members of the previous list, by pod, that have reported the list in force for AdoptionWait.
 	Adopted map[string]bool
-	// Missing has the members of the list and of the previous one whose pods have been
-	// Gone for MissingPodGrace. The wait starts again when another version is
-	// published. For example, c has no pod when the operator publishes list 8. Just before
-	// that, a new pod c has started with list 7, and the operator doesn't know it yet. If
-	// the earlier wait counted, c would count as departed while it votes.
+	// Missing has the members of the list and of the previous one whose pods have been Gone for MissingPodGrace. The wait
+	// starts again when another version is published. For example, c has no pod when the operator publishes list 8. Just
+	// before that, a new pod c has started with list 7, and the operator doesn't know it yet. If the earlier wait counted,
+	// c would count as departed while it votes.
 	Missing map[string]bool
-	// MajorityLost means that no majority of the members of the list in the status has been
-	// connected for MajorityGrace.
+	// MajorityLost means that no majority of the members of the list in the status has been connected for MajorityGrace.
 	MajorityLost bool
 	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
 	Preferred string
-	// FirstListComplete means that the first list of a selector does not wait for further
-	// agents.
+	// FirstListComplete means that the first list of a selector does not wait for further agents.
 	FirstListComplete bool
-	// Published is the document that was written together with the list in the status, or nil
-	// if there is none.
+	// Published is the document that was written together with the list in the status, or nil if there is none.
 	Published *v1.PublishedDocument
 	// Revision is the highest known revision of a group of this name.
 	Revision int64
@@ -85,8 +82,7 @@ type Plan struct {
 	// Hold has the pods that need the finalizer of the group before the document is
 	// published, and Release those from which it has to be removed.
 	Hold, Release []*corev1.Pod
-	// RequeueAt is the time of the next plan if no fact changes before; zero if none is
-	// needed.
+	// RequeueAt is the time of the next plan if no fact changes before; zero if none is needed.
 	RequeueAt time.Time
 	// Service is nil if none is wanted, or it can't be the group's. ServiceProblem says why that, or its EndpointSlice,
 	// can't be written; nil if it can.
@@ -114,10 +110,9 @@ func MakePlan(f Facts) Plan {
 	return p
 }
 
-// AdoptionWait returns the time for which a member must have reported a list before it
-// counts as having adopted it. For example, b grants the office to c under list 7, and
-// then adopts list 8, of which c isn't a member. The grant remains valid for a lease. So b
-// counts only when its grants under list 7 have expired, on any clock.
+// AdoptionWait returns the time for which a member must have reported a list before it counts as having adopted it. For
+// example, b grants the office to c under list 7, and then adopts list 8, of which c isn't a member. The grant remains
+// valid for a lease. So b counts only when its grants under list 7 have expired, on any clock.
 //
 // In Available mode there are no grants.
 func AdoptionWait(group *v1.ElectionGroup) time.Duration {
@@ -134,12 +129,10 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 // MajorityGrace is the time without a connected majority of the present members after
 // which the next list is published without waiting for its own majority.
 //
-// For example, b and c of the members a, b and c are lost with their nodes, and the user
-// replaces them with d and e. The group has no coordinator that waiting could protect,
-// and the new list may be the repair.
+// For example, b and c of the members a, b and c are lost with their nodes, and the user replaces them with d and e.
+// The group has no coordinator that waiting could protect, and the new list may be the repair.
 //
-// An operator that starts, or that was disconnected for a short time, connects to all
-// agents in less than that.
+// An operator that starts, or that was disconnected for a short time, connects to all agents in less than that.
 const MajorityGrace = time.Minute
 
 // minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A

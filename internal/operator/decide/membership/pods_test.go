@@ -45,9 +45,7 @@ func TestGroupsOf(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.AnnotationGroups: annotation}}}
 		expect.EqualSlicesf(t, GroupsOf(pod), want, "%q", annotation)
 		for _, group := range []string{"ledger", "mail"} {
-			if got := NamesGroup(pod, group); got != slices.Contains(want, group) {
-				t.Errorf("%q names %s: got %t, want %t", annotation, group, got, !got)
-			}
+			expect.Equalf(t, NamesGroup(pod, group), slices.Contains(want, group), "%q names %s", annotation, group)
 		}
 	}
 	selected := &corev1.Pod{
@@ -172,9 +170,7 @@ func TestEndpointSliceConflict(t *testing.T) {
 	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
 	f.EndpointSlice = EndpointSlice(f.Group, nil, f.findPod("a"))
-	if p := f.step(); p.EndpointSliceConflict {
-		t.Error("got a conflict of an object with itself")
-	}
+	expect.Equalf(t, f.step().EndpointSliceConflict, false, "conflict of an object with itself")
 	f.EndpointSlice = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Name: "front-conclave", OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a"),
 	}}

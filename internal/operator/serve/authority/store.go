@@ -82,8 +82,7 @@ func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logg
 func Anyway(context.Context) error { return nil }
 
 func open(ctx context.Context, c client.Client, namespace string, log *slog.Logger,
-	schedule Schedule, clock func() time.Time,
-	mayCreate func(context.Context) error,
+	schedule Schedule, clock func() time.Time, mayCreate func(context.Context) error,
 ) (*Store, error) {
 	s := &Store{
 		client: c, name: client.ObjectKey{Namespace: namespace, Name: SecretName},

@@ -44,9 +44,8 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	}
 	expect.Equalf(t, e.lastResult(), enroll.Issued, "result")
 	domain := "conclave://" + e.namespace
-	if got, want := e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
-		t.Errorf("got a certificate for %s, want %s", got, want)
-	}
+	expect.Equalf(t, e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0",
+		"names in the certificate")
 	block, _ := pem.Decode([]byte(response.Certificate))
 	cert, err := x509.ParseCertificate(block.Bytes)
 	must.Succeed(t, err)
@@ -55,9 +54,7 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request",
 			cert.Subject, cert.DNSNames, pod.UID)
 	}
-	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
-		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)
-	}
+	expect.AtMostf(t, time.Until(cert.NotAfter), 24*time.Hour, "lifetime of the certificate")
 }
 
 func TestRefusedEnrollments(t *testing.T) {

@@ -154,8 +154,6 @@ func TestSelectedPodGetsCertificateForGroupsThatSelectIt(t *testing.T) {
 		for group := range strings.FieldsSeq(test.groups) {
 			want = append(want, "conclave://"+e.namespace+"/"+group+"/"+name)
 		}
-		if got := e.verifiedNames(response); got != strings.Join(want, ", ") {
-			t.Errorf("%s: got a certificate for %s, want %s", name, got, want)
-		}
+		expect.Equalf(t, e.verifiedNames(response), strings.Join(want, ", "), "%s: names in the certificate", name)
 	}
 }

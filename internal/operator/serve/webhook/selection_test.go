@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
@@ -212,9 +211,7 @@ func TestUnreadableGroups(t *testing.T) {
 		"by annotation": {podOf("in", optedIn, ledger), true},
 		"not opted in":  {podOf("out", nil, nil), true},
 	} {
-		if got := injector.Handle(t.Context(), request(test.pod)); got.Allowed != test.allowed {
-			t.Errorf("%s: got %+v, want allowed=%t", name, got, test.allowed)
-		}
+		expect.Equalf(t, injector.Handle(t.Context(), request(test.pod)).Allowed, test.allowed, "%s: allowed", name)
 	}
 }
 
@@ -228,9 +225,7 @@ func TestResultsAreCounted(t *testing.T) {
 	}
 	expect := func(want ...webhook.Result) {
 		t.Helper()
-		if !slices.Equal(counted, want) {
-			t.Errorf("got %q, want %q", counted, want)
-		}
+		expect.EqualSlicesf(t, counted, want, "counted pods")
 		counted = nil
 	}
 	injector.Handle(t.Context(), request(podOf("in", optedIn, ledger)))

@@ -151,12 +151,10 @@ func TestFindings(t *testing.T) {
 		},
 		"a group that can't fail over, with a condition": func(f *Facts) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]
-			f.Groups[0].Status.Conditions = []metav1.Condition{
-				{
-					Type: "Ready", Status: "True", Reason: "NoFailover",
-					Message: "The group is healthy, but no other member can take over",
-				},
-			}
+			f.Groups[0].Status.Conditions = []metav1.Condition{{
+				Type: "Ready", Status: "True", Reason: "NoFailover",
+				Message: "The group is healthy, but no other member can take over",
+			}}
 		},
 		"two members": func(f *Facts) {
 			f.Groups[0].Status.Protocol.MemberList.Members = f.Groups[0].Status.Protocol.MemberList.Members[:2]

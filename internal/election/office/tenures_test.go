@@ -28,6 +28,17 @@ func failuresOf(ids ...election.ID) func(*delayed) {
 	}
 }
 
+// crashesOf makes a process crash every three seconds. It starts again soon.
+func crashesOf(id election.ID) func(*delayed) {
+	return func(d *delayed) {
+		d.in(3000, func() {
+			d.crash(id, true)
+			d.in(200, func() { d.start(id, newRoster(d.t, 1, 1, 2, 3, 4, 5), nil) })
+			crashesOf(id)(d)
+		})
+	}
+}
+
 // preempting sets the default lease and heartbeat. A process that is ready takes over at once.
 func preempting(c *office.Config) {
 	milliseconds(500, 100)(c)
@@ -55,6 +66,8 @@ func TestShortTenuresBecomeRare(t *testing.T) {
 		{"5 and 4 fail, when stable", failuresOf(5, 4), 3, office.WhenStable},
 		{"5, 4 and 3 fail, always", failuresOf(5, 4, 3), 2, office.Always},
 		{"5 and 4 fail, never", failuresOf(5, 4), 3, office.NeverPreempt},
+		{"5 crashes, always", crashesOf(5), 4, office.Always},
+		{"5 crashes, when stable", crashesOf(5), 4, office.WhenStable},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inGrantModes(t, func(t *testing.T, mode office.Mode) {
@@ -74,15 +87,10 @@ func TestShortTenuresBecomeRare(t *testing.T) {
 					}
 				}
 				expect.AtMostf(t, d.mostStarts(minute), 3, "tenures within a minute")
-				if n := len(d.starts); n > 20 {
-					t.Errorf("got %d tenures in six minutes, want at most 20", n)
-				}
-				if vacant > 1500 {
-					t.Errorf("got no coordinator for %d ms, want at most 1500", vacant)
-				}
-				if got := d.machines[test.sound].Penalty(test.sound); got.ShortTenures > 0 {
-					t.Errorf("process %d: got penalty %+v, want none", test.sound, got)
-				}
+				expect.AtMostf(t, len(d.starts), 20, "tenures in six minutes")
+				expect.AtMostf(t, vacant, 1500, "milliseconds without a coordinator")
+				expect.Equalf(t, d.machines[test.sound].Penalty(test.sound).ShortTenures, 0,
+					"process %d: short tenures", test.sound)
 			})
 		})
 	}
@@ -107,9 +115,8 @@ func TestOverloadAtStartCostsNoPenalty(t *testing.T) {
 			if n := len(d.starts); n < 4 {
 				t.Fatalf("policy %d: got %d tenures, want several short ones", policy, n)
 			}
-			if took := d.runUntilHolder(5); took > 10_000 {
-				t.Errorf("policy %d: got coordinator 5 after %d, want it within two stable periods", policy, took)
-			}
+			expect.AtMostf(t, d.runUntilHolder(5), 10_000,
+				"policy %d: ticks until coordinator 5, within two stable periods", policy)
 		}
 	})
 }
@@ -241,9 +248,7 @@ func TestHealthySuccessorDoesNotWait(t *testing.T) {
 				d.stop(4, noticed)
 				took = max(took, d.runUntilHolder(3))
 			}
-			if took > want+5 {
-				t.Errorf("noticed %v: got a coordinator after %d, want it after %d, as without 5", noticed, took, want)
-			}
+			expect.AtMostf(t, took, want+5, "noticed %v: ticks until a coordinator, as without 5", noticed)
 		}
 	})
 }
@@ -279,9 +284,7 @@ func TestFlappingProcessLeadsIfOthersReachNoMajority(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		d := newFlapping(t, mode, nil)
 		d.drop = func(m *election.Message) bool { return m.From != 5 && m.To != 5 }
-		if took := d.runUntilHolder(5); took > 4000 {
-			t.Errorf("got coordinator 5 after %d, want it within 4000", took)
-		}
+		expect.AtMostf(t, d.runUntilHolder(5), 4000, "ticks until coordinator 5")
 	})
 }
 
@@ -383,14 +386,14 @@ func TestTenureFromBeforeStartIsNotShort(t *testing.T) {
 func TestUnnoticedEndOfTenureCounts(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
-		h.receive(5, election.Beat, 11, election.Hold{Held: true, Sent: h.now})
+		h.receive(5, election.Beat, term(11), election.Hold{Held: true, Sent: h.now})
 		h.now += 60 * lease // Lapses of a process that has just started don't count.
-		for term := election.Term(12); term < 16; term += 2 {
+		for counter := election.Term(12); counter < 16; counter += 2 {
 			h.now += 3 * lease
-			h.receive(5, election.Beat, term, election.Hold{Held: true, Sent: h.now})
+			h.receive(5, election.Beat, term(counter), election.Hold{Held: true, Sent: h.now})
 			h.wantFollowed(5, self)
 			h.now += 3 * lease
-			h.receive(4, election.Beat, term+1, election.Hold{Held: true, Sent: h.now})
+			h.receive(4, election.Beat, term(counter+1), election.Hold{Held: true, Sent: h.now})
 			h.wantFollowed(4, self)
 		}
 		if got := h.machines[self].Penalty(5); got.ShortTenures != 2 || got.Length == 0 {
@@ -414,9 +417,7 @@ func TestSuccessorThatDoesNotSucceedIsHeldBack(t *testing.T) {
 		}
 		d.wantHolder(4)
 		d.wantHeldBack(5, true, 1, 2, 3, 4)
-		if n := len(d.starts); n > 4 {
-			t.Errorf("got %d tenures in a minute, want at most 4", n)
-		}
+		expect.AtMostf(t, len(d.starts), 4, "tenures in a minute")
 	})
 }
 
@@ -434,6 +435,19 @@ func TestPausesInAvailableMode(t *testing.T) {
 		if n := len(d.starts); policy == office.NeverPreempt && n != 2 {
 			t.Errorf("got %d tenures without preemption, want 2", n)
 		}
+	}
+}
+
+func TestCrashesInAvailableMode(t *testing.T) {
+	for _, policy := range []office.Policy{office.Always, office.WhenStable} {
+		d := newDelayed(t, office.Available, 5, 1, func(c *office.Config) {
+			milliseconds(500, 100)(c)
+			c.Policy = policy
+		})
+		crashesOf(5)(d)
+		d.run(6 * minute)
+		expect.AtMostf(t, d.mostStarts(minute), 3, "policy %d: tenures within a minute", policy)
+		d.wantHolder(4)
 	}
 }
 
