@@ -12,9 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// probe checks the health of the application periodically and reports it to the group.
-// The application is unhealthy until the first successful probe, and after several
-// failures in a row. One success makes it healthy again.
+// probe checks the health of the application periodically and reports it to the group. The application is unhealthy
+// until the first successful probe, and after several failures in a row. One success makes it healthy again.
 func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	client := &http.Client{
 		Timeout: p.Timeout,

@@ -23,8 +23,7 @@ type Process struct {
 	// Groups and Metrics are what the local API serves, also before Start returns.
 	Groups  api.Groups
 	Metrics http.Handler
-	// Prepare, if it isn't nil, runs from the beginning until its context ends. It provides
-	// what Start waits for.
+	// Prepare, if it isn't nil, runs from the beginning until its context ends. It provides what Start waits for.
 	Prepare func(context.Context)
 	// Start starts the agent. It may wait, for example for a certificate.
 	Start func(context.Context) (*Started, error)
@@ -36,8 +35,7 @@ type Started struct {
 	Agent *Agent
 	// Tasks change the agent until their context ends: they apply new settings, for example.
 	Tasks []func(context.Context)
-	// ServeOperator, if it isn't nil, serves the API for the operator until its context
-	// ends.
+	// ServeOperator, if it isn't nil, serves the API for the operator until its context ends.
 	ServeOperator func(context.Context) error
 }
 
@@ -96,8 +94,7 @@ func (p *Process) runAgent(ctx context.Context) error {
 	return <-served
 }
 
-// taskTimeout bounds how long the end of the process waits for tasks, which may wait for a
-// disk that doesn't respond.
+// taskTimeout bounds how long the end of the process waits for tasks, which may wait for a disk that doesn't respond.
 const taskTimeout = time.Second
 
 func (p *Process) awaitTasks(tasks *sync.WaitGroup) {

@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-// Reload switches to a changed configuration file. It differs from ApplyGroup for each
-// group in the following ways:
+// Reload switches to a changed configuration file. It differs from ApplyGroup for each group in the following ways:
 //
 //   - It refuses the whole file if config.CheckReload finds an error. In particular, the
 //     fixed settings of a running group cannot change, so Reload never joins a group again.
@@ -43,8 +42,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	return errors.Join(failed...)
 }
 
-// reloadGroup applies the settings of a group. If this fails, it restores the
-// configuration of the group.
+// reloadGroup applies the settings of a group. If this fails, it restores the configuration of the group.
 func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
 	p, err := a.prepare(next, nil)
@@ -62,8 +60,7 @@ func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
 	return err
 }
 
-// setFileConfig replaces the configuration in force by the file, with the settings of
-// the groups in force.
+// setFileConfig replaces the configuration in force by the file, with the settings of the groups in force.
 func (a *Agent) setFileConfig(file *config.Config) {
 	merged := *file
 	merged.Groups = nil

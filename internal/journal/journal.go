@@ -71,8 +71,7 @@ type Member struct {
 
 // Step is one input of the agent's machine and what resulted from it.
 type Step struct {
-	// At is on the clock of the agent. The times of one journal are comparable even if
-	// the wall clock was set in between.
+	// At is on the clock of the agent. The times of one journal are comparable even if the wall clock was set in between.
 	At time.Time `json:"at"`
 	// Input is the kind of the input, such as receive, gone or tick.
 	Input string `json:"input"`

@@ -47,8 +47,7 @@ type message struct {
 
 // Ring is the journal of one group. It belongs to one goroutine.
 type Ring struct {
-	// repeats is the only field with pointers. It comes first, so that the garbage collector
-	// skips the rest.
+	// repeats is the only field with pointers. It comes first, so that the garbage collector skips the rest.
 	repeats repeats
 
 	entries [size]entry
@@ -153,8 +152,7 @@ type content struct {
 
 type memory [directions][officeKinds][2]content
 
-// repeats recognizes messages of the office that only repeat the one before, such as
-// heartbeats.
+// repeats recognizes messages of the office that only repeat the one before, such as heartbeats.
 type repeats struct {
 	coordinator election.ID
 	epoch       uint32
@@ -163,9 +161,8 @@ type repeats struct {
 	last []memory
 }
 
-// follow begins a new epoch when the tenure of the known coordinator has ended. The beginning
-// of a tenure doesn't begin one: the sender and the receiver of its first heartbeat must
-// agree that it is new, and the second one isn't.
+// follow begins a new epoch when the tenure of the known coordinator has ended. The beginning of a tenure doesn't begin
+// one: the sender and the receiver of its first heartbeat must agree that it is new, and the second one isn't.
 func (r *repeats) follow(coordinator election.ID) {
 	if r.coordinator != election.None && r.coordinator != coordinator {
 		r.epoch++

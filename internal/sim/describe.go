@@ -52,8 +52,7 @@ func plural(n int, one, many string) string {
 // maxNamed is the most processes, or ranges of them, that a line names.
 const maxNamed = 12
 
-// FormatRanges formats processes in ascending order, with adjacent ones as a range:
-// 1-3, 7, 9-10.
+// FormatRanges formats processes in ascending order, with adjacent ones as a range: 1-3, 7, 9-10.
 func FormatRanges(ids []election.ID) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	var ranges []string
@@ -110,8 +109,7 @@ type CoordinatorGroup struct {
 	Processes   []election.ID
 }
 
-// ByCoordinator groups the live processes by the coordinator that they recognize,
-// the largest group first.
+// ByCoordinator groups the live processes by the coordinator that they recognize, the largest group first.
 func (o *Outcome) ByCoordinator() []CoordinatorGroup {
 	var groups []CoordinatorGroup
 	for _, v := range o.Views {
@@ -163,8 +161,7 @@ type Count struct {
 	Count int
 }
 
-// Counts returns the number of messages of each kind that was sent, in the order of
-// the kinds.
+// Counts returns the number of messages of each kind that was sent, in the order of the kinds.
 func (o *Outcome) Counts() []Count {
 	var counts []Count
 	for _, k := range election.Kinds() {

@@ -16,9 +16,8 @@ type operator struct {
 	// has decided on. It has published latestPublished.
 	wanted                   []memberlist.Member[election.ID]
 	decided, latestPublished *memberlist.List[election.ID]
-	// published has all published lists: a list is published again when members of the
-	// previous one have departed, and when it has settled. The last one is current, and
-	// its version was published at publishedAt.
+	// published has all published lists: a list is published again when members of the previous one have departed, and
+	// when it has settled. The last one is current, and its version was published at publishedAt.
 	published   []*election.Roster
 	current     *election.Roster
 	publishedAt election.Tick
@@ -148,8 +147,7 @@ func (s *simulation) missingFrom(p *process) election.Tick {
 	return max(p.downSince, s.operator.publishedAt) + s.adoptionWait()
 }
 
-// markMissing records that a process that is down has no pod. If it is no longer a
-// member, it never restarts.
+// markMissing records that a process that is down has no pod. If it is no longer a member, it never restarts.
 func (s *simulation) markMissing(id election.ID, p *process) {
 	p.removed = p.removed || !s.operator.current.Has(id)
 	if p.removed || p.podGone {
@@ -278,8 +276,7 @@ func hasPriority(members []memberlist.Member[election.ID], priority int64) bool 
 		slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
 }
 
-// drawPriority draws the priority of a process that joins. A priority of 0 makes
-// it ineligible.
+// drawPriority draws the priority of a process that joins. A priority of 0 makes it ineligible.
 func (s *simulation) drawPriority(id election.ID) election.Priority {
 	if s.rng.percent(15) {
 		return 0
@@ -289,8 +286,7 @@ func (s *simulation) drawPriority(id election.ID) election.Priority {
 
 func (o *operator) latest() uint32 { return uint32(len(o.published) - 1) }
 
-// setRoster sets the list of a process, and the time of the adoption if the version
-// is new to it.
+// setRoster sets the list of a process, and the time of the adoption if the version is new to it.
 func (s *simulation) setRoster(p *process, slot uint32) {
 	roster := s.operator.published[slot]
 	if roster.Version > p.roster.Version {

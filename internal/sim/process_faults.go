@@ -64,8 +64,7 @@ func (sch *schedule) drawProcessFaults(s *simulation) {
 	}
 }
 
-// pace returns how many faults happen at given times, and the longest time between
-// two of them.
+// pace returns how many faults happen at given times, and the longest time between two of them.
 func (sch *schedule) pace(s *simulation) (count int, gap election.Tick) {
 	count = s.rng.between(1, 4)
 	if sch.faults&Deep != 0 {
@@ -122,9 +121,8 @@ func (s *simulation) reportGone(id election.ID) {
 	}
 }
 
-// receive delivers a published list to a process. The process stores the list on its disk
-// before it adopts it, as agents do. So it doesn't adopt the list now if the write fails, or
-// if it ends before or after the write.
+// receive delivers a published list to a process. The process stores the list on its disk before it adopts it, as
+// agents do. So it doesn't adopt the list now if the write fails, or if it ends before or after the write.
 func (s *simulation) receive(id election.ID, e event) {
 	p := &s.processes[id]
 	roster := s.operator.published[e.slot]

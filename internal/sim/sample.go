@@ -26,8 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// Sampling is a number of random schedules. Schedule i has the seed Seed+i, so each
-// can be run again alone.
+// Sampling is a number of random schedules. Schedule i has the seed Seed+i, so each can be run again alone.
 type Sampling struct {
 	Algorithm string
 	Processes int
@@ -43,8 +42,7 @@ type Sampling struct {
 	ConvergenceEvery int
 	// MaxViolations, if set, ends the sampling after so many violations.
 	MaxViolations int
-	// Workers is the number of goroutines that run schedules, by default one for
-	// each processor.
+	// Workers is the number of goroutines that run schedules, by default one for each processor.
 	Workers int
 	// Watch, if set, is called after every step. It limits Workers to 1.
 	Watch func(transcript.Step)
@@ -53,11 +51,9 @@ type Sampling struct {
 // Report is the result of a Sampling.
 type Report struct {
 	Schedules int
-	// Continued counts the schedules that were continued after their last fault, so that
-	// convergence was checked.
+	// Continued counts the schedules that were continued after their last fault, so that convergence was checked.
 	Continued int
-	// Violated counts the schedules with a violation. Violations has those with the
-	// lowest seeds.
+	// Violated counts the schedules with a violation. Violations has those with the lowest seeds.
 	Violated   int
 	Violations []Violation
 	// Steps counts the steps of all Machines.
@@ -101,8 +97,7 @@ func (s *Sampling) settings() (settings, error) {
 		s.ConvergenceEvery)}, err
 }
 
-// Sample runs schedules until all are done or ctx is canceled. It returns an
-// *InputError if the Sampling is invalid.
+// Sample runs schedules until all are done or ctx is canceled. It returns an *InputError if the Sampling is invalid.
 func Sample(ctx context.Context, s Sampling) (Report, error) {
 	setting, err := s.settings()
 	if err != nil {

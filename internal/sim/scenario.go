@@ -23,8 +23,7 @@ const (
 	MaxOffices   = 2_000
 )
 
-// maxLatency is small enough for every deadline of the largest scenario to fit in
-// a Tick.
+// maxLatency is small enough for every deadline of the largest scenario to fit in a Tick.
 const maxLatency = 3600 * 1000 * Millisecond
 
 // Scenario is one election as the textbooks describe it: the only faults are the
@@ -38,17 +37,14 @@ type Scenario struct {
 	// coordinator's crash. Other crashes are unknown to all processes.
 	Crashed    []election.ID
 	Initiators []election.ID
-	// Recover is a process that was down and recovers, or None. All other processes
-	// are up and agree on a coordinator.
+	// Recover is a process that was down and recovers, or None. All other processes are up and agree on a coordinator.
 	Recover election.ID
 	// Latency is the time that a message takes from one process to another.
 	Latency election.Tick
-	// Stagger is the additional time that an initiator waits for each live process
-	// of higher priority. With 0, all initiators start at once, as in the textbooks.
-	// With a safety mode, 0 selects a default, as in the agent.
+	// Stagger is the additional time that an initiator waits for each live process of higher priority. With 0, all
+	// initiators start at once, as in the textbooks. With a safety mode, 0 selects a default, as in the agent.
 	Stagger election.Tick
-	// Safety is the mode of the offices around the election, or "" for the election
-	// without offices.
+	// Safety is the mode of the offices around the election, or "" for the election without offices.
 	Safety string
 	// Watch, if set, is called after every step.
 	Watch func(transcript.Step)
@@ -64,11 +60,9 @@ type Outcome struct {
 	Agreed      bool
 	Messages    map[election.Kind]int
 	Total       int
-	// Skipped counts the messages to ring successors that don't respond. Total
-	// doesn't include them.
+	// Skipped counts the messages to ring successors that don't respond. Total doesn't include them.
 	Skipped int
-	// Elapsed is the time from the start until the last process learned of the
-	// coordinator.
+	// Elapsed is the time from the start until the last process learned of the coordinator.
 	Elapsed election.Tick
 	// Views are the final views of the processes, by ID.
 	Views []View
@@ -90,8 +84,7 @@ func (v View) Rows() []election.Row {
 	return v.rows(nil)
 }
 
-// Run runs a scenario to its end. It returns an *InputError for a scenario that is
-// invalid or too large.
+// Run runs a scenario to its end. It returns an *InputError for a scenario that is invalid or too large.
 func Run(s Scenario) (Outcome, error) {
 	if err := s.Validate(); err != nil {
 		return Outcome{}, err
@@ -113,8 +106,7 @@ func Run(s Scenario) (Outcome, error) {
 	return r.outcome(), nil
 }
 
-// InputError is an invalid input of the user. Its reason states what is wrong and
-// what would be valid.
+// InputError is an invalid input of the user. Its reason states what is wrong and what would be valid.
 type InputError struct{ Reason string }
 
 func (e *InputError) Error() string { return e.Reason }
@@ -220,13 +212,11 @@ func (s *Scenario) validateCase() error {
 	return s.validateCost()
 }
 
-// The limits of a scenario. One that is too large ends with an error before it
-// uses up the memory.
+// The limits of a scenario. One that is too large ends with an error before it uses up the memory.
 const (
 	maxSteps    = 200_000_000
 	maxInFlight = 10_000_000
-	// maxRingMessages is the most hops of messages that pass all the way round a
-	// ring.
+	// maxRingMessages is the most hops of messages that pass all the way round a ring.
 	maxRingMessages = 50_000_000
 )
 

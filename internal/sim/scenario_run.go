@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// maxVacantHeartbeats is the time, in heartbeats, after which a run with offices
-// ends without a coordinator.
+// maxVacantHeartbeats is the time, in heartbeats, after which a run with offices ends without a coordinator.
 const maxVacantHeartbeats = 600
 
 func (r *scenarioRun) run() error {
@@ -32,9 +31,8 @@ func (r *scenarioRun) run() error {
 	return inputErrorf("the election isn'r over after %d steps: choose fewer processes", maxSteps)
 }
 
-// finished reports whether all live processes recognize the highest live process
-// as the coordinator. A recovered process acquires the office by a hand-over, until
-// which they agree on another one.
+// finished reports whether all live processes recognize the highest live process as the coordinator. A recovered
+// process acquires the office by a hand-over, until which they agree on another one.
 func (r *scenarioRun) finished() bool {
 	if r.queue.now <= r.start {
 		return false
@@ -135,8 +133,7 @@ func (r *scenarioRun) learned() bool {
 	})
 }
 
-// count counts a message of an election. Messages to ring successors that are down
-// are counted separately.
+// count counts a message of an election. Messages to ring successors that are down are counted separately.
 func (r *scenarioRun) count(m *election.Message) {
 	if !m.Kind.Counts() {
 		return

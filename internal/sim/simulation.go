@@ -222,8 +222,7 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	s.setTimer(id)
 }
 
-// handle processes an event. An event of a paused process is postponed until the
-// process resumes.
+// handle processes an event. An event of a paused process is postponed until the process resumes.
 func (s *simulation) handle(e event) {
 	if e.kind == eventAction {
 		s.execute(s.schedule.actions[e.slot])
@@ -324,8 +323,7 @@ func (s *simulation) handleArrival(e event) {
 	}
 }
 
-// step passes an input to a process, sends its messages, and checks the invariants
-// that hold after every step.
+// step passes an input to a process, sends its messages, and checks the invariants that hold after every step.
 func (s *simulation) step(id election.ID, in election.Input) {
 	p := &s.processes[id]
 	in.Now = p.clock.local(s.queue.now)
@@ -350,8 +348,7 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	s.setTimer(id)
 }
 
-// send schedules the delivery of a message, subject to the faults that affect
-// messages.
+// send schedules the delivery of a message, subject to the faults that affect messages.
 func (s *simulation) send(m *election.Message) {
 	if s.network.isCut(m.From, m.To) {
 		return

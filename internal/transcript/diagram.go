@@ -15,9 +15,8 @@ const (
 	MaxParticipants = 40
 )
 
-// Mermaid draws an election as a sequence diagram in Mermaid's language. An arrow is
-// drawn at the time its message is sent. Dotted arrows are messages of the office,
-// which aren't counted. Arrows with a cross are lost messages.
+// Mermaid draws an election as a sequence diagram in Mermaid's language. An arrow is drawn at the time its message is
+// sent. Dotted arrows are messages of the office, which aren't counted. Arrows with a cross are lost messages.
 type Mermaid struct {
 	// Title describes the election.
 	Title string
@@ -81,8 +80,7 @@ func noteText(label election.Names, id election.ID, e election.Event) string {
 	}
 }
 
-// shows reports whether an event is part of the diagram. An event about a process
-// for which there is no room isn't.
+// shows reports whether an event is part of the diagram. An event about a process for which there is no room isn't.
 func (d *Mermaid) shows(e election.Event) bool {
 	about := e.Kind == election.MarkedCrashed || e.Kind == election.Skipped
 	return !about || len(d.shown) < MaxParticipants || slices.Contains(d.shown, e.Peer)
@@ -148,8 +146,7 @@ func (d *Mermaid) label(id election.ID) string {
 	return d.Names(id)
 }
 
-// addParticipant adds a process, if there is room. It reports whether the process
-// is a participant.
+// addParticipant adds a process, if there is room. It reports whether the process is a participant.
 func (d *Mermaid) addParticipant(id election.ID) bool {
 	if slices.Contains(d.shown, id) {
 		return true
@@ -185,8 +182,7 @@ func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// participants returns the participants in the order of the ring: all processes, if
-// there is room.
+// participants returns the participants in the order of the ring: all processes, if there is room.
 func (d *Mermaid) participants() []election.ID {
 	if len(d.Ring) <= MaxParticipants {
 		return d.Ring
@@ -222,8 +218,7 @@ type SequenceStep struct {
 	// Millis is when the message was sent.
 	Millis float64 `json:"millis"`
 	Note   bool    `json:"note,omitempty"`
-	// Lost is whether the message wasn't received. Office is whether it belongs to the
-	// office, and not to the election.
+	// Lost is whether the message wasn't received. Office is whether it belongs to the office, and not to the election.
 	Lost   bool `json:"lost,omitempty"`
 	Office bool `json:"office,omitempty"`
 }

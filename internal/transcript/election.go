@@ -80,8 +80,7 @@ type Missing struct {
 	Reason string `json:"reason"`
 }
 
-// Terms returns the terms in which a coordinator was elected, according to the journals, the
-// lowest first.
+// Terms returns the terms in which a coordinator was elected, according to the journals, the lowest first.
 func Terms(journals []journal.Journal) []uint64 {
 	terms := map[uint64]bool{}
 	for i := range journals {
@@ -158,8 +157,7 @@ func choose(journals []journal.Journal, term *uint64) []*part {
 	return parts
 }
 
-// withoutLate separates the parts of agents that only started when all others knew the
-// coordinator already.
+// withoutLate separates the parts of agents that only started when all others knew the coordinator already.
 func withoutLate(parts []*part, ahead []time.Duration) (rest []*part, restAhead []time.Duration, late []*part) {
 	var end time.Time
 	for i, p := range parts {
@@ -258,8 +256,7 @@ func cause(steps []*placed) (former string, why control.EndCause) {
 
 // Milestone is the end of a phase of an election.
 type Milestone struct {
-	// Micros is the time since the election began, and TookMicros that since the last
-	// milestone.
+	// Micros is the time since the election began, and TookMicros that since the last milestone.
 	Micros     int64  `json:"micros"`
 	TookMicros int64  `json:"tookMicros"`
 	Text       string `json:"text"`

@@ -16,8 +16,7 @@ type placed struct {
 	part *part
 	// at is on the clock of the reference. It never contradicts the order.
 	at time.Time
-	// cause is the step that sent the message that this one received, nil if there is none
-	// or its journal is missing.
+	// cause is the step that sent the message that this one received, nil if there is none or its journal is missing.
 	cause *placed
 }
 
@@ -123,9 +122,8 @@ func received(s *journal.Step) *journal.Message {
 	return nil
 }
 
-// differences are the least differences, by pair of parts, between the time of receipt on the
-// clock of the second part and the time of sending on the clock of the first. Clocks drift,
-// so older and newer messages don't count.
+// differences are the least differences, by pair of parts, between the time of receipt on the clock of the second part
+// and the time of sending on the clock of the first. Clocks drift, so older and newer messages don't count.
 type differences map[[2]int]time.Duration
 
 func measure(parts []*part) differences {
@@ -202,14 +200,12 @@ func (d differences) between(a, b int) (time.Duration, bool) {
 
 type part struct {
 	journal *journal.Journal
-	// steps are those of the election, as far as this agent knew, and before and after them
-	// those until the neighboring elections. It may have answered an agent that had lost the
-	// coordinator earlier, or received a message late. Others have nothing to do with the
-	// election: see trim.
+	// steps are those of the election, as far as this agent knew, and before and after them those until the neighboring
+	// elections. It may have answered an agent that had lost the coordinator earlier, or received a message late. Others
+	// have nothing to do with the election: see trim.
 	steps []*journal.Step
 	begin int
-	// former and formerTerm are the coordinator that the agent knew before, "" if it knew
-	// none.
+	// former and formerTerm are the coordinator that the agent knew before, "" if it knew none.
 	former     string
 	formerTerm uint64
 	// coordinator and term are the result, "" if the agent knows none yet.
@@ -253,8 +249,7 @@ func cut(j *journal.Journal) []*part {
 	return parts
 }
 
-// ends reports whether a step belongs to the next election: the agent loses its coordinator,
-// or recognizes another one.
+// ends reports whether a step belongs to the next election: the agent loses its coordinator, or recognizes another one.
 func (p *part) ends(s *journal.Step) bool {
 	e := recognition(s)
 	return loses(s, p.coordinator) || e != nil && (e.Term != p.term || e.Peer != p.coordinator)
@@ -285,8 +280,7 @@ func recognition(s *journal.Step) *journal.Event {
 	return nil
 }
 
-// loses reports whether the agent of a step loses this coordinator, which may be itself, or
-// learns that it is going to.
+// loses reports whether the agent of a step loses this coordinator, which may be itself, or learns that it is going to.
 func loses(s *journal.Step, coordinator string) bool {
 	if coordinator == "" {
 		return false

@@ -234,8 +234,7 @@ const Microsecond election.Tick = 1
 // Millis converts ticks, or microseconds, to milliseconds.
 func Millis[T ~int64](t T) float64 { return float64(t) / float64(1000*Microsecond) }
 
-// Step is the input and the output of one step of a process. In a schedule, it may
-// be a fault instead.
+// Step is the input and the output of one step of a process. In a schedule, it may be a fault instead.
 type Step struct {
 	// Fault describes a fault, or is "". A fault has no input and no output.
 	Fault   string
@@ -246,15 +245,13 @@ type Step struct {
 	Output *election.Output
 }
 
-// Text writes one line for each input, event and message: the time in
-// milliseconds, the process, and a description.
+// Text writes one line for each input, event and message: the time in milliseconds, the process, and a description.
 type Text struct {
 	To    io.Writer
 	Names election.Names
 	// Width is the space for a name.
 	Width int
-	// Note, if set, returns what else there is to say about a message that is received
-	// or sent in this step, or "".
+	// Note, if set, returns what else there is to say about a message that is received or sent in this step, or "".
 	Note func(Step, *election.Message) string
 }
 

@@ -4,10 +4,9 @@
 // groups whose heartbeats are due at the same time cost one wakeup. The timer uses
 // CLOCK_BOOTTIME, as package clock does: it expires while the machine is suspended.
 //
-// The timers of the Go runtime don't expire while the machine is suspended. And they wake the
-// runtime's monitor thread each time: idle agents with five peers were woken twice as often by
-// them (26 to 12.5 times a second as a follower, 52 to 35 as a coordinator). In 20 groups, a
-// follower needed 1.17 times, and the coordinator 1.08 times the CPU time.
+// The timers of the Go runtime don't expire while the machine is suspended. And they wake the runtime's monitor thread
+// each time: idle agents with five peers were woken twice as often by them (26 to 12.5 times a second as a follower, 52
+// to 35 as a coordinator). In 20 groups, a follower needed 1.17 times, and the coordinator 1.08 times the CPU time.
 //
 // # Goroutines and waits
 //
@@ -39,8 +38,7 @@ type Alarm struct {
 
 	mu     sync.Mutex
 	timers []*Timer
-	// armed is when the kernel's timer expires, Never if it is off. It may be before the
-	// earliest moment, but not after.
+	// armed is when the kernel's timer expires, Never if it is off. It may be before the earliest moment, but not after.
 	armed  election.Tick
 	closed bool
 }
@@ -53,9 +51,8 @@ type Timer struct {
 	at election.Tick
 }
 
-// slack is by how much the kernel's timer may expire too early, which costs a wakeup. If
-// many groups move their moments after a heartbeat, the kernel's timer is set once: when
-// the last of them does.
+// slack is by how much the kernel's timer may expire too early, which costs a wakeup. If many groups move their moments
+// after a heartbeat, the kernel's timer is set once: when the last of them does.
 const slack = election.Tick(10 * time.Millisecond)
 
 // New starts an Alarm. It fails if the process has too many open files.

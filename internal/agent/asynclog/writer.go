@@ -1,8 +1,7 @@
 // Package asynclog writes log lines without blocking the program that logs.
 //
-// An agent's stderr is usually a pipe to a container runtime or a log collector. If the
-// reader stalls, a write to the pipe blocks. A goroutine that logs between two steps of
-// an election must not wait for that.
+// An agent's stderr is usually a pipe to a container runtime or a log collector. If the reader stalls, a write to the
+// pipe blocks. A goroutine that logs between two steps of an election must not wait for that.
 //
 // # What is not guaranteed
 //
@@ -29,9 +28,8 @@ type Writer struct {
 	mu sync.Mutex
 	// queue has the text that the goroutine hasn't taken yet.
 	queue []byte
-	// dropped is the number of dropped writes since the goroutine last took the queue. The
-	// queue accepts nothing behind a dropped write, so that the line with this number is at
-	// the right place.
+	// dropped is the number of dropped writes since the goroutine last took the queue. The queue accepts nothing behind a
+	// dropped write, so that the line with this number is at the right place.
 	dropped uint64
 	total   uint64
 	closed  bool
@@ -63,16 +61,14 @@ func (w *Writer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Dropped returns the number of dropped lines: writes that found the queue full, or that
-// the other writer refused.
+// Dropped returns the number of dropped lines: writes that found the queue full, or that the other writer refused.
 func (w *Writer) Dropped() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.total
 }
 
-// Close waits until the queue is written, but at most for the given time. It drops
-// everything that is written later.
+// Close waits until the queue is written, but at most for the given time. It drops everything that is written later.
 func (w *Writer) Close(limit time.Duration) {
 	w.mu.Lock()
 	if !w.closed {

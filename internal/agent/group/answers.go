@@ -13,8 +13,7 @@ import (
 // coordinator. An answer returns the moment at which the heartbeat was sent, so no clock of
 // another machine matters. The time includes what both agents spend waiting for a CPU.
 //
-// It remembers five to ten minutes, in a fixed size for each member. It belongs to the goroutine
-// of run.
+// It remembers five to ten minutes, in a fixed size for each member. It belongs to the goroutine of run.
 type answers struct {
 	metrics Metrics
 	members map[election.ID]*answerTimes
@@ -25,9 +24,8 @@ const answerPeriod = election.Tick(5 * time.Minute)
 
 // observe measures a received answer.
 //
-// It ignores the first grant of a member in a term: the member may have deferred it, because it
-// had granted another process before, or was waiting after a restart. Each later one renews
-// a grant, and follows its heartbeat at once.
+// It ignores the first grant of a member in a term: the member may have deferred it, because it had granted another
+// process before, or was waiting after a restart. Each later one renews a grant, and follows its heartbeat at once.
 func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
 	m := &in.Message
 	took := in.Now - m.Hold.Sent

@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// handOverMax is the maximum duration of a hand-over, not counting the time that the
-// application takes to stop.
+// handOverMax is the maximum duration of a hand-over, not counting the time that the application takes to stop.
 const handOverMax = time.Second
 
 // StepDown hands the office over to a member, or to the most suitable one if to is
@@ -63,11 +62,10 @@ func (g *Group) stepDown(to string, cause Cause) error {
 	return nil
 }
 
-// Leave ends the participation in the election. A coordinator first hands over the
-// office, and waits for its successor for up to the suspicion timeout, because the
-// successor may need a grant from this process. If there is no possible successor, the
-// application is asked to stop nevertheless. When ctx ends, Leave gives up the office
-// without waiting. cause is why a tenure of this process ends.
+// Leave ends the participation in the election. A coordinator first hands over the office, and waits for its successor
+// for up to the suspicion timeout, because the successor may need a grant from this process. If there is no possible
+// successor, the application is asked to stop nevertheless. When ctx ends, Leave gives up the office without waiting.
+// cause is why a tenure of this process ends.
 func (g *Group) Leave(ctx context.Context, cause Cause) {
 	watcher := g.Watch("")
 	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
@@ -108,9 +106,8 @@ func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader
 	}
 }
 
-// Exclude makes this process ineligible. If it is coordinator, it first hands over the
-// office. If there is no possible successor, nothing changes, and Exclude returns
-// ErrNoSuccessor.
+// Exclude makes this process ineligible. If it is coordinator, it first hands over the office. If there is no possible
+// successor, nothing changes, and Exclude returns ErrNoSuccessor.
 func (g *Group) Exclude(ctx context.Context) error {
 	watcher := g.Watch("")
 	err := g.try(ctx, func() error {

@@ -56,8 +56,7 @@ func (c Cause) String() string {
 	}[min(c, CauseCount)]
 }
 
-// Metrics counts what happens in a group. All calls come from one goroutine, except those
-// of Dropped.
+// Metrics counts what happens in a group. All calls come from one goroutine, except those of Dropped.
 type Metrics interface {
 	Sent(kind election.Kind)
 	Received(kind election.Kind)
@@ -186,8 +185,7 @@ type endings struct {
 	// coordinator and term are those of the present tenure, and None if there is none.
 	coordinator election.ID
 	term        election.Term
-	// resigning is why this process, the coordinator, gives up the office, and CauseStart until it
-	// decides to.
+	// resigning is why this process, the coordinator, gives up the office, and CauseStart until it decides to.
 	resigning Cause
 	// last is the end of the last tenure. Its cause is CauseStart if none has ended yet.
 	last ending

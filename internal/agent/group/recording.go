@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/journal"
 )
 
-// Journal returns the messages, events and grants of recent elections. The goroutine of run
-// only copies them.
+// Journal returns the messages, events and grants of recent elections. The goroutine of run only copies them.
 func (g *Group) Journal(ctx context.Context) (journal.Journal, error) {
 	var (
 		copied *journal.Ring

@@ -43,10 +43,9 @@ func (g *Group) awaitAnswer(s *Session) {
 	g.watchRenewals(s, g.app.term)
 }
 
-// renewed notes that the acting session was told that it leads. Once it has renewed, it must
-// continue: otherwise, its process is stopped or hangs, and keeps only the stream open. A
-// client that has never renewed in a tenure may rely on the events alone, unless it has said
-// that it renews.
+// renewed notes that the acting session was told that it leads. Once it has renewed, it must continue: otherwise, its
+// process is stopped or hangs, and keeps only the stream open. A client that has never renewed in a tenure may rely on
+// the events alone, unless it has said that it renews.
 func (g *Group) renewed(s *Session) {
 	r, now := &s.renewals, time.Now()
 	if r.term != g.app.term {
@@ -150,10 +149,9 @@ func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Le
 	return g.unlessOutdated(leader), nil
 }
 
-// RenewSession returns Leader for the application that holds this session open. Only
-// the session that was asked to lead is leading. What it is promised ends earlier if it
-// confirms that it has stopped, or ends. While it stops, it isn't leading, but learns by when
-// it must have stopped.
+// RenewSession returns Leader for the application that holds this session open. Only the session that was asked to lead
+// is leading. What it is promised ends earlier if it confirms that it has stopped, or ends. While it stops, it isn't
+// leading, but learns by when it must have stopped.
 func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
 	err := g.try(ctx, func() error {

@@ -30,8 +30,7 @@ type Session struct {
 
 	// The fields below belong to the goroutine of run.
 
-	// promisedUntil is the latest time until which the application may act without a
-	// newer answer.
+	// promisedUntil is the latest time until which the application may act without a newer answer.
 	promisedUntil election.Tick
 	renewals      renewals
 	// openedAt and renewedAt are for people: see control.SessionStatus.
@@ -99,9 +98,8 @@ func (s *Session) pop() (SessionEvent, bool) {
 	return SessionEvent{}, false
 }
 
-// push queues an event. The queue has no limit, but grows by at most three events in a
-// tenure and one for each change of the drain timeout, and the API closes the session of an
-// application that doesn't read.
+// push queues an event. The queue has no limit, but grows by at most three events in a tenure and one for each change
+// of the drain timeout, and the API closes the session of an application that doesn't read.
 func (s *Session) push(e SessionEvent) {
 	s.mu.Lock()
 	s.events = append(s.events, e)
@@ -112,8 +110,7 @@ func (s *Session) push(e SessionEvent) {
 	}
 }
 
-// Close reports that the application has ended. If it acted as coordinator, the
-// process gives up the office.
+// Close reports that the application has ended. If it acted as coordinator, the process gives up the office.
 func (s *Session) Close() {
 	s.finish(ErrClosed)
 	_ = s.group.enqueue(func() { s.group.sessionClosed(s) }) // A group that was left has given up the office.
@@ -127,9 +124,8 @@ func (s *Session) finish(reason error) {
 	})
 }
 
-// sessionClosed removes a session. If that session acted as coordinator, the tenure
-// ends, even if there is another session. The process may then be elected again, and
-// the other session acts in the new tenure.
+// sessionClosed removes a session. If that session acted as coordinator, the tenure ends, even if there is another
+// session. The process may then be elected again, and the other session acts in the new tenure.
 //
 // If no session has ever counted, the session has received lead and never asked whether it
 // leads. So it hasn't acted, and the tenure continues. It may have been a stray request.
@@ -155,8 +151,7 @@ func (g *Group) sessionClosed(s *Session) {
 	}
 }
 
-// startLeading permits the oldest session, once the tenure is published, to act as
-// coordinator.
+// startLeading permits the oldest session, once the tenure is published, to act as coordinator.
 func (g *Group) startLeading() {
 	if len(g.app.sessions) == 0 {
 		return
@@ -170,8 +165,7 @@ func (g *Group) startLeading() {
 	}
 }
 
-// requestStop asks the acting session to stop. From now on, this process doesn't
-// report that it leads.
+// requestStop asks the acting session to stop. From now on, this process doesn't report that it leads.
 func (g *Group) requestStop(term election.Term, successor election.ID) {
 	if !g.app.stopping {
 		g.app.stopping, g.app.stopBy = true, g.cfg.Clock.Now()+election.Tick(g.DrainTimeout())
@@ -200,9 +194,8 @@ func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64)
 	})
 }
 
-// stoppedIfComplete reports to the machine that the application has stopped, once
-// this is true for all of it: for the acting session, and for each caller of
-// LeaderWithPromise when its promise is over.
+// stoppedIfComplete reports to the machine that the application has stopped, once this is true for all of it: for the
+// acting session, and for each caller of LeaderWithPromise when its promise is over.
 func (g *Group) stoppedIfComplete() {
 	if g.app.acting != nil {
 		return

@@ -31,9 +31,8 @@ func (g *Group) Reconfigure(ctx context.Context, next config.Group) error {
 	return g.try(ctx, func() error { return g.reconfigure(next) })
 }
 
-// reconfigure switches to the settings of next. The drain timeout doesn't become shorter than
-// a promise that was given while it was longer, until that promise is over: a hand-over would
-// not wait for its end.
+// reconfigure switches to the settings of next. The drain timeout doesn't become shorter than a promise that was given
+// while it was longer, until that promise is over: a hand-over would not wait for its end.
 func (g *Group) reconfigure(next config.Group) error {
 	timing := next.Timing
 	if promised := g.longestPromise(); promised > timing.DrainTimeout {
@@ -85,10 +84,9 @@ func electionTiming(reply time.Duration) election.Timing {
 	return election.Timing{Reply: t, Takeover: 3 * t, Hop: t}
 }
 
-// adjustTiming adjusts the reply timeout T to the measured round-trip times.
-// [ImprovedBully] defines T = 2*Ttrans + Tproc. The kernel measures 2*Ttrans for each
-// connection. The configured T covers everything else. The round-trip time counts
-// twice, because an election that times out early does more harm than one that waits.
+// adjustTiming adjusts the reply timeout T to the measured round-trip times. [ImprovedBully] defines T = 2*Ttrans +
+// Tproc. The kernel measures 2*Ttrans for each connection. The configured T covers everything else. The round-trip time
+// counts twice, because an election that times out early does more harm than one that waits.
 //
 // It is called after each input. A timer of its own would wake an idle agent more often.
 func (g *Group) adjustTiming() {
@@ -115,9 +113,8 @@ func (g *Group) replyTimeout() time.Duration {
 	return min(timing.ReplyTimeout+2*slowest, max(timing.ReplyTimeout, timing.SuspicionTimeout))
 }
 
-// recovery determines when the machine recovers, which happens once: when all other
-// members are connected. For those that can't be reached it waits no longer than the
-// reply timeout, beginning with the first connection.
+// recovery determines when the machine recovers, which happens once: when all other members are connected. For those
+// that can't be reached it waits no longer than the reply timeout, beginning with the first connection.
 type recovery struct {
 	begun, waiting, waited bool
 }

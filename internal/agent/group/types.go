@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Leader is the coordinator of a group, as the agent knows it. The local API returns
-// it unchanged.
+// Leader is the coordinator of a group, as the agent knows it. The local API returns it unchanged.
 type Leader struct {
 	Group string `json:"group"`
 	Self  string `json:"self"`
@@ -21,9 +20,8 @@ type Leader struct {
 	Term     uint64 `json:"term"`
 	// Token is the fencing token. It is 0 unless Leading.
 	Token uint64 `json:"token"`
-	// RemainingMillis is the minimum remaining duration of the tenure, if it isn't
-	// renewed. It is set while Leading, except in mode Available, which has no lease, and
-	// for a session that was asked to stop, while it stops.
+	// RemainingMillis is the minimum remaining duration of the tenure, if it isn't renewed. It is set while Leading,
+	// except in mode Available, which has no lease, and for a session that was asked to stop, while it stops.
 	RemainingMillis *int64 `json:"remainingMillis,omitempty"`
 }
 
@@ -64,8 +62,7 @@ type Status struct {
 	Sessions []control.SessionStatus `json:"sessions,omitempty"`
 }
 
-// Change is a state of a group, in the order of changes. IDs of different incarnations
-// of an agent differ.
+// Change is a state of a group, in the order of changes. IDs of different incarnations of an agent differ.
 type Change struct {
 	ID     string
 	Leader Leader

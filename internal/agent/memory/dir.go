@@ -1,17 +1,15 @@
 // Package memory keeps what an agent remembers of its grants when its process is killed, so
 // that the next process can grant at once. See docs/adr/0034-grants-in-a-mapped-file.md.
 //
-// An agent writes its memory before each answer that depends on it. This must not wait for a
-// disk. So the files are in a tmpfs, in a directory of their own, and are mapped. The link
-// "memory" in the state directory names that directory.
+// An agent writes its memory before each answer that depends on it. This must not wait for a disk. So the files are in
+// a tmpfs, in a directory of their own, and are mapped. The link "memory" in the state directory names that directory.
 //
 // # What makes a record valid
 //
-// A record is used only if it is certain that no later process has granted anything without
-// updating it. So a record counts only with the boot, the clock, the state directory, the
-// member and the group with which it was written. And a process that can't use the file of a
-// group removes that, or the link to the directory. If it can't do that either, it must not
-// join the group.
+// A record is used only if it is certain that no later process has granted anything without updating it. So a record
+// counts only with the boot, the clock, the state directory, the member and the group with which it was written. And a
+// process that can't use the file of a group removes that, or the link to the directory. If it can't do that either, it
+// must not join the group.
 package memory
 
 import (
@@ -45,9 +43,8 @@ type Dir struct {
 	boot string
 }
 
-// Open opens the memory of the agent that has locked a state directory. If there can't be
-// any, it returns a nil Dir, and why. The error is not nil if an earlier memory can't be
-// invalidated.
+// Open opens the memory of the agent that has locked a state directory. If there can't be any, it returns a nil Dir,
+// and why. The error is not nil if an earlier memory can't be invalidated.
 func Open(stateDir string) (d *Dir, without, err error) { return open(stateDir, shm) }
 
 func open(stateDir, shm string) (d *Dir, without, err error) {
@@ -139,8 +136,7 @@ func create(stateDir, shm, boot string) (*Dir, error) {
 	return d, nil
 }
 
-// removeUnused removes this user's directories that no state directory links any more. It
-// does what it can.
+// removeUnused removes this user's directories that no state directory links any more. It does what it can.
 func removeUnused(shm string) {
 	entries, err := os.ReadDir(shm)
 	if err != nil {

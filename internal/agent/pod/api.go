@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// Names returns the groups that the agent takes part in. With Find, it implements
-// metrics.Groups.
+// Names returns the groups that the agent takes part in. With Find, it implements metrics.Groups.
 func (r *runtime) Names() []string {
 	if a := r.agent.Load(); a != nil {
 		return a.Names()
@@ -25,8 +24,7 @@ func (r *runtime) Find(name string) (*group.Group, bool) {
 	return nil, false
 }
 
-// localAPI implements api.Groups for the application. It also responds before the agent
-// has a certificate.
+// localAPI implements api.Groups for the application. It also responds before the agent has a certificate.
 type localAPI struct{ *runtime }
 
 func (l localAPI) Find(name string) (api.Group, bool) {
@@ -64,8 +62,7 @@ type operatorAPI struct{ localAPI }
 
 func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }
 
-// ApplyDocument implements api.OperatorAgent. The agent applies the document even if the
-// operator stops waiting.
+// ApplyDocument implements api.OperatorAgent. The agent applies the document even if the operator stops waiting.
 func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document []byte) error {
 	if _, err := o.groups.worker(group); err != nil {
 		return err

@@ -32,8 +32,7 @@ const (
 	maxToken        = 64 << 10
 )
 
-// enrollmentError is the error of an enrollment. Successive errors of the same kind are
-// logged once.
+// enrollmentError is the error of an enrollment. Successive errors of the same kind are logged once.
 type enrollmentError struct {
 	kind string
 	err  error
@@ -178,18 +177,15 @@ func errorKind(err error) string {
 	return err.Error()
 }
 
-// credentials are the agent's certificate, its key and its CA bundle. They are files in
-// the state directory, which package identity reads. Certificate and key are in one
-// file, so that they always match.
+// credentials are the agent's certificate, its key and its CA bundle. They are files in the state directory, which
+// package identity reads. Certificate and key are in one file, so that they always match.
 type credentials struct {
 	dir string
-	// configuredCAs are the CAs in the pod's environment. The agent trusts only the
-	// identity service by them.
+	// configuredCAs are the CAs in the pod's environment. The agent trusts only the identity service by them.
 	configuredCAs []byte
 
 	mu sync.Mutex
-	// enrolledCAs are the CAs in the last enrollment response, by which the agent trusts peers and
-	// the operator, too.
+	// enrolledCAs are the CAs in the last enrollment response, by which the agent trusts peers and the operator, too.
 	enrolledCAs []byte
 }
 

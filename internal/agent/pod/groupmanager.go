@@ -117,9 +117,8 @@ func (revision aheadOfClock) Error() string {
 		"set the clock, or let the operator create the document", int64(revision))
 }
 
-// checkRevision refuses a revision that no operator can have created, unless the clock of
-// this machine is behind. The agent would ignore all later documents if it applied such a
-// document.
+// checkRevision refuses a revision that no operator can have created, unless the clock of this machine is behind. The
+// agent would ignore all later documents if it applied such a document.
 func checkRevision(revision int64) error {
 	if revision <= control.MaxRevision(time.Now()) {
 		return nil
@@ -146,8 +145,7 @@ func (m *groupManager) groupNames() string {
 	return fmt.Sprintf("%v and %d more", names[:most], len(names)-most)
 }
 
-// addProblem records the error of a document, and logs it if it is new for its group and
-// source.
+// addProblem records the error of a document, and logs it if it is new for its group and source.
 func (m *groupManager) addProblem(source, group string, err error) {
 	key, problem := [2]string{group, source}, fmt.Sprintf("group %s: %s", group, err)
 	m.mu.Lock()

@@ -28,9 +28,8 @@ type mountedFiles struct {
 	logged string
 }
 
-// watch reads the files whenever the directory changes, until ctx ends. It calls
-// onChange only for an actual change, so that an agent whose enrollment is refused
-// doesn't retry at each poll.
+// watch reads the files whenever the directory changes, until ctx ends. It calls onChange only for an actual change, so
+// that an agent whose enrollment is refused doesn't retry at each poll.
 func (m *mountedFiles) watch(ctx context.Context) {
 	filewatch.Watch(ctx, m.dir, "", m.log, func(happened bool) bool {
 		m.readGroups()

@@ -18,8 +18,7 @@ type reportHub struct {
 	mu      sync.Mutex
 	latest  map[string]control.Report
 	readers map[*reportReader]bool
-	// readersChanged is closed and replaced when the first reader arrives and when the
-	// last reader leaves.
+	// readersChanged is closed and replaced when the first reader arrives and when the last reader leaves.
 	readersChanged chan struct{}
 }
 
@@ -82,8 +81,7 @@ func (h *reportHub) groupLeft(group string) {
 	h.send(groupEvent{api.Event{Kind: control.EventLeft, Data: control.Left{Group: group, UID: report.UID}}, group})
 }
 
-// send adds an event for all readers, and removes the pending report that it outdates.
-// The caller holds the lock.
+// send adds an event for all readers, and removes the pending report that it outdates. The caller holds the lock.
 func (h *reportHub) send(e groupEvent) {
 	for r := range h.readers {
 		r.pending = slices.DeleteFunc(r.pending, func(old groupEvent) bool {
@@ -110,8 +108,7 @@ func (h *reportHub) Reports() api.Reports {
 	return r
 }
 
-// hasReaders reports whether there are readers. The channel that it returns is closed
-// when this changes.
+// hasReaders reports whether there are readers. The channel that it returns is closed when this changes.
 func (h *reportHub) hasReaders() (bool, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,8 +47,7 @@ type Settings struct {
 	// Probe is the health check of the application in all groups, or nil.
 	Probe *config.Probe
 
-	// MountDir is the directory of the pod's volumes, and StateDir the directory of the
-	// agent's state.
+	// MountDir is the directory of the pod's volumes, and StateDir the directory of the agent's state.
 	MountDir, StateDir string
 	// API, Peers and Operator are the addresses on which the agent accepts connections of
 	// the application, of peers and of the operator. API may be a Unix socket.
@@ -66,8 +65,7 @@ type Settings struct {
 	Build string
 }
 
-// FromEnvironment reads the settings from the environment variables of the agent's
-// container.
+// FromEnvironment reads the settings from the environment variables of the agent's container.
 func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
@@ -134,9 +132,8 @@ func (s *Settings) parseAPI(uids string, errorf func(string, ...any)) {
 	}
 }
 
-// parseGroups parses the value of the pod's annotation. It ignores empty and repeated
-// entries. The agent doesn't use v1.GroupNames, because package v1 depends on libraries
-// of Kubernetes.
+// parseGroups parses the value of the pod's annotation. It ignores empty and repeated entries. The agent doesn't use
+// v1.GroupNames, because package v1 depends on libraries of Kubernetes.
 func parseGroups(text string) ([]string, error) {
 	var groups []string
 	for name := range strings.SplitSeq(text, ",") {

@@ -1,10 +1,9 @@
 // Package connlimit bounds what the clients of a listener can take from this process:
 // connections, bytes and time, for each host and in total.
 //
-// The owner of a connection can pin it, for example because its client is
-// authenticated. Unpinned connections compete: at a limit, the listener closes the one that
-// is most likely useless. So a client that needs only milliseconds to authenticate
-// succeeds while others hold as many connections as they can.
+// The owner of a connection can pin it, for example because its client is authenticated. Unpinned connections compete:
+// at a limit, the listener closes the one that is most likely useless. So a client that needs only milliseconds to
+// authenticate succeeds while others hold as many connections as they can.
 package connlimit
 
 import (
@@ -128,8 +127,7 @@ func Host(client netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// hostOf returns the host of an address. All other clients, such as those of a Unix
-// socket, count as one host.
+// hostOf returns the host of an address. All other clients, such as those of a Unix socket, count as one host.
 func hostOf(address net.Addr) netip.Prefix {
 	if tcp, ok := address.(*net.TCPAddr); ok {
 		return Host(tcp.AddrPort().Addr())
@@ -238,9 +236,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Pin exempts the connection from the limits for unpinned connections. It returns false if
-// the connection is closed, or if there are too many pinned connections. It may be called
-// again.
+// Pin exempts the connection from the limits for unpinned connections. It returns false if the connection is closed, or
+// if there are too many pinned connections. It may be called again.
 func (c *Conn) Pin() bool {
 	if c == nil {
 		return true

@@ -34,8 +34,7 @@ func (q *Queue[U, T]) Push(user U, item T) {
 	q.size++
 }
 
-// Pop removes and returns the next item of a user that may have it. It returns false if there is
-// none.
+// Pop removes and returns the next item of a user that may have it. It returns false if there is none.
 func (q *Queue[U, T]) Pop(may func(U) bool) (item T, ok bool) {
 	i := slices.IndexFunc(q.turns, may)
 	if i < 0 {
@@ -95,8 +94,7 @@ type waiter[U comparable] struct {
 	has  chan struct{}
 }
 
-// NewSemaphore returns a semaphore with a number of slots, of which a user can have at most
-// perUser at the same time.
+// NewSemaphore returns a semaphore with a number of slots, of which a user can have at most perUser at the same time.
 func NewSemaphore[U comparable](total, perUser int) *Semaphore[U] {
 	return &Semaphore[U]{total: total, perUser: perUser, usedBy: map[U]int{}}
 }

@@ -1,6 +1,5 @@
-// Package httpserver serves the operator's ports. Every pod in the cluster can connect to
-// them, so the package bounds what clients can occupy: connections, bytes of requests,
-// and time.
+// Package httpserver serves the operator's ports. Every pod in the cluster can connect to them, so the package bounds
+// what clients can occupy: connections, bytes of requests, and time.
 //
 //   - A host has at most ConnectionsPerHost connections. A new connection replaces the
 //     oldest one of its host or, if there are Connections in total, the oldest one of the
@@ -117,8 +116,7 @@ type memory struct {
 	hosts map[netip.Prefix]int64
 }
 
-// reserve reserves n more bytes for a host, and reports whether there are enough. One host
-// gets at most half of all.
+// reserve reserves n more bytes for a host, and reports whether there are enough. One host gets at most half of all.
 func (m *memory) reserve(host netip.Prefix, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package control defines the protocol between the operator and the agents: the
-// documents that configure an agent's groups, the reports that agents send, and
-// how an agent gets its certificate.
+// Package control defines the protocol between the operator and the agents: the documents that configure an agent's
+// groups, the reports that agents send, and how an agent gets its certificate.
 //
 //	operator -> agent   https://POD:7375     both sides present certificates
 //	agent -> operator   https://conclave-identity.NAMESPACE.svc     the agent presents a token
@@ -20,22 +19,19 @@ const (
 	OperatorPort = 7375
 )
 
-// Operator is the name in the operator's certificate. No group has this name: a
-// namespace can't contain a dot.
+// Operator is the name in the operator's certificate. No group has this name: a namespace can't contain a dot.
 var Operator = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "manager"}
 
 // MetricsReader is the name in the certificate of a program that may read an agent's
 // metrics and the reasons why it isn't ready, and nothing else.
 var MetricsReader = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "metrics"}
 
-// The paths of an agent's API for the operator. Those with {group} are formatted
-// by GroupPath.
+// The paths of an agent's API for the operator. Those with {group} are formatted by GroupPath.
 const (
 	// ReportsPath streams the agent's reports as server-sent events: GET.
 	ReportsPath = "/v1/reports"
-	// GroupsPath is the prefix of a group's path: PUT a Document to join or update
-	// the group, or DELETE with ?uid=UID&revision=N to leave it, unless the agent has
-	// a document with a higher revision.
+	// GroupsPath is the prefix of a group's path: PUT a Document to join or update the group, or DELETE with
+	// ?uid=UID&revision=N to leave it, unless the agent has a document with a higher revision.
 	GroupsPath = "/v1/groups/"
 	// StepDownPath below a group: POST {"to":"ledger-1"} makes the coordinator hand over.
 	StepDownPath = "/step-down"
@@ -50,9 +46,8 @@ const NotReady = "is not ready to take over"
 // GroupPath returns the path of a group.
 func GroupPath(group string) string { return GroupsPath + group }
 
-// The events of the report stream. When a connection opens, the agent sends its
-// present state: one EventGroup for each group, and then EventCurrent. After that
-// it sends a group's report whenever anything in the report has changed.
+// The events of the report stream. When a connection opens, the agent sends its present state: one EventGroup for each
+// group, and then EventCurrent. After that it sends a group's report whenever anything in the report has changed.
 const (
 	// EventGroup carries a Report.
 	EventGroup = "group"

@@ -99,8 +99,7 @@ func ParseCA(pair Pair) (*CA, error) {
 	return &CA{cert: both.Leaf, key: key}, nil
 }
 
-// NotAfter returns the expiry of the CA's own certificate. The certificates that it
-// signs expire no later.
+// NotAfter returns the expiry of the CA's own certificate. The certificates that it signs expire no later.
 func (ca *CA) NotAfter() time.Time { return ca.cert.NotAfter }
 
 // Issue creates a key and a certificate for an agent with these names.
@@ -170,8 +169,7 @@ func (ca *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
 	return issue(func(key crypto.PublicKey) ([]byte, error) { return ca.certify(template, key, valid) })
 }
 
-// certify completes the template with the fields that all certificates share, and
-// signs it.
+// certify completes the template with the fields that all certificates share, and signs it.
 func (ca *CA) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	now := time.Now()
 	if !now.Before(ca.cert.NotAfter) {

@@ -10,15 +10,13 @@ import (
 	"time"
 )
 
-// Paths are the files of an agent's certificate. The CA file has the certificates
-// of all trusted CAs.
+// Paths are the files of an agent's certificate. The CA file has the certificates of all trusted CAs.
 type Paths struct {
 	Cert, Key, CA string
 }
 
-// Files provides an agent's certificate, its key and the trusted CAs from files.
-// Each handshake uses the current content. While changed files are invalid, the
-// previous content remains in use.
+// Files provides an agent's certificate, its key and the trusted CAs from files. Each handshake uses the current
+// content. While changed files are invalid, the previous content remains in use.
 type Files struct {
 	paths   Paths
 	onError func(error)
@@ -31,8 +29,7 @@ type Files struct {
 	mu sync.Mutex
 }
 
-// loaded is the parsed content of the files, with their metadata when they were
-// read.
+// loaded is the parsed content of the files, with their metadata when they were read.
 type loaded struct {
 	cert  *tls.Certificate
 	names Names

@@ -1,21 +1,18 @@
-// Package identity defines the certificates of agents, and the TLS configurations
-// that use them.
+// Package identity defines the certificates of agents, and the TLS configurations that use them.
 //
 // A certificate states of which groups its holder is a member, and under which
 // name. Each such Name is a URI among the subject alternative names:
 //
 //	conclave://DOMAIN/GROUP/MEMBER
 //
-// The domain separates groups of the same name whose agents trust the same CA. In
-// Kubernetes it is the namespace. Host names and addresses aren't verified, because
-// pods change theirs.
+// The domain separates groups of the same name whose agents trust the same CA. In Kubernetes it is the namespace. Host
+// names and addresses aren't verified, because pods change theirs.
 //
 // The certificate of an agent in a pod also has the UID of the pod, as the serial number
 // of its subject. It distinguishes the pod from others of the same name.
 //
-// CA creates certificates. Files and InMemory provide them for handshakes; both can
-// replace them while connections are open. The package starts no goroutines: Files
-// checks its files at each handshake.
+// CA creates certificates. Files and InMemory provide them for handshakes; both can replace them while connections are
+// open. The package starts no goroutines: Files checks its files at each handshake.
 //
 // # What is not guaranteed
 //
@@ -36,8 +33,7 @@ import (
 // Scheme is the scheme of the URIs in certificates.
 const Scheme = "conclave"
 
-// maxNames bounds the names in a peer's certificate. An agent is a member of at most
-// 100 groups.
+// maxNames bounds the names in a peer's certificate. An agent is a member of at most 100 groups.
 const maxNames = 100
 
 // Name names one member of one group.
@@ -93,8 +89,7 @@ func (n Names) String() string {
 	return strings.Join(text, ", ")
 }
 
-// check verifies that there is at least one name, and at most one for each group: an
-// agent is one process.
+// check verifies that there is at least one name, and at most one for each group: an agent is one process.
 func (n Names) check() error {
 	if len(n) == 0 {
 		return fmt.Errorf("must have a URI %s://DOMAIN/GROUP/MEMBER", Scheme)

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Server returns the TLS configuration for connections from agents. It requires
-// TLS 1.3 and a client certificate.
+// Server returns the TLS configuration for connections from agents. It requires TLS 1.3 and a client certificate.
 func (f *Files) Server() *tls.Config { return server(f.current) }
 
 // PublicServer returns the TLS configuration for connections from any client. A
@@ -63,8 +62,7 @@ func client(current func() *loaded, wanted Names) *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,
 		CurvePreferences: keyExchanges(),
-		// crypto/tls would verify a host name, with a fixed set of CAs. VerifyConnection
-		// replaces that, and is always called.
+		// crypto/tls would verify a host name, with a fixed set of CAs. VerifyConnection replaces that, and is always called.
 		InsecureSkipVerify: true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return current().cert, nil
@@ -104,8 +102,7 @@ func ofPeer(err error) error {
 	return fmt.Errorf("cannot accept the peer's certificate: %w", err)
 }
 
-// InMemory provides a certificate, its key and the trusted CAs from memory. Each
-// handshake uses the current ones.
+// InMemory provides a certificate, its key and the trusted CAs from memory. Each handshake uses the current ones.
 type InMemory struct {
 	loaded atomic.Pointer[loaded]
 }
@@ -119,8 +116,7 @@ func NewInMemory(pair Pair, caBundle []byte) (*InMemory, error) {
 	return m, nil
 }
 
-// Replace replaces the certificate, the key and the CAs. If they are invalid, the
-// previous ones remain in use.
+// Replace replaces the certificate, the key and the CAs. If they are invalid, the previous ones remain in use.
 func (m *InMemory) Replace(pair Pair, caBundle []byte) error {
 	fresh, err := parse(inMemory, [3][]byte{pair.Cert, pair.Key, caBundle})
 	if err != nil {
@@ -175,8 +171,7 @@ func Verify(pair Pair, caBundle []byte) (Names, error) {
 	return result.names, nil
 }
 
-// ParseCABundle parses the CA certificates in a PEM text. The text must have at least
-// one, and nothing else.
+// ParseCABundle parses the CA certificates in a PEM text. The text must have at least one, and nothing else.
 func ParseCABundle(text []byte) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for rest := text; ; {
