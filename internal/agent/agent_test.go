@@ -158,7 +158,7 @@ func TestExclusionSurvivesNewSettings(t *testing.T) {
 	next.Session = true // A running election can't change that.
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	prepared, err := a.PrepareGroup(next, nil)
+	prepared, err := a.StoreGroup(next, nil)
 	must.Succeed(t, err)
 	must.Succeed(t, a.ApplyGroup(canceled, prepared))
 	after, ok := a.Find("ledger")

@@ -19,35 +19,33 @@ import (
 
 var errClosed = errors.New("the agent is shutting down")
 
-// Prepared has new settings of a group. They are stored, so that a restart finds them.
-type Prepared struct{ group config.Group }
-
-// PrepareGroup checks new settings of a group and stores the operator's document that they
-// come from, together with the member list. It doesn't change the running group.
+// StoreGroup checks new settings of a group and stores the operator's document that they come from, together with the
+// member list, so that a restart finds them. It returns the settings with the list to adopt, for ApplyGroup. It doesn't
+// change the running group.
 //
-// If the group has another UID than the running group of the same name, the caller must
-// leave the running group first. Otherwise, the caller must have checked that the
-// settings preserve the meaning of grants: see config.Group.CheckSafetyChange.
-func (a *Agent) PrepareGroup(next config.Group, document []byte) (Prepared, error) {
+// If the group has another UID than the running group of the same name, the caller must leave the running group first.
+// Otherwise, the caller must have checked that the settings preserve the meaning of grants: see
+// config.Group.CheckSafetyChange.
+func (a *Agent) StoreGroup(next config.Group, document []byte) (config.Group, error) {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
 	if a.closed.Load() {
-		return Prepared{}, errClosed
+		return config.Group{}, errClosed
 	}
 	return a.prepare(next, document)
 }
 
-// ApplyGroup makes the agent take part in a group with new settings. If this fails, the
-// agent leaves the group. Calls for different groups may be concurrent.
-func (a *Agent) ApplyGroup(ctx context.Context, p Prepared) error {
+// ApplyGroup makes the agent take part in a group with stored settings. If this fails, the agent leaves the group.
+// Calls for different groups may be concurrent.
+func (a *Agent) ApplyGroup(ctx context.Context, stored config.Group) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
 	if a.closed.Load() {
 		return errClosed
 	}
-	err := a.apply(ctx, p)
+	err := a.apply(ctx, stored)
 	if err != nil {
-		a.leaveGroup(ctx, p.group.Name)
+		a.leaveGroup(ctx, stored.Name)
 	}
 	return err
 }
@@ -64,13 +62,13 @@ func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 }
 
 // prepare chooses the list of next and stores it.
-func (a *Agent) prepare(next config.Group, document []byte) (Prepared, error) {
+func (a *Agent) prepare(next config.Group, document []byte) (config.Group, error) {
 	var running *control.List
 	if before, known := a.groupConfig(next.Name); known {
 		running = &before.List
 	}
 	err := a.chooseList(&next, running, document)
-	return Prepared{next}, err
+	return next, err
 }
 
 // chooseList replaces the list in g by the list that the agent must run, and stores it with the document, if there is
@@ -131,8 +129,7 @@ func (a *Agent) store(g *config.Group) error {
 
 // apply joins a group, joins it again with other settings, or switches to its new settings and its new list. If apply
 // fails, the caller must leave the group or restore its configuration.
-func (a *Agent) apply(ctx context.Context, p Prepared) error {
-	next := p.group
+func (a *Agent) apply(ctx context.Context, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
 	a.setGroupConfig(next)
 	a.connect() // New members must be reachable before the first message to them.

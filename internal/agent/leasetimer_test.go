@@ -124,7 +124,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 
 	next := g
 	next.Safety.Lease = after
-	prepared, err := a.PrepareGroup(next, nil)
+	prepared, err := a.StoreGroup(next, nil)
 	must.Succeed(t, err)
 	applied := make(chan error, 1)
 	go func() { applied <- a.ApplyGroup(t.Context(), prepared) }()

@@ -42,7 +42,7 @@ func apply(t *testing.T, a *Agent, change func(*config.Group)) {
 	t.Helper()
 	next := a.Config().Groups[0]
 	change(&next)
-	prepared, err := a.PrepareGroup(next, nil)
+	prepared, err := a.StoreGroup(next, nil)
 	if err == nil {
 		err = a.ApplyGroup(t.Context(), prepared)
 	}
@@ -173,7 +173,7 @@ func TestJoinAgainInHigherTerm(t *testing.T) {
 	a.mu.Lock()
 	a.claims[settings.Name] = claim{settings.UID, given}
 	a.mu.Unlock()
-	prepared, err := a.PrepareGroup(settings, nil)
+	prepared, err := a.StoreGroup(settings, nil)
 	must.Succeed(t, err)
 	must.Succeed(t, a.ApplyGroup(t.Context(), prepared))
 	expect.AtLeastf(t, lead(), given+1, "term of the tenure after claims up to %d", given)

@@ -45,11 +45,11 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 // reloadGroup applies the settings of a group. If this fails, it restores the configuration of the group.
 func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
-	p, err := a.prepare(next, nil)
+	stored, err := a.prepare(next, nil)
 	if err != nil {
 		return err
 	}
-	err = a.apply(ctx, p)
+	err = a.apply(ctx, stored)
 	switch {
 	case err == nil:
 	case known:

@@ -105,7 +105,7 @@ func (g *Group) refuses(peer string) bool {
 func (g *Group) updateMismatch(peer, reason string) {
 	m, known := g.mismatches[peer]
 	if !known {
-		if reason == "" || !g.isListed(peer) { // A peer that has left the group is no problem.
+		if reason == "" || !g.list.Concerns(peer) { // A peer that has left the group is no problem.
 			return
 		}
 		m = &mismatch{}
@@ -129,13 +129,9 @@ func (g *Group) updateMismatch(peer, reason string) {
 // than the next one.
 func (g *Group) dropMismatches(nextVersion bool) {
 	maps.DeleteFunc(g.mismatches, func(peer string, m *mismatch) bool {
-		return !g.isListed(peer) || nextVersion && (m.reason == otherDirectory || m.reason == refused)
+		return !g.list.Concerns(peer) || nextVersion && (m.reason == otherDirectory || m.reason == refused)
 	})
 	g.updateProblems()
-}
-
-func (g *Group) isListed(peer string) bool {
-	return g.list.Has(peer) || g.list.Previous != nil && g.list.Previous.Has(peer)
 }
 
 func (g *Group) updateProblems() {

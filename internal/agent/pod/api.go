@@ -64,14 +64,7 @@ func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }
 
 // ApplyDocument implements api.OperatorAgent. The agent applies the document even if the operator stops waiting.
 func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document []byte) error {
-	if _, err := o.groups.worker(group); err != nil {
-		return err
-	}
-	done, err := o.groups.acceptDocument(group, document)
-	if err != nil {
-		return err
-	}
-	return await(ctx, done)
+	return o.groups.applyDocument(ctx, group, document)
 }
 
 func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision int64) error {
@@ -82,11 +75,7 @@ func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision
 	if err := checkRevision(revision); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	}
-	done, err := w.enqueue(&task{leaveUID: uid, leaveRevision: revision})
-	if err != nil {
-		return err
-	}
-	return await(ctx, done)
+	return w.want(ctx, &target{uid: uid, revision: revision})
 }
 
 func (o operatorAPI) SetEligible(ctx context.Context, name string, eligible bool) error {
@@ -98,14 +87,4 @@ func (o operatorAPI) SetEligible(ctx context.Context, name string, eligible bool
 		return g.Readmit(ctx)
 	}
 	return g.Exclude(ctx)
-}
-
-// await returns the result of a task, or the error of ctx.
-func await(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -31,16 +31,13 @@ type groupManager struct {
 	expected []string
 	// start starts a worker. It is nil while run isn't running.
 	start func(*groupWorker)
-	// problems has the errors of documents by group and source.
-	problems map[[2]string]string
-	agent    *agent.Agent
+	agent *agent.Agent
 }
 
 // newGroupManager creates the workers of the pod's groups with their stored documents.
 func newGroupManager(s *Settings, store *state.Store, reports *reportHub, log *slog.Logger) *groupManager {
 	m := &groupManager{
-		self: s.Pod, probe: s.Probe, store: store, reports: reports, log: log,
-		workers: map[string]*groupWorker{}, problems: map[[2]string]string{},
+		self: s.Pod, probe: s.Probe, store: store, reports: reports, log: log, workers: map[string]*groupWorker{},
 	}
 	m.expect(s.Groups)
 	return m
@@ -86,26 +83,32 @@ func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
 	workers.Wait()
 }
 
-// acceptDocument validates a document and enqueues it for the worker of its group. The
-// channel returns the result of applying it.
-func (m *groupManager) acceptDocument(group string, document []byte) (<-chan error, error) {
+// applyDocument checks a document of the operator, and waits until it is in force.
+func (m *groupManager) applyDocument(ctx context.Context, group string, document []byte) error {
 	const source = "the operator"
-	g, err := config.ParseDocument(source, document)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
-	case g.Name != group:
-		return nil, fmt.Errorf("%w: it must be of group %s, got %s", api.ErrInvalidDocument, group, g.Name)
-	}
-	if err := checkRevision(g.Revision); err != nil {
-		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
-	}
-	w, err := m.worker(g.Name)
+	w, err := m.worker(group)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	g.Probe = m.probe
-	return w.enqueue(&task{source: source, group: g, document: document})
+	g, err := m.parse(source, document)
+	if err == nil && g.Name != group {
+		err = fmt.Errorf("it must be of group %s, got %s", group, g.Name)
+	}
+	if err == nil {
+		err = checkRevision(g.Revision)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
+	}
+	return w.want(ctx, &target{source: source, uid: g.UID, revision: g.Revision, document: document, settings: g})
+}
+
+func (m *groupManager) parse(source string, document []byte) (*config.Group, error) {
+	g, err := config.ParseDocument(source, document)
+	if err == nil {
+		g.Probe = m.probe
+	}
+	return g, err
 }
 
 // aheadOfClock is the error of a revision that no operator can have created yet.
@@ -145,37 +148,23 @@ func (m *groupManager) groupNames() string {
 	return fmt.Sprintf("%v and %d more", names[:most], len(names)-most)
 }
 
-// addProblem records the error of a document, and logs it if it is new for its group and source.
-func (m *groupManager) addProblem(source, group string, err error) {
-	key, problem := [2]string{group, source}, fmt.Sprintf("group %s: %s", group, err)
-	m.mu.Lock()
-	known := m.problems[key] == problem
-	m.problems[key] = problem
-	m.mu.Unlock()
-	if !known {
-		m.log.Error("refused document; continuing with the previous one", "group", group, "source", source, "error", err)
-		m.publishProblems()
-	}
-}
-
-// clearProblems removes the problems of a group, after a newer document was applied.
-func (m *groupManager) clearProblems(group string) {
-	m.mu.Lock()
-	before := len(m.problems)
-	maps.DeleteFunc(m.problems, func(key [2]string, _ string) bool { return key[0] == group })
-	changed := before != len(m.problems)
-	m.mu.Unlock()
-	if changed {
-		m.publishProblems()
-	}
-}
-
+// publishProblems sets why the documents of groups aren't in force.
 func (m *groupManager) publishProblems() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.agent != nil {
-		m.agent.SetProblems(slices.Sorted(maps.Values(m.problems))...)
+	if m.agent == nil {
+		return
 	}
+	var problems []string
+	for _, w := range m.workers {
+		w.mu.Lock()
+		if w.problem != "" {
+			problems = append(problems, w.problem)
+		}
+		w.mu.Unlock()
+	}
+	slices.Sort(problems)
+	m.agent.SetProblems(problems...)
 }
 
 func (m *groupManager) groupsWithoutDocument() []string {

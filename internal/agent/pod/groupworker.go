@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,236 +9,280 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
 const diskRetryDelay = time.Second
 
-// groupWorker applies the documents of one group, one after the other, and leaves the
-// group when the operator requests it.
+// groupWorker keeps the agent's part in one group as the operator wants it. One goroutine calls reconcile, which makes
+// what is stored and in force equal to what is desired. It may be called at any time, and may end anywhere: the next
+// process begins with what is stored, and the operator repeats what it wants.
 type groupWorker struct {
 	*groupManager
 
 	group string
-	// queued is sent when a task was enqueued.
-	queued signal
+	// changed is sent when desired has changed.
+	changed signal
 
-	mu    sync.Mutex
-	queue []*task
-	// stored identifies the stored document. failedRevision is the revision of the last
-	// document if it could not be applied, else 0.
-	stored         storedDocument
-	failedRevision int64
+	mu sync.Mutex
+	// desired is what the operator wants. pending: it isn't in force yet, and hasn't been refused. stored is what the disk
+	// has, and refused is set if that can't be applied.
+	desired, stored  *target
+	pending, refused bool
+	// waiting has a channel for each caller that waits for desired.
+	waiting []chan error
+	// problem is why the last document isn't in force, or "".
+	problem string
 
 	// The goroutine of run owns the following fields.
 
-	// applied has the settings that were applied last, nil if they are unknown.
-	applied       *config.Group
-	participating bool
-	// participatedUntil is when the agent last left the group, or when the process started.
-	// The agent's grants expire a lease after that.
+	// unread: what is stored can't be read, or is ahead of the clock. logged is the last reason.
+	unread bool
+	logged string
+	// participatedUntil is when the agent last left the group, or when the process started. The agent's grants expire a
+	// lease after that.
 	participatedUntil time.Time
-	// retryStored receives a value when the stored document is due, which was ahead of the
-	// clock. It is nil if there is none.
-	retryStored <-chan time.Time
-	// failed is the last document if a disk error prevented that it was applied, else nil.
-	// retryFailed receives a value when it is due again.
-	failed      *task
-	retryFailed <-chan time.Time
 }
 
-type storedDocument struct {
+// target is a document of the group, or, without one, that the agent isn't in the group with this UID: documents up to
+// the revision are outdated.
+type target struct {
+	source   string
 	uid      string
 	revision int64
-	// inForce is false if there is no document, or if the agent has left the group.
-	inForce bool
+	document []byte
+	// settings are those in the document, nil if they are invalid.
+	settings *config.Group
 }
 
-func identify(r state.Record) storedDocument {
-	return storedDocument{r.UID, r.Revision, r.Document != ""}
+// participant is the part of agent.Agent by which a worker changes what the agent does.
+type participant interface {
+	Find(group string) (*group.Group, bool)
+	StoreGroup(next config.Group, document []byte) (config.Group, error)
+	ApplyGroup(ctx context.Context, stored config.Group) error
+	LeaveGroup(ctx context.Context, group string) error
 }
 
-const cannotLoad = "cannot load stored document; starting without it"
-
-// newGroupWorker creates a worker, with the stored document in its queue.
+// newGroupWorker creates a worker that wants what is stored.
 func newGroupWorker(m *groupManager, group string) *groupWorker {
-	w := &groupWorker{groupManager: m, group: group, queued: newSignal(), participatedUntil: time.Now()}
-	record, err := m.store.Load(group)
-	if err != nil {
-		m.log.Error(cannotLoad, "group", group, "error", err)
+	w := &groupWorker{
+		groupManager: m, group: group, changed: newSignal(), participatedUntil: time.Now(),
+		desired: &target{}, stored: &target{},
 	}
-	if err := checkRevision(record.Revision); err != nil {
-		m.log.Error(cannotLoad, "group", group, "error", err)
-		record.Revision, record.Document = 0, "" // UID remains, for the grants in that group.
-		w.retryStored = time.After(clockInterval)
-	}
-	w.stored = identify(record)
-	if t := w.taskOf(record); t != nil {
-		w.applied = t.group
-		w.queue = []*task{t}
-	}
+	w.load()
 	return w
 }
 
-// taskOf returns the task to apply a stored document, nil if there is none.
-func (w *groupWorker) taskOf(stored state.Record) *task {
+// load makes the stored document the desired one. If it is ahead of the clock, this succeeds once the clock has been
+// corrected. It does nothing if there is a newer document.
+func (w *groupWorker) load() {
 	const source = "the stored document"
-	if stored.Document == "" {
-		return nil
-	}
-	g, err := config.ParseDocument(source, []byte(stored.Document))
-	if err != nil {
-		w.log.Error(cannotLoad, "group", w.group, "error", err)
-		return nil
-	}
-	g.Probe = w.probe
-	return &task{source: source, group: g, document: []byte(stored.Document)}
-}
-
-// loadStoredAgain applies the stored document that was ahead of the clock, once the clock has
-// been corrected. The file has another document if the worker has stored one since.
-func (w *groupWorker) loadStoredAgain() {
-	stored, err := w.store.Load(w.group)
+	record, err := w.store.Load(w.group)
 	if err == nil {
-		err = checkRevision(stored.Revision)
+		err = checkRevision(record.Revision)
 	}
-	if err != nil {
-		w.retryStored = time.After(clockInterval)
-		return
+	stored, unread := &target{source: source, uid: record.UID}, err != nil // The UID remains, for the grants in that group.
+	if !unread {
+		stored.revision, stored.document = record.Revision, []byte(record.Document)
+		if record.Document != "" {
+			stored.settings, err = w.parse(source, stored.document)
+		}
 	}
-	w.retryStored = nil
-	if t := w.taskOf(stored); t != nil {
-		_, _ = w.enqueue(t) // It is refused if there is a newer one.
-		return
+	if err != nil && err.Error() != w.logged {
+		w.logged = err.Error()
+		w.log.Error("cannot load stored document; starting without it", "group", w.group, "error", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stored.revision = max(w.stored.revision, stored.Revision) // The agent had left the group.
+	if !w.pending {
+		w.unread, w.stored, w.desired, w.pending = unread, stored, stored, stored.settings != nil
+	}
 }
 
 func (w *groupWorker) isEmpty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.stored.inForce && len(w.queue) == 0
+	return len(w.desired.document) == 0
 }
 
-// run processes the queue until ctx ends.
-func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
-	for {
-		if w.retryStored != nil {
-			w.loadStoredAgain()
-		}
-		t := w.dequeue()
-		if t == nil {
-			select {
-			case <-w.queued:
-				continue
-			case <-w.retryStored:
-				continue
-			case <-w.retryFailed:
-				t = w.failed
-			case <-ctx.Done():
-				return
-			}
-		}
-		if t.group == nil {
-			t.finish(w.leaveForGood(ctx, a, t.leaveUID, t.leaveRevision))
-			continue
-		}
-		w.failed, w.retryFailed = nil, nil
-		err := w.applyDocument(ctx, a, t)
-		if ctx.Err() != nil {
-			t.finish(ctx.Err())
-			return
-		}
-		w.recordResult(t, err)
-		if err != nil && agent.Temporary(err) {
-			w.failed = &task{source: t.source, group: t.group, document: t.document}
-			w.retryFailed = time.After(diskRetryDelay)
-		} else if err != nil {
-			err = fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
-		}
-		t.finish(err)
+// want makes next the desired target, unless the agent knows a newer document, and waits until it is in force.
+func (w *groupWorker) want(ctx context.Context, next *target) error {
+	done, err := w.replace(next)
+	if done == nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err() // The agent applies the document nevertheless.
 	}
 }
 
-// applyDocument switches from the stored document to another one. If the new one has
-// another UID, the agent first leaves the previous group.
-func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task) error {
-	next, before := t.group, w.storedDocument()
-	if before.uid != "" && before.uid != next.UID {
-		if err := w.leaveReplacedGroup(ctx, a, before.uid); err != nil {
-			return err
-		}
-	} else if w.applied != nil {
-		if err := next.CheckSafetyChange(*w.applied); err != nil {
-			return err
-		}
+// replace replaces the desired target. It returns a channel for the result, nil if there is nothing to do.
+func (w *groupWorker) replace(next *target) (<-chan error, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.desired
+	switch leaves, left := next.document == nil, len(known.document) == 0; {
+	case leaves && (known.uid != next.uid || left && !w.pending || known.revision > next.revision):
+		return nil, nil // The agent has left that group, or was never in it, or joined it again.
+	case leaves:
+	case next.revision < known.revision:
+		return nil, api.OutdatedError{Lowest: known.revision, Got: next.revision}
+	case next.revision == known.revision && known.settings == nil:
+		return nil, api.OutdatedError{Lowest: known.revision + 1, Got: next.revision}
+	case next.revision == known.revision && !w.pending && !w.refused:
+		return nil, nil
 	}
-	return w.applySettings(ctx, a, t)
+	done := make(chan error, 1)
+	w.desired, w.pending, w.waiting = next, true, append(w.waiting, done)
+	w.changed.send()
+	return done, nil
 }
 
-// applySettings stores a document and applies its settings. If neither the list nor the previous one has this process,
-// the agent leaves the group. In any other case, list and document are durable before the agent applies the settings.
-func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
-	next := t.group
-	record := state.Record{UID: next.UID, Lease: next.Safety.Lease, Document: string(t.document), Revision: next.Revision}
-	if !next.List.Has(w.self) && (next.List.Previous == nil || !next.List.Previous.Has(w.self)) {
-		w.stopParticipating(ctx, a)
-		w.applied = next
-		if err := w.store.Save(w.group, record); err != nil {
+// run calls reconcile until ctx ends.
+func (w *groupWorker) run(ctx context.Context, a participant) {
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if delay := w.reconcile(ctx, a); delay > 0 {
+			again = time.After(delay)
+		}
+		select {
+		case <-w.changed:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// reconcile brings the desired target in force. It returns when it must be called again, 0 if only after a change.
+func (w *groupWorker) reconcile(ctx context.Context, a participant) time.Duration {
+	if w.unread {
+		w.load()
+	}
+	w.mu.Lock()
+	next, pending, waiting := w.desired, w.pending, w.waiting
+	w.waiting = nil
+	w.mu.Unlock()
+	var err error
+	if pending {
+		if err = w.bring(ctx, a, next); ctx.Err() != nil {
+			err = ctx.Err()
+		} else {
+			err = w.brought(next, err)
+		}
+	}
+	for _, done := range waiting {
+		done <- err
+	}
+	switch {
+	case err != nil && agent.Temporary(err):
+		return diskRetryDelay
+	case w.unread:
+		return clockInterval
+	}
+	return 0
+}
+
+// bring switches from the stored document to a target. The list and the document are durable before they are in force.
+func (w *groupWorker) bring(ctx context.Context, a participant, next *target) error {
+	stored := w.storedTarget()
+	if stored.uid != "" && stored.uid != next.uid {
+		if err := w.leaveReplacedGroup(ctx, a, stored.uid); err != nil {
 			return err
 		}
-		w.setStored(identify(record))
-		return nil
+	} else if stored.settings != nil && next.settings != nil {
+		if err := next.settings.CheckSafetyChange(*stored.settings); err != nil {
+			return err
+		}
 	}
-	prepared, err := a.PrepareGroup(*next, t.document)
+	switch {
+	case next.settings == nil:
+		w.leave(ctx, a)
+		return w.forget(&target{uid: stored.uid, revision: next.revision})
+	case !next.settings.List.Concerns(w.self):
+		w.leave(ctx, a)
+		return w.save(next)
+	}
+	settings, err := a.StoreGroup(*next.settings, next.document)
 	if err != nil {
 		return err
 	}
-	w.setStored(identify(record))
-	err = a.ApplyGroup(ctx, prepared)
-	if err == nil {
-		w.applied = next
+	w.setStored(next)
+	err = a.ApplyGroup(ctx, settings)
+	if _, participates := a.Find(w.group); !participates {
+		w.left()
 	}
-	w.updateParticipating(a)
 	return err
 }
 
-// updateParticipating updates participating after ApplyGroup, which may have joined or left the group.
-func (w *groupWorker) updateParticipating(a *agent.Agent) {
-	_, participating := a.Find(w.group)
-	if w.participating && !participating {
-		w.reports.groupLeft(w.group)
-	}
-	w.participating = participating
-}
-
-func (w *groupWorker) recordResult(t *task, err error) {
+// brought records the result of bring, and returns it for the callers that wait. A target that can't be in force isn't
+// desired any more, unless the disk is the reason: then it is tried again.
+func (w *groupWorker) brought(next *target, err error) error {
 	w.mu.Lock()
-	w.failedRevision = 0
+	before := w.problem
+	w.problem = ""
 	if err != nil {
-		w.failedRevision = t.group.Revision
+		w.problem = fmt.Sprintf("group %s: %s", w.group, err)
+	}
+	changed := w.problem != before
+	if temporary := agent.Temporary(err); !temporary && w.desired == next {
+		w.desired, w.pending, w.refused = w.stored, false, err != nil && w.stored == next
 	}
 	w.mu.Unlock()
-	if err == nil {
-		w.clearProblems(w.group)
-		return
+	if changed {
+		w.publishProblems()
 	}
-	w.addProblem(t.source, w.group, err)
+	switch {
+	case err == nil:
+		return nil
+	case changed && next.settings != nil:
+		w.log.Error("refused document; continuing with the previous one", "group", w.group, "source", next.source,
+			"error", err)
+	case changed:
+		w.log.Error("cannot leave group", "group", w.group, "error", err)
+	}
+	if agent.Temporary(err) || next.settings == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
+}
+
+// save stores the document of a group that the agent isn't in.
+func (w *groupWorker) save(next *target) error {
+	err := w.store.Save(w.group, state.Record{
+		UID: next.uid, Lease: next.settings.Safety.Lease, Document: string(next.document), Revision: next.revision,
+	})
+	if err == nil {
+		w.setStored(next)
+	}
+	return err
+}
+
+// forget removes the document and the list of the group, if there are any. What was granted remains.
+func (w *groupWorker) forget(left *target) error {
+	if left.uid != "" {
+		if err := w.store.Leave(state.Key{Group: w.group, UID: left.uid}, left.revision); err != nil {
+			return err
+		}
+	}
+	w.setStored(left)
+	return nil
 }
 
 // leaveReplacedGroup leaves a group that another one of the same name replaces. It waits until the agent's grants in
 // the previous group have expired: otherwise both groups could have a coordinator at the same time.
-func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, uid string) error {
-	w.stopParticipating(ctx, a)
+func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a participant, uid string) error {
+	w.leave(ctx, a)
 	stored, err := w.store.Load(w.group)
 	if err != nil {
 		return err
 	}
 	until := w.participatedUntil
 	if stored.UID == uid {
-		until = until.Add(leaseOnAnyClock(stored.Lease))
+		until = until.Add(stored.Lease + stored.Lease/8) // longer than the lease on any member's clock
 	}
 	select {
 	case <-time.After(time.Until(until)):
@@ -249,130 +292,28 @@ func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, ui
 	}
 }
 
-// leaseOnAnyClock returns a time that is longer than the lease on any member's clock.
-func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8 }
-
-// leaveForGood leaves the group with this UID, and removes its document and its list. A document
-// with a higher revision was published after the decision that the agent has to leave.
-func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string, revision int64) error {
-	before := w.storedDocument()
-	failed := w.failed != nil && w.failed.group.UID == uid && w.failed.group.Revision <= revision
-	if failed {
-		w.retryFailed = nil
+// leave leaves the group, if the agent is in it.
+func (w *groupWorker) leave(ctx context.Context, a participant) {
+	if _, participates := a.Find(w.group); participates && a.LeaveGroup(ctx, w.group) == nil {
+		w.left() // Otherwise the agent is closed, and has left all groups.
 	}
-	if before.uid != uid || !before.inForce || before.revision > revision {
-		return nil // The agent has left that group, or was never in it, or joined it again.
-	}
-	w.stopParticipating(ctx, a)
-	w.applied = nil
-	left := storedDocument{uid: uid, revision: revision}
-	if err := w.store.Leave(state.Key{Group: w.group, UID: uid}, left.revision); err != nil {
-		return err
-	}
-	w.setStored(left)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failedRevision = 0
-	return nil
 }
 
-func (w *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
-	if !w.participating {
-		return
-	}
-	if err := a.LeaveGroup(ctx, w.group); err != nil {
-		return // The agent is closed, and has left all groups.
-	}
-	w.participating, w.participatedUntil = false, time.Now()
+func (w *groupWorker) left() {
+	w.participatedUntil = time.Now()
 	w.reports.groupLeft(w.group)
 }
 
-func (w *groupWorker) storedDocument() storedDocument {
+func (w *groupWorker) storedTarget() *target {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stored
 }
 
-func (w *groupWorker) setStored(document storedDocument) {
+func (w *groupWorker) setStored(stored *target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stored = document
-}
-
-// maxQueued is the maximum number of tasks in the queue of a group. Successive documents of the same UID are merged, so
-// the queue grows only if documents alternate with requests to leave the group, or UIDs change.
-const maxQueued = 16
-
-var errBusy = errors.New("too many tasks are queued for this group")
-
-type task struct {
-	source   string
-	group    *config.Group
-	document []byte
-	// leaveUID is the UID of the group to leave, if group is nil, and leaveRevision the highest
-	// revision that the agent leaves.
-	leaveUID      string
-	leaveRevision int64
-	// done has a channel for each caller that waits for the result.
-	done []chan error
-}
-
-func (t *task) finish(err error) {
-	for _, done := range t.done {
-		done <- err
-	}
-}
-
-// enqueue adds a task to the queue. The channel returns its result. A document that is older than the newest one is
-// refused, and a newer document replaces the last one in the queue.
-func (w *groupWorker) enqueue(t *task) (<-chan error, error) {
-	done := make(chan error, 1)
-	t.done = []chan error{done}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	newest, last := w.stored.revision, (*task)(nil)
-	if n := len(w.queue); n > 0 {
-		last = w.queue[n-1]
-	}
-	if last != nil && last.group != nil {
-		newest = max(newest, last.group.Revision)
-	}
-	switch {
-	case t.group == nil:
-	case t.group.Revision < newest:
-		return nil, api.OutdatedError{Lowest: newest, Got: t.group.Revision}
-	case t.group.Revision > newest || w.failedRevision == newest:
-	case last != nil && last.group != nil && last.group.Revision == newest:
-		last.done = append(last.done, done) // The same document is queued already.
-		return done, nil
-	case !w.stored.inForce:
-		return nil, api.OutdatedError{Lowest: newest + 1, Got: newest} // The agent has left.
-	default:
-		done <- nil // The same document has been applied already.
-		return done, nil
-	}
-	switch {
-	case t.group != nil && last != nil && last.group != nil && last.group.UID == t.group.UID:
-		t.done = append(t.done, last.done...)
-		w.queue[len(w.queue)-1] = t
-	case len(w.queue) == maxQueued:
-		return nil, errBusy
-	default:
-		w.queue = append(w.queue, t)
-	}
-	w.queued.send()
-	return done, nil
-}
-
-func (w *groupWorker) dequeue() *task {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		return nil
-	}
-	t := w.queue[0]
-	w.queue = w.queue[1:]
-	return t
+	w.unread, w.stored = false, stored
 }
 
 // signal wakes the goroutine that receives from it. Signals that the goroutine hasn't received yet are merged into one.

@@ -128,6 +128,11 @@ type PreviousList struct {
 // Has reports whether name is a member.
 func (l *List) Has(name string) bool { return has(l.Members, name) }
 
+// Concerns reports whether name is a member of the list or of the one before.
+func (l *List) Concerns(name string) bool {
+	return l.Has(name) || l.Previous != nil && l.Previous.Has(name)
+}
+
 // Has reports whether name is a member.
 func (l *PreviousList) Has(name string) bool { return has(l.Members, name) }
 
