@@ -31,15 +31,25 @@ type Election struct {
 	options  []client.Option
 	log      *slog.Logger
 
+	mu sync.Mutex
+	// current is the manager of the last call of Options.
+	current *candidate
+}
+
+// candidate is one manager in the election.
+type candidate struct {
+	*Election
+
 	// ready is closed once the manager is ready to be elected.
 	ready     chan struct{}
 	readyOnce sync.Once
-
-	mu sync.Mutex
-	// configured is set once Options was called, running once Run was, and closing once the manager must stop. The channel
-	// stopped is closed once it has.
-	configured, running, closing bool
-	stopped                      chan struct{}
+	// running is set once Run was called, and closing once the manager must stop. The channel stopped is closed once it
+	// has. The mutex of the election is for these fields, too.
+	running, closing bool
+	stopped          chan struct{}
+	// handedOver is set if the manager was told to stop because the office is to be handed over. It belongs to the
+	// goroutine that takes part.
+	handedOver bool
 	// tenure is nil unless the agent has made this process coordinator. began is closed and replaced when a tenure begins.
 	tenure *tenure
 	began  chan struct{}
@@ -60,24 +70,26 @@ func New(group string, options ...client.Option) *Election {
 	logger := slog.New(logr.ToSlogHandler(log.Log.WithName("conclave").WithValues("group", group)))
 	return &Election{
 		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()),
-		options: append([]client.Option{client.LogTo(logger)}, options...),
-		log:     logger, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{}),
+		options: append([]client.Option{client.LogTo(logger)}, options...), log: logger,
 	}
 }
 
-// Options returns the options of a manager that takes part in the election: the given ones with another lock. Unless
+// Options returns the options of one manager that takes part in the election: the given ones with another lock. Unless
 // these set Controller.EnableWarmup to false, a standby fills the caches of its controllers, and its work queues, which
 // take memory. A GracefulShutdownTimeout of 0 lets Run return an error, since controllers then may still run.
+// Controllers of a later manager may have the names of those of the first one.
 func (e *Election) Options(options manager.Options) manager.Options {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.configured = true
+	again := e.current != nil
+	c := &candidate{Election: e, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{})}
+	e.current = c
 	if timeout := options.GracefulShutdownTimeout; timeout != nil && *timeout == 0 {
 		shortest := time.Nanosecond
 		options.GracefulShutdownTimeout = &shortest // With 0, Start returns nil while controllers run.
 	}
 	options.LeaderElection = true
-	options.LeaderElectionResourceLockInterface = lock{e}
+	options.LeaderElectionResourceLockInterface = lock{c}
 	options.LeaderElectionID = cmp.Or(options.LeaderElectionID, e.group)
 	options.LeaderElectionReleaseOnCancel = false // Run releases the office after the manager has stopped.
 	retry, warmup := retryPeriod, true
@@ -87,6 +99,9 @@ func (e *Election) Options(options manager.Options) manager.Options {
 	if options.Controller.EnableWarmup == nil {
 		options.Controller.EnableWarmup = &warmup
 	}
+	if again && options.Controller.SkipNameValidation == nil {
+		options.Controller.SkipNameValidation = &again
+	}
 	return options
 }
 
@@ -94,28 +109,52 @@ func (e *Election) Options(options manager.Options) manager.Options {
 func (e *Election) Token() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.acquired() {
+	if e.current == nil || !e.current.acquired() {
 		return 0
 	}
-	return e.tenure.token
+	return e.current.tenure.token
 }
 
 // acquired reports whether controllers may run. The caller holds the mutex, as for acquirable.
-func (e *Election) acquired() bool { return e.tenure != nil && e.tenure.acquired }
+func (c *candidate) acquired() bool { return c.tenure != nil && c.tenure.acquired }
 
 // acquirable reports whether the manager's elector may acquire the lock.
-func (e *Election) acquirable() bool {
-	return e.tenure != nil && !e.closing && e.tenure.ctx.Err() == nil
+func (c *candidate) acquirable() bool {
+	return c.tenure != nil && !c.closing && c.tenure.ctx.Err() == nil
+}
+
+// RunManagers runs a manager until the office is to be handed over and the manager has stopped. Then it runs another
+// one, and so on until ctx ends, so the process needn't exit. newManager creates each of them with the options that
+// Options returns, and adds the controllers.
+//
+// RunManagers returns nil if ctx has ended. After an error, the process must exit: controllers may still run.
+func (e *Election) RunManagers(ctx context.Context, newManager func() (manager.Manager, error)) error {
+	for {
+		m, err := newManager()
+		if err != nil {
+			return err
+		}
+		if handedOver, err := e.runManager(ctx, m.Start); !handedOver {
+			return err
+		}
+	}
 }
 
 // Run calls start, the method Start of a manager, and cancels its context when the office is to be handed over. When
 // start has returned nil, nothing of it may run any more, and Run releases the office.
 //
 // Run returns nil if ctx has ended. Otherwise, it returns the error of start, or why the context of start has ended.
-// After an error, the process must exit: controllers may still run, and Run can't be called again.
+// After an error, the process must exit: controllers may still run, and Run can't be called again for this manager.
 func (e *Election) Run(ctx context.Context, start func(context.Context) error) error {
-	if err := e.run(); err != nil {
-		return err
+	_, err := e.runManager(ctx, start)
+	return err
+}
+
+// runManager is Run. It also reports whether the manager has stopped because the office was handed over.
+func (e *Election) runManager(ctx context.Context, start func(context.Context) error) (handedOver bool, err error) {
+	c, err := e.next()
+	if err != nil {
+		return false, err
 	}
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,7 +162,7 @@ func (e *Election) Run(ctx context.Context, start func(context.Context) error) e
 	session, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	context.AfterFunc(work, func() {
-		if e.close() {
+		if c.close() {
 			leave()
 		}
 	})
@@ -131,119 +170,123 @@ func (e *Election) Run(ctx context.Context, start func(context.Context) error) e
 	go func() {
 		defer close(left)
 		select {
-		case <-e.ready:
-			if err := e.takePart(session, cancel); err != nil {
+		case <-c.ready:
+			if err := c.takePart(session, cancel); err != nil {
 				cancel(fmt.Errorf("cannot take part in the election: %w", err))
 			}
 		case <-session.Done():
 		}
 	}()
 
-	err := start(work)
-	if err != nil {
+	if err := start(work); err != nil {
 		// A manager whose controllers don't stop in time returns an error, while they still run. So the tenure doesn't end:
 		// it ends with this process, or the process ends after the group's drain timeout.
-		return err
+		return false, err
 	}
 	cause := context.Cause(work)
-	close(e.stopped)
+	c.hasStopped()
 	leave()
 	<-left
 	if ctx.Err() != nil {
-		return nil
+		return false, nil
 	}
-	return cause
+	return c.handedOver, cause
 }
 
-func (e *Election) run() error {
+// next returns the manager that is to run.
+func (e *Election) next() (*candidate, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case !e.configured:
-		return errors.New("the manager isn't one of the election: create it with the options that Options returns")
-	case e.running:
-		return errors.New("an election runs once: create another one with New")
+	case e.current == nil:
+		return nil, errors.New("the manager isn't one of the election: create it with the options that Options returns")
+	case e.current.running:
+		return nil, errors.New("a manager runs once: create another one with the options that Options returns")
 	}
-	e.running = true
-	return nil
+	e.current.running = true
+	return e.current, nil
 }
 
 // close prevents that a manager that must stop is elected. It reports whether no controller runs.
-func (e *Election) close() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closing = true
-	return !e.acquired()
+func (c *candidate) close() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = true
+	return !c.acquired()
 }
 
 // takePart takes part in the election until ctx ends. It calls cancel when the manager must stop.
-func (e *Election) takePart(ctx context.Context, cancel context.CancelCauseFunc) error {
-	limit := newLimit(func() { e.end("the manager has not stopped in time") })
+func (c *candidate) takePart(ctx context.Context, cancel context.CancelCauseFunc) error {
+	limit := newLimit(func() { c.end("the manager has not stopped in time") })
 	defer limit.stop()
-	options := append(e.options, client.OnRenewal(func(r client.Renewal) {
+	options := append(c.options, client.OnRenewal(func(r client.Renewal) {
 		limit.renew(r)
 		if r.Ended {
-			e.end("the tenure has ended")
+			c.end("the tenure has ended")
 		}
 	}))
-	return client.Run(ctx, e.group, func(ctx context.Context, token uint64) error {
-		e.begin(&tenure{ctx: ctx, token: token})
+	return client.Run(ctx, c.group, func(ctx context.Context, token uint64) error {
+		c.begin(&tenure{ctx: ctx, token: token})
 		select {
 		case <-ctx.Done():
-		case <-e.stopped:
+		case <-c.stopped:
 			return nil
 		}
 		cause := context.Cause(ctx)
-		if e.withdraw() {
+		if c.withdraw() {
 			return cause // No controller has run, so this process may be elected again.
 		}
 		if !errors.Is(cause, client.ErrStop) && !errors.Is(cause, context.Canceled) {
-			e.end(cause.Error())
+			c.end(cause.Error())
 		}
 		limit.drain()
-		cancel(fmt.Errorf("this process is no longer coordinator of group %s: %w", e.group, cause))
-		<-e.stopped
+		c.handedOver = true
+		cancel(fmt.Errorf("this process is no longer coordinator of group %s: %w", c.group, cause))
+		<-c.stopped
 		return cause
 	}, options...)
 }
 
 // begin lets the manager's elector acquire the lock.
-func (e *Election) begin(t *tenure) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tenure = t
-	close(e.began)
-	e.began = make(chan struct{})
+func (c *candidate) begin(t *tenure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tenure = t
+	close(c.began)
+	c.began = make(chan struct{})
 }
 
 // withdraw ends a tenure for which the manager's elector hasn't acquired the lock. It reports whether that is so.
-func (e *Election) withdraw() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.acquired() {
+func (c *candidate) withdraw() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.acquired() {
 		return false
 	}
-	e.tenure = nil
+	c.tenure = nil
 	return true
 }
 
+// hasStopped notes that nothing of the manager runs.
+func (c *candidate) hasStopped() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tenure = nil
+	close(c.stopped)
+}
+
 // end ends the process if controllers may run: another process may be coordinator now or soon.
-func (e *Election) end(reason string) {
-	e.mu.Lock()
-	acquired := e.acquired()
-	e.mu.Unlock()
-	select {
-	case <-e.stopped:
-		return
-	default:
-	}
+func (c *candidate) end(reason string) {
+	c.mu.Lock()
+	acquired := c.acquired()
+	c.mu.Unlock()
 	if !acquired {
 		return
 	}
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
-		e.log.Error("exiting, because another process may be coordinator", "reason", reason)
+		c.log.Error("exiting, because another process may be coordinator", "reason", reason)
 	}()
 	select {
 	case <-logged:

@@ -10,7 +10,7 @@ import (
 
 // lock is the election as the manager's elector sees it. To get the lock takes as long as to be elected, and the
 // elector has it until the manager has stopped. That the tenure ends is up to Run.
-type lock struct{ *Election }
+type lock struct{ *candidate }
 
 var _ resourcelock.Interface = lock{}
 

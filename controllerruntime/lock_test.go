@@ -13,7 +13,7 @@ import (
 func newLock() lock {
 	e := New("ledger")
 	e.Options(ctrl.Options{})
-	return lock{e}
+	return lock{e.current}
 }
 
 // acquire is what the elector of client-go does.
@@ -116,8 +116,8 @@ func TestShutdownWithoutGraceIsAnError(t *testing.T) {
 	}
 }
 
-// TestRunRunsOnce: after an error, controllers may still run.
-func TestRunRunsOnce(t *testing.T) {
+// TestManagerRunsOnce: after an error, controllers may still run.
+func TestManagerRunsOnce(t *testing.T) {
 	e := newLock()
 	start := func(context.Context) error { return nil }
 	if first, second := e.Run(t.Context(), start), e.Run(t.Context(), start); first != nil || second == nil {

@@ -44,6 +44,8 @@ type env struct {
 	overlaps []string
 	// warm are the processes whose caches are filled.
 	warm map[int]bool
+	// sizes are those that a process has written, goroutines and heapBytes.
+	sizes map[string][]int64
 }
 
 type line struct {
@@ -61,22 +63,16 @@ type process struct {
 	ended chan struct{}
 }
 
-func newEnv(t testing.TB, mode string) *env {
+// newAPI returns an env without agents.
+func newAPI(t testing.TB) *env {
 	t.Helper()
 	folder := t.TempDir()
 	e := &env{
 		t: t, api: apiserver.Start(t), kubeconfig: filepath.Join(folder, "kubeconfig"), file: filepath.Join(folder, "file"),
-		managers: map[string]*process{}, warm: map[int]bool{},
+		managers: map[string]*process{}, warm: map[int]bool{}, sizes: map[string][]int64{},
 	}
 	must.Succeed(t, os.WriteFile(e.kubeconfig, e.api.KubeConfig, 0o600))
 	must.Succeed(t, os.WriteFile(e.file, nil, 0o600))
-	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
-		Safety:      agentcluster.Safety{Mode: mode},
-		Preemption:  agentcluster.Preemption{Policy: "Never"},
-		Application: agentcluster.Application{Session: "Required"},
-	}})
-	must.Succeed(t, e.Start())
-	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
 	clients := kubernetes.NewForConfigOrDie(e.api.Config)
 	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "work", Namespace: metav1.NamespaceDefault}}
 	_, err := clients.CoreV1().ConfigMaps(work.Namespace).Create(t.Context(), work, metav1.CreateOptions{})
@@ -84,11 +80,29 @@ func newEnv(t testing.TB, mode string) *env {
 	return e
 }
 
+func newEnv(t testing.TB, mode string) *env {
+	t.Helper()
+	e := newAPI(t)
+	e.Cluster = agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
+		Safety:      agentcluster.Safety{Mode: mode},
+		Preemption:  agentcluster.Preemption{Policy: "Never"},
+		Application: agentcluster.Application{Session: "Required"},
+	}})
+	must.Succeed(t, e.Start())
+	must.Succeed(t, e.AwaitConnected(testwait.Context(t)))
+	return e
+}
+
 // start starts the manager beside an agent.
 func (e *env) start(member string, variables ...string) {
 	e.t.Helper()
+	e.startAt("http://"+e.Agent(member).API, member, variables...)
+}
+
+func (e *env) startAt(agent, member string, variables ...string) {
+	e.t.Helper()
 	p := &process{Cmd: exec.Command("/proc/self/exe"), log: &testwait.Log{}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), agentVariable+"=http://"+e.Agent(member).API, fileVariable+"="+e.file,
+	p.Env = append(os.Environ(), agentVariable+"="+agent, fileVariable+"="+e.file,
 		kubeconfigVariable+"="+e.kubeconfig)
 	p.Env = append(p.Env, variables...)
 	p.Stdout, p.Stderr = p.log, p.log
@@ -125,8 +139,12 @@ func (e *env) read() {
 		var l line
 		_, err := fmt.Sscan(text, &l.token, &l.pid, &l.what, &l.nanos)
 		must.Succeed(e.t, err)
-		if l.what == warm {
+		switch l.what {
+		case warm:
 			e.warm[l.pid] = true
+			continue
+		case goroutines, heapBytes:
+			e.sizes[l.what] = append(e.sizes[l.what], l.nanos)
 			continue
 		}
 		if l.token < e.last().token {

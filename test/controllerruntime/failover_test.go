@@ -1,11 +1,15 @@
 package controllerruntime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,10 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/client/clienttest"
 	"github.com/conclave-dev/conclave/controllerruntime"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -117,7 +124,7 @@ var outage = flag.Duration("outage", 16*time.Second,
 func TestManagerThatDoesNotStopEnds(t *testing.T) {
 	e := newEnv(t, "Majority")
 	for _, member := range replicas {
-		e.start(member, stuckVariable+"=true")
+		e.start(member, stuckVariable+"=true", againVariable+"=true")
 	}
 	first, leader := e.await(0)
 	e.awaitReady(other(leader))
@@ -128,6 +135,50 @@ func TestManagerThatDoesNotStopEnds(t *testing.T) {
 		t.Errorf("safety violated: %s", e.overlaps[0])
 	}
 }
+
+// TestManagersTakeTurns: after a hand-over, the same processes go on, and are elected again.
+func TestManagersTakeTurns(t *testing.T) {
+	e := newEnv(t, "Strict")
+	for _, member := range replicas {
+		e.start(member, againVariable+"=true")
+	}
+	first, leader := e.await(0)
+	for range 4 {
+		e.stepDown(leader)
+		former := leader
+		first, leader = e.await(first.token)
+		expect.Equalf(t, leader, other(former), "leader")
+	}
+	if len(e.overlaps) > 0 {
+		t.Errorf("safety violated: %s", e.overlaps[0])
+	}
+}
+
+// TestManagersLeaveNothing: a process that runs a manager for each of many tenures doesn't grow.
+func TestManagersLeaveNothing(t *testing.T) {
+	need.Complete(t)
+	e := newAPI(t)
+	agent := clienttest.Start(t, "ledger") // Agents let a member wait for seconds between two tenures.
+	e.startAt(agent.URL, "a", againVariable+"=true")
+	for range *tenures {
+		token := agent.Lead()
+		first, _ := e.await(token - 1)
+		expect.Equalf(t, first.token, token, "token")
+		agent.HandOver()
+	}
+	e.await(agent.Lead() - 1) // The sizes have been written.
+	for _, what := range []string{goroutines, heapBytes} {
+		got, tenth := e.sizes[what], *tenures/10
+		expect.Lenf(t, got, *tenures, "sizes")
+		early, late := slices.Min(got[tenth:2*tenth]), slices.Min(got[len(got)-tenth:])
+		t.Logf("%s: %d after %d tenures, %d after %d", what, early, tenth, late, len(got))
+		if late > early+early/20 {
+			t.Errorf("%s: got %d after %d tenures, want no more than %d: %d", what, late, len(got), early, got)
+		}
+	}
+}
+
+var tenures = flag.Int("tenures", 200, "how many tenures a process has that runs a manager for each")
 
 // TestFrozenManagerEnds: the other replica takes over from a process that was stopped, which ends when it continues.
 // What it writes before that has an older token.
@@ -182,6 +233,8 @@ const (
 	agentVariable      = "MANAGER_AGENT"
 	fileVariable       = "MANAGER_FILE"
 	kubeconfigVariable = "MANAGER_KUBECONFIG"
+	// againVariable is set for a process that runs another manager after a tenure.
+	againVariable = "MANAGER_AGAIN"
 	// stuckVariable is set for a manager whose controller ignores that it must stop.
 	stuckVariable = "MANAGER_STUCK"
 )
@@ -192,6 +245,8 @@ const (
 	worked     = "worked"
 	// warm: the manager's caches are filled.
 	warm = "warm"
+	// What the process has when no manager runs, in place of the time.
+	goroutines, heapBytes = "goroutines", "heap"
 )
 
 const workEvery = time.Millisecond
@@ -207,8 +262,7 @@ func TestMain(m *testing.M) {
 	agentcluster.Main(m)
 }
 
-// runManager runs a manager with a controller for ConfigMaps, and a runnable that works all the time. Both append lines
-// to a file.
+// runManager runs a manager, or one after another.
 func runManager() error {
 	ctrl.SetLogger(logr.Discard())
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(kubeconfigVariable))
@@ -220,31 +274,102 @@ func runManager() error {
 		return err
 	}
 	election := controllerruntime.New("ledger", client.At(os.Getenv(agentVariable)))
-	mgr, err := ctrl.NewManager(config, election.Options(ctrl.Options{Metrics: server.Options{BindAddress: "0"}}))
+	p := &program{election: election, config: config, file: file}
+	ctx := ctrl.SetupSignalHandler()
+	if os.Getenv(againVariable) == "" {
+		mgr, err := p.newManager()
+		if err != nil {
+			return err
+		}
+		return p.election.Run(ctx, mgr.Start)
+	}
+	check, err := p.serve(ctx)
 	if err != nil {
 		return err
 	}
-	write := func(what string) error {
-		_, err := fmt.Fprintln(file, election.Token(), os.Getpid(), what, time.Now().UnixNano())
-		return err
+	return p.election.RunManagers(ctx, func() (manager.Manager, error) {
+		if err := check(); err != nil {
+			return nil, err
+		}
+		return p.newManager()
+	})
+}
+
+// serve starts the manager that isn't elected, which serves metrics. The function that it returns is for when no other
+// manager runs: metrics are still served, with those of the former managers' controllers. It also writes the size of
+// the process.
+func (p *program) serve(ctx context.Context) (check func() error, err error) {
+	metrics, err := server.NewServer(server.Options{BindAddress: "127.0.0.1:0"}, p.config, http.DefaultClient)
+	if err != nil {
+		return nil, err
 	}
-	err = errors.Join(
+	always, err := ctrl.NewManager(p.config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	if err == nil {
+		err = always.Add(metrics)
+	}
+	go func() {
+		if err := always.Start(ctx); err != nil {
+			panic(err)
+		}
+	}()
+	managers := 0
+	return func() error {
+		if managers++; managers == 1 {
+			return nil
+		}
+		response, err := http.Get("http://" + metrics.(interface{ GetBindAddr() string }).GetBindAddr() + "/metrics")
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(response.Body)
+		if !bytes.Contains(text, []byte(`controller_runtime_reconcile_total{controller="configmap"`)) {
+			err = errors.New("metrics of the former manager are missing")
+		}
+		http.DefaultClient.CloseIdleConnections()
+		for range 2 { // The first one leaves what a sync.Pool has.
+			runtime.GC()
+		}
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		return errors.Join(err, response.Body.Close(), p.write(goroutines, int64(runtime.NumGoroutine())),
+			p.write(heapBytes, int64(memory.HeapAlloc)))
+	}, err
+}
+
+// program is the process of a manager.
+type program struct {
+	election *controllerruntime.Election
+	config   *rest.Config
+	file     *os.File
+}
+
+func (p *program) write(what string, number int64) error {
+	_, err := fmt.Fprintln(p.file, p.election.Token(), os.Getpid(), what, number)
+	return err
+}
+
+func (p *program) writeNow(what string) error { return p.write(what, time.Now().UnixNano()) }
+
+// newManager returns a manager with a controller for ConfigMaps, and a runnable that works all the time. Both append
+// lines to the file.
+func (p *program) newManager() (manager.Manager, error) {
+	mgr, err := ctrl.NewManager(p.config, p.election.Options(ctrl.Options{Metrics: server.Options{BindAddress: "0"}}))
+	if err != nil {
+		return nil, err
+	}
+	return mgr, errors.Join(
 		ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 			func(context.Context, reconcile.Request) (reconcile.Result, error) {
-				return reconcile.Result{}, write(reconciled)
+				return reconcile.Result{}, p.writeNow(reconciled)
 			})),
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return work(ctx, write) })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return work(ctx, p.writeNow) })),
 		mgr.Add(always{func(ctx context.Context) error {
 			if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
 				return err
 			}
-			return write(warm)
+			return p.writeNow(warm)
 		}}),
 	)
-	if err != nil {
-		return err
-	}
-	return election.Run(ctrl.SetupSignalHandler(), mgr.Start)
 }
 
 // always is a runnable that doesn't wait until the manager is elected.
