@@ -272,7 +272,7 @@ func (a *Agent) Close(ctx context.Context) {
 	a.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, g := range a.groups { // The groups remain in the map: a handover needs their messages.
-		leaving.Go(func() { g.leave(ctx, group.CauseStopped) })
+		leaving.Go(func() { g.leave(ctx, control.EndStopped) })
 	}
 	a.mu.RUnlock()
 	leaving.Wait()

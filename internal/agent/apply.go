@@ -238,7 +238,7 @@ func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	if err != nil {
 		return err
 	}
-	a.end(ctx, joined, group.CauseHandover)
+	a.end(ctx, joined, control.EndHandOver)
 	return a.join(ctx, next, excluded)
 }
 
@@ -256,7 +256,7 @@ func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error 
 // leaveGroup leaves a group, if the agent is in it, and removes its configuration.
 func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	if joined := a.joined(name); joined != nil {
-		a.end(context.WithoutCancel(ctx), joined, group.CauseMembership)
+		a.end(context.WithoutCancel(ctx), joined, control.EndMembership)
 		a.mu.Lock()
 		delete(a.groups, name)
 		a.mu.Unlock()
@@ -267,7 +267,7 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 }
 
 // end ends the participation in a group. cause is why a tenure of this process ends.
-func (a *Agent) end(ctx context.Context, joined *joinedGroup, cause group.Cause) {
+func (a *Agent) end(ctx context.Context, joined *joinedGroup, cause control.EndCause) {
 	joined.leave(ctx, cause) // It still receives messages meanwhile.
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -295,7 +295,7 @@ func (a *Agent) outSince() election.Tick {
 	return election.Tick(a.options.Store.LockedAt() - a.options.Clock.Origin())
 }
 
-func (g *joinedGroup) leave(ctx context.Context, cause group.Cause) {
+func (g *joinedGroup) leave(ctx context.Context, cause control.EndCause) {
 	g.stopLeaseTimer()
 	g.stopProbe()
 	g.Leave(ctx, cause)

@@ -116,7 +116,7 @@ func TestBlockedDiskDoesNotPreventHandover(t *testing.T) {
 	ledger, _ := agents["b"].Find("ledger")
 	recorded, err := ledger.Journal(t.Context())
 	must.Succeed(t, err)
-	if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == string(control.EndStopped) }) {
+	if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == control.EndStopped }) {
 		t.Errorf("got journal %+v, want a step with the cause %s", recorded.Steps, control.EndStopped)
 	}
 }

@@ -19,7 +19,7 @@
 // The ring overwrites the oldest entries. A restart of the agent, or joining the group
 // again with other settings, loses them all.
 //
-// A trace is a file with all inputs and outputs of a group's machine, from which a developer can repeat an election
+// A trace is a file with the Record of each step of a group's machine, from which a developer can repeat an election
 // step by step: see internal/testing/replay.
 //
 // These words have one meaning each, except for record:
@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Path below a group: GET returns the Journal of the group.
@@ -77,8 +78,8 @@ type Step struct {
 	Input string `json:"input"`
 	// Peer is the process that the input is about, or "".
 	Peer string `json:"peer,omitempty"`
-	// Cause is why the coordinator gives up the office in this step, or "". It is a control.EndCause.
-	Cause string `json:"cause,omitempty"`
+	// Cause is why the coordinator gives up the office in this step, EndNone if it doesn't.
+	Cause control.EndCause `json:"cause,omitempty"`
 	// Message is the one that was received or not delivered.
 	Message *Message  `json:"message,omitempty"`
 	Events  []Event   `json:"events,omitempty"`
@@ -124,12 +125,12 @@ func (r *Ring) Omitted() uint64 { return r.next - min(r.next, size) }
 
 // Steps returns the steps, oldest first. The first one is complete: the rest of a step whose
 // input was overwritten is left out. at converts a tick to a time.
-func (r *Ring) Steps(name func(election.ID) string, cause func(uint8) string, at func(election.Tick) time.Time) []Step {
+func (r *Ring) Steps(name func(election.ID) string, at func(election.Tick) time.Time) []Step {
 	steps := []Step{}
 	for i := r.Omitted(); i < r.next; i++ {
 		e := &r.entries[i%size]
 		if e.what == inputEntry {
-			step := Step{At: at(e.at), Input: election.InputKind(e.kind).String(), Peer: name(e.peer), Cause: cause(e.cause)}
+			step := Step{At: at(e.at), Input: election.InputKind(e.kind).String(), Peer: name(e.peer), Cause: e.cause}
 			if e.message.kind != election.NoKind {
 				m := r.export(&e.message, name)
 				step.Message = &m

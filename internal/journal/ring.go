@@ -1,6 +1,9 @@
 package journal
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
 
 const (
 	// size is the number of entries: an input, an event or a message takes one. In a group
@@ -24,8 +27,8 @@ type entry struct {
 	what entryKind
 	// kind is an InputKind, an EventKind or, of a message that was sent, a Kind.
 	kind uint8
-	// cause is why the coordinator gives up the office in the step of this input, 0 if it doesn't. It is a group.Cause.
-	cause   uint8
+	// cause is that of the step of this input.
+	cause   control.EndCause
 	at      election.Tick
 	peer    election.ID
 	term    election.Term
@@ -58,34 +61,33 @@ type Ring struct {
 	nextList uint64
 }
 
-// Record records a step. coordinator is the one that the process knows after it, and cause why the coordinator
-// gives up the office in it, 0 if it doesn't.
-func (r *Ring) Record(in *election.Input, send []election.Message, events []election.Event,
-	coordinator election.ID, cause uint8,
-) {
-	r.repeats.follow(coordinator)
-	begun := r.concerns(in)
+// Record records a step.
+func (r *Ring) Record(step *Record) {
+	if step.Before.Coordinator != election.None && step.HasNewCoordinator() {
+		r.repeats.epoch++
+	}
+	begun := r.concerns(&step.Input)
 	if begun {
-		r.addInput(in, cause)
+		r.addInput(step)
 	}
 	begin := func() {
 		if !begun {
-			r.addInput(in, cause)
+			r.addInput(step)
 			begun = true
 		}
 	}
-	for i := range events {
-		e := &events[i]
+	for i := range step.Events {
+		e := &step.Events[i]
 		if e.Kind == election.Outdated || e.Kind == election.Refused {
 			continue
 		}
 		begin()
-		r.add(entry{what: eventEntry, kind: uint8(e.Kind), at: in.Now, peer: e.Peer, term: e.Term, token: e.Token})
+		r.add(entry{what: eventEntry, kind: uint8(e.Kind), at: step.Now, peer: e.Peer, term: e.Term, token: e.Token})
 	}
-	for i := range send {
-		if m := &send[i]; r.repeats.isNew(m, m.To, sentMessages) {
+	for i := range step.Send {
+		if m := &step.Send[i]; r.repeats.isNew(m, m.To, sentMessages) {
 			begin()
-			r.add(entry{what: sentEntry, kind: uint8(m.Kind), at: in.Now, message: r.newMessage(m)})
+			r.add(entry{what: sentEntry, kind: uint8(m.Kind), at: step.Now, message: r.newMessage(m)})
 		}
 	}
 }
@@ -102,10 +104,10 @@ func (r *Ring) concerns(in *election.Input) bool {
 	}
 }
 
-func (r *Ring) addInput(in *election.Input, cause uint8) {
-	e := entry{what: inputEntry, kind: uint8(in.Kind), cause: cause, at: in.Now, peer: in.Peer}
-	if in.Kind == election.Receive || in.Kind == election.Undelivered {
-		e.message = r.newMessage(&in.Message)
+func (r *Ring) addInput(step *Record) {
+	e := entry{what: inputEntry, kind: uint8(step.Kind), cause: step.Cause, at: step.Now, peer: step.Peer}
+	if step.Kind == election.Receive || step.Kind == election.Undelivered {
+		e.message = r.newMessage(&step.Message)
 	}
 	r.add(e)
 }
@@ -153,21 +155,14 @@ type content struct {
 type memory [directions][officeKinds][2]content
 
 // repeats recognizes messages of the office that only repeat the one before, such as heartbeats.
+//
+// A new epoch begins when the tenure of the known coordinator has ended. The beginning of a tenure doesn't begin one:
+// the sender and the receiver of its first heartbeat must agree that it is new, and the second one isn't.
 type repeats struct {
-	coordinator election.ID
-	epoch       uint32
-	// last is the last message by process, direction, kind, and whether it is marked as held:
-	// a probe and the answer to it differ only by that.
+	epoch uint32
+	// last is the last message by process, direction, kind, and whether it is marked as held: a probe and the answer to it
+	// differ only by that.
 	last []memory
-}
-
-// follow begins a new epoch when the tenure of the known coordinator has ended. The beginning of a tenure doesn't begin
-// one: the sender and the receiver of its first heartbeat must agree that it is new, and the second one isn't.
-func (r *repeats) follow(coordinator election.ID) {
-	if r.coordinator != election.None && r.coordinator != coordinator {
-		r.epoch++
-	}
-	r.coordinator = coordinator
 }
 
 // isNew reports whether a message from or to a process differs from the last one.

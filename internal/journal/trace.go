@@ -51,32 +51,18 @@ func newTraceRoster(r *election.Roster) *TraceRoster {
 	return &TraceRoster{Version: r.Version, Ring: r.Ring(), Previous: previous, Departed: r.Departed}
 }
 
-// TraceStep is a line of a trace: an input and the output that results from it.
+// TraceStep is a line of a trace: the record of a step.
 type TraceStep struct {
-	election.Input
+	Record
 
 	Roster *TraceRoster `json:"roster,omitempty"`
-	// Settings are new settings. Then there is no input other than the time.
-	Settings *office.Settings `json:"settings,omitempty"`
 	// Names are the names of the processes by ID, if there are new ones.
-	Names  []string           `json:"names,omitempty"`
-	Send   []election.Message `json:"send,omitempty"`
-	Events []election.Event   `json:"events,omitempty"`
-	// Status and Deadline are those after the step.
-	Status   election.Status `json:"status"`
-	Deadline election.Tick   `json:"deadline"`
+	Names []string `json:"names,omitempty"`
 }
 
-// NewTraceStep returns the line of an input and its output.
-func NewTraceStep(in *election.Input, out *election.Output, m election.Machine) TraceStep {
-	s := TraceStep{Input: *in, Roster: newTraceRoster(in.Roster)}
-	s.SetOutput(out, m)
-	return s
-}
-
-// SetOutput replaces the output.
-func (s *TraceStep) SetOutput(out *election.Output, m election.Machine) {
-	s.Send, s.Events, s.Status, s.Deadline = out.Send, out.Events, m.Status(), m.Deadline()
+// NewTraceStep returns the line of a record.
+func NewTraceStep(r *Record) TraceStep {
+	return TraceStep{Record: *r, Roster: newTraceRoster(r.Roster)}
 }
 
 // Recorder writes the trace of one machine. It writes each step at once, so that the
@@ -98,16 +84,12 @@ func CreateTrace(folder string, header TraceHeader, c office.Config) (*Recorder,
 	return r, r.write(header)
 }
 
-// Step writes a step that the machine has just done, or that it has just switched to other settings, if they aren't
-// nil. It stops at the first error, and when the trace has reached its maximum size.
-func (r *Recorder) Step(
-	in *election.Input, s *office.Settings, out *election.Output, m election.Machine, names []string,
-) error {
+// Step writes the record of a step. It stops at the first error, and when the trace has reached its maximum size.
+func (r *Recorder) Step(record *Record, names []string) error {
 	if r == nil || r.file == nil {
 		return nil
 	}
-	step := NewTraceStep(in, out, m)
-	step.Settings = s
+	step := NewTraceStep(record)
 	if len(names) > r.names {
 		step.Names, r.names = names, len(names)
 	}

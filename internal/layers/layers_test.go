@@ -80,7 +80,7 @@ internal/agent/supervise        : any -kubernetes client internal/agent/alarm in
 internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/journal internal/net/... internal/protocol/... : -apart # as cmd/agent
 internal/agent/config           : any -kubernetes sigs.k8s.io/json sigs.k8s.io/yaml internal/election/... -algorithms internal/protocol/... : -apart # as cmd/agent; reads YAML as Kubernetes does
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
-internal/journal                : std -net/... internal/election/... -algorithms # records, without a connection: agents import it, and what reads journals
+internal/journal                : std -net/... internal/election/... -algorithms internal/protocol/... # records, without a connection: agents import it, and what reads journals
 
 controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
 client/clienttest               : std client # as client

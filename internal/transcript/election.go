@@ -228,14 +228,14 @@ func (e *Election) addSteps(steps []*placed) {
 func cause(steps []*placed) (former string, why control.EndCause) {
 	i := slices.IndexFunc(steps, func(s *placed) bool { return s.Step == s.part.lost })
 	if i < 0 {
-		return "", ""
+		return "", control.EndNone
 	}
 	s := steps[i]
 	emits := func(kind election.EventKind) bool {
 		return slices.ContainsFunc(s.Events, func(e journal.Event) bool { return eventKinds[e.Kind] == kind })
 	}
-	if cause := control.EndCause(s.Cause); causeTexts[cause] != "" {
-		return s.part.former, cause
+	if causeTexts[s.Cause] != "" {
+		return s.part.former, s.Cause
 	}
 	why = control.EndSilence
 	switch kind := inputKinds[s.Input]; {

@@ -129,7 +129,7 @@ func TestCauseOfResignationIsDescribed(t *testing.T) {
 		for i := range journals {
 			for _, p := range transcript.Cut(&journals[i]) {
 				if transcript.Loss(p) != nil {
-					transcript.Loss(p).Cause = cause
+					must.Succeed(t, transcript.Loss(p).Cause.UnmarshalText([]byte(cause)))
 				}
 			}
 		}

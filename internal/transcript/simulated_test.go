@@ -49,10 +49,13 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 	}
 	for _, r := range s.rings[1:highest] { // They followed it before.
 		before := []election.Event{{Kind: election.Recognized, Peer: highest, Term: firstTerm}}
-		r.Record(&election.Input{Kind: election.TimePassed}, nil, before, highest, 0)
+		r.Record(&journal.Record{Input: election.Input{Kind: election.TimePassed}, Events: before})
+		r.Record(&journal.Record{Before: election.Status{Coordinator: highest}}) // Its tenure ends.
 	}
 	s.scenario.Watch = func(step transcript.Step) {
-		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None, 0)
+		s.rings[step.Process].Record(&journal.Record{
+			Input: step.Input, Send: step.Output.Send, Events: step.Output.Events,
+		})
 	}
 	outcome, err := sim.Run(s.scenario)
 	must.Succeed(t, err)
@@ -70,7 +73,7 @@ func (s *simulated) journals(ahead func(election.ID) time.Duration) []journal.Jo
 		}
 		journals = append(journals, journal.Journal{
 			Group: "ledger", Agent: podName(self), Algorithm: s.scenario.Algorithm, Safety: "Majority", Members: s.members(),
-			Steps: r.Steps(podName, func(uint8) string { return "" }, func(at election.Tick) time.Time {
+			Steps: r.Steps(podName, func(at election.Tick) time.Time {
 				return epoch.Add(time.Duration(at/sim.Microsecond)*time.Microsecond + ahead(self))
 			}),
 		})

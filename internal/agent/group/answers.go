@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -26,10 +27,10 @@ const answerPeriod = election.Tick(5 * time.Minute)
 //
 // It ignores the first grant of a member in a term: the member may have deferred it, because it had granted another
 // process before, or was waiting after a restart. Each later one renews a grant, and follows its heartbeat at once.
-func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
-	m := &in.Message
-	took := in.Now - m.Hold.Sent
-	if in.Kind != election.Receive || m.Kind != election.Grant || m.From == self ||
+func (a *answers) observe(r *journal.Record, self election.ID, life uint32) {
+	m := &r.Message
+	took := r.Now - m.Hold.Sent
+	if r.Kind != election.Receive || m.Kind != election.Grant || m.From == self ||
 		m.Hold.RequesterLife != life || took < 0 {
 		return
 	}
@@ -41,7 +42,7 @@ func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
 		t.term, t.life = m.Term, m.Hold.Life
 		return
 	}
-	if t.add(took, in.Now) {
+	if t.add(took, r.Now) {
 		a.metrics.Answered(time.Duration(took))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -35,14 +36,14 @@ func newAnswerTest() *answerTest {
 }
 
 func (a *answerTest) grant(at, took time.Duration, change func(*election.Message)) {
-	in := &election.Input{Kind: election.Receive, Now: election.Tick(at), Message: election.Message{
+	r := &journal.Record{Input: election.Input{Kind: election.Receive, Now: election.Tick(at), Message: election.Message{
 		Kind: election.Grant, From: 2, To: 1, Term: 5,
 		Hold: election.Hold{Sent: election.Tick(at - took), Life: 9, RequesterLife: 7},
-	}}
+	}}}
 	if change != nil {
-		change(&in.Message)
+		change(&r.Message)
 	}
-	a.observe(in, 1, 7)
+	a.observe(r, 1, 7)
 }
 
 // TestAnswersToHeartbeatsAreMeasured, except those that may have been deferred, and those that aren't for this process.
@@ -182,13 +183,13 @@ func TestMeasuringAllocatesNothing(t *testing.T) {
 	}}
 	if n := testing.AllocsPerRun(100, func() { // They are the first grants in a term.
 		in.Message.Term++
-		a.observe(in, 1, 7)
+		a.observe(&journal.Record{Input: *in}, 1, 7)
 	}); n != 0 {
 		t.Errorf("got %v allocations in an election", n)
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		in.Now += election.Tick(time.Minute)
-		a.observe(in, 1, 7)
+		a.observe(&journal.Record{Input: *in}, 1, 7)
 	}); n != 0 || a.counted.count == 0 {
 		t.Errorf("got %v allocations for an answer, and %d answers", n, a.counted.count)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // application is the state of the program for which the agent takes part in the election.
@@ -63,10 +64,10 @@ func (a *application) find(id string) *Session {
 // coordinator any more: neither the acting session, which may take the drain timeout to stop, nor a caller of
 // LeaderWithPromise, such as a part of a dead application that still runs. If the application recovers in the meantime,
 // the tenure ends nevertheless.
-func (g *Group) releaseOffice(cause Cause) {
+func (g *Group) releaseOffice(cause control.EndCause) {
 	a := &g.app
 	if a.term != 0 {
-		g.observer.endings.decide(cause)
+		g.observer.decide(cause)
 	}
 	switch rest := g.promiseRemaining(); {
 	case a.acting != nil && a.stopping: // It was asked to stop, and the drain timeout runs.
@@ -109,9 +110,9 @@ func (g *Group) updateEligibility() {
 		g.app.eligible = true
 		g.step(election.Input{Kind: election.BecomeEligible})
 	case !g.app.healthy:
-		g.releaseOffice(CauseProbeFailed)
+		g.releaseOffice(control.EndProbeFailed)
 	default:
-		g.releaseOffice(CauseSessionClosed)
+		g.releaseOffice(control.EndSessionClosed)
 	}
 }
 
@@ -154,7 +155,7 @@ func (g *Group) logEvent(e election.Event) {
 			"roundTrip", time.Duration(roundTrip).String(), "limit", time.Duration(limit).String())
 		return
 	case election.TenureLost, election.OfficeResigned:
-		log = g.cfg.Log.With("cause", g.observer.endings.last.cause.String()).Info
+		log = g.cfg.Log.With("cause", g.observer.last.cause.String()).Info
 	case election.TenureStarted, election.StopRequested, election.Recognized, election.Learned:
 		log = g.cfg.Log.Info
 	default:

@@ -123,11 +123,12 @@ func TestEndings(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			names.add(name)
 		}
-		o := newObserver(noMetrics{}, 0)
+		o, r := newObserver(noMetrics{}, 2, 0), journal.Record{}
 		for _, s := range append(slices.Clip(begin), c.steps...) {
-			o.observe(&s.in, 2, s.status, s.events)
+			r = journal.Record{Input: s.in, Events: s.events, Before: r.Status, Status: s.status}
+			o.observe(&r)
 		}
-		expect.Equalf(t, formatEnding(o.endings.last.report(names)), c.want, "%s", name)
+		expect.Equalf(t, formatEnding(o.last.report(names)), c.want, "%s", name)
 	}
 }
 
@@ -191,7 +192,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			want: control.EndStepDown,
 		},
 		"the agent is told to end": {
-			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testwait.Context(t), CauseStopped) },
+			end:  func(t *testing.T, _ *cluster, c *Group) { t.Helper(); c.Leave(testwait.Context(t), control.EndStopped) },
 			want: control.EndStopped,
 		},
 		"a higher member returns": {
@@ -226,7 +227,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			}
 			recorded, err := cluster.group("a").Journal(testwait.Context(t))
 			check(t, err)
-			if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == string(c.want) }) {
+			if !slices.ContainsFunc(recorded.Steps, func(s journal.Step) bool { return s.Cause == c.want }) {
 				t.Errorf("got journal %+v, want a step with the cause %s", recorded.Steps, c.want)
 			}
 		})
@@ -251,17 +252,17 @@ func closeAfter(renews bool, quarters ...int) func(*testing.T, *cluster, *Group)
 // TestUnknownCauseIsHandOver: a peer may send any number.
 func TestUnknownCauseIsHandOver(t *testing.T) {
 	for number, want := range map[uint32]control.EndCause{
-		0: control.EndHandOver, uint32(CauseCrash): control.EndHandOver, uint32(CauseHandover): control.EndHandOver,
-		uint32(CauseLapse): control.EndLapse, uint32(CauseStopped): control.EndStopped,
-		uint32(CauseCount): control.EndHandOver, 1<<32 - 1: control.EndHandOver,
+		0: control.EndHandOver, uint32(control.EndCrash): control.EndHandOver, uint32(control.EndHandOver): control.EndHandOver,
+		uint32(control.EndLapse): control.EndLapse, uint32(control.EndStopped): control.EndStopped,
+		uint32(control.EndUnknown): control.EndHandOver, 1<<32 - 1: control.EndHandOver,
 	} {
-		o := newObserver(noMetrics{}, 0)
-		follow := election.Input{Kind: election.TimePassed}
+		o := newObserver(noMetrics{}, 2, 0)
 		resigned := election.Input{Kind: election.Receive, Message: election.Message{From: 3, Kind: election.Resigned}}
-		o.observe(&follow, 2, election.Status{Coordinator: 3, Term: 7}, nil)
 		o.announced = announcedCause(&wire.Message{EndCause: number})
-		o.observe(&resigned, 2, election.Status{Term: 7}, nil)
-		expect.Equalf(t, o.endings.last.cause.endCause(), want, "%d", number)
+		o.observe(&journal.Record{
+			Input: resigned, Before: election.Status{Coordinator: 3, Term: 7}, Status: election.Status{Term: 7},
+		})
+		expect.Equalf(t, o.last.cause, want, "%d", number)
 	}
 }
 

@@ -161,7 +161,8 @@ type Group struct {
 	out        election.Output
 	timer      Timer
 	timerDue   election.Tick
-	lastStep   election.Tick
+	// record is that of the last step.
+	record journal.Record
 	// measureDue is when round trips are measured again, for the reply timeout in force.
 	measureDue   election.Tick
 	replyInForce time.Duration
@@ -205,7 +206,8 @@ func New(cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
 	g.storeMemory()
-	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
+	g.record = journal.Record{Status: g.machine.Status(), Deadline: g.machine.Deadline()}
+	g.observer = newObserver(cfg.Metrics, g.self, cfg.Clock.Now())
 	g.measureDue, g.replyInForce = cfg.Clock.Now()+election.Tick(measureInterval), cfg.Group.Timing.ReplyTimeout
 	g.timerDue = election.Never
 	g.timer = cfg.NewTimer(g.timedOut)
@@ -355,17 +357,10 @@ func (g *Group) enqueueWithoutWait(act func()) {
 // step passes an input to the machine, and collects its output.
 func (g *Group) step(in election.Input) {
 	in.Now = g.cfg.Clock.Now()
-	g.lastStep = in.Now
-	before, sent := len(g.out.Events), len(g.out.Send)
+	events, sent := len(g.out.Events), len(g.out.Send)
 	g.machine.Step(in, &g.out)
 	g.storeMemory()
-	if g.recorder != nil {
-		g.record(&in, nil, &election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
-	}
-	status := g.machine.Status()
-	resignation := g.observer.observe(&in, g.self, status, g.out.Events[before:])
-	g.journal.Record(&in, g.out.Send[sent:], g.out.Events[before:], status.Coordinator, uint8(resignation))
-	g.answers.observe(&in, g.self, g.cfg.Life)
+	g.observe(journal.Record{Input: in, Send: g.out.Send[sent:], Events: g.out.Events[events:]})
 }
 
 // applyOutput carries out the output of the machine, including that of the steps that result from it.
@@ -402,7 +397,7 @@ func (g *Group) runNotices() {
 // setTimer sets the timer to the deadline of the machine. Early wakeups would be
 // harmless, but cost more than setting the timer.
 func (g *Group) setTimer() {
-	if due := g.machine.Deadline(); due != g.timerDue {
+	if due := g.record.Deadline; due != g.timerDue {
 		g.timerDue = due
 		g.timer.Set(due)
 	}

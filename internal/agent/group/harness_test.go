@@ -138,16 +138,16 @@ func (l link) RoundTrip(string) time.Duration {
 
 type noMetrics struct{}
 
-func (noMetrics) Sent(election.Kind)                   {}
-func (noMetrics) Received(election.Kind)               {}
-func (noMetrics) Event(election.Event)                 {}
-func (noMetrics) Refused()                             {}
-func (noMetrics) Dropped()                             {}
-func (noMetrics) Suspected()                           {}
-func (noMetrics) Cleared()                             {}
-func (noMetrics) CoordinatorLost(Cause, time.Duration) {}
-func (noMetrics) CoordinatorFound(time.Duration)       {}
-func (noMetrics) Answered(time.Duration)               {}
+func (noMetrics) Sent(election.Kind)                              {}
+func (noMetrics) Received(election.Kind)                          {}
+func (noMetrics) Event(election.Event)                            {}
+func (noMetrics) Refused()                                        {}
+func (noMetrics) Dropped()                                        {}
+func (noMetrics) Suspected()                                      {}
+func (noMetrics) Cleared()                                        {}
+func (noMetrics) CoordinatorLost(control.EndCause, time.Duration) {}
+func (noMetrics) CoordinatorFound(time.Duration)                  {}
+func (noMetrics) Answered(time.Duration)                          {}
 
 func emptyCluster(t *testing.T) *cluster {
 	return &cluster{
@@ -232,7 +232,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	must.Succeed(c.t, err)
 	c.t.Cleanup(func() {
 		c.isolate(name)
-		g.Leave(c.t.Context(), CauseStopped) // The context has ended, so the office isn't handed over.
+		g.Leave(c.t.Context(), control.EndStopped) // The context has ended, so the office isn't handed over.
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // handOverMax is the maximum duration of a hand-over, not counting the time that the application takes to stop.
@@ -16,7 +17,7 @@ const handOverMax = time.Second
 // empty. It returns when that member is coordinator.
 func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	watcher := g.Watch("")
-	if err := g.try(ctx, func() error { return g.stepDown(to, CauseStepDown) }); err != nil {
+	if err := g.try(ctx, func() error { return g.stepDown(to, control.EndStepDown) }); err != nil {
 		return g.Leader(), err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
@@ -37,7 +38,7 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 // errHandingOver means that a hand-over has begun already.
 var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", ErrNotLeading)
 
-func (g *Group) stepDown(to string, cause Cause) error {
+func (g *Group) stepDown(to string, cause control.EndCause) error {
 	id, known := g.names.ids[to]
 	switch {
 	case g.app.term == 0:
@@ -48,11 +49,11 @@ func (g *Group) stepDown(to string, cause Cause) error {
 		return fmt.Errorf("%w: %q is not a member", ErrNoSuccessor, to)
 	}
 	before := len(g.out.Events)
-	g.observer.endings.decide(cause)
+	g.observer.decide(cause)
 	g.step(election.Input{Kind: election.StepDown, Peer: id})
 	for _, e := range g.out.Events[before:] {
 		if e.Kind == election.Refused {
-			g.observer.endings.resigning = CauseStart
+			g.observer.resigning = control.EndNone
 			if to != "" {
 				return notReadyError(to)
 			}
@@ -66,7 +67,7 @@ func (g *Group) stepDown(to string, cause Cause) error {
 // for up to the suspicion timeout, because the successor may need a grant from this process. If there is no possible
 // successor, the application is asked to stop nevertheless. When ctx ends, Leave gives up the office without waiting.
 // cause is why a tenure of this process ends.
-func (g *Group) Leave(ctx context.Context, cause Cause) {
+func (g *Group) Leave(ctx context.Context, cause control.EndCause) {
 	watcher := g.Watch("")
 	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
 	defer cancel()
@@ -85,7 +86,7 @@ func (g *Group) Leave(ctx context.Context, cause Cause) {
 
 // beginLeave prevents further tenures of this process. If it is coordinator, it hands
 // over the office, or gives it up if there is no possible successor.
-func (g *Group) beginLeave(ctx context.Context, cause Cause) error {
+func (g *Group) beginLeave(ctx context.Context, cause control.EndCause) error {
 	return g.try(ctx, func() error {
 		g.app.leaving = true
 		err := g.stepDown("", cause)
@@ -111,7 +112,7 @@ func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader
 func (g *Group) Exclude(ctx context.Context) error {
 	watcher := g.Watch("")
 	err := g.try(ctx, func() error {
-		if err := g.stepDown("", CauseExcluded); err != nil && !errors.Is(err, ErrNotLeading) {
+		if err := g.stepDown("", control.EndExcluded); err != nil && !errors.Is(err, ErrNotLeading) {
 			return err
 		}
 		g.app.excluded = true

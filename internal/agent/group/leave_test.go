@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -47,7 +48,7 @@ func TestLeaveHandsOver(t *testing.T) {
 		cluster.awaitFollowers("c", "a", "b")
 		c := cluster.group("c")
 		w := c.Watch("")
-		c.Leave(testwait.Context(t), CauseStopped)
+		c.Leave(testwait.Context(t), control.EndStopped)
 		waitFor(t, cluster.group("b"), "b leads", isLeading)
 		for {
 			if _, err := w.Next(testwait.Context(t)); errors.Is(err, ErrClosed) {
@@ -72,7 +73,7 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 		a := cluster.group("a")
 		waitFor(t, a, "a leads", isLeading)
 		until := promiseOf(t, a)
-		a.Leave(testwait.Context(t), CauseStopped)
+		a.Leave(testwait.Context(t), control.EndStopped)
 		expect.AtMostf(t, time.Until(until), 0, "time until the end of the promise")
 	})
 }
@@ -103,7 +104,7 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 			}
 			left := make(chan struct{})
 			go func() {
-				a.Leave(testwait.Context(t), CauseStopped)
+				a.Leave(testwait.Context(t), control.EndStopped)
 				close(left)
 			}()
 			if name != "a hand-over has begun" {
@@ -129,7 +130,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 		left := make(chan struct{})
 		ctx := testwait.Context(t)
 		go func() {
-			a.Leave(ctx, CauseStopped)
+			a.Leave(ctx, control.EndStopped)
 			close(left)
 		}()
 		nextEvent(t, s, Stop)

@@ -184,7 +184,7 @@ func TestRestartedMemberGrantsAtOnce(t *testing.T) {
 		}
 		expect.AtLeastf(t, waitFor(t, c.group("b"), "b leads", isLeading).Term, a.Term+1,
 			"term after term %d", a.Term)
-		killed.Leave(t.Context(), CauseStopped)
+		killed.Leave(t.Context(), control.EndStopped)
 	})
 }
 

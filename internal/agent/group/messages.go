@@ -70,7 +70,7 @@ func (g *Group) send(m *election.Message, renewal bool) {
 		g.listDigest, g.configDigest
 	message.Lease = election.Tick(g.cfg.Group.Safety.Lease)
 	message.Refuses = g.refuses(g.names.name(m.To))
-	message.EndCause = uint32(g.observer.endings.announcement(m))
+	message.EndCause = uint32(g.observer.last.announcement(m))
 	if message.Hold.Lease == message.Lease {
 		message.Hold.Lease = 0 // It need not be sent twice.
 	}
@@ -106,7 +106,7 @@ func (g *Group) PeerEnded(peer string, life uint32) {
 // but claim nothing. All other processes are left to the coordinator. It doesn't wait, either.
 func (g *Group) PeerRefused(peer string) {
 	g.enqueueWithoutWait(func() {
-		if id, known := g.names.ids[peer]; known && id == g.machine.Status().Coordinator && id != g.self {
+		if id, known := g.names.ids[peer]; known && id == g.record.Status.Coordinator && id != g.self {
 			g.step(election.Input{Kind: election.Suspect, Peer: id})
 		}
 	})

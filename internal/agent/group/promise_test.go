@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -47,7 +48,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			nextEvent(t, s, Stop)
 			nextEvent(t, s, Lost)
 		}},
-		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) }},
+		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), control.EndStopped) }},
 	} {
 		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, c.members, func(g *config.Group) {
@@ -88,7 +89,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 				t.Errorf("got event %+v, %v, want %s", e, err, Lost)
 			}
 		},
-		"it leaves": func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), CauseStopped) },
+		"it leaves": func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), control.EndStopped) },
 	} {
 		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
@@ -193,12 +194,12 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		cluster := newCluster(t, map[string]int{"a": 10}, nil)
 		cfg := cluster.group("a").cfg
-		cluster.group("a").Leave(testwait.Context(t), CauseStopped)
+		cluster.group("a").Leave(testwait.Context(t), control.EndStopped)
 		resigns := make(blockingLog)
 		cfg.Log = slog.New(resigns)
 		a, err := New(cfg)
 		must.Succeed(t, err)
-		defer a.Leave(t.Context(), CauseStopped)
+		defer a.Leave(t.Context(), control.EndStopped)
 		waitFor(t, a, "a leads", isLeading)
 		reported := make(chan error, 1)
 		ctx := testwait.Context(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const (
@@ -78,12 +79,12 @@ func (r *renewals) missed(now time.Time) bool { return r.promise > 0 && now.Sub(
 
 // closeCause returns why a tenure ends whose session its application has closed. A client also does that if the agent
 // doesn't confirm the tenure in time. A request that had waited meanwhile may be answered before that.
-func (s *Session) closeCause(now time.Time) Cause {
+func (s *Session) closeCause(now time.Time) control.EndCause {
 	r := &s.renewals
 	if s.renews && (r.missed(now) || now.Sub(r.late) < r.promise) {
-		return CauseNotRenewed
+		return control.EndNotRenewed
 	}
-	return CauseSessionClosed
+	return control.EndSessionClosed
 }
 
 // longestStall is a pause of an application that isn't a reason to close its session, such as one of a garbage
@@ -183,7 +184,7 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 // remainingToStop returns the rest of the lease or of the drain timeout in milliseconds, whichever is shorter, or nil
 // without a lease.
 func (g *Group) remainingToStop() *int64 {
-	until := g.machine.Status().Until
+	until := g.record.Status.Until
 	if until == election.Never {
 		return nil
 	}

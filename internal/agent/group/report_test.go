@@ -66,14 +66,14 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 	t.Helper()
 	cluster := newCluster(t, priorities, nil)
 	cfg := cluster.group("a").cfg
-	cluster.group("a").Leave(testwait.Context(t), CauseStopped)
+	cluster.group("a").Leave(testwait.Context(t), control.EndStopped)
 	reports := &reportLog{wake: make(chan struct{}, 1)}
 	cfg.OnReport, cfg.Excluded = reports.add, excluded
 	g, err := New(cfg)
 	must.Succeed(t, err)
 	t.Cleanup(func() {
 		cluster.isolate("a")
-		g.Leave(t.Context(), CauseStopped)
+		g.Leave(t.Context(), control.EndStopped)
 	})
 	cluster.mu.Lock()
 	defer cluster.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -87,7 +88,7 @@ func TestGrantsAreReserved(t *testing.T) {
 			}
 			time.Sleep(testLease)
 		}
-		c.group("a").Leave(testwait.Context(t), CauseStopped) // It doesn't wait for its disk.
+		c.group("a").Leave(testwait.Context(t), control.EndStopped) // It doesn't wait for its disk.
 		close(answer)
 		last := waitFor(t, c.group("b"), "there is a coordinator", func(l Leader) bool { return l.Coordinator != "" })
 		c.handOverTo("", last.Coordinator)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Session represents a running application. The application holds it open as long as
@@ -145,7 +146,7 @@ func (g *Group) sessionClosed(s *Session) {
 	case !g.app.requiresSession:
 		g.startLeading()
 	case errors.Is(s.reason, ErrNotRenewed):
-		g.releaseOffice(CauseNotRenewed)
+		g.releaseOffice(control.EndNotRenewed)
 	default:
 		g.releaseOffice(s.closeCause(time.Now()))
 	}
@@ -201,7 +202,7 @@ func (g *Group) stoppedIfComplete() {
 		return
 	}
 	if g.app.releasing {
-		g.releaseOffice(g.observer.endings.resigning)
+		g.releaseOffice(g.observer.resigning)
 		return
 	}
 	term := g.app.term

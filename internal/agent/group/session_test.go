@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -58,7 +59,7 @@ func TestIntroducedSessionCounts(t *testing.T) {
 			t.Errorf("got error %v, want %v", err, ErrNoSession)
 		}
 		expect.Equal(t, ineligibility(t, b), NoSession)
-		cluster.group("c").Leave(t.Context(), CauseStopped)
+		cluster.group("c").Leave(t.Context(), control.EndStopped)
 		waitFor(t, cluster.group("a"), "a leads", isLeading)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -44,7 +45,7 @@ func (g *Group) reconfigure(next config.Group) error {
 	if err := g.machine.Reconfigure(settings, now); err != nil {
 		return err
 	}
-	g.record(&election.Input{Now: now}, &settings, &election.Output{})
+	g.observe(journal.Record{Input: election.Input{Now: now}, Settings: &settings})
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
 	lease := next.Safety.Usual()
@@ -90,10 +91,10 @@ func electionTiming(reply time.Duration) election.Timing {
 //
 // It is called after each input. A timer of its own would wake an idle agent more often.
 func (g *Group) adjustTiming() {
-	if !g.cfg.Group.Timing.Measured || g.lastStep < g.measureDue {
+	if !g.cfg.Group.Timing.Measured || g.record.Now < g.measureDue {
 		return
 	}
-	g.measureDue = g.lastStep + election.Tick(measureInterval)
+	g.measureDue = g.record.Now + election.Tick(measureInterval)
 	reply := g.replyInForce
 	if next := g.replyTimeout(); next > reply+reply/4 || next < reply-reply/4 { // Small changes don't matter.
 		g.replyInForce = next

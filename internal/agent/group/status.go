@@ -23,7 +23,7 @@ type snapshot struct {
 }
 
 func (g *Group) publish() {
-	status := g.machine.Status()
+	status := &g.record.Status
 	s := snapshot{
 		until: status.Until, suspicionTimeout: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
 		joined: g.machine.Joined(g.cfg.Clock.Now()), ineligible: g.ineligible(),
@@ -92,9 +92,8 @@ func (g *Group) HeldBack() int { return g.published.Load().heldBack }
 func (g *Group) Status(ctx context.Context) (Status, error) {
 	var status Status
 	err := g.call(ctx, func() {
-		now := g.machine.Status()
 		status = Status{
-			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
+			Electing: g.record.Status.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
 			Version: g.list.Version, Timing: g.timingInForce(), IneligibleSince: g.ineligibleSince,
 		}
 		for _, s := range g.app.sessions {
@@ -146,8 +145,6 @@ type reporter struct {
 	dirty    bool
 	summary  summary
 	suspects election.IDs
-	// electedAt is when this agent first recognized the coordinator in this term.
-	electedAt time.Time
 }
 
 // summary is the part of a report that changes often. Building a report is expensive, because the table may have a
@@ -172,7 +169,7 @@ func (g *Group) report() {
 	if g.refreshing.Load() && g.refreshing.Swap(false) {
 		r.dirty = true
 	}
-	status := g.machine.Status()
+	status := &g.record.Status
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
 		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit,
@@ -180,12 +177,6 @@ func (g *Group) report() {
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
-	}
-	if now.coordinator != r.summary.coordinator || now.term != r.summary.term {
-		r.electedAt = time.Time{}
-		if now.coordinator != election.None {
-			r.electedAt = time.Now()
-		}
 	}
 	r.summary, r.dirty = now, false
 	r.suspects = append(r.suspects[:0], g.machine.Suspects()...)
@@ -206,8 +197,8 @@ func (g *Group) buildReport(now summary) control.Report {
 		Group: group.Name, Pod: g.cfg.Self, UID: group.UID, Generation: group.Generation, Revision: group.Revision,
 		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
 		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), UsedTerm: uint64(now.usedTerm),
-		ElectedAt: g.reporter.electedAt,
-		Ended:     g.observer.endings.last.report(g.names),
+		ElectedAt: g.observer.electedAt,
+		Ended:     g.observer.last.report(g.names),
 		Electing:  now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
 		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
 		PauseSeconds: int64(time.Duration(now.pause).Seconds()),

@@ -23,6 +23,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Groups provides the current state of the groups, for gauges.
@@ -52,7 +53,7 @@ func New() *Registry { return &Registry{groups: map[string]*counters{}} }
 // counters implements group.Metrics.
 type counters struct {
 	sent, received    [election.Probe + 1]atomic.Uint64
-	elections         [group.CauseCount]atomic.Uint64
+	elections         [control.EndUnknown]atomic.Uint64
 	tenures           atomic.Uint64
 	refused, outdated atomic.Uint64
 	dropped           atomic.Uint64
@@ -65,7 +66,7 @@ type counters struct {
 
 	// cause is why there is no coordinator. Only the goroutine of the group uses it and
 	// tenureSince.
-	cause       group.Cause
+	cause       control.EndCause
 	tenureSince time.Time
 }
 
@@ -114,15 +115,15 @@ func (g *counters) Suspected() { g.suspicions.Add(1) }
 
 func (g *counters) Cleared() { g.falseSuspicions.Add(1) }
 
-func (g *counters) CoordinatorLost(cause group.Cause, silence time.Duration) {
+func (g *counters) CoordinatorLost(cause control.EndCause, silence time.Duration) {
 	g.cause = cause
-	if cause == group.CauseCrash || cause == group.CauseSilence {
+	if cause == control.EndCrash || cause == control.EndSilence {
 		g.detection.observe(silence)
 	}
 }
 
 func (g *counters) CoordinatorFound(after time.Duration) {
-	if g.cause < group.CauseCount {
+	if g.cause < control.EndUnknown {
 		g.elections[g.cause].Add(1)
 	}
 	g.election.observe(after)
@@ -166,7 +167,7 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 		func(g *counters, add addFunc) { byKind(&g.received, add) })
 	p.counter("conclave_elections_total", "Recognized coordinators, by the reason for which there was none before.",
 		func(g *counters, add addFunc) {
-			for cause := range group.CauseCount {
+			for cause := range control.EndUnknown {
 				add(g.elections[cause].Load(), "cause", cause.String())
 			}
 		})

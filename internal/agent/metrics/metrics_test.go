@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
@@ -31,9 +32,9 @@ func TestEventsAreCounted(t *testing.T) {
 	r.CertificateNotAfter = func() time.Time { return time.Unix(1800000000, 0) }
 	r.DroppedLogLines = func() uint64 { return 3 }
 	g := r.ForGroup("ledger")
-	g.CoordinatorLost(group.CauseStart, 0)
+	g.CoordinatorLost(control.EndNone, 0)
 	g.CoordinatorFound(30 * time.Millisecond)
-	g.CoordinatorLost(group.CauseCrash, 40*time.Millisecond)
+	g.CoordinatorLost(control.EndCrash, 40*time.Millisecond)
 	g.CoordinatorFound(2 * time.Millisecond)
 	g.Sent(election.Beat)
 	g.Sent(election.Beat)

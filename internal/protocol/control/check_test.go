@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 func TestCheckReport(t *testing.T) {
@@ -30,7 +32,6 @@ func TestCheckReport(t *testing.T) {
 		"digest":           {control.Report{Digest: text}, tooLong},
 		"coordinator":      {control.Report{Coordinator: text}, tooLong},
 		"last coordinator": {control.Report{Ended: &control.Ending{Coordinator: text}}, tooLong},
-		"cause":            {control.Report{Ended: &control.Ending{Cause: control.EndCause(text)}}, tooLong},
 		"name in a row":    {control.Report{Processes: []control.Row{{Name: text}}}, tooLong},
 		"status in a row":  {control.Report{Processes: []control.Row{{Status: text}}}, tooLong},
 		"elected too late": {control.Report{ElectedAt: late}, tooLate},
@@ -107,4 +108,18 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: got no error", text)
 		}
 	}
+}
+
+// TestCausesAreText, of which a newer agent may have others.
+func TestCausesAreText(t *testing.T) {
+	for cause := control.EndNone; cause <= control.EndUnknown; cause++ {
+		text, err := json.Marshal(control.Ending{Cause: cause})
+		must.Succeed(t, err)
+		var read control.Ending
+		must.Succeed(t, json.Unmarshal(text, &read))
+		expect.Equalf(t, read.Cause, cause, "cause in %s", text)
+	}
+	var read control.Ending
+	must.Succeed(t, json.Unmarshal([]byte(`{"cause":"eclipse"}`), &read))
+	expect.Equalf(t, read.Cause, control.EndUnknown, "cause of a newer agent")
 }

@@ -87,43 +87,6 @@ type Ending struct {
 	GapMicros *int64 `json:"gapMicros,omitempty"`
 }
 
-// EndCause is why a tenure ended.
-type EndCause string
-
-// The causes. A report of a newer agent may have others.
-const (
-	// EndCrash: the process of the coordinator ended.
-	EndCrash EndCause = "crash"
-	// EndSilence: no heartbeat of the coordinator arrived for the suspicion timeout.
-	EndSilence EndCause = "silence"
-	// EndHandOver: the coordinator resigned, for a reason that is none of those below, or that the agent doesn't know.
-	EndHandOver EndCause = "hand-over"
-	// EndMembership: the member list changed.
-	EndMembership EndCause = "membership"
-
-	// Of the following causes, the others know only what the coordinator told them when it resigned.
-
-	// EndLapse: the coordinator couldn't renew its lease.
-	EndLapse EndCause = "lapse"
-	// EndStepDown: a user requested it.
-	EndStepDown EndCause = "step-down"
-	// EndPreempted: a member of higher priority was ready.
-	EndPreempted EndCause = "preempted"
-	// EndExcluded: the operator has excluded the coordinator: its node is cordoned, or its pod is being deleted.
-	EndExcluded EndCause = "excluded"
-	// EndSessionClosed: the coordinator's application closed its session, or ended.
-	EndSessionClosed EndCause = "session-closed"
-	// EndNotRenewed: the session of the coordinator's application wasn't renewed in time.
-	EndNotRenewed EndCause = "not-renewed"
-	// EndProbeFailed: the probe of the coordinator's application failed.
-	EndProbeFailed EndCause = "probe-failed"
-	// EndStopped: the coordinator's agent was told to end.
-	EndStopped EndCause = "stopped"
-
-	// EndUnknown: the agent learned of the end only from the next coordinator.
-	EndUnknown EndCause = "unknown"
-)
-
 // Row is a row of the process status table.
 type Row struct {
 	Name     string `json:"name"`
@@ -196,7 +159,7 @@ func (r *Report) Check() error {
 	texts := []string{r.UID, r.Digest, r.Coordinator}
 	times := []time.Time{r.ElectedAt, r.ChangedAt, r.IneligibleSince}
 	if e := r.Ended; e != nil {
-		texts, times = append(texts, e.Coordinator, string(e.Cause)), append(times, e.At)
+		texts, times = append(texts, e.Coordinator), append(times, e.At)
 	}
 	for i := range r.Processes {
 		texts = append(texts, r.Processes[i].Name, r.Processes[i].Status)

@@ -122,7 +122,8 @@ func (r *Replay) Step() error {
 	if err != nil {
 		return r.errorf("%w", err)
 	}
-	r.next.SetOutput(&out, r.machine)
+	r.next.Send, r.next.Events = out.Send, out.Events
+	r.next.Status, r.next.Deadline = r.machine.Status(), r.machine.Deadline()
 	repeated, err := json.Marshal(&r.next)
 	if err != nil {
 		return r.errorf("%w", err)

@@ -109,7 +109,10 @@ func record(t *testing.T, agent string, config office.Config, until election.Tic
 	step := func(in election.Input) {
 		var out election.Output
 		machine.Step(in, &out)
-		must.Succeed(t, recorder.Step(&in, nil, &out, machine, names))
+		r := journal.Record{
+			Input: in, Send: out.Send, Events: out.Events, Status: machine.Status(), Deadline: machine.Deadline(),
+		}
+		must.Succeed(t, recorder.Step(&r, names))
 	}
 	for machine.Deadline() < until {
 		now := machine.Deadline()
@@ -240,9 +243,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 		list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 2}, {ID: 4, Priority: 1}})
 		must.Succeed(t, err)
 		in.Roster = list.Succeed(previous, 3)
-		machine, err := office.New(single(t, 1, 100))
-		must.Succeed(t, err)
-		recorded := journal.NewTraceStep(&in, &out, machine)
+		recorded := journal.NewTraceStep(&journal.Record{Input: in, Send: out.Send, Events: out.Events})
 		var read journal.TraceStep
 		must.Succeed(t, json.Unmarshal(encoded(json.Marshal(&recorded)), &read))
 		got, err := toInput(&read)

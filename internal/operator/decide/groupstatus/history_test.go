@@ -115,7 +115,7 @@ func TestTenures(t *testing.T) {
 		},
 		"no agent knows": func(s *harness) { s.elect("b") },
 		"a cause that this operator does not know": func(s *harness) {
-			s.reportEnd("c", "eclipse", -1, s.names...)
+			s.reportEnd("c", control.EndUnknown, -1, s.names...)
 			s.elect("b")
 		},
 		"the end of another tenure does not count": func(s *harness) {
