@@ -130,68 +130,47 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 func (a *Agent) connect() {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
-	c := a.Config()
-	a.transport.SetUIDs(podUIDs(c))
-	a.transport.SetPeers(addresses(c))
+	addresses, uids := peers(a.Config())
+	a.transport.SetUIDs(uids)
+	a.transport.SetPeers(addresses)
 }
 
-// newestFirst returns the groups in the order of their revisions, those that were published
-// last first. The pods and addresses that these name are the present ones.
-func newestFirst(groups []config.Group) []config.Group {
-	return slices.SortedStableFunc(slices.Values(groups), func(a, b config.Group) int {
-		return cmp.Compare(b.Provenance.Revision, a.Provenance.Revision)
+// peers returns the addresses of the members in all lists in force, and the UIDs of their pods. Those that were
+// published last count, and several UIDs if they were published together. Groups in a file have no revision: there, the
+// group that has changed last wins. A previous list counts only for members that are on no present one: it may be older.
+func peers(c *config.Config) (addresses map[string]string, uids map[string][]string) {
+	addresses, uids = map[string]string{}, map[string][]string{}
+	isPresent, published := map[string]bool{}, map[string]int64{}
+	add := func(revision int64, m control.Member) {
+		if addresses[m.Name] == "" {
+			addresses[m.Name] = m.Address
+		}
+		known := uids[m.Name]
+		if m.UID != "" && !slices.Contains(known, m.UID) && (known == nil || published[m.Name] == revision) {
+			uids[m.Name], published[m.Name] = append(known, m.UID), revision
+		}
+	}
+	newestFirst := slices.SortedStableFunc(slices.Values(c.Groups), func(a, b config.Group) int {
+		return cmp.Compare(b.Revision, a.Revision)
 	})
-}
-
-// podUIDs returns the UIDs of the members' pods. If groups name different pods of a member,
-// the one that was published last counts, and several if they were published together. A
-// previous list counts only for members that are on no present one: it may be older.
-func podUIDs(c *config.Config) map[string][]string {
-	all, published := map[string][]string{}, map[string]int64{}
-	isPresent := map[string]bool{}
-	add := func(g *config.Group, m control.Member) {
-		known := all[m.Name]
-		if m.UID != "" && !slices.Contains(known, m.UID) && (known == nil || published[m.Name] == g.Provenance.Revision) {
-			all[m.Name], published[m.Name] = append(known, m.UID), g.Provenance.Revision
-		}
-	}
-	groups := newestFirst(c.Groups)
-	for i := range groups {
-		for _, m := range groups[i].List.Members {
+	for _, g := range newestFirst {
+		for _, m := range g.List.Members {
 			isPresent[m.Name] = true
-			add(&groups[i], m)
+			add(g.Revision, m)
 		}
 	}
-	for i := range groups {
-		if previous := groups[i].List.Previous; previous != nil {
-			for _, m := range previous.Members {
-				if !isPresent[m.Name] {
-					add(&groups[i], m)
-				}
+	for _, g := range newestFirst {
+		if g.List.Previous == nil {
+			continue
+		}
+		for _, m := range g.List.Previous.Members {
+			if !isPresent[m.Name] {
+				add(g.Revision, m)
 			}
 		}
 	}
-	return all
-}
-
-// addresses returns the addresses of the members in all lists and previous lists in
-// force. If groups have different addresses of a member, the one that was published last
-// wins. Groups in a file have no revision: there, the group that has changed last wins.
-func addresses(c *config.Config) map[string]string {
-	all := map[string]string{}
-	for _, g := range newestFirst(c.Groups) {
-		members := g.List.Members
-		if g.List.Previous != nil {
-			members = slices.Concat(members, g.List.Previous.Members)
-		}
-		for _, m := range members {
-			if all[m.Name] == "" {
-				all[m.Name] = m.Address
-			}
-		}
-	}
-	delete(all, c.Self)
-	return all
+	delete(addresses, c.Self)
+	return addresses, uids
 }
 
 // Config returns the configuration in force. The caller must not change it.
@@ -280,22 +259,29 @@ func (a *Agent) Close(ctx context.Context) {
 	a.transport.Close()
 }
 
-// changeTimeout bounds how long Close waits for changes in progress.
-const changeTimeout = time.Second
+// waitMax bounds how long the end of an agent waits for what may wait for a disk that doesn't respond.
+const waitMax = time.Second
 
-// awaitChanges waits until no group is being changed. A change may wait for a disk that doesn't respond. Then the
-// handover must not wait, too: the process ends without the change.
+// awaitChanges waits until no group is being changed. A change may wait for the disk. Then the handover must not wait,
+// too: the process ends without the change.
 func (a *Agent) awaitChanges() {
-	changed := make(chan struct{})
-	go func() {
+	waitBriefly(a.options.Log, "a change of groups", func() {
 		a.applying.Lock()
 		defer a.applying.Unlock()
-		close(changed)
+	})
+}
+
+// waitBriefly waits until wait returns, but no longer than waitMax.
+func waitBriefly(log *slog.Logger, what string, wait func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wait()
 	}()
 	select {
-	case <-changed:
-	case <-time.After(changeTimeout):
-		a.options.Log.Warn("gave up waiting for a change of groups; the disk may be blocked")
+	case <-ended:
+	case <-time.After(waitMax):
+		log.Warn("gave up waiting; the disk may be blocked", "for", what)
 	}
 }
 

@@ -26,39 +26,42 @@ var errClosed = errors.New("the agent is shutting down")
 // If the group has another UID than the running group of the same name, the caller must leave the running group first.
 // Otherwise, the caller must have checked that the settings preserve the meaning of grants: see
 // config.Group.CheckSafetyChange.
-func (a *Agent) StoreGroup(next config.Group, document []byte) (config.Group, error) {
-	a.applying.RLock()
-	defer a.applying.RUnlock()
-	if a.closed.Load() {
-		return config.Group{}, errClosed
-	}
-	return a.prepare(next, document)
+func (a *Agent) StoreGroup(next config.Group, document []byte) (stored config.Group, err error) {
+	err = a.change(func() error {
+		stored, err = a.prepare(next, document)
+		return err
+	})
+	return stored, err
 }
 
 // ApplyGroup makes the agent take part in a group with stored settings. If this fails, the agent leaves the group.
 // Calls for different groups may be concurrent.
 func (a *Agent) ApplyGroup(ctx context.Context, stored config.Group) error {
-	a.applying.RLock()
-	defer a.applying.RUnlock()
-	if a.closed.Load() {
-		return errClosed
-	}
-	err := a.apply(ctx, stored)
-	if err != nil {
-		a.leaveGroup(ctx, stored.Name)
-	}
-	return err
+	return a.change(func() error {
+		err := a.apply(ctx, stored)
+		if err != nil {
+			a.leaveGroup(ctx, stored.Name)
+		}
+		return err
+	})
 }
 
 // LeaveGroup leaves a group. A coordinator first hands the office over.
 func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
+	return a.change(func() error {
+		a.leaveGroup(ctx, name)
+		return nil
+	})
+}
+
+// change changes one group. A closed agent refuses that.
+func (a *Agent) change(act func() error) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
 	if a.closed.Load() {
 		return errClosed
 	}
-	a.leaveGroup(ctx, name)
-	return nil
+	return act()
 }
 
 // prepare chooses the list of next and stores it.
@@ -131,7 +134,7 @@ func (a *Agent) store(g *config.Group) error {
 // fails, the caller must leave the group or restore its configuration.
 func (a *Agent) apply(ctx context.Context, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
-	a.setGroupConfig(next)
+	a.setGroupConfig(next.Name, next)
 	a.connect() // New members must be reachable before the first message to them.
 	switch {
 	case !known:
@@ -141,12 +144,8 @@ func (a *Agent) apply(ctx context.Context, next config.Group) error {
 		a.options.Log.Info("joining group again with new settings", "group", next.Name, "settings",
 			next.ChangedSettings(before))
 		return a.rejoin(ctx, next)
-	default:
-		if err := a.reconfigure(ctx, before, next); err != nil {
-			return err
-		}
-		return a.adoptList(ctx, before, next)
 	}
+	return a.reconfigure(ctx, before, next)
 }
 
 func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) error {
@@ -209,23 +208,27 @@ func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error
 	return file, remembered, err
 }
 
+// reconfigure switches to other settings that a running election can change, and to another list.
 func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) error {
-	changed := next.ChangedSettings(before)
-	if len(changed) == 0 {
-		return nil
+	changed, joined, longest := next.ChangedSettings(before), a.joined(next.Name), time.Duration(0)
+	if len(changed) > 0 {
+		joined.stopLeaseTimer()
+		var err error
+		if longest, err = a.options.Store.RecordLease(state.KeyOf(&next), next.Safety.Lease); err != nil {
+			return err
+		}
 	}
-	joined := a.joined(next.Name)
-	joined.stopLeaseTimer()
-	longest, err := a.options.Store.RecordLease(state.KeyOf(&next), next.Safety.Lease)
-	if err != nil {
+	if err := joined.Use(context.WithoutCancel(ctx), next); err != nil {
 		return err
 	}
-	if err := joined.Reconfigure(context.WithoutCancel(ctx), next); err != nil {
-		return err
+	if len(changed) > 0 {
+		// Until now, the group may have granted for the lease that it had before.
+		joined.stopLeaseTimer = a.startLeaseTimer(next, longest)
+		a.options.Log.Info("switched to new settings", "group", next.Name, "settings", changed)
 	}
-	// Until now, the group may have granted for the lease that it had before.
-	joined.stopLeaseTimer = a.startLeaseTimer(next, longest)
-	a.options.Log.Info("switched to new settings", "group", next.Name, "settings", changed)
+	if next.List.Version != before.List.Version {
+		a.options.Log.Info("adopted member list", "group", next.Name, "version", next.List.Version)
+	}
 	return nil
 }
 
@@ -242,17 +245,6 @@ func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	return a.join(ctx, next, excluded)
 }
 
-func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error {
-	g, _ := a.Find(next.Name)
-	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
-		return err
-	}
-	if next.List.Version != before.List.Version {
-		a.options.Log.Info("adopted member list", "group", next.Name, "version", next.List.Version)
-	}
-	return nil
-}
-
 // leaveGroup leaves a group, if the agent is in it, and removes its configuration.
 func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	if joined := a.joined(name); joined != nil {
@@ -262,7 +254,7 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 		a.mu.Unlock()
 		a.options.Log.Info("left group", "group", name)
 	}
-	a.removeGroupConfig(name)
+	a.setGroupConfig(name)
 	a.connect()
 }
 
@@ -310,30 +302,15 @@ func (a *Agent) groupConfig(name string) (config.Group, bool) {
 	return config.Group{}, false
 }
 
-// setGroupConfig sets the settings of a group in force. It puts the group first, so that
-// the newest addresses of members in a file win: see addresses.
-func (a *Agent) setGroupConfig(g config.Group) {
-	a.changeGroupConfigs(func(groups []config.Group) []config.Group {
-		return append([]config.Group{g}, withoutGroup(groups, g.Name)...)
-	})
-}
-
-func (a *Agent) removeGroupConfig(name string) {
-	a.changeGroupConfigs(func(groups []config.Group) []config.Group { return withoutGroup(groups, name) })
-}
-
-// changeGroupConfigs replaces the configuration in force. change must not modify its
-// argument: callers of Config may read it.
-func (a *Agent) changeGroupConfigs(change func([]config.Group) []config.Group) {
+// setGroupConfig sets the settings of a group in force, or removes them if there are none. The group comes first, so that
+// the newest addresses of members in a file win: see peers. Callers of Config may still read the former settings.
+func (a *Agent) setGroupConfig(name string, settings ...config.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := *a.config
-	c.Groups = change(c.Groups)
+	others := slices.DeleteFunc(slices.Clone(c.Groups), func(g config.Group) bool { return g.Name == name })
+	c.Groups = append(settings, others...)
 	a.config = &c
-}
-
-func withoutGroup(groups []config.Group, name string) []config.Group {
-	return slices.DeleteFunc(slices.Clone(groups), func(g config.Group) bool { return g.Name == name })
 }
 
 // startLeaseTimer handles a group whose lease has become shorter. When the longest lease of earlier grants has expired,

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 )
@@ -94,21 +93,7 @@ func (p *Process) runAgent(ctx context.Context) error {
 	return <-served
 }
 
-// taskTimeout bounds how long the end of the process waits for tasks, which may wait for a disk that doesn't respond.
-const taskTimeout = time.Second
-
-func (p *Process) awaitTasks(tasks *sync.WaitGroup) {
-	ended := make(chan struct{})
-	go func() {
-		tasks.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(taskTimeout):
-		p.Log.Warn("gave up waiting for a task; the disk may be blocked")
-	}
-}
+func (p *Process) awaitTasks(tasks *sync.WaitGroup) { waitBriefly(p.Log, "a task", tasks.Wait) }
 
 func (s *Started) serveOperator(ctx context.Context) error {
 	if s.ServeOperator == nil {

@@ -121,7 +121,8 @@ func TestLastPublicationWins(t *testing.T) {
 		published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "other-b"},
 			control.Member{Name: "c", Address: "10.0.0.3:7373"}),
 	}}
-	expect.DeepEqualf(t, addresses(c), map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""},
+	at, uids := peers(c)
+	expect.DeepEqualf(t, at, map[string]string{"b": "10.0.0.9:7373", "c": "10.0.0.3:7373", "d": "", "e": ""},
 		"addresses")
-	expect.DeepEqualf(t, podUIDs(c), map[string][]string{"b": {"new-b", "other-b"}, "d": {"d"}, "e": {"e"}}, "UIDs")
+	expect.DeepEqualf(t, uids, map[string][]string{"b": {"new-b", "other-b"}, "d": {"d"}, "e": {"e"}}, "UIDs")
 }

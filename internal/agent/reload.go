@@ -53,9 +53,9 @@ func (a *Agent) reloadGroup(ctx context.Context, next config.Group) error {
 	switch {
 	case err == nil:
 	case known:
-		a.setGroupConfig(before)
+		a.setGroupConfig(next.Name, before)
 	default:
-		a.removeGroupConfig(next.Name)
+		a.setGroupConfig(next.Name)
 	}
 	return err
 }

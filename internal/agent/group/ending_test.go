@@ -147,7 +147,7 @@ func TestAllMembersLearnWhy(t *testing.T) {
 			Version: 2, Members: []control.Member{member("a", 10), member("b", 20), member("c", 0)}, Previous: previous(&old),
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			check(t, cluster.group(name).Adopt(testwait.Context(t), list, config.Provenance{}))
+			check(t, cluster.group(name).adopt(testwait.Context(t), list, config.Provenance{}))
 		}
 	}
 	for name, c := range map[string]struct {

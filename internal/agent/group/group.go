@@ -403,20 +403,6 @@ func (g *Group) setTimer() {
 	}
 }
 
-// Adopt switches to another member list. The caller must have stored it on disk before: see package state.
-func (g *Group) Adopt(ctx context.Context, list control.List, from config.Provenance) error {
-	return g.try(ctx, func() error {
-		roster, err := g.names.roster(list)
-		if err != nil {
-			return err
-		}
-		g.cfg.Group.Provenance = from
-		g.useList(list, roster)
-		g.step(election.Input{Kind: election.Adopt, Roster: roster})
-		return nil
-	})
-}
-
 // call runs a function on the goroutine of run, and waits until its consequences
 // are published. If it returns an error, the function may still run later.
 func (g *Group) call(ctx context.Context, act func()) error {

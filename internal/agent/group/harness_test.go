@@ -368,3 +368,10 @@ func openSessionThat(t *testing.T, g *Group, renews bool) *Session {
 	t.Cleanup(s.Close)
 	return s
 }
+
+// adopt switches to another list of another document.
+func (g *Group) adopt(ctx context.Context, list control.List, from config.Provenance) error {
+	next := g.cfg.Group
+	next.List, next.Provenance = list, from
+	return g.Use(ctx, next)
+}

@@ -201,7 +201,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 			return len(ignoredBy(a))
 		}
 		adopt := func(list control.List) {
-			must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{}))
+			must.Succeed(t, a.adopt(testwait.Context(t), list, config.Provenance{}))
 		}
 		if problems() != 1 {
 			t.Fatalf("got problems %q, want one about b", ignoredBy(a))

@@ -107,7 +107,7 @@ func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
 			until := start.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
 			next := leader.cfg.Group
 			next.Timing.DrainTimeout = time.Millisecond
-			must.Succeed(t, leader.Reconfigure(testwait.Context(t), next))
+			must.Succeed(t, leader.Use(testwait.Context(t), next))
 			if l, err := leader.LeaderWithPromise(testwait.Context(t), 3*time.Second); err != nil ||
 				l.RemainingMillis == nil || *l.RemainingMillis > 1 {
 				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
@@ -144,7 +144,7 @@ func TestSuccessorWaitsForPromiseOfSession(t *testing.T) {
 				if becomesShorter {
 					next := leader.cfg.Group
 					next.Timing.DrainTimeout = time.Millisecond
-					if err := leader.Reconfigure(ctx, next); err != nil {
+					if err := leader.Use(ctx, next); err != nil {
 						return err
 					}
 				}

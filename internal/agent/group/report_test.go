@@ -107,7 +107,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 		}
 		reports.mu.Unlock()
 		list := control.List{Version: 2, Members: a.cfg.Group.List.Members, Previous: previous(&a.cfg.Group.List)}
-		must.Succeed(t, a.Adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
+		must.Succeed(t, a.adopt(testwait.Context(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}))
 		reports.waitFor(t, "it has another list", func(r control.Report) bool {
 			return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
 		})

@@ -25,11 +25,25 @@ func officeSettings(group *config.Group) office.Settings {
 	}
 }
 
-// Reconfigure switches to the settings of next, except for the member list. The election
-// continues. The caller must have checked that only settings differ that can change (see
-// config.Group.FixedSettings), and have stored a longer lease (see package state).
-func (g *Group) Reconfigure(ctx context.Context, next config.Group) error {
-	return g.try(ctx, func() error { return g.reconfigure(next) })
+// Use switches to the settings of next and to its member list. The election continues. The caller must have checked that
+// only settings differ that can change (see config.Group.FixedSettings), and have stored the list and a longer lease
+// (see package state).
+func (g *Group) Use(ctx context.Context, next config.Group) error {
+	return g.try(ctx, func() error {
+		roster, err := g.names.roster(next.List)
+		running := &g.cfg.Group
+		if err == nil && (next.Safety != running.Safety || next.Preemption != running.Preemption ||
+			next.Timing != running.Timing) {
+			err = g.reconfigure(next)
+		}
+		if err != nil {
+			return err
+		}
+		running.Provenance = next.Provenance
+		g.useList(next.List, roster)
+		g.step(election.Input{Kind: election.Adopt, Roster: roster})
+		return nil
+	})
 }
 
 // reconfigure switches to the settings of next. The drain timeout doesn't become shorter than a promise that was given

@@ -30,7 +30,7 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 				2*time.Second, 30*time.Millisecond
 			next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt,
 				7*time.Second, 40*time.Millisecond
-			must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
+			must.Succeed(t, g.Use(testwait.Context(t), next))
 			if g.DrainTimeout() != 7*time.Second {
 				t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
 			}
@@ -61,7 +61,7 @@ func TestSessionsLearnTheDrainTimeout(t *testing.T) {
 		for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
 			next := g.cfg.Group
 			next.Timing.DrainTimeout = drain
-			must.Succeed(t, g.Reconfigure(testwait.Context(t), next))
+			must.Succeed(t, g.Use(testwait.Context(t), next))
 		}
 		nextEvent(t, s, Lead)
 		nextEvent(t, s, SettingsChanged)
@@ -102,7 +102,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 			func(g *config.Group) { g.List.Members = []control.Member{member("a", 10), member("b", 20)} })
 		next := g.cfg.Group
 		next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
-		expect.ErrorContainsf(t, g.Reconfigure(testwait.Context(t), next), "lease", "an error about the lease")
+		expect.ErrorContainsf(t, g.Use(testwait.Context(t), next), "lease", "an error about the lease")
 		expect.Equalf(t, g.DrainTimeout() == time.Hour, false, "the new drain timeout is in force")
 	})
 }
