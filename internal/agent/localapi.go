@@ -27,8 +27,7 @@ func (l localAPI) Find(name string) (api.Group, bool) {
 // Expects returns false: the settings of all groups in a file are known from the start.
 func (localAPI) Expects(string) bool { return false }
 
-// groupView implements api.Group: it returns interfaces where *group.Group returns
-// pointers.
+// groupView implements api.Group: it returns interfaces where *group.Group returns pointers.
 type groupView struct{ *group.Group }
 
 func (v groupView) Watch(after string) api.Watcher { return v.Group.Watch(after) }

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -26,7 +25,9 @@ type certificateRenewer struct {
 	settings    *Settings
 	credentials *credentials
 	onNames     func(identity.Names)
-	log         *slog.Logger
+	// problemsChanged is called when Problems may return something else.
+	problemsChanged func()
+	log             *slog.Logger
 	// now returns the time of day.
 	now func() time.Time
 	// retryNow is sent when an enrollment that failed may succeed now.
@@ -40,16 +41,14 @@ type certificateRenewer struct {
 	// wanted are the groups that the certificate should name.
 	wanted  []string
 	problem error
-	// problemsChanged is called when Problems returns something else.
-	problemsChanged func()
 }
 
-func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names),
+func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), problemsChanged func(),
 	log *slog.Logger,
 ) *certificateRenewer {
 	return &certificateRenewer{
-		settings: s, credentials: c, onNames: onNames, log: log, now: time.Now,
-		retryNow: newSignal(), renewNow: newSignal(), problemsChanged: func() {},
+		settings: s, credentials: c, onNames: onNames, problemsChanged: problemsChanged, log: log, now: time.Now,
+		retryNow: newSignal(), renewNow: newSignal(),
 	}
 }
 
@@ -108,13 +107,6 @@ func (r *certificateRenewer) reload() {
 	}
 }
 
-// onProblemsChanged has changed called when Problems returns something else.
-func (r *certificateRenewer) onProblemsChanged(changed func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.problemsChanged = changed
-}
-
 // obtain returns the stored certificate, or enrolls for the first one. If the clock of this machine is behind, the
 // stored certificate isn't valid yet. It is as soon as the clock is corrected, also without the identity service.
 func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error) {
@@ -139,9 +131,8 @@ func (r *certificateRenewer) load() (*identity.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := files.Names()[0]; name.Domain != r.settings.Namespace || name.Member != r.settings.Pod {
-		return nil, fmt.Errorf("stored certificate must be for pod %s in namespace %s, got %s", r.settings.Pod,
-			r.settings.Namespace, name)
+	if err := r.settings.checkNames(files.Names()); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	r.files = files
@@ -202,12 +193,15 @@ func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary fu
 		if err == nil {
 			r.reload()
 		}
-		r.setProblem(err)
+		r.mu.Lock()
+		r.problem = err
+		r.mu.Unlock()
+		r.problemsChanged()
 		if err == nil || unnecessary() {
 			return nil
 		}
-		if errorKind(err) != logged {
-			logged = errorKind(err)
+		if err.Error() != logged {
+			logged = err.Error()
 			r.log.Error("cannot obtain certificate; retrying", "error", err)
 		}
 		select {
@@ -219,12 +213,4 @@ func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary fu
 			return ctx.Err()
 		}
 	}
-}
-
-func (r *certificateRenewer) setProblem(err error) {
-	r.mu.Lock()
-	r.problem = err
-	changed := r.problemsChanged
-	r.mu.Unlock()
-	changed()
 }

@@ -29,21 +29,7 @@ import (
 const (
 	maxResponse     = 1 << 20
 	responseTimeout = 10 * time.Second
-	maxToken        = 64 << 10
 )
-
-// enrollmentError is the error of an enrollment. Successive errors of the same kind are logged once.
-type enrollmentError struct {
-	kind string
-	err  error
-}
-
-func (e *enrollmentError) Error() string { return e.err.Error() }
-func (e *enrollmentError) Unwrap() error { return e.err }
-
-func enrollmentErrorf(kind, format string, args ...any) error {
-	return &enrollmentError{kind, fmt.Errorf(format, args...)}
-}
 
 // enroll creates a key, obtains a certificate for it from the identity service, and stores both.
 func (s *Settings) enroll(ctx context.Context, c *credentials) error {
@@ -53,7 +39,7 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	}
 	secret, request, err := newKey()
 	if err != nil {
-		return enrollmentErrorf("key", "cannot create a key: %w", err)
+		return fmt.Errorf("cannot create a key: %w", err)
 	}
 	response, err := s.requestCertificate(ctx, c.identityServiceCAs(),
 		control.EnrollmentRequest{Token: token, Request: string(request)})
@@ -62,36 +48,34 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) error {
 	}
 	pair := identity.Pair{Cert: []byte(response.Certificate), Key: secret}
 	names, err := identity.Verify(pair, []byte(response.CABundle))
+	if err == nil {
+		err = s.checkNames(names)
+	}
 	if err != nil {
-		return enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
+		return fmt.Errorf("invalid response of the identity service: %w", err)
 	}
+	return c.store(pair, []byte(response.CABundle))
+}
+
+// checkNames returns an error if a certificate is for another pod.
+func (s *Settings) checkNames(names identity.Names) error {
 	if name := names[0]; name.Domain != s.Namespace || name.Member != s.Pod {
-		return enrollmentErrorf("answer",
-			"invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
-			s.Pod, s.Namespace, name)
-	}
-	if err := c.store(pair, []byte(response.CABundle)); err != nil {
-		return enrollmentErrorf("disk", "%w", err)
+		return fmt.Errorf("certificate must be for pod %s in namespace %s, got %s", s.Pod, s.Namespace, name)
 	}
 	return nil
 }
 
-// readToken reads the pod's token. kubelet replaces the token before it expires, so
-// readToken reads the file for each enrollment.
+// readToken reads the pod's token. kubelet replaces the token before it expires, so readToken reads the file for each
+// enrollment.
 func (s *Settings) readToken() (string, error) {
 	path := filepath.Join(s.MountDir, "token")
-	file, err := os.Open(path)
+	text, err := readSmallFile(path)
 	if err != nil {
-		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxToken))
-	if err != nil {
-		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %w", err)
+		return "", fmt.Errorf("cannot read the token for the identity service: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %s is empty", path)
+		return "", fmt.Errorf("cannot read the token for the identity service: %s is empty", path)
 	}
 	return token, nil
 }
@@ -120,14 +104,14 @@ func (s *Settings) requestCertificate(ctx context.Context, trusted *x509.CertPoo
 ) (*control.EnrollmentResponse, error) {
 	body, err := json.Marshal(enrollment)
 	if err != nil {
-		return nil, enrollmentErrorf("key", "%w", err)
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		s.IdentityURL+control.CertificatesPath, bytes.NewReader(body))
 	if err != nil {
-		return nil, enrollmentErrorf("reach", "%w", err)
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	client := &http.Client{
@@ -139,19 +123,19 @@ func (s *Settings) requestCertificate(ctx context.Context, trusted *x509.CertPoo
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, enrollmentErrorf("reach", "cannot reach the identity service: %w", err)
+		return nil, fmt.Errorf("cannot reach the identity service: %w", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return nil, enrollmentErrorf("reach", "cannot read the response of the identity service: %w", err)
+		return nil, fmt.Errorf("cannot read the response of the identity service: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, refusedError(response.Status, text)
 	}
 	var decoded control.EnrollmentResponse
 	if err := json.Unmarshal(text, &decoded); err != nil {
-		return nil, enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
+		return nil, fmt.Errorf("invalid response of the identity service: %w", err)
 	}
 	return &decoded, nil
 }
@@ -166,15 +150,7 @@ func refusedError(status string, text []byte) error {
 	if len(response.Error) > most {
 		response.Error = response.Error[:most] + "..."
 	}
-	return enrollmentErrorf("refused "+status+response.Error,
-		"the identity service refused the request (%s): %s", status, response.Error)
-}
-
-func errorKind(err error) string {
-	if f, ok := errors.AsType[*enrollmentError](err); ok {
-		return f.kind
-	}
-	return err.Error()
+	return fmt.Errorf("the identity service refused the request (%s): %s", status, response.Error)
 }
 
 // credentials are the agent's certificate, its key and its CA bundle. They are files in the state directory, which

@@ -173,7 +173,7 @@ environment: CONCLAVE_GROUPS must be the names of the pod's groups, separated by
 
 // TestSlowReaderReceivesLatestReports, and an event for each group that was left.
 func TestSlowReaderReceivesLatestReports(t *testing.T) {
-	hub := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}})
+	hub := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}}, time.Hour)
 	hub.publish(control.Report{Group: "old", UID: "1"})
 	r := hub.Reports()
 	for term := range uint64(1000) {

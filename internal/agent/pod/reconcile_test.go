@@ -44,8 +44,9 @@ func (m *machine) start() {
 	store, err := state.Open(m.dir)
 	must.Succeed(m.t, err)
 	m.store = store
-	manager := newGroupManager(&Settings{Pod: "a", Groups: []string{"ledger"}}, store, newReportHub(control.Agent{}),
-		slog.New(slog.DiscardHandler))
+	reports := newReportHub(control.Agent{}, time.Hour)
+	settings := &Settings{Pod: "a", Groups: []string{"ledger"}}
+	manager := newGroupManager(settings, store, reports, slog.New(slog.DiscardHandler))
 	m.worker, err = manager.worker("ledger")
 	must.Succeed(m.t, err)
 }

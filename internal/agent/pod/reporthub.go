@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -18,14 +19,15 @@ type reportHub struct {
 	mu      sync.Mutex
 	latest  map[string]control.Report
 	readers map[*reportReader]bool
-	// readersChanged is closed and replaced when the first reader arrives and when the last reader leaves.
-	readersChanged chan struct{}
+	// absence expires when there have been no readers for the time after.
+	absence *time.Timer
+	after   time.Duration
 }
 
-func newReportHub(agent control.Agent) *reportHub {
+func newReportHub(agent control.Agent, absence time.Duration) *reportHub {
 	return &reportHub{
 		agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{},
-		readersChanged: make(chan struct{}),
+		absence: time.NewTimer(absence), after: absence,
 	}
 }
 
@@ -102,23 +104,17 @@ func (h *reportHub) Reports() api.Reports {
 	}
 	r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventCurrent, Data: h.agent}, ""})
 	h.readers[r] = true
-	if len(h.readers) == 1 {
-		h.notifyReadersChanged()
-	}
+	h.absence.Stop()
 	return r
 }
 
-// hasReaders reports whether there are readers. The channel that it returns is closed when this changes.
-func (h *reportHub) hasReaders() (bool, <-chan struct{}) {
+// awaitAbsence starts the timer again, if there are no readers.
+func (h *reportHub) awaitAbsence() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.readers) > 0, h.readersChanged
-}
-
-// notifyReadersChanged closes and replaces readersChanged. The caller holds the lock.
-func (h *reportHub) notifyReadersChanged() {
-	close(h.readersChanged)
-	h.readersChanged = make(chan struct{})
+	if len(h.readers) == 0 {
+		h.absence.Reset(h.after)
+	}
 }
 
 func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
@@ -156,12 +152,7 @@ func (r *reportReader) pop() (api.Event, bool, error) {
 
 func (r *reportReader) Close() {
 	r.hub.mu.Lock()
-	defer r.hub.mu.Unlock()
-	if !r.hub.readers[r] {
-		return
-	}
 	delete(r.hub.readers, r)
-	if len(r.hub.readers) == 0 {
-		r.hub.notifyReadersChanged()
-	}
+	r.hub.mu.Unlock()
+	r.hub.awaitAbsence()
 }

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
@@ -61,9 +60,9 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r.reports = newReportHub(control.Agent{
 		Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups,
 		Identity: control.FormatIdentity(uint64(store.Identity())),
-	})
+	}, s.OperatorAbsence)
 	r.groups = newGroupManager(&s, store, r.reports, log)
-	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, log)
+	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.refresh, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build,
 		r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
@@ -84,6 +83,12 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 func (r *runtime) onGroups(groups []string) {
 	r.groups.expect(groups)
 	r.renewer.want(groups)
+}
+
+func (r *runtime) refresh() {
+	if a := r.agent.Load(); a != nil {
+		a.Refresh()
+	}
 }
 
 // onNames is called with the names in a new certificate. If groups select the pod, they are
@@ -138,7 +143,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 		return nil, err
 	}
 	r.agent.Store(a)
-	r.renewer.onProblemsChanged(a.Refresh)
+	a.Refresh() // The problems of the renewer may have changed meanwhile.
 	r.log.Info("started agent", "self", s.Pod, "listen", s.Peers)
 	return a, nil
 }
@@ -153,17 +158,13 @@ func (r *runtime) serveOperator(ctx context.Context, listener net.Listener, file
 // could be without a coordinator for no other reason. An operator that returns receives a report that the process is
 // eligible, and can exclude it again.
 func (r *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agent) {
-	for ctx.Err() == nil {
-		attended, changed := r.reports.hasReaders()
-		var absent <-chan time.Time
-		if !attended {
-			absent = time.After(r.settings.OperatorAbsence)
-		}
+	for {
 		select {
-		case <-changed:
-		case <-absent:
+		case <-r.reports.absence.C:
 			r.readmitAll(ctx, a)
+			r.reports.awaitAbsence()
 		case <-ctx.Done():
+			return
 		}
 	}
 }
