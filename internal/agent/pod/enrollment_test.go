@@ -48,7 +48,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 		return errDone
 	}
 	go func() { led <- client.Run(t.Context(), "ledger", leading, client.At("http://"+a.settings.API)) }()
-	a.awaitNotReady("waiting for a certificate: cannot read the token for the identity service: open ")
+	a.awaitNotReady("waiting for a certificate: cannot read the token for the identity service: stat ")
 	if status, body := a.callLocalAPI("/healthz"); status != http.StatusOK {
 		t.Errorf("got %d %s from /healthz, want 200", status, body)
 	}
