@@ -192,14 +192,12 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	return nil
 }
 
-// openMemory opens the memory of a group, and returns what earlier incarnations granted, nil if that is unknown. In
-// Available mode there are no grants. Then, what was remembered before is forgotten, because it doesn't tell the terms
-// since: without it, a later mode relies on the reservation.
+// openMemory opens the memory of a group, and returns what earlier incarnations granted, and their tenures, nil if that
+// is unknown.
 func (a *Agent) openMemory(g *config.Group) (*memory.File, *memory.Record, error) {
-	if g.Safety.Mode == office.Available {
-		return nil, nil, a.options.Memory.Forget(g.Name)
+	owner := memory.Owner{
+		Domain: a.Config().Domain, Member: a.self, Group: g.Name, UID: g.UID, Available: g.Safety.Mode == office.Available,
 	}
-	owner := memory.Owner{Domain: a.Config().Domain, Member: a.self, Group: g.Name, UID: g.UID}
 	file, remembered, without, err := a.options.Memory.Open(owner)
 	if without != nil {
 		a.options.Log.Warn("cannot remember grants: after a restart, this agent waits for the lease",

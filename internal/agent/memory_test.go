@@ -77,16 +77,14 @@ func TestAgentsThatJoinAgainRemember(t *testing.T) {
 func TestAvailableForgetsGrants(t *testing.T) {
 	t.Parallel()
 	g, listeners := newGroup(t, 1, office.Majority, "StatusTable")
-	dir := t.TempDir()
-	a := startRememberingAgent(t, g, "a", 1, dir, listeners["a"])
+	a := startRememberingAgent(t, g, "a", 1, t.TempDir(), listeners["a"])
 	awaitCoordinator(t, map[string]*Agent{"a": a}, "a")
-	file := filepath.Join(dir, "memory", "ledger.grants")
-	if _, err := os.Stat(file); err != nil {
-		t.Fatal(err)
-	}
-	apply(t, a, func(g *config.Group) { g.Safety.Mode = office.Available })
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("got error %v, want that the memory is removed", err)
+	for _, mode := range []office.Mode{office.Majority, office.Available} {
+		apply(t, a, func(g *config.Group) { g.Safety.Mode = mode })
+		file, granted, _, err := a.options.Memory.Open(memory.Owner{Domain: a.Config().Domain, Member: "a", Group: "ledger"})
+		must.Succeed(t, err)
+		file.Close()
+		expect.Equalf(t, granted != nil, mode == office.Majority, "%s: remembers grants", mode)
 	}
 }
 

@@ -153,7 +153,7 @@ func (s *simulation) rejoin(id election.ID) {
 		return
 	}
 	s.drawMemory(p)
-	s.reportFault(outageRestart, id, "joins again, and remembers its grants: %t", p.remembersGrants)
+	s.reportFault(outageRestart, id, "joins again, and remembers its grants and tenures: %t", p.remembers)
 	p.downSince = s.queue.now
 	p.incarnation--
 	s.boot(id, true, p.machine.ClaimedTerm())

@@ -3,6 +3,7 @@ package sim
 import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 // longLease is the other lease of a schedule that changes the lease.
@@ -50,7 +51,7 @@ func (s *simulation) beginLease(p *process, ended election.Tick, fresh bool) {
 	switch {
 	case fresh:
 		t.waitsUntil = 0
-	case !p.remembersGrants:
+	case !p.remembers:
 		t.waitsUntil = t.longestUntil - ended
 	}
 }
@@ -107,13 +108,13 @@ func (s *simulation) finishLeaseChange(id election.ID) {
 	}
 }
 
-// drawMemory draws whether a process that restarts remembers its grants. With a new disk, or after a power failure, it
+// drawMemory draws whether a process that restarts remembers its grants and tenures. With a new disk, or after a power failure, it
 // has no memory. A process in another schedule, or after another restart, has lost its memory, too.
 func (s *simulation) drawMemory(p *process) {
 	// The other random numbers of the schedule remain the same.
 	random := rng(uint64(s.queue.now) ^ uint64(p.incarnation)<<32)
 	random.next()
-	p.remembersGrants = s.remembers && s.usesGrants() && p.disk.hasList && !p.rebooted && random.percent(60)
+	p.remembers = s.remembers && p.disk.hasList && !p.rebooted && random.percent(60)
 }
 
 // remembered returns what a process that starts remembers, or nil. Its machine is still that
@@ -122,16 +123,24 @@ func (s *simulation) remembered(p *process) *grants.Memory {
 	if s.queue.now == 0 && s.usesGrants() { // the group has had terms before
 		return &grants.Memory{HighestGranted: s.schedule.startsIn - 1, Version: 1}
 	}
-	if !p.remembersGrants {
+	if !p.remembers || !s.usesGrants() {
 		return nil
 	}
 	memory := p.machine.Memory()
 	return &memory
 }
 
+// rememberedTenures returns what a process that starts remembers of its tenures.
+func (p *process) rememberedTenures() (t office.TenureRecord) {
+	if p.remembers {
+		t = p.machine.Tenures()
+	}
+	return t
+}
+
 func (s *simulation) reportRestart(id election.ID) {
-	if s.processes[id].remembersGrants {
-		s.reportFault(outageRestart, id, "restarts and remembers its grants")
+	if s.processes[id].remembers {
+		s.reportFault(outageRestart, id, "restarts and remembers its grants and tenures")
 	} else {
 		s.reportFault(outageRestart, id, "restarts without its memory")
 	}

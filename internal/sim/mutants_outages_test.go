@@ -16,13 +16,9 @@ var outageMutants = []mutant{{
 		"m.grantsLast()-interval)",
 	new: "return interval > 0", check: seedCheck + "/renew", wantOutput: "flapping",
 }, {
-	description: "tenures that were short are forgotten, and a slow process leads again",
-	file:        "election/office/tenures.go",
-	old:         "if r.ended || r.term == 0 {", new: "if true {", check: seedCheck + "/slow_from", wantOutput: "flapping",
-}, {
 	description: "tenures that were short are forgotten, and a failing application leads again",
 	file:        "election/office/tenures.go",
-	old:         "if r.ended || r.term == 0 {", new: "if r.term > 0 {",
+	old:         "if !r.Leading {", new: "if r.Short >= 0 {",
 	check: seedCheck + "/fails_each", wantOutput: "flapping",
 }, {
 	description: "members don't renew the tenure of a coordinator that a list has removed",

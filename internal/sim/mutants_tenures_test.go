@@ -6,12 +6,12 @@ var tenureMutants = []mutant{{
 	old: "if !m.renewable() {", new: "if false {",
 	check: "^TestNoTenureThatCannotBeRenewed$", pkg: "election/office", wantOutput: "tenures in a minute: got",
 }, {
-	description: "the office is handed over to a process that flaps", file: "election/office/tenures.go",
-	old: "r.short < 2 || now >= r.heldBackUntil+c.longestPenalty() {\n", new: "r.short >= 0 {\n",
+	description: "the office is handed over to a process that flaps", file: "election/office/handover.go",
+	old: "|| p.flaps ||", new: "||",
 	check: "^TestShortTenuresBecomeRare$/^5_fails,_always$", pkg: "election/office", wantOutput: "want at most 3",
 }, {
 	description: "processes that flap get the office in turn", file: "election/office/tenures.go",
-	old: "t.handsOverAt, t.records[coordinator].since+c.longTenure())", new: "t.handsOverAt)",
+	old: "min(s.tenures.last.since+s.cfg.longTenure(), r.HeldBackUntil+s.cfg.longestPenalty()))", new: "s.now)",
 	check: "^TestShortTenuresBecomeRare$", pkg: "election/office", wantOutput: "want at most 3",
 }, {
 	description: "grants that can just be renewed suffice after lapses", file: "election/office/tenures.go",
@@ -28,28 +28,28 @@ var tenureMutants = []mutant{{
 	check: "^TestPausesInAvailableMode$", pkg: "election/office", wantOutput: "want at most 3",
 }, {
 	description: "a successor that doesn't succeed is named again", file: "election/office/tenures.go",
-	old: "named != election.None && named != actual", new: "false",
-	check: "^TestSuccessorThatDoesNotSucceedIsHeldBack$", pkg: "election/office", wantOutput: "want at most 4",
+	old: "		m.tenures.lapsed = true\n", new: "		_ = named\n",
+	check: "^TestSuccessorThatDoesNotSucceed$", pkg: "election/office", wantOutput: "want at most 4",
 }, {
 	description: "a process that flaps wins the next election", file: "election/office/campaign.go",
 	old: " || m.precedesHigherRank() {", new: " {",
-	check: "^TestHealthySuccessorDoesNotWait$", pkg: "election/office", wantOutput: "for a minute, want 3",
+	check: "^TestHealthySuccessorDoesNotWait$", pkg: "election/office", wantOutput: "for two minutes, want 3",
 }, {
 	description: "lapses of a process that has just started count", file: "election/office/tenures.go",
-	old: "return now < r.startedAt+c.longTenure()/2", new: "return false",
-	check: "^TestOverloadAtStartCostsNoPenalty$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	old: "recent := s.now < s.peers[id].startedAt+s.cfg.longTenure()/2", new: "recent := false",
+	check: "^TestOverloadAtStartCostsNoPenalty$", pkg: "election/office", wantOutput: "for two minutes, want 5",
 }, {
 	description: "lapses of a process never count", file: "election/office/tenures.go",
-	old: "return now < r.startedAt+c.longTenure()/2", new: "return true",
+	old: "recent := s.now < s.peers[id].startedAt+s.cfg.longTenure()/2", new: "recent := true",
 	check: "^TestShortTenuresBecomeRare$/^5_pauses,_always$", pkg: "election/office", wantOutput: "want at most 3",
 }, {
-	description: "a step-down counts as a short tenure", file: "election/office/follow.go",
-	old: "m.tenures.end(msg.From, how,", new: "m.tenures.end(msg.From, failed,",
-	check: "^TestOperatorsDecide$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	description: "a step-down counts as a short tenure", file: "election/office/hold.go",
+	old: "m.tenureEnds(m.cfg.Self, how)", new: "m.tenureEnds(m.cfg.Self, failed)",
+	check: "^TestOperatorsDecide$", pkg: "election/office", wantOutput: "somebody flaps",
 }, {
 	description: "a long tenure doesn't end the penalty", file: "election/office/tenures.go",
-	old: "r.short, r.heldBackUntil = 0, now\n", new: "r.heldBackUntil = now\n",
-	check: "^TestPenaltyDoublesAndEndsAfterLongTenure$", pkg: "election/office", wantOutput: "for a minute, want 5",
+	old: "case !short:\n\t\tr.Short = 0\n", new: "case !short:\n",
+	check: "^TestPenaltyDoublesAndEndsAfterLongTenure$", pkg: "election/office", wantOutput: "want at once",
 }, {
 	description: "hand-overs go on after two lapses", file: "election/office/tenures.go",
 	old: "t.handsOverAt = now + c.longTenure()", new: "t.handsOverAt = now",
@@ -60,20 +60,28 @@ var tenureMutants = []mutant{{
 	check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "pause: got false",
 }, {
 	description: "a coordinator that has fallen silent before doesn't lapse", file: "election/office/tenures.go",
-	old: "r.ended, t.lapsed = false, false\n", new: "r.ended, t.lapsed = r.counted, false\n",
+	old: "t.last.ended, t.lapsed = false, false\n", new: "t.last.ended, t.lapsed = t.last.counted, false\n",
 	check: "^TestCoordinatorThatIsHeardAgainHasNotLapsed$", pkg: "election/office", wantOutput: "lapsed",
 }, {
 	description: "the tenure with which a process starts is unknown", file: "election/office/office.go",
-	old: "m.tenures.begin(c.Coordinator, c.Term, unknownStart, &m.cfg, m.now)", new: "_ = m.tenures",
+	old: "m.tenureBegins(c.Coordinator, c.Term, unknownStart)", new: "_ = m.tenures",
 	check: "^TestHandOversPauseAfterTwoLapses$", pkg: "election/office", wantOutput: "pause: got false",
 }, {
-	description: "a process that flaps claims the office that an election gives it", file: "election/office/inner.go",
-	old: "mayClaim && !m.awaitTurn() {", new: "mayClaim {",
-	check: "^TestProcessThatFlapsAwaitsItsTurnOnly$", pkg: "election/office", wantOutput: "want at least 125",
+	description: "a process that was killed doesn't remember that it led", file: "election/office/tenures.go",
+	old: "t.own.end(crashed, c, c.Start)", new: "_ = crashed",
+	check: "^TestShortTenuresBecomeRare$/^5_crashes,_always$", pkg: "election/office", wantOutput: "want at most 3",
 }, {
-	description: "a process that flaps waits for its usual campaign", file: "election/office/tenures.go",
-	old: "m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+delay)", new: "m.vacancy.campaignAt += 0",
-	check: "^TestProcessThatFlapsAwaitsItsTurnOnly$", pkg: "election/office", wantOutput: "at most 325",
+	description: "a process doesn't declare that it flaps", file: "election/office/office.go",
+	old: "Hold.Flaps = m.flaps(m.cfg.Self)", new: "Hold.Flaps = false",
+	check: "^TestKillsInARow$", pkg: "election/office", wantOutput: "without a coordinator",
+}, {
+	description: "the coordinator doesn't tell who flaps", file: "election/office/hold.go",
+	old: "return p.flaps && !p.ineligible", new: "return false",
+	check: "^TestKillsInARow$", pkg: "election/office", wantOutput: "without a coordinator",
+}, {
+	description: "the first process that flaps no more gets the office", file: "election/office/eligibility.go",
+	old: "max(p.notBefore, m.now+m.cfg.Heartbeat)", new: "max(p.notBefore, m.now)",
+	check: "^TestShortTenuresBecomeRare$", pkg: "election/office", wantOutput: "want at most 20",
 }, {
 	description: "a lapse during a hand-over isn't reported", file: "election/office/tenures.go",
 	old: "m.role == Draining && m.now < m.until() ||", new: "m.role == Draining ||",

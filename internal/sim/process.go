@@ -20,8 +20,8 @@ type process struct {
 	// disks counts its disks, for their identities. granted is the term that it has granted last.
 	disks   uint8
 	granted election.Term
-	// remembersGrants is set if this incarnation remembered at its start what it had granted.
-	remembersGrants bool
+	// remembers is set if this incarnation remembered at its start what it had granted, and its tenures.
+	remembers bool
 	// removed is set when the process is down and no longer on the member list. It never restarts.
 	removed bool
 	// crashedSilently is set if the last crash did not reset the connections.

@@ -195,6 +195,7 @@ func (s *simulation) boot(id election.ID, memoryLost bool, claimed election.Term
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
 		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost && !fresh, Memory: s.remembered(p),
+		Tenures:  p.rememberedTenures(),
 		Identity: p.disk.identity, Reserved: p.disk.reserved, Forgotten: forgotten,
 		LongestEarlierLease: p.lease.longest, EarlierEnded: ended, Start: p.clock.local(now),
 		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,

@@ -144,7 +144,7 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
-	stored       grants.Memory // in cfg.Memory
+	stored       remembered // in cfg.Memory
 	reservation  reservation
 	recorder     *journal.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
@@ -239,8 +239,9 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		},
 		NewElection: algorithm.New, AlignHeartbeats: true,
 		Reserved: g.cfg.Reserved, Life: g.cfg.Life,
-		Memory: g.remembered(), LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
+		LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
+	config.Memory, config.Tenures = g.remembered()
 	if group.UID != "" {
 		config.Identity = g.cfg.Identity
 	}
@@ -440,28 +441,42 @@ func (g *Group) try(ctx context.Context, act func() error) error {
 // AwaitRoundTrip returns when the goroutine of run has carried out everything that was enqueued before.
 func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, func() {}) }
 
-// remembered returns what earlier incarnations granted, nil if that is unknown.
-func (g *Group) remembered() *grants.Memory {
+// remembered is what the agent has to remember when it is killed.
+type remembered struct {
+	grants  grants.Memory
+	tenures office.TenureRecord
+}
+
+// remembered returns what earlier incarnations granted, nil if that is unknown, and their tenures.
+func (g *Group) remembered() (*grants.Memory, office.TenureRecord) {
 	r := g.cfg.Remembered
 	if r == nil {
-		return nil
+		return nil, office.TenureRecord{}
 	}
-	m := r.Shifted(-election.Tick(g.cfg.Clock.Origin()))
+	behind := -election.Tick(g.cfg.Clock.Origin())
+	tenures := r.Tenures.Shifted(behind)
+	if g.cfg.Group.Safety.Mode == office.Available {
+		return nil, tenures
+	}
+	m := r.Shifted(behind)
 	if r.Holder != "" { // It need not be on the list any more.
 		m.Holder.ID = g.names.add(r.Holder)
 	}
-	return &m
+	return &m, tenures
 }
 
 // storeMemory stores what the machine has to remember, if that has changed. It is called
 // after each step, before anything happens that relies on the step.
 func (g *Group) storeMemory() {
-	m := g.machine.Memory()
+	m := remembered{g.machine.Memory(), g.machine.Tenures()}
 	if m == g.stored {
 		return
 	}
 	g.stored = m
-	record := memory.Record{Memory: m.Shifted(election.Tick(g.cfg.Clock.Origin())), Holder: g.names.name(m.Holder.ID)}
+	ahead := election.Tick(g.cfg.Clock.Origin())
+	record := memory.Record{
+		Memory: m.grants.Shifted(ahead), Holder: g.names.name(m.grants.Holder.ID), Tenures: m.tenures.Shifted(ahead),
+	}
 	if err := g.cfg.Memory.Save(&record); err != nil {
 		g.cfg.Log.Error("cannot remember grants any more: after a restart, this agent waits for the lease", "error", err)
 	}

@@ -154,9 +154,9 @@ type summary struct {
 	term               election.Term
 	electing, excluded bool
 	ineligible         Ineligibility
-	// roundTrip is why there is no coordinator, or 0, and heldBack the number of members that are held back.
+	// roundTrip is why there is no coordinator, or 0.
 	roundTrip, limit election.Tick
-	heldBack         int
+	penalty          office.Penalty
 	pause            election.Tick // see Machine.Pause
 	usedTerm         election.Term
 }
@@ -173,7 +173,7 @@ func (g *Group) report() {
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
 		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit,
-		g.machine.HeldBack(), g.machine.Pause(), g.machine.UsedTerm(),
+		g.machine.Penalty(), g.machine.Pause(), g.machine.UsedTerm(),
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
@@ -201,6 +201,7 @@ func (g *Group) buildReport(now summary) control.Report {
 		Ended:     g.observer.last.report(g.names),
 		Electing:  now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
 		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
+		ShortTenures: now.penalty.ShortTenures, PenaltySeconds: int64(time.Duration(now.penalty.Length).Seconds()),
 		PauseSeconds: int64(time.Duration(now.pause).Seconds()),
 	}
 	if now.roundTrip > 0 {
@@ -209,10 +210,8 @@ func (g *Group) buildReport(now summary) control.Report {
 	}
 	for _, row := range g.machine.Rows(nil) {
 		name := g.names.name(row.ID)
-		penalty := g.machine.Penalty(row.ID)
 		report.Processes = append(report.Processes, control.Row{
-			ShortTenures: penalty.ShortTenures, PenaltySeconds: int64(time.Duration(penalty.Length).Seconds()), Name: name,
-			Priority: uint32(row.Priority), Status: row.Status.String(),
+			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
 			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
 		})
 	}

@@ -165,8 +165,12 @@ func (d *Dir) Close() {
 	}
 }
 
-// Owner identifies whose memory a file has.
-type Owner struct{ Domain, Member, Group, UID string }
+// Owner identifies whose memory a file has. In mode Available there are no grants, so a record of that mode must not be
+// taken for what was granted.
+type Owner struct {
+	Domain, Member, Group, UID string
+	Available                  bool
+}
 
 // Open opens the memory of a group, and returns what is remembered, nil if nothing is. If
 // the file can't be used, it returns a nil File, and why. The error is not nil if an earlier
@@ -178,18 +182,18 @@ func (d *Dir) Open(o Owner) (f *File, remembered *Record, without, err error) {
 	f = &File{path: d.file(o.Group), owner: d.owner(o)}
 	remembered = f.load()
 	if remembered == nil { // It may be damaged, or of another owner.
-		if err := d.Forget(o.Group); err != nil {
+		if err := d.forget(o.Group); err != nil {
 			return nil, nil, nil, err
 		}
 	}
 	if without := f.mapPage(); without != nil {
-		return nil, nil, without, d.Forget(o.Group)
+		return nil, nil, without, d.forget(o.Group)
 	}
 	return f, remembered, nil, nil
 }
 
-// Forget removes the memory of a group, in which the agent will grant without it.
-func (d *Dir) Forget(group string) error {
+// forget removes the memory of a group, in which the agent will grant without it.
+func (d *Dir) forget(group string) error {
 	if d == nil {
 		return nil
 	}
@@ -202,7 +206,7 @@ func (d *Dir) Forget(group string) error {
 func (d *Dir) file(group string) string { return filepath.Join(d.path, group+suffix) }
 
 func (d *Dir) owner(o Owner) owner {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", d.boot, []string{o.Domain, o.Member, o.Group, o.UID}))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %t", d.boot, []string{o.Domain, o.Member, o.Group, o.UID}, o.Available))
 	return owner(sum[:len(owner{})])
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 // File is the memory of one group. A nil File remembers nothing. It is not safe for concurrent use.
@@ -116,6 +117,8 @@ type Record struct {
 	grants.Memory
 	// Holder is the name of the holder, or empty.
 	Holder string
+	// Tenures has moments of CLOCK_BOOTTIME, too.
+	Tenures office.TenureRecord
 }
 
 // A file has two slots, which are written in turn. So one of them is complete, whenever the
@@ -128,12 +131,13 @@ const (
 
 // The layout of a slot. Its sequence number is 0 while it is written.
 const (
-	atSequence, atSum, atFormat, atOwner                    = 0, 8, 12, 16
-	atSilentUntil, atUntil, atOlderUntil                    = 32, 40, 48
-	atForgotten, atTerm, atHighest, atPrevious              = 56, 64, 72, 80
-	atVersion, atLife, atRenewed, atNameSize, atName        = 88, 92, 96, 97, 98
-	maxName                                                 = 255
-	format                                           uint32 = 2
+	atSequence, atSum, atFormat, atOwner                     = 0, 8, 12, 16
+	atSilentUntil, atUntil, atOlderUntil                     = 32, 40, 48
+	atForgotten, atTerm, atHighest, atPrevious               = 56, 64, 72, 80
+	atVersion, atLife, atTenureSince, atHeldBackUntil        = 88, 92, 96, 104
+	atFlags, atShort, atNameSize, atName                     = 112, 113, 114, 115
+	maxName                                                  = 255
+	format                                            uint32 = 3
 )
 
 // owner identifies whose memory a slot has: see Owner.
@@ -157,10 +161,15 @@ func (s *slot) encode(r *Record, of *owner, sequence uint64) int {
 	order.PutUint64(s[atPrevious:], uint64(r.PreviousHighest))
 	order.PutUint32(s[atVersion:], r.Version)
 	order.PutUint32(s[atLife:], r.Memory.Holder.Life)
-	s[atRenewed] = 0
-	if r.Renewed {
-		s[atRenewed] = 1
+	order.PutUint64(s[atTenureSince:], uint64(r.Tenures.Since))
+	order.PutUint64(s[atHeldBackUntil:], uint64(r.Tenures.HeldBackUntil))
+	s[atFlags] = 0
+	for i, flag := range []bool{r.Renewed, r.Tenures.Leading, r.Tenures.Crashed} {
+		if flag {
+			s[atFlags] |= 1 << i
+		}
 	}
+	s[atShort] = byte(r.Tenures.Short)
 	s[atNameSize] = byte(len(r.Holder))
 	size := atName + copy(s[atName:atName+maxName], r.Holder)
 	order.PutUint32(s[atSum:], s.sum(size))
@@ -187,7 +196,11 @@ func (s *slot) decode(of *owner) (r Record, sequence uint64) {
 		SilentUntil: moment(atSilentUntil), Until: moment(atUntil), OlderUntil: moment(atOlderUntil),
 		Forgotten: term(atForgotten), Term: term(atTerm), HighestGranted: term(atHighest),
 		PreviousHighest: term(atPrevious), Version: order.Uint32(s[atVersion:]),
-		Holder: grants.Holder{Life: order.Uint32(s[atLife:])}, Renewed: s[atRenewed] != 0,
+		Holder: grants.Holder{Life: order.Uint32(s[atLife:])}, Renewed: s[atFlags]&1 != 0,
+	}
+	r.Tenures = office.TenureRecord{
+		Leading: s[atFlags]&2 != 0, Since: moment(atTenureSince), Crashed: s[atFlags]&4 != 0,
+		Short: int(s[atShort]), HeldBackUntil: moment(atHeldBackUntil),
 	}
 	r.Holder = string(s[atName:size])
 	return r, order.Uint64(s[atSequence:])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -24,6 +25,8 @@ func record(n uint64) *Record {
 		SilentUntil: moment, Forgotten: term + 1, Holder: grants.Holder{Life: uint32(n)},
 		Term: term + 2, Until: moment + 1, Version: uint32(n + 1), Renewed: n%3 == 0, OlderUntil: moment - 1,
 		HighestGranted: term + 3, PreviousHighest: term + 4,
+	}, Tenures: office.TenureRecord{
+		Leading: n%2 == 0, Since: moment + 2, Crashed: n%3 == 1, Short: int(n % 6), HeldBackUntil: moment + 3,
 	}}
 }
 
@@ -116,9 +119,10 @@ func TestRestartedAgentRemembers(t *testing.T) {
 // one, which is as the first. The record between them is outdated.
 func TestRecordIsForgotten(t *testing.T) {
 	for name, owner := range map[string]Owner{
-		"another group of the same name": {"default", "a", "ledger", "u2"},
-		"another member":                 {"default", "b", "ledger", "u1"},
-		"another domain":                 {"other", "a", "ledger", "u1"},
+		"another group of the same name": {"default", "a", "ledger", "u2", false},
+		"another member":                 {"default", "b", "ledger", "u1", false},
+		"another domain":                 {"other", "a", "ledger", "u1", false},
+		"a process in Available mode":    {"default", "a", "ledger", "u1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newTestAgent(t)
@@ -132,7 +136,6 @@ func TestRecordIsForgotten(t *testing.T) {
 		"another boot":                   func(a *testAgent) { a.dir.boot = "another" },
 		"a new state directory":          func(a *testAgent) { a.state = a.t.TempDir() },
 		"access for others":              func(a *testAgent) { a.chmod(0o755) },
-		"a process in Available mode":    func(a *testAgent) { a.forget() },
 		"a file of another size":         func(a *testAgent) { a.truncate(fileSize + 1) },
 		"an empty file":                  func(a *testAgent) { a.truncate(0) },
 		"a directory that doesn't exist": func(a *testAgent) { _ = os.RemoveAll(a.dir.path) },
@@ -159,10 +162,6 @@ func TestRecordIsForgotten(t *testing.T) {
 
 func (a *testAgent) chmod(mode os.FileMode) {
 	must.Succeed(a.t, os.Chmod(a.dir.path, mode))
-}
-
-func (a *testAgent) forget() {
-	must.Succeed(a.t, a.dir.Forget(ledger.Group))
 }
 
 func (a *testAgent) truncate(size int64) {

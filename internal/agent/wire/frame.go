@@ -20,12 +20,13 @@ const (
 	Revision = 1
 )
 
-// Limits for received frames. The largest message has the name of every member of a list.
+// Limits for received frames. The largest message has the name of every other member of a list, and two separators.
 const (
 	MaxMembers = 100
+	maxList    = MaxMembers + 1
 	MaxName    = 253
 	MaxHello   = 1 << 10
-	MaxFrame   = MaxMembers*(MaxName+3) + 1<<10
+	MaxFrame   = maxList*(MaxName+3) + 1<<10
 )
 
 // Frame is the unit of transmission. Exactly one of its fields is set.
@@ -133,6 +134,7 @@ const (
 	messageEndCause
 	messageRefuses
 	messageAbstains
+	messageFlaps
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -194,7 +196,8 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageSenderLease, uint64(m.Lease))
 	b = appendNumber(b, messageEndCause, uint64(m.EndCause))
 	b = appendNumber(b, messageRefuses, protowire.EncodeBool(m.Refuses))
-	return appendNumber(b, messageAbstains, protowire.EncodeBool(m.Hold.Abstains))
+	b = appendNumber(b, messageAbstains, protowire.EncodeBool(m.Hold.Abstains))
+	return appendNumber(b, messageFlaps, protowire.EncodeBool(m.Hold.Flaps))
 }
 
 // As proto3 requires, zero values aren't encoded.

@@ -149,8 +149,8 @@ func (m *Message) setField(v value) (err error) {
 		m.Hops, err = v.number32()
 	case messageList:
 		var name string
-		if name, err = v.text(); err == nil && len(m.List) >= MaxMembers {
-			err = fmt.Errorf("list must have at most %d names", MaxMembers)
+		if name, err = v.text(); err == nil && len(m.List) >= maxList {
+			err = fmt.Errorf("list must have at most %d names", maxList)
 		}
 		m.List = append(m.List, name)
 	case messageVersion:
@@ -205,6 +205,8 @@ func (m *Message) setHoldField(v value) (err error) {
 		h.Ineligible, err = v.flag()
 	case messageAbstains:
 		h.Abstains, err = v.flag()
+	case messageFlaps:
+		h.Flaps, err = v.flag()
 	case messageLease:
 		n, err = v.number()
 		h.Lease = election.Tick(n)

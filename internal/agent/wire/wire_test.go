@@ -24,7 +24,7 @@ var full = Message{
 	Hold: election.Hold{
 		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, HighestGranted: election.MaxTerm,
 		Held: true, Ready: true, Ineligible: true,
-		Lease: 200_000_000, Heartbeat: 40_000_000, Settled: true, Abstains: true, ElectionTerm: 27993606,
+		Lease: 200_000_000, Heartbeat: 40_000_000, Settled: true, Abstains: true, Flaps: true, ElectionTerm: 27993606,
 	},
 }
 
@@ -70,7 +70,7 @@ func TestFramesRoundTrip(t *testing.T) {
 func TestLongestMessageFits(t *testing.T) {
 	name := strings.Repeat("n", MaxName)
 	message := Message{Group: name, Subject: name, Origin: name}
-	for range MaxMembers {
+	for range maxList {
 		message.List = append(message.List, name)
 	}
 	expect.AtMostf(t, len(body(t, Frame{Message: &message})), MaxFrame, "bytes")

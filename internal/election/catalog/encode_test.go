@@ -57,7 +57,7 @@ func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 			0)},
 		NewElection: catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10,
 		SuspicionTimeout: 25, StablePeriod: 20,
-		Life: 1, Start: 1,
+		Life: 1, Start: 1, Tenures: office.TenureRecord{Short: 1, HeldBackUntil: 5},
 	})
 	must.Succeed(t, err)
 	var out election.Output

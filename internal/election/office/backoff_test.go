@@ -34,14 +34,12 @@ func TestBackoffUsesItsWholeRange(t *testing.T) {
 
 // TestCoordinatorThatIsHeardAgainHasNotLapsed, however often it has fallen silent.
 func TestCoordinatorThatIsHeardAgainHasNotLapsed(t *testing.T) {
-	c := &Config{LongTenure: 100}
-	var h tenures
-	h.reset(0)
-	h.grow(0)
-	for now := election.Tick(1000); now < 1040; now += 10 {
-		h.begin(0, 5, 1000, c, now)
-		expect.Equalf(t, h.lapsed, false, "at %d: lapsed", now)
-		h.end(0, lapsed, c, now+5)
-		expect.Equalf(t, h.lapsed, true, "at %d, silent: lapsed", now+5)
+	s := state{cfg: Config{Config: election.Config{Self: 2}, LongTenure: 100}, peers: make([]peer, 3)}
+	for s.now = 1000; s.now < 1040; s.now += 5 {
+		s.tenureBegins(1, 5, 1000)
+		expect.Equalf(t, s.tenures.lapsed, false, "at %d: lapsed", s.now)
+		s.now += 5
+		s.tenureEnds(1, lapsed)
+		expect.Equalf(t, s.tenures.lapsed, true, "at %d, silent: lapsed", s.now)
 	}
 }

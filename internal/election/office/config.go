@@ -100,6 +100,8 @@ type Config struct {
 	// Memory is what the process nevertheless remembers of its grants, nil if nothing. There
 	// are no grants in Available mode, so there it must be nil.
 	Memory *grants.Memory
+	// Tenures is what the process remembers of its tenures.
+	Tenures TenureRecord
 	// LongestEarlierLease is the longest lease for which an earlier incarnation may have granted, if that is longer than
 	// Lease. It doesn't matter with a Memory, nor does EarlierEnded.
 	LongestEarlierLease election.Tick

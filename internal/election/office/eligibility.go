@@ -122,10 +122,13 @@ func (m *Machine) becomeEligible(out *election.Output) {
 	}
 }
 
-// recordEligibility records whether the sender of a message is eligible.
+// recordEligibility records what the sender of a message declares about itself.
 func (m *Machine) recordEligibility(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	p.ineligible, p.abstains = msg.Hold.Ineligible, msg.Hold.Abstains
+	if p.flaps && !msg.Hold.Flaps {
+		p.notBefore = max(p.notBefore, m.now+m.cfg.Heartbeat) // a higher process may declare the same in a moment
+	}
+	p.ineligible, p.abstains, p.flaps = msg.Hold.Ineligible, msg.Hold.Abstains, msg.Hold.Flaps
 	if p.skipped && !p.ineligible {
 		m.readmit(msg.From, out)
 	}

@@ -88,7 +88,7 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	m.recovery.learned = election.None
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
-		m.tenures.begin(id, term, since, &m.cfg, m.now)
+		m.tenureBegins(id, term, since)
 		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, m.cfg.nextPace(m.pace, false), sentBeat{}
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
@@ -104,7 +104,7 @@ func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 	before := m.coordinator
 	m.coordinator = by
 	if before != election.None && m.cfg.Mode != Available {
-		m.tenures.end(before, lapsed, &m.cfg, m.now)
+		m.tenureEnds(before, lapsed)
 	}
 	if before == election.None || before == by || before == m.cfg.Self ||
 		m.peers[before].resignedTerm >= m.coordinatorTerm {
@@ -117,13 +117,12 @@ func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 // see absent. A process from which this one itself has received messages isn't
 // suspected: with broken links, the coordinator may be the one that doesn't.
 func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
-	dead, ineligible := absent, []election.ID(nil)
-	if i := slices.Index(absent, election.None); i >= 0 {
-		dead, ineligible = absent[:i], absent[i+1:]
-	}
+	dead, rest := cut(absent)
+	ineligible, flapping := cut(rest)
 	for id := range m.peers {
 		if id := election.ID(id); id != m.coordinator && id != m.cfg.Self {
-			m.peers[id].ineligible = election.IDs(ineligible).Has(id)
+			m.peers[id].ineligible = slices.Contains(ineligible, id)
+			m.peers[id].flaps = slices.Contains(flapping, id)
 		}
 	}
 	if len(dead) == 0 && len(m.detector.All()) == 0 {
@@ -182,7 +181,7 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 		m.contender = contender{} // the successor comes first
 	}
 	how := endingOf(msg)
-	m.tenures.end(msg.From, how, &m.cfg, m.now)
+	m.tenureEnds(msg.From, how)
 	m.pace = m.cfg.nextPace(m.pace, how == lapsed)
 	m.coordinatorLost(election.None, true, out)
 	if m.isMember(msg.Subject) && m.coordinator == election.None {

@@ -51,6 +51,8 @@ type group struct {
 	// reserved is, by ID, the reservation on the disk of a process, and stuck are the disks that store no other one.
 	reserved [101]election.Term
 	stuck    election.IDs
+	// tenures is, by ID, what a process remembers of its tenures when it is killed.
+	tenures [101]office.TenureRecord
 }
 
 type groupEvent struct {
@@ -117,6 +119,7 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 		SuspicionTimeout: suspicionTimeout, Stagger: stagger,
 		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout, Life: g.incarnations[id],
 		MemoryLost: true, Forgotten: g.reserved[id], Identity: g.directories[id], Start: g.now,
+		Tenures: g.tenures[id],
 	}
 	if g.reserved[id] > 0 {
 		c.Reserved = g.reserved[id]
@@ -135,6 +138,7 @@ func (g *group) start(id election.ID, roster *election.Roster, tune func(*office
 // loseDirectory gives a process a new state directory.
 func (g *group) loseDirectory(id election.ID) {
 	g.directories[id]++
+	g.tenures[id] = office.TenureRecord{}
 	g.reserved[id] = 0
 }
 
@@ -159,6 +163,7 @@ func (g *group) step(id election.ID, in election.Input) {
 	in.Now = g.now
 	var out election.Output
 	g.machines[id].Step(in, &out)
+	g.tenures[id] = g.machines[id].Tenures()
 	g.inFlight = append(g.inFlight, out.Send...)
 	for _, e := range out.Events {
 		g.events = append(g.events, groupEvent{id, e})

@@ -18,12 +18,11 @@ func (m *Machine) considerHandOver(out *election.Output) {
 	if m.cfg.Policy == Always {
 		stable = 0
 	}
-	begins := m.now < m.tenures.records[m.cfg.Self].since+m.cfg.Heartbeat
+	begins := m.now < m.tenures.last.since+m.cfg.Heartbeat
 	for _, other := range m.roster.Ranked()[:m.roster.Rank(m.cfg.Self)] {
 		p := &m.peers[other.ID]
 		switch {
-		case m.detector.Suspects(other.ID) ||
-			m.now < max(p.notBefore, m.tenures.mayHandOverAt(m.cfg.Self, other.ID, &m.cfg, m.now)):
+		case m.detector.Suspects(other.ID) || p.flaps || m.now < max(p.notBefore, m.tenures.handsOverAt):
 		case p.ready && m.now >= p.readySince+stable:
 			m.becomeDraining(other.ID, out)
 			return
@@ -38,9 +37,6 @@ func (m *Machine) considerHandOver(out *election.Output) {
 func (m *Machine) resign(out *election.Output) {
 	successor := m.tenure.successor
 	if !m.canSucceed(successor) {
-		if m.isMember(successor) {
-			m.tenures.addShort(successor, &m.cfg, m.now)
-		}
 		successor = m.highestReadyPeer()
 	}
 	out.Emit(election.OfficeResigned, m.term, successor)

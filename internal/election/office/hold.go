@@ -100,19 +100,34 @@ func (m *Machine) sendBeatToRestarted(msg *election.Message, out *election.Outpu
 }
 
 // absent lists the processes that no election should wait for: the suspects and, after a None, those that are alive but
-// ineligible. Only the coordinator receives messages from all processes, so it shares this list.
+// ineligible and, after another one, those that flap. Only the coordinator receives messages from all processes, so it
+// shares this list.
 func (s *state) absent() []election.ID {
 	absent := s.detector.All().Clone()
-	suspects := len(absent)
-	for id := range s.peers {
-		if id := election.ID(id); s.peers[id].ineligible && s.isMember(id) && !s.detector.Suspects(id) {
-			if len(absent) == suspects {
+	separators := 0
+	section := func(number int, belongs func(*peer) bool) {
+		for id := range s.peers {
+			id := election.ID(id)
+			if !belongs(&s.peers[id]) || !s.isMember(id) || s.detector.Suspects(id) {
+				continue
+			}
+			for ; separators < number; separators++ {
 				absent = append(absent, election.None)
 			}
 			absent = append(absent, id)
 		}
 	}
+	section(1, func(p *peer) bool { return p.ineligible })
+	section(2, func(p *peer) bool { return p.flaps && !p.ineligible })
 	return absent
+}
+
+// cut returns what precedes the first None in a list, and what follows it.
+func cut(list []election.ID) (before, after []election.ID) {
+	if i := slices.Index(list, election.None); i >= 0 {
+		return list[:i], list[i+1:]
+	}
+	return list, nil
 }
 
 // expireTenure ends a tenure whose grants have expired, or whose process has stood still.
@@ -149,7 +164,7 @@ func (m *Machine) loseTenure(out *election.Output) {
 // leaveOffice makes a process that held the office a follower that knows no coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
 	how := m.ownEnding()
-	m.tenures.end(m.cfg.Self, how, &m.cfg, m.now)
+	m.tenureEnds(m.cfg.Self, how)
 	m.support.Clear()
 	m.coordinator, m.pace = election.None, m.cfg.nextPace(m.pace, how == lapsed)
 	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent

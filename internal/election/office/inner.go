@@ -26,7 +26,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
-	if mayClaim && !m.awaitTurn() {
+	if mayClaim {
 		m.claim(m.nextTerm(), out)
 	}
 }

@@ -101,7 +101,7 @@ func (m *Machine) Restart(c Config) error {
 	*m = Machine{
 		state: state{
 			cfg: c, now: c.Start, roster: c.Roster, detector: m.detector, support: m.support, peers: m.peers[:0],
-			ledger: c.ledger(), tenures: m.tenures, pace: fullPace, highestTerm: c.Term, claimedTerm: c.claimed(),
+			ledger: c.ledger(), pace: fullPace, highestTerm: c.Term, claimedTerm: c.claimed(),
 		},
 		inner: machine, wonTerm: c.Term, recovery: recovery{startAt: election.Never}, cause: "start",
 		beatAt: election.Never, eligibleAgainAt: election.Never, yieldsUntil: c.Start,
@@ -109,7 +109,7 @@ func (m *Machine) Restart(c Config) error {
 	m.joinsAt = max(c.Start, m.ledger.SilentUntil()) + c.Lease
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease)
-	m.tenures.reset(c.Start)
+	m.tenures = newTenures(c.Tenures, &m.cfg)
 	m.growPeers()
 	m.admitDrain()
 	m.vacancy = m.newVacancy(election.None, false, false)
@@ -122,7 +122,7 @@ func (m *Machine) Restart(c Config) error {
 		m.becomeCandidate(c.Term)
 	default:
 		m.coordinator, m.coordinatorTerm = c.Coordinator, c.Term
-		m.tenures.begin(c.Coordinator, c.Term, unknownStart, &m.cfg, m.now)
+		m.tenureBegins(c.Coordinator, c.Term, unknownStart)
 		m.becomeFollower()
 	}
 	m.due = m.nextDeadline()
@@ -191,6 +191,7 @@ func (m *Machine) stamp(out *election.Output, from int) {
 		out.Send[i].Hold.Life = m.cfg.Life
 		out.Send[i].Hold.Ineligible = m.eligibility.declared()
 		out.Send[i].Hold.Abstains = m.Forgetful()
+		out.Send[i].Hold.Flaps = m.flaps(m.cfg.Self)
 	}
 }
 

@@ -42,6 +42,9 @@ type peer struct {
 	raises        int
 	// ineligible is the peer's eligibility as the peer itself or the coordinator reported it last.
 	ineligible bool
+	// flaps: see tenures.go. startedAt is when this process first heard from the peer's incarnation.
+	flaps     bool
+	startedAt election.Tick
 	// abstains: the peer doesn't vote under its list.
 	abstains bool
 	// skipped: the inner election leaves the peer out because it is ineligible. That is a separate fact: a peer that
@@ -65,9 +68,8 @@ func (s *state) growPeers() {
 	for election.ID(len(s.peers)) <= top {
 		s.peers = append(s.peers, peer{
 			heardUntil: s.now, answersUntil: -election.Never, followsUntil: s.now, claimedUntil: s.now,
-			raisesAgainAt: s.now, refusedUntil: s.now,
+			raisesAgainAt: s.now, refusedUntil: s.now, startedAt: s.now,
 		})
-		s.tenures.grow(s.now)
 	}
 	s.peers[s.cfg.Self].answersUntil = election.Never
 }

@@ -26,7 +26,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	if msg.From != m.cfg.Self {
 		if p := &m.peers[msg.From]; p.life != msg.Hold.Life {
 			p.life = msg.Hold.Life
-			m.tenures.started(msg.From, m.now)
+			p.startedAt = m.now
 		}
 		m.peers[msg.From].heardUntil = m.now + m.probeTimeout()
 		// Of the coordinator, only the BEAT of its tenure counts as a sign of life. For example, a coordinator that restarted

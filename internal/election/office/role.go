@@ -100,7 +100,7 @@ func (m *Machine) becomeHolder(out *election.Output) {
 	m.vacancy = m.noVacancy()
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term
-	m.tenures.begin(m.cfg.Self, m.term, m.now, &m.cfg, m.now)
+	m.tenureBegins(m.cfg.Self, m.term, m.now)
 	m.readmitAll(out)
 	out.Events = append(out.Events, election.Event{
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,

@@ -10,7 +10,7 @@ import (
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.inner = m.inner.Clone()
-	c.peers, c.tenures.records = slices.Clone(m.peers), slices.Clone(m.tenures.records)
+	c.peers = slices.Clone(m.peers)
 	c.detector = m.detector.Clone()
 	c.support = m.support.Clone()
 	c.recovery.unaware = m.recovery.unaware.Clone()
@@ -41,7 +41,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.tenure.delays.encode(b, now)
 	b = m.tenure.silenced.encode(b, now)
 	for i := range m.peers {
-		b = m.peers[i].encode(b, now, m.cfg.StablePeriod, m.probePause())
+		b = m.peers[i].encode(b, &m.cfg, now, m.probePause())
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
@@ -96,7 +96,7 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	return election.AppendNumber(b, uint64(v.attempts))
 }
 
-func (p *peer) encode(b []byte, now, stablePeriod, pause election.Tick) []byte {
+func (p *peer) encode(b []byte, c *Config, now, pause election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(p.life))
 	b = election.AppendNumber(b, uint64(p.resignedTerm))
 	b = election.AppendNumber(b, uint64(p.resignedLife))
@@ -117,12 +117,14 @@ func (p *peer) encode(b []byte, now, stablePeriod, pause election.Tick) []byte {
 	b = election.AppendFlag(b, p.refusedClaim)
 	b = election.AppendFlag(b, p.ineligible)
 	b = election.AppendFlag(b, p.abstains)
+	b = election.AppendFlag(b, p.flaps)
+	b = election.AppendNumber(b, uint64(min(now-p.startedAt, c.longTenure()/2)))
 	b = election.AppendFlag(b, p.skipped)
 	if p.granted > 0 {
 		b = election.AppendMoment(b, p.granted, now)
 	}
 	if p.ready {
-		b = election.AppendNumber(b, uint64(min(now-p.readySince, stablePeriod)))
+		b = election.AppendNumber(b, uint64(min(now-p.readySince, c.StablePeriod)))
 	}
 	return election.AppendMoment(b, p.notBefore, now)
 }

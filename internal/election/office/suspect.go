@@ -65,7 +65,7 @@ func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 		if proven {
 			how = crashed
 		}
-		m.tenures.end(id, how, &m.cfg, m.now)
+		m.tenureEnds(id, how)
 		m.coordinatorLost(id, proven, out)
 	}
 }

@@ -52,6 +52,10 @@ type Report struct {
 	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
 	Excluded        bool      `json:"excluded,omitempty"`
 
+	// ShortTenures is the number of short tenures in a row because of which the process is held
+	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
+	ShortTenures   int   `json:"shortTenures,omitempty"`
+	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 	// PauseSeconds is for how long the process, as coordinator, hands over to no higher one because of lapses, or 0.
 	PauseSeconds int64 `json:"pauseSeconds,omitempty"`
 
@@ -94,13 +98,9 @@ type Row struct {
 	// Status is Coordinator, Normal or Crashed.
 	Status    string `json:"status"`
 	Connected bool   `json:"connected"`
-	// ShortTenures is the number of short tenures in a row because of which the process is held
-	// back: for PenaltySeconds, it doesn't take over from a coordinator. Without a penalty both are 0.
-	ShortTenures   int   `json:"shortTenures,omitempty"`
-	PenaltySeconds int64 `json:"penaltySeconds,omitempty"`
 }
 
-func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected || r.ShortTenures > 0 }
+func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected }
 
 const rowCrashed = "Crashed"
 

@@ -283,7 +283,7 @@ func fill(r *rand.Rand, v reflect.Value) {
 		}
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(1 + r.Int64())
 	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		v.SetUint(1 + r.Uint64N(100))

@@ -57,7 +57,7 @@ func (h *harness) checkMessage(in *election.Input, refused bool, m *election.Mes
 		return fmt.Errorf("its term is above the limit")
 	case m.Kind == election.NoKind || m.Kind > election.Probe:
 		return fmt.Errorf("its kind doesn't exist")
-	case len(m.List) > max(len(h.env.members), len(in.Message.List)):
+	case len(m.List) > max(len(h.env.members)+1, len(in.Message.List)): // all others, and two separators
 		return fmt.Errorf("a list of %d, among %d", len(m.List), len(h.env.members))
 	case in.Kind == election.Receive && !refused && in.Message.Lamport >= m.Lamport:
 		return fmt.Errorf("its logical clock isn't after %d, that of the received message", in.Message.Lamport)

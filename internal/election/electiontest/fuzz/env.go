@@ -229,7 +229,7 @@ func (e *environment) message(s *source) election.Message {
 		Sent: e.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: e.roster.Version - uint32(s.below(2)),
 		HighestGranted: e.anyTerm(s), ElectionTerm: e.anyTerm(s), Held: s.flag(), Ready: s.flag(),
 		Ineligible: s.flag(), RequesterLife: uint32(s.below(3)),
-		Settled: s.flag(), Abstains: s.below(8) == 0,
+		Settled: s.flag(), Abstains: s.below(8) == 0, Flaps: s.below(4) == 0,
 	}
 	return m
 }

@@ -27,7 +27,7 @@ func (e *evaluation) buildTable() {
 	}
 	reports := e.authoritativeReports()
 	others := e.livenessOfMembers(reports)
-	heldBack, pause := e.heldBack()
+	pause := e.pause()
 	for i, m := range e.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := old[m.Pod]
@@ -37,8 +37,9 @@ func (e *evaluation) buildTable() {
 			row.Status = was.Status
 		}
 		row.Reason, row.Message = e.explain(&row, others[i])
-		if penalty, ok := heldBack[m.Pod]; ok && row.Reason == "" && row.Status == v1.ProcessNormal {
-			row.Reason, row.Message = v1.ProcessHeldBack, heldBackMessage(penalty)
+		own := e.reportOf[m.Pod]
+		if own != nil && own.ShortTenures > 0 && row.Reason == "" && row.Status == v1.ProcessNormal {
+			row.Reason, row.Message = v1.ProcessHeldBack, heldBackMessage(own)
 		} else if pause > 0 && row.Reason == "" && row.Status == v1.ProcessNormal && m.Priority > e.coordinator.Priority {
 			row.Reason, row.Message = v1.ProcessHandOversPaused, pauseMessage(pause)
 		}
@@ -260,27 +261,18 @@ func unreachableMessage(status v1.ProcessStatus, problem string) string {
 		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
 }
 
-// heldBack returns the rows of the members to which the coordinator does not hand over for a while, and for how long it
-// hands over to none.
-func (e *evaluation) heldBack() (all map[string]*control.Row, pause time.Duration) {
+// pause returns for how long the coordinator hands over to no other member.
+func (e *evaluation) pause() time.Duration {
 	if e.coordinator == nil || e.reportOf[e.coordinator.Pod] == nil {
-		return nil, 0
+		return 0
 	}
-	all = map[string]*control.Row{}
-	report := e.reportOf[e.coordinator.Pod]
-	own := report.Processes
-	for i := range own {
-		if own[i].ShortTenures > 0 {
-			all[own[i].Name] = &own[i]
-		}
-	}
-	return all, time.Duration(report.PauseSeconds) * time.Second
+	return time.Duration(e.reportOf[e.coordinator.Pod].PauseSeconds) * time.Second
 }
 
-func heldBackMessage(row *control.Row) string {
+func heldBackMessage(own *control.Report) string {
 	return fmt.Sprintf("Its last %d tenures were short, so it does not take over for %s: see why they ended in "+
 		"status.history, and the logs of the pod",
-		row.ShortTenures, time.Duration(row.PenaltySeconds)*time.Second)
+		own.ShortTenures, time.Duration(own.PenaltySeconds)*time.Second)
 }
 
 func pauseMessage(pause time.Duration) string {

@@ -70,21 +70,12 @@ func TestTable(t *testing.T) {
 			s.Agents["a"] = AgentState{Connected: true, NotInGroup: true}
 		},
 		"an application makes a member ineligible": func(s *harness) { s.report("a").Eligible = false },
-		"the coordinator holds a member back": func(s *harness) {
-			for i := range s.report("c").Processes {
-				if row := &s.report("c").Processes[i]; row.Name == "b" {
-					row.ShortTenures, row.PenaltySeconds = 3, 120
-				}
-			}
+		"a member is held back": func(s *harness) {
+			s.report("b").ShortTenures, s.report("b").PenaltySeconds = 3, 120
 		},
 		"the coordinator hands over to no higher member": func(s *harness) {
 			s.reportCoordinator("b", "a", "b", "c")
 			s.report("b").PauseSeconds = 60
-		},
-		"a follower would hold a member back": func(s *harness) {
-			for i := range s.report("a").Processes {
-				s.report("a").Processes[i].ShortTenures = 3
-			}
 		},
 		"a member with priority 0 is always ineligible": func(s *harness) {
 			s.List.Members[0].Priority = 0
