@@ -25,16 +25,17 @@
 // These words have one meaning each, except for record:
 //
 //	word        package                        what it is for
+//	record      journal                        what happened in one step of an agent's Machine
+//	            agent/state                    what an agent stores of a group on its disk, to start again
+//	            chaos                          one fault, and what was observed of the failover after it
 //	journal     journal                        the agent's memory of recent elections; operators read it from
 //	                                           running agents
 //	transcript  transcript                     the journals of all agents of a group, merged: what
 //	                                           kubectl conclave explain prints
-//	trace       journal                        a trace file has all inputs and outputs of an agent's Machine;
-//	                                           tests replay it to prove that nothing else has influenced the Machine
+//	trace       journal                        a file with all records; tests replay it to prove that nothing else
+//	                                           has influenced the Machine
 //	script      election/electiontest/script   commands that run the processes of a test by hand, with the
 //	                                           expected outputs beside them
-//	record      agent/state                    what an agent stores of a group on its disk, to start again
-//	            chaos                          one fault, and what was observed of the failover after it
 package journal
 
 import (
