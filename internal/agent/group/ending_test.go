@@ -266,29 +266,6 @@ func TestUnknownCauseIsHandOver(t *testing.T) {
 	}
 }
 
-// TestReportsStepDown: the coordinator reports that a user made it resign. On a machine that is too slow for the
-// timing, it may lose its lease first; then the test tries again, because a returns to the office by itself.
-func TestReportsStepDown(t *testing.T) {
-	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 30, "b": 20, "c": 10})
-	found := func() bool {
-		reports.mu.Lock()
-		defer reports.mu.Unlock()
-		return slices.ContainsFunc(reports.reports, func(r control.Report) bool {
-			return r.Ended != nil && r.Ended.Coordinator == "a" && r.Ended.Cause == control.EndStepDown &&
-				r.Ended.At.After(reports.reports[0].ElectedAt)
-		})
-	}
-	for ctx := testwait.Context(t); !found(); {
-		if ctx.Err() != nil {
-			t.Fatalf("got no report of a step-down; the last is %+v", reports.last())
-		}
-		waitFor(t, cluster.group("a"), "a leads", isLeading)
-		if err := cluster.group("a").stepDownTo("b")(ctx); err == nil {
-			reports.waitFor(t, "a has lost the office", func(r control.Report) bool { return r.Ended != nil })
-		}
-	}
-}
-
 // TestRefusedCoordinatorIsSuspected: an agent doesn't wait until a coordinator is silent whose address refuses
 // connections. Of any other process, that changes nothing.
 func TestRefusedCoordinatorIsSuspected(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -204,27 +203,6 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
-}
-
-func TestLastReportIsCurrentAfterManyChanges(t *testing.T) {
-	c, streams := startCluster(t, "a", "b", "c")
-	for revision := range int64(200) {
-		c.pods["a"].push(c.document(2+revision, "a", "b", "c"))
-	}
-	var seen int64
-	streams["a"].await("it has the last revision", func(r control.Report) bool {
-		expect.AtLeastf(t, r.Revision, seen, "revision")
-		seen = r.Revision
-		return r.Revision == 201
-	})
-	c.pods["c"].end()
-	streams["a"].await("c has crashed, and b is the coordinator", func(r control.Report) bool {
-		return r.Coordinator == "b" && slices.ContainsFunc(r.Processes, func(row control.Row) bool {
-			return row.Name == "c" && row.Status == "Crashed" && !row.Connected
-		})
-	})
-	c.pods["c"].start()
-	streams["a"].await("c is the coordinator again", func(r control.Report) bool { return r.Coordinator == "c" })
 }
 
 // TestProbeAppliesToAllGroups of the operator.

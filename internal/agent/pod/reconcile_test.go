@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -256,6 +258,30 @@ func TestReconcileRetries(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLeaveIsRetried: a document that couldn't be stored isn't applied after a request to leave, and neither is one that
+// arrives late.
+func TestLeaveIsRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, dir: t.TempDir(), until: map[string]time.Time{}}
+		m.start()
+		defer m.end()
+		err, _ := m.request(wanted(t, "u1", 1, "a", "b"))
+		must.Succeed(t, err)
+		inTheWay := filepath.Join(m.dir, "ledger.state"+state.TempSuffix, "full")
+		must.Succeed(t, os.MkdirAll(inTheWay, 0o700))
+		for _, r := range []*target{wanted(t, "u1", 2, "a", "b"), wanted(t, "u1", 2)} {
+			err, _ = m.request(r)
+			expect.ErrorContainsf(t, err, "cannot store the state of group ledger", "a full disk")
+		}
+		must.Succeed(t, os.RemoveAll(filepath.Dir(inTheWay)))
+		expect.Equalf(t, m.worker.reconcile(t.Context(), m), 0, "delay after the disk was repaired")
+		err, _ = m.request(wanted(t, "u1", 2, "a", "b"))
+		expect.ErrorIsf(t, err, api.OutdatedError{Lowest: 3, Got: 2}, "a late document")
+		expect.Equalf(t, m.state(), "nothing in force; stored: u1 revision 2, document false, list false", "state")
+	})
 }
 
 // TestFailedGroupWasLeft: if a document can't be applied, the agent leaves the group. A group that replaces it waits
