@@ -137,7 +137,8 @@ func (a *Agent) connect() {
 
 // peers returns the addresses of the members in all lists in force, and the UIDs of their pods. Those that were
 // published last count, and several UIDs if they were published together. Groups in a file have no revision: there, the
-// group that has changed last wins. A previous list counts only for members that are on no present one: it may be older.
+// group that has changed last wins. A previous list counts only for members that are on no present one, because it may
+// be older.
 func peers(c *config.Config) (addresses map[string]string, uids map[string][]string) {
 	addresses, uids = map[string]string{}, map[string][]string{}
 	isPresent, published := map[string]bool{}, map[string]int64{}

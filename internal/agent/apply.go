@@ -300,8 +300,8 @@ func (a *Agent) groupConfig(name string) (config.Group, bool) {
 	return config.Group{}, false
 }
 
-// setGroupConfig sets the settings of a group in force, or removes them if there are none. The group comes first, so that
-// the newest addresses of members in a file win: see peers. Callers of Config may still read the former settings.
+// setGroupConfig sets the settings of a group in force, or removes them if there are none. The group comes first, so
+// that the newest addresses of members in a file win: see peers. Callers of Config may still read the former settings.
 func (a *Agent) setGroupConfig(name string, settings ...config.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

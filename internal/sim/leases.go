@@ -108,8 +108,8 @@ func (s *simulation) finishLeaseChange(id election.ID) {
 	}
 }
 
-// drawMemory draws whether a process that restarts remembers its grants and tenures. With a new disk, or after a power failure, it
-// has no memory. A process in another schedule, or after another restart, has lost its memory, too.
+// drawMemory draws whether a process that restarts remembers its grants and tenures. With a new disk, or after a power
+// failure, it has no memory. A process in another schedule, or after another restart, has lost its memory, too.
 func (s *simulation) drawMemory(p *process) {
 	// The other random numbers of the schedule remain the same.
 	random := rng(uint64(s.queue.now) ^ uint64(p.incarnation)<<32)

@@ -317,7 +317,11 @@ func (p *program) serve(ctx context.Context) (check func() error, err error) {
 		if managers++; managers == 1 {
 			return nil
 		}
-		response, err := http.Get("http://" + metrics.(interface{ GetBindAddr() string }).GetBindAddr() + "/metrics")
+		server, ok := metrics.(interface{ GetBindAddr() string })
+		if !ok {
+			return errors.New("the metrics server has no address")
+		}
+		response, err := http.Get("http://" + server.GetBindAddr() + "/metrics")
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,9 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			nextEvent(t, s, Stop)
 			nextEvent(t, s, Lost)
 		}},
-		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testwait.Context(t), control.EndStopped) }},
+		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) {
+			g.Leave(testwait.Context(t), control.EndStopped)
+		}},
 	} {
 		runInVirtualTime(t, name, func(t *testing.T) {
 			cluster := newCluster(t, c.members, func(g *config.Group) {

@@ -25,9 +25,9 @@ func officeSettings(group *config.Group) office.Settings {
 	}
 }
 
-// Use switches to the settings of next and to its member list. The election continues. The caller must have checked that
-// only settings differ that can change (see config.Group.FixedSettings), and have stored the list and a longer lease
-// (see package state).
+// Use switches to the settings of next and to its member list. The election continues. The caller must have checked
+// that only settings differ that can change (see config.Group.FixedSettings), and have stored the list and a longer
+// lease (see package state).
 func (g *Group) Use(ctx context.Context, next config.Group) error {
 	return g.try(ctx, func() error {
 		roster, err := g.names.roster(next.List)

@@ -82,7 +82,8 @@ func (w *groupWorker) load() {
 	if err == nil {
 		err = checkRevision(record.Revision)
 	}
-	stored, unread := &target{source: source, uid: record.UID}, err != nil // The UID remains, for the grants in that group.
+	// The UID remains, for the grants in that group.
+	stored, unread := &target{source: source, uid: record.UID}, err != nil
 	if !unread {
 		stored.revision, stored.document = record.Revision, []byte(record.Document)
 		if record.Document != "" {
