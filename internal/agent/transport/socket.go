@@ -26,39 +26,56 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return closeListenerFirst(listener), nil
+	if tcp, ok := listener.(*net.TCPListener); ok {
+		return &highListener{tcp, closeEarly(tcp, listenerAbove)}, nil
+	}
+	return listener, nil
 }
 
-// highDescriptor is higher than the descriptors of connections.
-const highDescriptor = 1000
+// highDescriptor is higher than the descriptors of all that the agent has besides peers, such as connections of clients
+// (see package proxy). Those of listeners are higher by listenerAbove, which is more than the number of peers.
+const (
+	highDescriptor = 31_000
+	listenerAbove  = 1_000
+)
 
-// closeListenerFirst makes the kernel close the listener before the connections
-// when the process is killed. The kernel closes descriptors from the highest down,
-// so the listener gets a second, high descriptor. A peer whose connection ends is
-// then refused at once, and needn't try again. If there is no such descriptor, the
-// peer tries again.
-func closeListenerFirst(listener net.Listener) net.Listener {
-	tcp, ok := listener.(*net.TCPListener)
-	if !ok {
-		return listener
+// closeEarly makes the kernel close a socket early when the process is killed. The kernel closes descriptors from the
+// highest down. So the listener gets a second, high descriptor, and connections with peers somewhat lower ones: a peer
+// whose connection ends is then refused at once, and needn't try again. Thousands of connections of clients end
+// later. If there is no such descriptor, the peer tries again, or waits.
+func closeEarly(socket syscall.Conn, above int) *descriptor {
+	lowest := highDescriptor
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < highDescriptor+2*listenerAbove {
+		most := int(files.Cur) //nolint:gosec // It is low.
+		lowest, above = max(most-2*listenerAbove, most/2), min(above, most/4)
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return listener
+	d := &descriptor{number: -1}
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { d.number, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, lowest+above) })
 	}
-	high, failed := 0, error(nil)
-	err = raw.Control(func(fd uintptr) { high, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, highDescriptor) })
-	if err != nil || failed != nil {
-		return listener
-	}
-	return &highListener{TCPListener: tcp, descriptor: high}
+	return d
+}
+
+// descriptor is a second one of a socket, or -1.
+type descriptor struct {
+	number int
+	once   sync.Once
+}
+
+func (d *descriptor) close() (err error) {
+	d.once.Do(func() {
+		if d.number >= 0 {
+			err = unix.Close(d.number)
+		}
+	})
+	return err
 }
 
 type highListener struct {
 	*net.TCPListener
 
-	descriptor int
-	once       sync.Once
+	second *descriptor
 }
 
 func (l *highListener) Accept() (net.Conn, error) {
@@ -70,11 +87,7 @@ func (l *highListener) Accept() (net.Conn, error) {
 }
 
 // Close closes both descriptors.
-func (l *highListener) Close() error {
-	err := l.TCPListener.Close()
-	l.once.Do(func() { err = errors.Join(err, unix.Close(l.descriptor)) })
-	return err
-}
+func (l *highListener) Close() error { return errors.Join(l.TCPListener.Close(), l.second.close()) }
 
 // roundTrip returns the smoothed round-trip time plus four times its variation,
 // from which the kernel computes its retransmission timeout. It returns 0 if that
@@ -121,6 +134,7 @@ type rawConn struct {
 	*net.TCPConn
 
 	control syscall.RawConn
+	second  *descriptor
 }
 
 // withRawIO returns a connection that behaves like c.
@@ -133,8 +147,11 @@ func withRawIO(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	return &rawConn{TCPConn: tcp, control: control}
+	return &rawConn{TCPConn: tcp, control: control, second: closeEarly(tcp, 0)}
 }
+
+// Close closes both descriptors.
+func (c *rawConn) Close() error { return errors.Join(c.TCPConn.Close(), c.second.close()) }
 
 func (c *rawConn) Read(into []byte) (n int, err error) {
 	if len(into) == 0 {
