@@ -1,0 +1,303 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+func TestBytesArriveInBothDirectionsAtOnce(t *testing.T) {
+	for _, address := range []string{loopback, "::1"} {
+		w := newWorld(t, limits, unchanged)
+		w.serve(address, echo)
+		w.set(coordinator(1, address))
+		data := make([]byte, 8<<20)
+		_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+		c := w.dial()
+		go func() {
+			_, _ = c.Write(data)
+			_ = c.CloseWrite() // The application closes its direction only after this.
+		}()
+		back, err := io.ReadAll(c)
+		must.Succeed(t, err)
+		expect.Equalf(t, bytes.Equal(back, data), true, "same bytes back")
+		w.awaitEnded(Completed, 1)
+		expect.Equalf(t, w.Stats.FromClients.Load(), uint64(len(data)), "bytes from clients")
+		expect.Equalf(t, w.Stats.ToClients.Load(), uint64(len(data)), "bytes to clients")
+	}
+}
+
+func TestResetsPass(t *testing.T) {
+	w := newWorld(t, limits, unchanged)
+	ended := make(chan error, 1)
+	w.serve(loopback, func(c *net.TCPConn) {
+		request := make([]byte, 5)
+		_, _ = io.ReadFull(c, request)
+		if string(request) == "reset" {
+			_ = c.SetLinger(0)
+			return
+		}
+		_, _ = c.Write(request)
+		_, err := c.Read(request)
+		ended <- err
+	})
+	w.set(coordinator(1, loopback))
+	c := w.dial()
+	_, err := c.Write([]byte("reset"))
+	must.Succeed(t, err)
+	expectReset(t, c)
+	c = w.dial()
+	exchange(t, c)
+	must.Succeed(t, errors.Join(c.SetLinger(0), c.Close()))
+	expect.ErrorIsf(t, testwait.Receive(t, "a reset", ended), syscall.ECONNRESET, "end")
+	w.awaitEnded(Broken, 2)
+}
+
+func TestConnectionsWaitForCoordinatorAndItsAddress(t *testing.T) {
+	w := newWorld(t, limits, unchanged)
+	w.serve("127.0.0.2", func(c *net.TCPConn) { // It answers only when the client has sent all.
+		request, _ := io.ReadAll(c)
+		_, _ = c.Write(request)
+	})
+	clients := make([]*net.TCPConn, 100)
+	for i := range clients {
+		clients[i] = w.dial()
+		_, err := clients[i].Write([]byte("request"))
+		must.Succeed(t, errors.Join(err, clients[i].CloseWrite()))
+	}
+	w.awaitWaiting(int64(len(clients)))
+	w.set(Coordinator{Name: "a", Term: 1})
+	w.set(Coordinator{Name: "a", Term: 1, Stops: true, Address: netip.MustParseAddr(loopback)})
+	w.awaitWaiting(int64(len(clients)))
+	w.set(coordinator(2, "127.0.0.2"))
+	for _, c := range clients {
+		got, err := io.ReadAll(c)
+		must.Succeed(t, err)
+		must.Equalf(t, string(got), "request", "answer")
+	}
+	expect.Equalf(t, w.Stats.FailedDials.Load(), 0, "failed attempts")
+}
+
+func TestConnectionsWaitOnlySoLong(t *testing.T) {
+	const wait = 100 * time.Millisecond
+	w := newWorld(t, limits, func(s *Service) { s.Wait = wait })
+	for i := range 2 {
+		began := time.Now()
+		expectReset(t, w.dial())
+		expect.AtLeastf(t, time.Since(began), wait, "time until the reset")
+		w.awaitEnded(WaitedInVain, int64(i+1))
+		w.set(coordinator(1, loopback)) // Nothing listens there.
+	}
+	expect.AtMostf(t, w.Stats.FailedDials.Load(), uint64(wait/retryDelay+2), "attempts of one connection")
+	late := w.dial()
+	testwait.Until(t, "another attempt", func() bool { return w.Stats.Waiting.Load() == 1 })
+	w.serve(loopback, echo)
+	exchange(t, late)
+	none := newWorld(t, limits, func(s *Service) { s.Wait = 0 })
+	expectRefusal(t, none.Ports[0])
+}
+
+func TestUnreachableCoordinatorDoesntDelayItsSuccessor(t *testing.T) {
+	w := newWorld(t, limits, unchanged)
+	w.serve("127.0.0.2", echo)
+	full, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	must.Succeed(t, err)
+	defer syscall.Close(full)
+	at := &syscall.SockaddrInet4{Port: int(w.Ports[0].Application), Addr: [4]byte{127, 0, 0, 1}}
+	must.Succeed(t, errors.Join(syscall.Bind(full, at), syscall.Listen(full, 0))) // It drops what doesn't fit.
+	w.set(coordinator(1, loopback))
+	first := w.dial()
+	testwait.Until(t, "the backlog is full", func() bool { return w.Stats.Waiting.Load() == 0 })
+	c := w.dial()
+	testwait.Until(t, "an attempt without answer", func() bool { return w.Stats.FailedDials.Load() > 0 })
+	time.Sleep(4 * retryDelay) // The next attempt has begun.
+	before := w.Stats.FailedDials.Load()
+	w.set(coordinator(2, "127.0.0.2"))
+	exchange(t, c)
+	expect.Equalf(t, w.Stats.FailedDials.Load(), before, "failed attempts: those at the former coordinator are given up")
+	expectReset(t, first)
+}
+
+func TestConnectionsEndWithTheTenure(t *testing.T) {
+	led := coordinator(1, loopback)
+	own := led
+	own.Self = true
+	for name, c := range map[string]struct {
+		before, after Coordinator
+		reset         bool
+	}{
+		"another coordinator":   {led, Coordinator{Name: "b", Term: 2}, true},
+		"another term":          {led, Coordinator{Name: "a", Term: 2}, true},
+		"own tenure lost":       {own, Coordinator{}, true},
+		"coordinator suspected": {led, Coordinator{}, false},
+		"hand-over":             {own, Coordinator{Name: "a", Term: 1, Self: true, Stops: true}, false},
+	} {
+		for _, keep := range []bool{false, true} {
+			w := newWorld(t, limits, func(s *Service) { s.Keep = keep })
+			w.serve(loopback, echo)
+			w.set(c.before)
+			client := w.dial()
+			exchange(t, client)
+			t.Log(name)
+			if w.set(c.after); c.reset && !keep {
+				expectReset(t, client)
+				w.awaitEnded(CoordinatorChanged, 1)
+			} else {
+				exchange(t, client)
+			}
+		}
+	}
+}
+
+func TestSuspicionMayPass(t *testing.T) {
+	const wait = 100 * time.Millisecond
+	w := newWorld(t, limits, func(s *Service) { s.Wait = wait })
+	w.serve(loopback, echo)
+	w.set(coordinator(1, loopback))
+	c := w.dial()
+	exchange(t, c)
+	w.set(Coordinator{})
+	w.set(coordinator(1, loopback))
+	time.Sleep(2 * wait)
+	exchange(t, c)
+	began := time.Now()
+	w.set(Coordinator{})
+	expectReset(t, c)
+	expect.AtLeastf(t, time.Since(began), wait, "time until the reset")
+	w.set(coordinator(1, loopback))
+	exchange(t, w.dial())
+}
+
+// TestLastAnswersArrive: an application answers, and confirms then that it has stopped. The proxy may learn of all that
+// at once.
+func TestLastAnswersArrive(t *testing.T) {
+	w := newWorld(t, limits, unchanged)
+	accepted := make(chan *net.TCPConn, 100)
+	w.serve(loopback, func(c *net.TCPConn) {
+		accepted <- c
+		<-t.Context().Done()
+	})
+	w.set(coordinator(1, loopback))
+	var clients, ends []*net.TCPConn
+	for range cap(accepted) {
+		clients = append(clients, w.dial())
+		ends = append(ends, testwait.Receive(t, "a connection", accepted))
+	}
+	w.awaitWaiting(0)
+	last := <-w.shared.turns.last // The proxy moves nothing meanwhile.
+	for _, c := range ends {
+		_, err := c.Write([]byte("answer"))
+		must.Succeed(t, err)
+	}
+	go w.set(coordinator(2, loopback))
+	testwait.Until(t, "the end of the tenure", func() bool {
+		w.proxy.mu.Lock()
+		defer w.proxy.mu.Unlock()
+		return w.proxy.now.Term == 2
+	})
+	w.shared.turns.last <- last
+	for _, c := range clients {
+		_, err := io.ReadFull(c, make([]byte, 6))
+		must.Succeedf(t, err, "the last answer")
+		expectReset(t, c)
+	}
+}
+
+func TestReadersMayPause(t *testing.T) {
+	const pipes, more, buffersMax = 4, 32 << 20, 8 << 20
+	limits := limits
+	limits.Pipes = pipes
+	w := newWorld(t, limits, unchanged)
+	var sent atomic.Int64
+	w.serve(loopback, func(c *net.TCPConn) {
+		for n, err := 0, error(nil); err == nil; sent.Add(int64(n)) {
+			n, err = c.Write(make([]byte, 1<<16))
+		}
+	})
+	w.set(coordinator(1, loopback))
+	clients := make([]*net.TCPConn, pipes)
+	for i := range clients {
+		clients[i] = w.dial()
+		testwait.Until(t, "pipes are full", func() bool { return len(w.shared.pipes) < pipes-i })
+	}
+	time.Sleep(patience)
+	expect.AtMostf(t, sent.Load()/pipes, buffersMax, "bytes that were sent, but not read")
+	_, err := io.CopyN(io.Discard, w.dial(), more)
+	must.Succeedf(t, err, "a connection whose client reads")
+	w.awaitEnded(TooSlow, 1)
+	_, err = io.CopyN(io.Discard, clients[0], 1)
+	must.Succeed(t, err)
+}
+
+func TestLimits(t *testing.T) {
+	limits := Limits{Connections: 7, GroupConnections: 5, Waiting: 3, Pipes: 4}
+	w := newWorld(t, limits, unchanged)
+	other, port := w.Service, Port{freePort(t).Listen, w.Ports[0].Application}
+	other.Ports, other.Stats = []Port{port}, &Stats{}
+	otherProxy, err := Serve(t.Context(), w.shared, other)
+	must.Succeed(t, err)
+	t.Cleanup(otherProxy.Close)
+	w.serve(loopback, echo)
+	clients := []*net.TCPConn{w.dial(), w.dial(), w.dial()}
+	w.awaitWaiting(int64(limits.Waiting))
+	expectRefusal(t, w.Ports[0])
+	w.set(coordinator(1, loopback))
+	otherProxy.Update()
+	for _, c := range clients {
+		exchange(t, c)
+	}
+	exchange(t, w.dial())
+	exchange(t, w.dial())
+	expectRefusal(t, w.Ports[0])
+	exchange(t, dial(t, port))
+	exchange(t, dial(t, port))
+	expectRefusal(t, port)
+	w.awaitEnded(TooMany, 2)
+	must.Succeed(t, clients[0].Close())
+	w.awaitEnded(Completed, 1)
+	exchange(t, dial(t, port))
+}
+
+func TestNothingRemainsAfterClose(t *testing.T) {
+	files := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must.Succeed(t, err)
+		return len(entries)
+	}
+	before, goroutines := files(), runtime.NumGoroutine()
+	t.Run("", func(t *testing.T) {
+		w := newWorld(t, limits, unchanged)
+		w.serve(loopback, echo)
+		w.set(coordinator(1, loopback))
+		open := w.dial()
+		exchange(t, open)
+		_, err := Serve(t.Context(), w.shared, w.Service)
+		expect.ErrorIsf(t, err, syscall.EADDRINUSE, "a second service on the same port")
+		w.set(Coordinator{})
+		waits := w.dial()
+		w.awaitWaiting(1)
+		w.proxy.Close()
+		expectReset(t, open)
+		expectReset(t, waits)
+		w.awaitEnded(Stopped, 2)
+		_, err = net.Dial("tcp", w.Ports[0].Listen)
+		expect.ErrorIsf(t, err, syscall.ECONNREFUSED, "a connection after Close")
+		w.set(coordinator(2, loopback))
+		w.proxy.Close()
+	})
+	testwait.Until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines })
+	testwait.Until(t, "files are closed", func() bool { return files() <= before })
+}
