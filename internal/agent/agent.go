@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/memory"
+	"github.com/conclave-dev/conclave/internal/agent/proxy"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
@@ -42,6 +43,8 @@ type Options struct {
 	// Memory is what survives the end of the process, in addition to Store. It may be nil.
 	Memory  *memory.Dir
 	Metrics func(group string) group.Metrics
+	// Connections returns the counters of the connections that the agent carries for a group. It may be nil.
+	Connections func(group string) *proxy.Stats
 	// Problems, if it isn't nil, returns further reasons why the agent isn't ready, and problems that don't prevent that.
 	// Call Refresh when its result changes.
 	Problems func() (own, others []string)
@@ -66,11 +69,15 @@ type Agent struct {
 	// connecting serializes changes of the transport's peers.
 	connecting sync.Mutex
 
+	carriers *proxy.Shared // for the connections of all groups with a service
+
 	mu sync.RWMutex
 	// config is the configuration in force. Its lists are the adopted ones.
 	config   *config.Config
 	groups   map[string]*joinedGroup
 	problems []string
+	// notServed has why the agent doesn't listen for clients of groups, by name.
+	notServed map[string]string
 	// claims has the highest terms in which the agent has claimed the office of groups that it
 	// left, by name. If it joins again, it has the same incarnation.
 	claims   map[string]claim
@@ -89,6 +96,7 @@ type joinedGroup struct {
 
 	uid                       string
 	stopProbe, stopLeaseTimer func()
+	stopService               func(processEnds bool)
 }
 
 // New starts an agent in the groups of a configuration. It replaces the lists in the
@@ -101,7 +109,10 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		}
 		options.Listener = listener
 	}
-	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{}}
+	a := &Agent{
+		options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{},
+		notServed: map[string]string{},
+	}
 	for i := range c.Groups {
 		if err := a.store(&c.Groups[i]); err != nil {
 			return nil, errors.Join(c.InGroup(c.Groups[i].Name, err), options.Listener.Close())
@@ -109,6 +120,10 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	}
 	var err error
 	if a.alarm, err = alarm.New(options.Clock); err != nil {
+		return nil, errors.Join(err, options.Listener.Close())
+	}
+	if a.carriers, err = proxy.NewShared(proxy.UsualLimits()); err != nil {
+		a.alarm.Close()
 		return nil, errors.Join(err, options.Listener.Close())
 	}
 	a.transport = transport.New(transport.Config{
@@ -256,6 +271,7 @@ func (a *Agent) Close(ctx context.Context) {
 	}
 	a.mu.RUnlock()
 	leaving.Wait()
+	a.carriers.Close()
 	a.alarm.Close()
 	a.transport.Close()
 }

@@ -186,6 +186,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
 		go probe(probing, *settings.Probe, g)
 	}
+	joined.stopService = a.startService(ctx, &settings, g)
 	a.mu.Lock()
 	a.groups[settings.Name] = joined
 	a.mu.Unlock()
@@ -226,6 +227,10 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 	}
 	if next.List.Version != before.List.Version {
 		a.options.Log.Info("adopted member list", "group", next.Name, "version", next.List.Version)
+	}
+	if slices.Contains(changed, "service") {
+		joined.stopService(false)
+		joined.stopService = a.startService(ctx, &next, joined.Group)
 	}
 	return nil
 }
@@ -289,6 +294,7 @@ func (g *joinedGroup) leave(ctx context.Context, cause control.EndCause) {
 	g.stopLeaseTimer()
 	g.stopProbe()
 	g.Leave(ctx, cause)
+	g.stopService(cause == control.EndStopped) // Until then, clients still reach the successor.
 }
 
 func (a *Agent) groupConfig(name string) (config.Group, bool) {

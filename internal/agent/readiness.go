@@ -22,6 +22,7 @@ func (a *Agent) Refresh() {
 	for _, g := range a.running() {
 		g.Refresh()
 	}
+	go a.carriers.Update() // A coordinator's address may have become known.
 }
 
 // Problems returns why the agent isn't ready (/readyz), and other problems, such as those of its peers. It isn't ready
@@ -49,7 +50,7 @@ func (a *Agent) reportedProblems() []string {
 func (a *Agent) lastingProblems() (own, others []string) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	own = slices.Clone(a.problems)
+	own = append(slices.Clone(a.problems), sortedValues(a.notServed)...)
 	if a.options.Problems != nil {
 		further, warnings := a.options.Problems()
 		own, others = append(own, further...), warnings

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -67,6 +68,7 @@ func (g Group) ChangedSettings(before Group) []string {
 		{"preemption", before.Preemption != g.Preemption},
 		{"timing", before.Timing != g.Timing},
 		{"application", before.Session != g.Session || probe(before) != probe(g)},
+		{"service", !reflect.DeepEqual(before.Service, g.Service)},
 	} {
 		if setting.changed {
 			keys = append(keys, setting.key)
@@ -79,7 +81,7 @@ func (g Group) ChangedSettings(before Group) []string {
 // change. In a file the safety mode is one of them: all members must have the same one, and nobody tells when they do.
 func (g Group) FixedSettings(before Group) []string {
 	return slices.DeleteFunc(g.ChangedSettings(before), func(key string) bool {
-		return key == "preemption" || key == "timing" ||
+		return key == "preemption" || key == "timing" || key == "service" ||
 			key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.canChangeMode(before))
 	})
 }

@@ -61,6 +61,7 @@ type Group struct {
 	// open. Without it, the process is also eligible before the first session opens.
 	Session bool
 	Probe   *Probe
+	Service *Service // nil if the agent carries no connections
 	List    control.List
 }
 
@@ -127,4 +128,11 @@ type Probe struct {
 	Period   time.Duration
 	Timeout  time.Duration
 	Failures int
+}
+
+// Service has the settings for connections that agents carry: see package proxy.
+type Service struct {
+	Ports []control.ServicePort
+	Wait  time.Duration
+	Keep  bool
 }

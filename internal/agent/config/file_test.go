@@ -46,6 +46,9 @@ func describeConfig(c *config.Config) string {
 		if g.Probe != nil {
 			fmt.Fprintf(&b, ", probe %+v", *g.Probe)
 		}
+		if g.Service != nil {
+			fmt.Fprintf(&b, "\n  service %+v", *g.Service)
+		}
 		fmt.Fprintf(&b, "\n  version %d: %+v\n", g.List.Version, g.List.Members)
 		if previous := g.List.Previous; previous != nil {
 			fmt.Fprintf(&b, "  after %d: %+v\n", previous.Version, previous.Members)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ const (
 	maxStableMillis    = 86_400_000
 	maxFailures        = 1000
 	maxMembers         = 100
+	maxPorts           = 32
 )
 
 const defaultAlgorithm = "StatusTable"
@@ -44,6 +46,9 @@ func (c *checker) group(at string, from *control.Group) Group {
 	c.text(at+".name", g.Name, CheckGroupName)
 	if from.Application.Probe != nil {
 		g.Probe = c.probe(application+".probe", from.Application.Probe)
+	}
+	if from.Service != nil {
+		g.Service = c.service(at+".service", from.Service)
 	}
 	c.safety(at+".safety", &from.Safety, &g.Safety)
 	c.timing(at+".timing", &from.Timing, &g.Timing)
@@ -118,6 +123,26 @@ func NewProbe(url string) (*Probe, error) {
 		return nil, err
 	}
 	return defaultProbe(url), nil
+}
+
+func (c *checker) service(at string, from *control.Service) *Service {
+	if n := len(from.Ports); n == 0 || n > maxPorts {
+		c.errorf(at+".ports", "must have from 1 to %d entries, got %d", maxPorts, n)
+	}
+	for i, p := range from.Ports {
+		port := fmt.Sprintf("%s.ports[%d]", at, i)
+		c.number(port+".port", uint64(p.Port), 1, math.MaxUint16)
+		if p.Protocol != "" && p.Protocol != "TCP" {
+			c.errorf(port+".protocol", "must be TCP, got %q: agents carry no other protocol", truncate(p.Protocol, maxShown))
+		}
+		if err := checkListen(p.Listen); err != nil {
+			c.errorf(port+".listen", "%s", err)
+		}
+	}
+	return &Service{
+		Ports: from.Ports, Wait: c.millis(at+".waitMillis", from.WaitMillis, 3*time.Second, 0, maxWaitMillis),
+		Keep: choose(c, at+".connections", from.Connections, false, []string{"Close", "Keep"}, []bool{false, true}),
+	}
 }
 
 // checkURL returns an error if text isn't a URL on a loopback address. A probe over the

@@ -75,6 +75,18 @@ func parseEndpoint(address string) (endpoint, error) {
 	return endpoint{strings.ToLower(host), uint16(port)}, nil
 }
 
+// checkListen checks an address to listen on: that of all addresses, as :PORT, or of one. A name would need a lookup.
+func checkListen(address string) error {
+	on := address
+	if strings.HasPrefix(on, ":") {
+		on = "0.0.0.0" + on
+	}
+	if at, err := netip.ParseAddrPort(on); err != nil || at.Port() == 0 {
+		return fmt.Errorf("must be :PORT or IP:PORT such as :18080, got %q", truncate(address, maxShown))
+	}
+	return nil
+}
+
 func checkAddress(address string) error {
 	_, err := parseEndpoint(address)
 	return err

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/proxy"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -63,6 +64,8 @@ type counters struct {
 	election          histogram
 	tenure            histogram
 	answer            histogram
+	// connections is nil if the agent hasn't carried any of the group.
+	connections atomic.Pointer[proxy.Stats]
 
 	// cause is why there is no coordinator. Only the goroutine of the group uses it and
 	// tenureSince.
@@ -74,6 +77,19 @@ type counters struct {
 func (r *Registry) ForGroup(name string) group.Metrics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.counters(name)
+}
+
+// Connections returns the counters of the connections that the agent carries for a group.
+func (r *Registry) Connections(name string) *proxy.Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.counters(name)
+	g.connections.CompareAndSwap(nil, &proxy.Stats{})
+	return g.connections.Load()
+}
+
+func (r *Registry) counters(name string) *counters {
 	g := r.groups[name]
 	if g == nil {
 		g = &counters{}
@@ -196,9 +212,41 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	p.histogram("conclave_answer_seconds",
 		"Time from a heartbeat of this process as coordinator to the answer of a member.",
 		func(g *counters) *histogram { return &g.answer })
+	p.connections()
 	p.gauges(groups)
 	r.writeProgram(p)
 	p.process()
+}
+
+// connections writes what the agent carries for clients of groups.
+func (p *page) connections() {
+	metric := func(name, help, kind string, samples func(*proxy.Stats, func(value float64, labels ...string))) {
+		p.header(name, help, kind)
+		for _, groupName := range p.names {
+			if of := p.groups[groupName].connections.Load(); of != nil {
+				samples(of, func(value float64, labels ...string) { p.sample(name, groupName, value, labels...) })
+			}
+		}
+	}
+	type add = func(value float64, labels ...string)
+	metric("conclave_proxy_connections_total", "Connections that clients have opened.", "counter",
+		func(s *proxy.Stats, add add) { add(float64(s.Accepted.Load())) })
+	metric("conclave_proxy_connections", "Connections of clients at present.", "gauge",
+		func(s *proxy.Stats, add add) { add(float64(s.Connections.Load())) })
+	metric("conclave_proxy_waiting", "Connections of clients that wait for a coordinator.", "gauge",
+		func(s *proxy.Stats, add add) { add(float64(s.Waiting.Load())) })
+	metric("conclave_proxy_closed_total", "Connections of clients that have ended, by reason.", "counter",
+		func(s *proxy.Stats, add add) {
+			for why := range proxy.ReasonCount {
+				add(float64(s.Ended[why].Load()), "reason", why.String())
+			}
+		})
+	metric("conclave_proxy_failed_dials_total", "Failed attempts to reach the application of the coordinator.", "counter",
+		func(s *proxy.Stats, add add) { add(float64(s.FailedDials.Load())) })
+	metric("conclave_proxy_bytes_total", "Bytes from and to clients.", "counter", func(s *proxy.Stats, add add) {
+		add(float64(s.FromClients.Load()), "direction", "from_clients")
+		add(float64(s.ToClients.Load()), "direction", "to_clients")
+	})
 }
 
 // writeProgram writes what doesn't belong to a group.

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -132,6 +134,12 @@ func Serve(ctx context.Context, shared *Shared, s Service) (*Proxy, error) {
 	p.begin(Coordinator{})
 	p.Update()
 	for _, to := range s.Ports {
+		if slices.ContainsFunc(s.Ports, func(p Port) bool {
+			return strings.HasSuffix(to.Listen, fmt.Sprintf(":%d", p.Application))
+		}) {
+			p.Close()
+			return nil, fmt.Errorf("cannot listen for clients at %s: that is a port of the application", to.Listen)
+		}
 		config := net.ListenConfig{Control: setOptions, KeepAliveConfig: keepAlive}
 		config.SetMultipathTCP(false) // The kernel can't splice it.
 		l, err := config.Listen(ctx, "tcp", to.Listen)

@@ -286,6 +286,10 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		exchange(t, open)
 		_, err := Serve(t.Context(), w.shared, w.Service)
 		expect.ErrorIsf(t, err, syscall.EADDRINUSE, "a second service on the same port")
+		own := w.Service
+		own.Ports = []Port{{":80", 8080}, {":8080", 8081}}
+		_, err = Serve(t.Context(), w.shared, own)
+		expect.ErrorContainsf(t, err, "a port of the application", "a service on a port of its application")
 		w.set(Coordinator{})
 		waits := w.dial()
 		w.awaitWaiting(1)

@@ -63,6 +63,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -255,6 +256,22 @@ func (t *Transport) reportUnauthorized(peer, group string) {
 func (t *Transport) Connected(name string) bool {
 	p := t.peer(name)
 	return p != nil && p.current() != nil
+}
+
+// IP returns the address of the peer's host. It is invalid if only a name is known, and there is no connection.
+func (t *Transport) IP(name string) netip.Addr {
+	p := t.peer(name)
+	if p == nil {
+		return netip.Addr{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.ownTarget()
+	if p.conn != nil {
+		at = p.conn.listenAddress
+	}
+	address, _ := netip.ParseAddrPort(at) // A name isn't one.
+	return address.Addr()
 }
 
 // RoundTrip returns an upper estimate of the round-trip time to the peer, as

@@ -30,6 +30,7 @@ type Group struct {
 	Preemption  Preemption  `json:"preemption"`
 	Timing      Timing      `json:"timing"`
 	Application Application `json:"application"`
+	Service     *Service    `json:"service,omitempty"`
 	List
 }
 
@@ -81,6 +82,22 @@ type Application struct {
 	Session string `json:"session"`
 	// Probe is in files only. In a pod, an annotation names the URL.
 	Probe *Probe `json:"probe,omitempty"`
+}
+
+// Service says where agents listen for clients, and how they carry their connections to the coordinator's application.
+type Service struct {
+	Ports []ServicePort `json:"ports"`
+	// WaitMillis is how long connections wait while there is no coordinator.
+	WaitMillis *int32 `json:"waitMillis,omitempty"`
+	// Connections says what becomes of those to a former coordinator: Close or Keep.
+	Connections string `json:"connections,omitempty"`
+}
+
+// ServicePort is a port of an agent for clients. Port is that of the application.
+type ServicePort struct {
+	Listen   string `json:"listen"`
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol,omitempty"`
 }
 
 // Probe is an HTTP health check of the application.

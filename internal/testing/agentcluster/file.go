@@ -21,6 +21,8 @@ type (
 	Preemption  = control.Preemption
 	Timing      = control.Timing
 	Application = control.Application
+	Service     = control.Service
+	ServicePort = control.ServicePort
 	Probe       = control.Probe
 	Member      = control.Member
 	List        = control.PreviousList
