@@ -213,7 +213,7 @@ func TestTermsOfNextListAreHigher(t *testing.T) {
 		list := &next.Groups[0].List
 		*list = control.List{
 			Version: 9, Members: list.Members[1:], Departed: []string{"a"},
-			Previous: &control.PreviousList{Version: 1, Members: list.Members},
+			Previous: &control.List{Version: 1, Members: list.Members},
 		}
 		must.Succeed(t, agents[name].Reload(t.Context(), &next))
 	}

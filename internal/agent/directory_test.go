@@ -122,7 +122,7 @@ func TestLostDirectoryNeedsNextVersion(t *testing.T) {
 		next.Groups = []config.Group{g}
 		next.Groups[0].List.Version = 2
 		if name == "a" { // The others know the list before.
-			next.Groups[0].List.Previous = &control.PreviousList{Version: 1, Members: g.List.Members}
+			next.Groups[0].List.Previous = &control.List{Version: 1, Members: g.List.Members}
 		}
 		must.Succeed(t, a.Reload(t.Context(), &next))
 	}

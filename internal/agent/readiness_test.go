@@ -111,7 +111,7 @@ func TestLastPublicationWins(t *testing.T) {
 		}
 	}
 	renewed := published(9, control.Member{Name: "b", Address: "10.0.0.9:7373", UID: "new-b"}, control.Member{Name: "c"})
-	renewed.List.Previous = &control.PreviousList{
+	renewed.List.Previous = &control.List{
 		Members: []control.Member{{Name: "d", UID: "d"}, {Name: "c", UID: "former-c"}},
 	}
 	c := &config.Config{Self: "a", Groups: []config.Group{

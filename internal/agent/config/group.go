@@ -173,6 +173,9 @@ func (c *checker) list(at string, list *control.List) {
 	c.number(at+".version", uint64(list.Version), 1, uint64(election.MaxVersion))
 	if previous := list.Previous; previous != nil {
 		c.members(at+".previous.members", previous.Members)
+		if previous.Previous != nil || len(previous.Departed) > 0 {
+			c.errorf(at+".previous", "must have version and members only")
+		}
 		if list.Version > 1 {
 			c.number(at+".previous.version", uint64(previous.Version), 1, uint64(list.Version-1))
 		}

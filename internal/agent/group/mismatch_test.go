@@ -19,8 +19,8 @@ import (
 )
 
 // previous is a list as the next one names it.
-func previous(list *control.List) *control.PreviousList {
-	return &control.PreviousList{Version: list.Version, Members: list.Members}
+func previous(list *control.List) *control.List {
+	return &control.List{Version: list.Version, Members: list.Members}
 }
 
 func ignoredBy(g *Group) map[string]string {
@@ -191,7 +191,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 		one := control.List{Version: 1, Members: []control.Member{member("a", 10), member("b", 20)}}
 		two := control.List{Version: 2, Members: one.Members[:1], Previous: previous(&one)}
 		three := control.List{
-			Version: 3, Members: one.Members[:1], Previous: &control.PreviousList{Version: 2, Members: one.Members[:1]},
+			Version: 3, Members: one.Members[:1], Previous: &control.List{Version: 2, Members: one.Members[:1]},
 		}
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 		problems := func() int {

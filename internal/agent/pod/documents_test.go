@@ -73,7 +73,7 @@ func TestRestartNeedsNoOperator(t *testing.T) {
 func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	second := c.document(2, "a", "b", "c")
-	second.Group.Previous = &control.PreviousList{Version: 1, Members: second.Group.Members}
+	second.Group.Previous = &control.List{Version: 1, Members: second.Group.Members}
 	second.Group.Version = 2
 	for _, g := range c.pods {
 		g.push(second)
@@ -106,7 +106,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Version = 2
-	next.Group.Previous = &control.PreviousList{Version: 1, Members: c.members("a", "b", "c", "d")}
+	next.Group.Previous = &control.List{Version: 1, Members: c.members("a", "b", "c", "d")}
 	for _, g := range c.pods {
 		g.push(next)
 	}
@@ -155,7 +155,7 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
 	back.Group.Version, back.Group.Previous = 3,
-		&control.PreviousList{Version: 2, Members: c.members("a", "b", "c")}
+		&control.List{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
 		t.Errorf("got %+v, want no group", e)
@@ -238,7 +238,7 @@ func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 	}
 	d := c.document(1, "a", "b", "c")
 	d.Group.Version, d.Group.Departed = 2, []string{"x", "y", "z"}
-	d.Group.Previous = &control.PreviousList{Version: 1, Members: c.members("x", "y", "z")}
+	d.Group.Previous = &control.List{Version: 1, Members: c.members("x", "y", "z")}
 	c.publish(d)
 	streams := map[string]*stream{}
 	for name, g := range c.pods {

@@ -65,7 +65,7 @@ func TestReplacedPodVotesUnderTheListThatNamesIt(t *testing.T) {
 
 	next := steady(c.document(3, "a", "b", "c"))
 	next.Group.Version = 29_000_000
-	next.Group.Previous = &control.PreviousList{Version: 1, Members: before.Group.Members}
+	next.Group.Previous = &control.List{Version: 1, Members: before.Group.Members}
 	if _, granted := a.grants(); !granted.IsZero() {
 		t.Errorf("a granted at %s, under the list of its predecessor", granted)
 	}

@@ -40,7 +40,7 @@ func ChooseList(stored *control.List, configured control.List, mode office.Mode,
 		if next.Previous == nil && configured.Version == stored.Version {
 			next.Previous = stored.Previous
 		} else if next.Previous == nil {
-			next.Previous = &control.PreviousList{Version: stored.Version, Members: stored.Members}
+			next.Previous = &control.List{Version: stored.Version, Members: stored.Members}
 		}
 	}
 	if previous := next.Previous; previous == nil && len(next.Departed) > 0 {
@@ -52,11 +52,11 @@ func ChooseList(stored *control.List, configured control.List, mode office.Mode,
 				return Choice{}, fmt.Errorf("departed must name members of version %d, got %s", previous.Version, name)
 			}
 		}
-		next.Previous = &control.PreviousList{
+		next.Previous = &control.List{
 			Version: previous.Version, Members: withCurrentAddresses(previous.Members, next.Members),
 		}
 	}
-	return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
+	return Choice{List: next, Save: !equal(&next, stored)}, nil
 }
 
 // withCurrentAddresses returns members with the addresses and UIDs that they have in current.
@@ -75,13 +75,7 @@ func withCurrentAddresses(members, current []control.Member) []control.Member {
 	return result
 }
 
-func equal(a, b control.List) bool {
-	if (a.Previous == nil) != (b.Previous == nil) {
-		return false
-	}
-	if a.Previous != nil &&
-		(a.Previous.Version != b.Previous.Version || !slices.Equal(a.Previous.Members, b.Previous.Members)) {
-		return false
-	}
-	return a.Version == b.Version && slices.Equal(a.Members, b.Members) && slices.Equal(a.Departed, b.Departed)
+func equal(a, b *control.List) bool {
+	return a == b || a != nil && b != nil && a.Version == b.Version && slices.Equal(a.Members, b.Members) &&
+		slices.Equal(a.Departed, b.Departed) && equal(a.Previous, b.Previous)
 }

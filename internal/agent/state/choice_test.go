@@ -36,7 +36,7 @@ func list(text string) *control.List {
 		l.Members = append(l.Members, m)
 	}
 	if previous := list(previous); previous != nil {
-		l.Previous = &control.PreviousList{Version: previous.Version, Members: previous.Members}
+		l.Previous = &control.List{Version: previous.Version, Members: previous.Members}
 	}
 	l.Departed = strings.Fields(departed)
 	return l

@@ -48,7 +48,7 @@ func version(n uint32) control.List {
 			{Name: "a", Priority: 1, Address: "127.0.0.1:7401"},
 			{Name: "b", Priority: 2, Address: "127.0.0.1:7402"},
 		},
-		Previous: &control.PreviousList{
+		Previous: &control.List{
 			Version: n - 1, Members: []control.Member{{Name: "a", Priority: 1, Address: "127.0.0.1:7401"}},
 		},
 		Departed: []string{"a"},

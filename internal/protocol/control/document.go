@@ -121,38 +121,24 @@ type Member struct {
 	Identity string `json:"identity,omitempty"`
 }
 
-// List is one version of the member list, as the operator publishes it and as agents store it.
-// A list has three more shapes. In the API, v1.MemberList also has the state of its adoption.
-// memberlist.List has names of any type, because the simulator, which numbers processes, and the
-// operator share the decisions about lists. election.Roster has the votes, for the core.
+// List is one version of the member list, from a document or a file to the state of a group, on the disk and in memory.
+// For the core, election.Roster has its votes, by index. Those who decide about lists need other shapes: v1.MemberList
+// has the state of the adoption, and memberlist.List is for the operator and the simulator, which numbers processes.
 type List struct {
 	// Version increases from list to list, with gaps.
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`
-	// Previous is the list before this one. If a configuration file doesn't specify it, the
-	// agent uses the list that it adopted last.
-	Previous *PreviousList `json:"previous,omitempty"`
+	// Previous is the list before this one, with its version and members only. If a configuration file doesn't specify it,
+	// the agent uses the list that it adopted last.
+	Previous *List `json:"previous,omitempty"`
 	// Departed names members of the previous list that no longer exist.
 	Departed []string `json:"departed,omitempty"`
 }
 
-// PreviousList is a member list that another one has replaced.
-type PreviousList struct {
-	Version uint32   `json:"version"`
-	Members []Member `json:"members"`
+// Has reports whether name is a member. There are none without a list.
+func (l *List) Has(name string) bool {
+	return l != nil && slices.ContainsFunc(l.Members, func(m Member) bool { return m.Name == name })
 }
-
-// Has reports whether name is a member.
-func (l *List) Has(name string) bool { return has(l.Members, name) }
 
 // Concerns reports whether name is a member of the list or of the one before.
-func (l *List) Concerns(name string) bool {
-	return l.Has(name) || l.Previous != nil && l.Previous.Has(name)
-}
-
-// Has reports whether name is a member.
-func (l *PreviousList) Has(name string) bool { return has(l.Members, name) }
-
-func has(members []Member, name string) bool {
-	return slices.ContainsFunc(members, func(m Member) bool { return m.Name == name })
-}
+func (l *List) Concerns(name string) bool { return l.Has(name) || l.Previous.Has(name) }

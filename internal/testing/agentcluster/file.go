@@ -25,7 +25,7 @@ type (
 	ServicePort = control.ServicePort
 	Probe       = control.Probe
 	Member      = control.Member
-	List        = control.PreviousList
+	List        = control.List
 )
 
 // clone returns a copy with its own slice of members.

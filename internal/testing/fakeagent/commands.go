@@ -141,7 +141,7 @@ var errOutdated = errors.New("a newer document is known")
 
 // digest is equal for equal member lists.
 func digest(g control.Group) string {
-	lists := []control.PreviousList{{Version: g.Version, Members: g.Members}}
+	lists := []control.List{{Version: g.Version, Members: g.Members}}
 	if g.Previous != nil {
 		lists = append(lists, *g.Previous)
 	}

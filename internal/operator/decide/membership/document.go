@@ -51,7 +51,7 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, list.Identities, peers)
 	if p := list.Previous; p != nil {
-		g.Previous = &control.PreviousList{
+		g.Previous = &control.List{
 			Version: uint32(p.Version), Members: documentMembers(p.Members, p.Identities, peers),
 		}
 	}
