@@ -44,8 +44,9 @@ type Group interface {
 	// AwaitRoundTrip returns when the group has handled all that it received before.
 	AwaitRoundTrip(ctx context.Context) error
 	Leader() group.Leader
-	// Ineligible returns why this process may not be elected.
+	// Ineligible returns why this process may not be elected, and Penalty until when it is held back.
 	Ineligible() group.Ineligibility
+	Penalty() (until time.Time, shortTenures int)
 	LeaderWithPromise(ctx context.Context, atMost time.Duration) (group.Leader, error)
 	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
@@ -278,8 +279,8 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 }
 
 // readyz responds with the reasons why the agent isn't ready. With the parameter verbose, it
-// adds other problems, and in which groups this process may not be elected: such an agent is ready nevertheless,
-// because it votes.
+// adds other problems, and in which groups this process may not be elected, or is held back: such an agent is ready
+// nevertheless, because it votes.
 func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
 	code, lines := http.StatusOK, []string{"ok"}
 	own, others := a.groups.Problems()
@@ -289,8 +290,16 @@ func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("verbose") {
 		lines = append(lines, others...)
 		for _, name := range a.groups.Names() {
-			if g, ok := a.groups.Find(name); ok && g.Ineligible() != group.Eligible {
+			g, ok := a.groups.Find(name)
+			if !ok {
+				continue
+			}
+			if g.Ineligible() != group.Eligible {
 				lines = append(lines, fmt.Sprintf("group %s: not eligible: %s", name, g.Ineligible()))
+			}
+			if until, short := g.Penalty(); short > 0 {
+				lines = append(lines, fmt.Sprintf("group %s: held back until %s, because its last %d tenures were short: "+
+					"see why they ended", name, until.Format(time.TimeOnly+" UTC"), short))
 			}
 		}
 	}

@@ -123,6 +123,10 @@ func TestReadyzNamesProblemsOfPeersAndIneligibleMembers(t *testing.T) {
 	s.ineligible = group.ProbeFails
 	check("", "ok\n")
 	check("?verbose", "ok\ngroup ledger: not eligible: the probe of its application fails\n")
+	s.ineligible, s.heldBack = group.Eligible, time.Date(2026, 1, 1, 16, 4, 10, 0, time.UTC)
+	check("", "ok\n")
+	check("?verbose",
+		"ok\ngroup ledger: held back until 16:04:10 UTC, because its last 3 tenures were short: see why they ended\n")
 }
 
 func TestWebPagesAreRejected(t *testing.T) {

@@ -33,6 +33,7 @@ type fakeGroup struct {
 	problems    []string
 	others      []string
 	ineligible  group.Ineligibility
+	heldBack    time.Time
 	stuck       bool
 	full        bool
 	promises    int
@@ -64,6 +65,13 @@ func (f *fakeGroup) Find(name string) (Group, bool) { return f, name == "ledger"
 func (f *fakeGroup) Problems() (own, others []string) { return f.problems, f.others }
 
 func (f *fakeGroup) Ineligible() group.Ineligibility { return f.ineligible }
+
+func (f *fakeGroup) Penalty() (until time.Time, shortTenures int) {
+	if !f.heldBack.IsZero() {
+		shortTenures = 3
+	}
+	return f.heldBack, shortTenures
+}
 
 // LeaderWithPromise returns the limit of the promise as the remaining time.
 func (f *fakeGroup) LeaderWithPromise(_ context.Context, atMost time.Duration) (group.Leader, error) {

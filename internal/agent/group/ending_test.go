@@ -254,7 +254,7 @@ func TestUnknownCauseIsHandOver(t *testing.T) {
 	for number, want := range map[uint32]control.EndCause{
 		0: control.EndHandOver, uint32(control.EndCrash): control.EndHandOver,
 		uint32(control.EndHandOver): control.EndHandOver,
-		uint32(control.EndLapse): control.EndLapse, uint32(control.EndStopped): control.EndStopped,
+		uint32(control.EndLapse):    control.EndLapse, uint32(control.EndStopped): control.EndStopped,
 		uint32(control.EndUnknown): control.EndHandOver, 1<<32 - 1: control.EndHandOver,
 	} {
 		o := newObserver(noMetrics{}, 2, 0)

@@ -214,6 +214,12 @@ func TestShortTenuresAreReported(t *testing.T) {
 		reports.waitForAny(t, "a is held back", func(r control.Report) bool {
 			return r.Coordinator == "b" && r.ShortTenures == 2 && r.PenaltySeconds == 60
 		})
+		until, short := cluster.group("a").Penalty()
+		status, err := cluster.group("a").Status(testwait.Context(t))
+		must.Succeed(t, err)
+		if !until.After(time.Now()) || short != 2 || status.ShortTenures != 2 || !status.HeldBackUntil.Equal(until) {
+			t.Errorf("got a penalty until %s after %d, and status %+v, want both until later after 2", until, short, status)
+		}
 		testwait.Until(t, "c knows that", func() bool { return cluster.group("c").HeldBack() == 1 })
 	})
 }

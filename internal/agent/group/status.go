@@ -17,6 +17,8 @@ type snapshot struct {
 	until            election.Tick
 	suspicionTimeout election.Tick
 	heldBack         int
+	// penalty is that of this process.
+	penalty office.Penalty
 	// joined: this process votes, and the coordinator counts on it.
 	joined     bool
 	ineligible Ineligibility
@@ -26,7 +28,7 @@ func (g *Group) publish() {
 	status := &g.record.Status
 	s := snapshot{
 		until: status.Until, suspicionTimeout: g.machine.SuspicionTimeoutInForce(), heldBack: g.machine.HeldBack(),
-		joined: g.machine.Joined(g.cfg.Clock.Now()), ineligible: g.ineligible(),
+		penalty: g.machine.Penalty(), joined: g.machine.Joined(g.cfg.Clock.Now()), ineligible: g.ineligible(),
 	}
 	s.leader = Leader{
 		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
@@ -37,14 +39,21 @@ func (g *Group) publish() {
 	if status.Token != 0 && !g.app.stopping {
 		s.leader.Leading, s.leader.Token = true, uint64(status.Token)
 	}
-	before := Eligible
+	var before snapshot
 	if old := g.published.Load(); old != nil {
-		if *old == s {
-			return
-		}
-		before = old.ineligible
+		before = *old
 	}
-	g.ineligibilityChanged(before, s.ineligible)
+	if before == s {
+		return
+	}
+	g.ineligibilityChanged(before.ineligible, s.ineligible)
+	if short := s.penalty.ShortTenures; short != before.penalty.ShortTenures {
+		if short > 0 {
+			g.cfg.Log.Warn("held back: eligible members come first", "shortTenures", short, "until", g.timeOf(s.penalty.Until))
+		} else {
+			g.cfg.Log.Info("no longer held back")
+		}
+	}
 	changed := s // Only this copy escapes to the heap; usually nothing has changed.
 	g.published.Store(&changed)
 	g.feed.append(s.leader)
@@ -84,6 +93,20 @@ func (g *Group) SuspicionTimeout() time.Duration {
 // Joined reports whether this process votes and a coordinator counts on it (see office.Machine).
 func (g *Group) Joined() bool { return g.published.Load().joined }
 
+// timeOf returns the time of a moment.
+func (g *Group) timeOf(moment election.Tick) time.Time {
+	return time.Now().Add(g.cfg.Clock.Until(moment)).UTC().Truncate(time.Second)
+}
+
+// Penalty returns until when this process is held back, and because of how many short tenures; 0 if it isn't. It never
+// blocks.
+func (g *Group) Penalty() (until time.Time, shortTenures int) {
+	if p := g.published.Load().penalty; p.ShortTenures > 0 {
+		until, shortTenures = g.timeOf(p.Until), p.ShortTenures
+	}
+	return until, shortTenures
+}
+
 // HeldBack returns the number of members to which this process would not hand over, because their
 // tenures are short again and again. It never blocks.
 func (g *Group) HeldBack() int { return g.published.Load().heldBack }
@@ -96,6 +119,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			Electing: g.record.Status.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
 			Version: g.list.Version, Timing: g.timingInForce(), IneligibleSince: g.ineligibleSince,
 		}
+		status.HeldBackUntil, status.ShortTenures = g.Penalty()
 		for _, s := range g.app.sessions {
 			session := control.SessionStatus{Leads: s == g.app.acting, OpenedAt: s.openedAt, RenewedAt: s.renewedAt}
 			if !s.renewedAt.IsZero() {

@@ -58,6 +58,10 @@ type Status struct {
 	Timing *control.TimingInForce `json:"timing"`
 	// IneligibleSince is since when this agent's own process may not be elected, for the reason in its row.
 	IneligibleSince time.Time `json:"ineligibleSince,omitzero"`
+	// HeldBackUntil is until when eligible members come before this agent's own process, because ShortTenures of its
+	// tenures in a row were short.
+	HeldBackUntil time.Time `json:"heldBackUntil,omitzero"`
+	ShortTenures  int       `json:"shortTenures,omitempty"`
 	// Sessions are the open sessions of the application beside this agent, oldest first.
 	Sessions []control.SessionStatus `json:"sessions,omitempty"`
 }
