@@ -1,9 +1,8 @@
 package controllers
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,170 +12,176 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
 
 // fieldOwner is the operator in the managed fields of what it writes.
 const fieldOwner = client.FieldOwner("conclave.dev")
 
-// publish writes the member list and the revision of its document to the status, and then pushes
-// the document to the agents: it pushes only what has been published (ADR 41).
-//
-// It publishes nothing because of obstacle: a pod that needs a finalizer didn't get it. What follows
-// from agents alone waits while the group has used up its limit of writes.
-//
-// After a pushErr, the reconcile continues. After another error it must not: the decision is out of date.
-func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan,
-	obstacle error,
-) (pushErr, err error) {
-	s.state.publishError = s.state.publishError.next(obstacle)
-	if obstacle != nil || p.Document == nil {
-		return obstacle, nil
+// apply applies actions in their order. The rest follows from the status: after an error of that, or while it has to
+// wait, it's left to the next reconcile.
+func (r *Reconciler) apply(ctx context.Context, s *snapshot, actions *decide.Actions) error {
+	if !s.HoldTried {
+		s.state.publishError = writeError{}
 	}
-	status := *s.group.Status.DeepCopy()
-	status.Protocol.MemberList, status.Protocol.Document = p.List, &p.Published
-	same, err := sameStatus(&s.group.Status, &status)
-	if err != nil {
-		return nil, err
+	if s.Leads() {
+		// Alerts depend on the gauges, also while the status can't be written.
+		r.metrics.update(s.key(), func(g *groupMetrics) { g.Gauges = actions.Gauges })
 	}
-	if !same {
-		if isFromAgents(s.group.Status.Protocol.MemberList, p.List) && r.mustWait(s, &status) {
-			return nil, nil
+	releaseErr := r.applyFinalizers(ctx, s.Group.Name, actions.Release, false)
+	r.sendCommands(s, actions.Commands)
+	var pushErr error
+	if !actions.Publishes {
+		if pushErr = r.pushDocument(ctx, s, actions, false); apierrors.IsConflict(pushErr) {
+			return pushErr
 		}
-		if err := r.writeStatus(ctx, s, &status); err != nil {
-			return nil, err
-		}
-		s.state.published = &p.Published
 	}
-	pushErr = r.pushDocument(ctx, s, p, !same)
-	if apierrors.IsConflict(pushErr) {
-		return nil, pushErr
+	written, statusErr := r.applyStatus(ctx, s, actions)
+	if !written {
+		return errors.Join(statusErr, s.holdErr, pushErr, releaseErr)
 	}
-	return pushErr, nil
+	if actions.Publishes {
+		pushErr = r.pushDocument(ctx, s, actions, true)
+	}
+	s.state.memory = s.state.memory.Applied(&s.Facts, actions)
+	if s.Leads() {
+		r.measure(s, actions)
+	}
+	routingErrs, eventErr := r.applyTraffic(ctx, s, actions.Traffic)
+	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
+		// The status has been written before. The next reconcile adds the error.
+		s.state.routingError, s.wakeAt = next, s.Now
+	}
+	return errors.Join(append(routingErrs, statusErr, s.holdErr, pushErr, releaseErr, eventErr)...)
 }
 
-// isFromAgents reports whether nothing has changed from a list to the next one but what agents say about themselves:
-// their addresses, identities and terms.
-func isFromAgents(was, is *v1.MemberList) bool {
-	switch {
-	case was == nil:
-		return false
-	case is.Version == was.Version:
-		return is.State == was.State && len(is.Departed) == len(was.Departed)
+// applyStatus writes the status, unless it has to wait (limits.go). If the API server refuses it as invalid, it writes
+// that instead, and the traffic follows all the same. It reports whether the status is written, or doesn't change.
+func (r *Reconciler) applyStatus(ctx context.Context, s *snapshot, actions *decide.Actions) (written bool, err error) {
+	if actions.Status == nil {
+		return true, nil
 	}
-	return slices.Equal(is.Members, was.Members) && is.LeaseMillis == was.LeaseMillis
-}
-
-// reportStatus writes the status that follows from the reports of agents, unless it has to wait
-// (limits.go). If the API server refuses that status, it writes that.
-func (r *Reconciler) reportStatus(ctx context.Context, s *snapshot,
-	status *v1.ElectionGroupStatus,
-) (waits bool, refused, err error) {
-	if equal, err := sameStatus(&s.group.Status, status); equal || err != nil {
-		return false, nil, err
-	}
-	if r.mustWait(s, status) {
-		if r.leads() {
-			r.metrics.update(s.key, func(g *groupMetrics) { g.deferred++ })
+	if r.mustWait(s, actions.Limit) {
+		if s.Leads() {
+			r.metrics.update(s.key(), func(g *groupMetrics) { g.deferred++ })
 		}
-		return true, nil, nil
+		return false, nil
 	}
-	err = r.writeStatus(ctx, s, status)
-	if apierrors.IsInvalid(err) {
-		rejected, _ := newWriteError(err)
-		return false, err, r.updateStatus(ctx, s, groupstatus.Refused(s.group, rejected.text, s.now))
+	err = r.writeStatus(ctx, s, actions.Status)
+	if !apierrors.IsInvalid(err) {
+		return err == nil, err
 	}
-	return false, nil, err
-}
-
-// updateStatus writes the status if it has changed.
-func (r *Reconciler) updateStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) error {
-	if equal, err := sameStatus(&s.group.Status, status); equal || err != nil {
-		return err
+	rejected, _ := newWriteError(err)
+	s.Errors.Status = rejected.text
+	*actions, s.state.memory = decide.Step(&s.Facts, s.state.memory)
+	if actions.Status != nil {
+		if instead := r.writeStatus(ctx, s, actions.Status); instead != nil {
+			return false, instead
+		}
 	}
-	return r.writeStatus(ctx, s, status)
+	return true, err
 }
 
 // writeStatus writes the status, based on the version that was read: the API server rejects an
 // update that is based on an older one.
 func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) error {
-	group := s.group.DeepCopy()
+	group := s.Group.DeepCopy()
 	group.Status = *status
 	if err := r.writer.Status().Update(ctx, group); err != nil {
 		// The API server may have written it, without its events.
 		s.state.eventsRecovered = false
 		return fmt.Errorf("write the status: %w", err)
 	}
-	s.group = group
 	return nil
 }
 
-// sameStatus compares statuses as JSON, where times have a precision of a second or a microsecond.
-func sameStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
-	first, err := json.Marshal(a)
-	if err != nil {
-		return false, err
+// sendCommands sends agents their commands.
+func (r *Reconciler) sendCommands(s *snapshot, commands []decide.Command) {
+	for _, c := range commands {
+		command := agents.SetEligible(s.Group.Name, c.Eligible)
+		if c.Leave != nil {
+			command = agents.LeaveGroup(s.Group.Name, c.Leave.UID, c.Leave.Revision)
+		}
+		r.agents.Send(s.pod(c.Pod), command)
 	}
-	second, err := json.Marshal(b)
-	return bytes.Equal(first, second), err
 }
 
-// vacancyMax is how long a Service points at the former coordinator while there is none. Usually, the next one is
-// elected sooner. kube-proxy applies a change at once, but the next change a second later: that would be the next
-// coordinator.
-const vacancyMax = 500 * time.Millisecond
+// pushDocument sends the document to the agents that report an older one: the status has it (ADR 41).
+//
+// An agent without a document of the group would begin with this one. If the cache is behind, that
+// has an old list. So unless this reconcile has written the status, such agents get it only if
+// the API server has the same version of the group. The others know a list that isn't newer.
+func (r *Reconciler) pushDocument(ctx context.Context, s *snapshot, actions *decide.Actions, written bool) error {
+	d := actions.Document
+	if d == nil {
+		return nil
+	}
+	command := agents.PushDocument(s.Group.Name, d.UID, d.Revision, d.Encoded)
+	for _, pod := range d.To {
+		r.agents.Send(s.pod(pod), command)
+	}
+	first := slices.DeleteFunc(d.First, func(pod string) bool { return r.agents.Sent(s.pod(pod), command) })
+	if !written && len(first) > 0 {
+		now := &v1.ElectionGroup{}
+		if err := r.live.Get(ctx, s.key(), now); err != nil {
+			return fmt.Errorf("read the group: %w", err)
+		}
+		if now.ResourceVersion != s.Group.ResourceVersion {
+			return errStale(s.Group)
+		}
+	}
+	for _, pod := range first {
+		r.agents.Send(s.pod(pod), command)
+	}
+	return nil
+}
+
+// measure counts and measures what has become visible in the status.
+func (r *Reconciler) measure(s *snapshot, actions *decide.Actions) {
+	m := &actions.Measures
+	if m.Elected {
+		r.metrics.update(s.key(), func(g *groupMetrics) { g.elections++ })
+	}
+	if m.Failover != nil {
+		r.metrics.failover.WithLabelValues(m.End).Observe(m.Failover.Seconds())
+	}
+	if actions.Status != nil && !m.FirstChange.IsZero() {
+		r.metrics.lag.Observe(max(time.Since(m.FirstChange), 0).Seconds())
+	}
+}
 
 // applyTraffic writes everything that follows from the status. It returns the errors
 // of the objects that route traffic, and that of the events.
-func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, p *membership.Plan,
-	result *groupstatus.Result,
-) (routingErrs []error, eventErr error) {
-	s.keepsEndpoint = result.Coordinator == "" && !s.deadline.reached(s.state.vacantSince.Add(vacancyMax), s.now)
+func (r *Reconciler) applyTraffic(ctx context.Context, s *snapshot, t *decide.Traffic) (routing []error, events error) {
 	parallel := newParallel()
-	parallel.run(func() error { return r.applyService(ctx, s, p, result.Coordinator) })
-	r.applyRoles(ctx, s, result.Roles, parallel)
+	parallel.run(func() error { return r.applyService(ctx, s, t) })
+	r.applyLabels(ctx, s.Group.Name, t.Labels, parallel)
 	parallel.run(func() error {
-		eventErr = r.recordEvents(ctx, s, result)
+		events = r.recordEvents(ctx, s, t.Events)
 		return nil
 	})
-	return parallel.wait(), eventErr
+	return parallel.wait(), events
 }
 
-// applyRoles writes the roles that pods don't have yet. A coordinator gets its label when no other pod has it any more,
-// so that a selector doesn't find two pods, and before the followers get theirs: there may be more of them than
-// maxParallelWrites.
-func (r *Reconciler) applyRoles(ctx context.Context, s *snapshot, roles map[string]string, parallel *parallel) {
-	label := v1.RoleLabel(s.key.Name)
-	var former, coordinators, followers []string
-	for name, role := range roles {
-		switch pod := s.pods[name]; {
-		case pod == nil || hasRole(pod, label, role):
-		case role == v1.RoleCoordinator:
-			coordinators = append(coordinators, name)
-		case pod.Labels[label] == v1.RoleCoordinator:
-			former = append(former, name)
-		default:
-			followers = append(followers, name)
-		}
-	}
+// applyLabels writes role labels. A promotion waits for the demotions. If one of them fails, traffic must follow the
+// coordinator all the same.
+func (r *Reconciler) applyLabels(ctx context.Context, group string, labels []decide.Label, parallel *parallel) {
 	var demotions sync.WaitGroup
-	demotions.Add(len(former))
-	apply := func(name string) error { return r.applyRole(ctx, s.key.Name, s.pods[name], roles[name]) }
-	for _, name := range former {
+	for i := range labels {
+		l := &labels[i]
+		if l.Stage == decide.Demotion {
+			demotions.Add(1)
+		}
 		parallel.run(func() error {
-			defer demotions.Done()
-			return apply(name)
+			switch l.Stage {
+			case decide.Demotion:
+				defer demotions.Done()
+			case decide.Promotion:
+				demotions.Wait()
+			}
+			return r.applyRole(ctx, group, l.Pod, l.Role)
 		})
-	}
-	for _, name := range coordinators {
-		parallel.run(func() error {
-			demotions.Wait() // If one fails, traffic must follow the coordinator all the same.
-			return apply(name)
-		})
-	}
-	for _, name := range followers {
-		parallel.run(func() error { return apply(name) })
 	}
 }
 

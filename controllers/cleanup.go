@@ -15,11 +15,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 )
 
-// cleanUp removes what remains of a group that has been or is being deleted, also if
-// that happened while no operator ran: the role labels and finalizers of its pods. It makes its agents
-// leave; otherwise they would continue to elect. Kubernetes' garbage collector deletes
-// the objects that the group owned. If the group is deleted in the foreground, that
-// happens before the group itself disappears, so cleanUp doesn't restore them.
+// cleanUp removes what remains of a group that has been or is being deleted, also if that happened while no operator
+// ran: the role labels and finalizers of its pods. It makes its agents leave; otherwise they would continue to elect.
+// Kubernetes' garbage collector deletes the objects that the group owned. If the group is deleted in the foreground,
+// that happens before the group itself disappears, so cleanUp doesn't restore them.
 func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) error {
 	r.states.forget(key)
 	r.metrics.forget(key)
@@ -59,6 +58,6 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	for _, pod := range labeled {
 		parallel.run(func() error { return r.applyRole(ctx, key.Name, pod, "") })
 	}
-	_, releaseErr := r.applyFinalizers(ctx, key.Name, nil, held)
+	releaseErr := r.applyFinalizers(ctx, key.Name, held, false)
 	return errors.Join(append(parallel.wait(), releaseErr)...)
 }

@@ -179,28 +179,9 @@ func (e *env) awaitDump(want string) {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-timeout:
-			e.t.Fatalf("the final state differs from that of an undisturbed run:\n%s", diff(want, got))
+			e.t.Fatalf("got another final state than an undisturbed run:\n%s\nwant\n%s", got, want)
 		}
 	}
-}
-
-// diff returns the lines that differ.
-func diff(want, got string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	var text strings.Builder
-	for i := 0; i < max(len(a), len(b)); i++ {
-		var x, y string
-		if i < len(a) {
-			x = a[i]
-		}
-		if i < len(b) {
-			y = b[i]
-		}
-		if x != y {
-			fmt.Fprintf(&text, "line %d\n  want %s\n  got  %s\n", i+1, x, y)
-		}
-	}
-	return text.String()
 }
 
 // runUndisturbed runs the scenario with one operator, and returns the final state and the writes.

@@ -101,26 +101,3 @@ func TestRefusedRevisionIsExceeded(t *testing.T) {
 	e.awaitAdopted("ledger", version, "ledger-3")
 	expect.AtLeastf(t, e.document("ledger").Revision, lowest, "revision published")
 }
-
-// Documents of the same list count as status writes: a tenant can change the addresses of pods, or
-// the spec, without end.
-func TestDocumentsAreLimited(t *testing.T) {
-	e := newEnv(t)
-	e.createSettledGroup(e.startOperator())
-	first := e.document("ledger").Revision
-	const edits = 200
-	for i := range edits {
-		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1000 + i)) })
-	}
-	e.eventually("the last settings are published",
-		func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1000+edits-1 })
-	revisions := map[int64]bool{}
-	for _, call := range e.agents["ledger-0"].Calls() {
-		var document control.Document
-		if call.Method == http.MethodPut && call.Path == control.GroupPath("ledger") &&
-			json.Unmarshal([]byte(call.Body), &document) == nil && document.Revision > first {
-			revisions[document.Revision] = true
-		}
-	}
-	expect.AtMostf(t, len(revisions), edits/2, "documents for %d edits", edits)
-}

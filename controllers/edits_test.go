@@ -2,7 +2,6 @@ package controllers_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -97,146 +93,6 @@ func TestSelectorFollowsThePods(t *testing.T) {
 	})
 	e.elect("web", "web-5", 9)
 	e.awaitCoordinator("web", "web-5", 9)
-}
-
-func TestMembersChange(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
-		e.pod(pod, "ledger")
-	}
-	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
-	e.awaitAdopted("ledger", 0, "p-0", "p-1", "p-2")
-	for _, edit := range [][]v1.Member{
-		// One added, priorities changed, swapped, reordered and removed, all replaced, and back.
-		{{Pod: "p-0", Priority: 10}, {Pod: "p-1", Priority: 20}, {Pod: "p-2", Priority: 30}, {Pod: "p-3", Priority: 40}},
-		{{Pod: "p-0", Priority: 1}, {Pod: "p-1", Priority: 2}, {Pod: "p-2", Priority: 3}, {Pod: "p-3", Priority: 0}},
-		{{Pod: "p-0", Priority: 2}, {Pod: "p-1", Priority: 1}, {Pod: "p-2", Priority: 3}, {Pod: "p-3", Priority: 0}},
-		{{Pod: "p-2", Priority: 2}, {Pod: "p-0", Priority: 1}},
-		{{Pod: "p-3", Priority: 2}, {Pod: "p-1", Priority: 1}},
-		{{Pod: "p-0", Priority: 10}, {Pod: "p-1", Priority: 20}, {Pod: "p-2", Priority: 30}},
-	} {
-		version := e.version("ledger")
-		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = edit })
-		var names []string
-		for _, m := range edit {
-			names = append(names, m.Pod)
-		}
-		e.awaitList("ledger", version, names...)
-		e.awaitAdopted("ledger", version, names...)
-		e.eventually("the pods that aren't members have left", func() bool {
-			for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
-				if !slices.Contains(names, pod) && e.inGroup(pod, "ledger") {
-					return false
-				}
-			}
-			return true
-		})
-	}
-	e.awaitQuiet(o)
-	for pod, want := range map[string]int{"p-0": 1, "p-1": 1, "p-2": 1, "p-3": 2} {
-		expect.Equalf(t, leaveCommands(e.agents[pod]), want, "%s: commands to leave", pod)
-	}
-}
-
-// leaveCommands returns how many commands to leave a group an agent has received.
-func leaveCommands(agent *fakeagent.Agent) int {
-	count := 0
-	for _, call := range agent.Calls() {
-		if call.Method == http.MethodDelete {
-			count++
-		}
-	}
-	return count
-}
-
-// TestLeaseChanges: each change of the lease begins a version of the list with the same
-// members. The documents have the lease of the list, never one that the status doesn't have.
-func TestLeaseChanges(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	pods := []string{"p-0", "p-1", "p-2"}
-	e.startLedger(withShortWaits, pods...)
-	e.electAndAwait("ledger", "p-2", 7)
-	before := e.group("ledger").Status.Protocol.MemberList.LeaseMillis
-	for _, lease := range []int32{3000, 50, 2500} {
-		version := e.version("ledger")
-		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.LeaseMillis = lease })
-		e.awaitList("ledger", version, pods...)
-		list, document := e.group("ledger").Status.Protocol.MemberList, e.document("ledger")
-		longest := control.LongestLeaseMillis(lease)
-		if list.LeaseMillis != longest || list.Previous.LeaseMillis != before {
-			t.Errorf("got %+v, want a longest lease of %d after %d", list, longest, before)
-		}
-		if document.Group.Safety.LeaseMillis != lease || document.Group.Safety.LongestLeaseMillis != longest ||
-			int64(document.Group.Version) != list.Version || list.Previous.Version != version {
-			t.Errorf("got document %+v, want version %d with a lease of %d", document, list.Version, lease)
-		}
-		e.awaitAdopted("ledger", version, pods...)
-		before = longest
-	}
-	e.awaitQuiet(o)
-	if c := e.group("ledger").Status.Coordinator; c == nil || c.Term != 7 {
-		t.Errorf("got %+v, want the coordinator of before", c)
-	}
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-}
-
-func TestSettingsChangeDuringElection(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
-	before := e.document("ledger")
-	e.elect("ledger", "", 7) // an election begins
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-	e.eventually("ledger-0 has the new settings", func() bool {
-		report, _ := e.agents["ledger-0"].Report("ledger")
-		return report.Generation == e.group("ledger").Generation
-	})
-	e.electAndAwait("ledger", "ledger-1", 8)
-	after := e.document("ledger")
-	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision ||
-		after.Group.Version != before.Group.Version {
-		t.Errorf("got document %+v, want that of before with another algorithm and a higher revision: %+v", after, before)
-	}
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-}
-
-func TestTwoGroupsOfTheSamePods(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger", "audit")
-	}
-	e.createGroup("ledger", withShortWaits, pods...)
-	e.createGroup("audit", withShortWaits, "p-2", "p-1", "p-0")
-	e.awaitAdopted("ledger", 0, pods...)
-	e.awaitAdopted("audit", 0, pods...)
-	e.elect("ledger", "p-2", 7)
-	e.elect("audit", "p-0", 9)
-	e.awaitCoordinator("ledger", "p-2", 7)
-	e.awaitCoordinator("audit", "p-0", 9)
-	e.awaitRole("p-2", "ledger", v1.RoleCoordinator)
-	e.awaitRole("p-2", "audit", v1.RoleFollower)
-	e.awaitRole("p-0", "audit", v1.RoleCoordinator)
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("audit")))
-	e.awaitRole("p-0", "audit", "")
-	e.eventually("the agents have left audit", func() bool {
-		return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") && !e.inGroup("p-2", "audit")
-	})
-	if e.role("p-2", "ledger") != v1.RoleCoordinator || !e.inGroup("p-2", "ledger") {
-		t.Error("got ledger changed by the deletion of audit, want it unchanged")
-	}
-}
-
-func TestPodsWithoutAgent(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	e.podWithoutAgent("ledger-0", func(*corev1.Pod) {})
-	e.pod("ledger-1", "ledger")
-	e.pod("ledger-2", "ledger")
-	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1", "ledger-2")
-	e.awaitAdopted("ledger", 0, "ledger-1", "ledger-2")
-	e.electAndAwait("ledger", "ledger-2", 7)
-	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
 }
 
 // The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is

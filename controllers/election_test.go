@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,32 +62,6 @@ func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
 		e.awaitCoordinator("ledger", pod, int64(term+7))
 		e.awaitRoute(pod)
 	}
-}
-
-// A Service that a user hands over may have another family than the first addresses of pods.
-func TestServiceOfUserHasOtherFamily(t *testing.T) {
-	e := newEnv(t)
-	e.createAsUser(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.namespace, Name: "ledger-leader", Labels: map[string]string{v1.LabelGroup: "ledger"},
-		},
-		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol},
-			IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
-			Ports:          []corev1.ServicePort{{Port: 8080}},
-		},
-	})
-	e.startOperator()
-	e.pod("p-0", "ledger")
-	e.changePodStatus("p-0", func(s *corev1.PodStatus) { s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: "fd00::7"}) })
-	e.createGroup("ledger", func(group *v1.ElectionGroup) {
-		withService(group)
-		group.Spec.Service.Type = v1.Headless
-	}, "p-0")
-	e.awaitAdopted("ledger", 0, "p-0")
-	e.elect("ledger", "p-0", 7)
-	e.eventually("the Service points at the address of its family",
-		func() bool { return e.endpoint("ledger-leader") == "fd00::7" })
 }
 
 func TestStatusLabelsAndServiceFollowElections(t *testing.T) {

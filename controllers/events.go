@@ -11,7 +11,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -21,8 +20,8 @@ import (
 // recordEvents writes the events of a change after the change itself. It retains those
 // that can't be written for the next reconcile, unless the API server will never
 // accept them. Beyond the limit (limits.go), it retains the newest one.
-func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *groupstatus.Result) error {
-	s.state.pendingEvents = append(s.state.pendingEvents, result.Events...)
+func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, events []groupstatus.Event) error {
+	s.state.pendingEvents = append(s.state.pendingEvents, events...)
 	if err := r.recoverEvents(ctx, s); err != nil {
 		return err
 	}
@@ -33,10 +32,10 @@ func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *grou
 			dropped := len(s.state.pendingEvents) - 1
 			s.state.pendingEvents = s.state.pendingEvents[dropped:]
 			s.state.droppedEvents += dropped
-			if r.leads() {
-				r.metrics.update(s.key, func(g *groupMetrics) { g.droppedEvents += uint64(dropped) })
+			if s.Leads() {
+				r.metrics.update(s.key(), func(g *groupMetrics) { g.droppedEvents += uint64(dropped) })
 			}
-			s.deadline.reached(at, s.now)
+			s.wakeUp(at)
 			return nil
 		}
 		limit.take()
@@ -44,9 +43,9 @@ func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *grou
 		if n := s.state.droppedEvents; n > 0 {
 			event.Note = fmt.Sprintf("%s (after %d events that were left out)", event.Note, n)
 		}
-		err := r.createEvent(ctx, s.group, event)
+		err := r.createEvent(ctx, s.Group, event)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			r.log.Error(err, "dropped event", "group", s.key, "note", event.Note)
+			r.log.Error(err, "dropped event", "group", s.key(), "note", event.Note)
 		} else if err != nil {
 			return err
 		}
@@ -55,9 +54,8 @@ func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *grou
 	return nil
 }
 
-// eventRecoveryWindow is the maximum age of a change for which a new operator checks
-// whether its predecessor crashed before it wrote the event. It is much shorter than the
-// hour for which the API server stores events.
+// eventRecoveryWindow is the maximum age of a change for which a new operator checks whether its predecessor crashed
+// before it wrote the event. It is much shorter than the hour for which the API server stores events.
 const eventRecoveryWindow = 10 * time.Minute
 
 // recoverEvents queues the missing events of the status that an earlier operator wrote.
@@ -65,12 +63,12 @@ func (r *Reconciler) recoverEvents(ctx context.Context, s *snapshot) error {
 	if s.state.eventsRecovered {
 		return nil
 	}
-	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.initialStatus) {
-		if s.now.Sub(e.At) > eventRecoveryWindow {
+	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.Group.Status) {
+		if s.Now.Sub(e.At) > eventRecoveryWindow {
 			continue
 		}
 		err := r.live.Get(ctx,
-			types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
+			s.pod(eventName(s.Group, e)), &eventsv1.Event{})
 		switch {
 		case apierrors.IsNotFound(err):
 			s.state.pendingEvents = append(s.state.pendingEvents, e)

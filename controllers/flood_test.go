@@ -3,10 +3,8 @@ package controllers_test
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,35 +139,6 @@ func TestRecordOfManyGroupsIsNotFollowed(t *testing.T) {
 		func() bool { return e.findPod("ledger-0").Annotations[v1.AnnotationSelectedBy] == "ledger" })
 	expect.Equalf(t, o.countReads("/electiongroups/g0")+o.countReads("/electiongroups/g2999"), 0,
 		"reads of groups that only the edited record names")
-}
-
-// TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist, and the API server
-// takes its time to say so. The record of a pod in another namespace doesn't wait for all of them.
-func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
-	const pods = 100
-	greedy, e := newEnv(t), newSequentialEnv(t)
-	var read atomic.Int32
-	created := make(chan struct{})
-	e.startOperator(func(o *operator) {
-		o.namespaces = []string{greedy.namespace}
-		o.beforeRead = func(r *http.Request) {
-			if strings.Contains(r.URL.Path, "/"+greedy.namespace+"/electiongroups/missing-") {
-				<-created
-				read.Add(1)
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
-	})
-	e.createGroup("ledger", nil, "ledger-0")
-	for i := range pods {
-		greedy.selectedPod(fmt.Sprint("greedy-", i), fmt.Sprint("missing-", i), withApp("greedy"))
-	}
-	e.selectedPod("ledger-0", "", withApp("ledger"))
-	close(created)
-	e.awaitRecord("ledger-0", "ledger")
-	if n := read.Load(); n > pods/2 {
-		t.Errorf("got %d of %d pods of the other namespace before, want fewer than half", n, pods)
-	}
 }
 
 // The cache has only a part of each object. What it leaves out remains when the operator writes the object.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -87,25 +86,6 @@ func TestWritesOfAnElection(t *testing.T) {
 		len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
 		t.Errorf("the coordinator's pod was deleted: got %d labels written, want 1: %v", labels, got)
 	}
-}
-
-// The status has the zone of each member, and changes with it in one write.
-func TestWritesOfAChangedZone(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	node := e.createNode("node")
-	e.podWith("ledger-0", []string{"ledger"}, onNode(node))
-	e.createGroup("ledger", withShortWaits, "ledger-0")
-	e.awaitAdopted("ledger", 0, "ledger-0")
-	e.electAndAwait("ledger", "ledger-0", 7)
-	e.awaitQuiet(o)
-	before := len(o.written())
-	e.changeNode(node, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelTopologyZone: "eu-1"} })
-	e.eventually("the status has the node and its zone", func() bool {
-		row := e.group("ledger").Status.Processes[0]
-		return row.Node == node && row.Zone == "eu-1"
-	})
-	e.awaitQuiet(o)
-	expect.EqualSlicesf(t, kinds(o.written()[before:]), []string{"PUT electiongroups/status"}, "writes")
 }
 
 // value returns the sum of a metric over its labels; for a histogram, the number of observations.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
 
 // applyRole sets or removes the role label of a pod, whichever manager has set it.
@@ -29,7 +28,7 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 		return nil
 	case err != nil:
 		return fmt.Errorf("read pod %s: %w", key.Name, err)
-	case pod.UID != seen.UID, hasRole(pod, label, role):
+	case pod.UID != seen.UID, decide.HasRole(pod, label, role):
 		return nil
 	}
 	labels, annotations := map[string]any{}, map[string]any{}
@@ -39,7 +38,7 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 			labels[label] = nil
 		}
 	}
-	if cost, change := deletionCost(pod, label, role); change {
+	if cost, change := decide.DeletionCost(pod, label, role); change {
 		annotations[corev1.PodDeletionCost] = cost
 	}
 	patch, err := metadataPatch(pod.UID, labels, annotations)
@@ -50,35 +49,9 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	return err
 }
 
-// hasRole reports whether a pod has a role label and the deletion cost that follows from all of its roles. When two of
-// them change at once, neither of the requests may change the cost.
-func hasRole(pod *corev1.Pod, label, role string) bool {
-	_, change := deletionCost(pod, label, role)
-	return pod.Labels[label] == role && !change
-}
-
-// deletionCost returns the value of the annotation that makes a Deployment delete other pods before a coordinator, or
-// nil if a pod that was one has to lose it, when a role label changes. It changes no value that somebody else has set.
-func deletionCost(pod *corev1.Pod, label, role string) (value any, change bool) {
-	leads := role == v1.RoleCoordinator
-	for key, other := range pod.Labels {
-		leads = leads || key != label && other == v1.RoleCoordinator && strings.HasPrefix(key, v1.RoleLabelPrefix)
-	}
-	_, ofDeployment := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
-	cost, set := pod.Annotations[corev1.PodDeletionCost]
-	switch {
-	case leads && !set && ofDeployment:
-		return v1.CoordinatorDeletionCost, true
-	case !leads && cost == v1.CoordinatorDeletionCost:
-		return nil, true
-	}
-	return nil, false
-}
-
-// metadataPatch sets labels and annotations of a pod, and removes those whose value is nil.
-// The UID makes the patch fail if another pod has the name by now. It is a merge patch,
-// unlike the other writes: for server-side apply, the API server processes the whole pod,
-// twice in each election (ADR 10).
+// metadataPatch sets labels and annotations of a pod, and removes those whose value is nil. The UID makes the patch
+// fail if another pod has the name by now. It is a merge patch, unlike the other writes: for server-side apply, the API
+// server processes the whole pod, twice in each election (ADR 10).
 func metadataPatch(pod types.UID, labels, annotations map[string]any) (client.Patch, error) {
 	metadata := map[string]any{"uid": pod}
 	if len(labels) > 0 {

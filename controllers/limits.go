@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
 
 // Agents decide how often a group elects, and whoever may create pods may write agents. An election
@@ -24,8 +24,7 @@ const (
 	// namespaceBurst is enough for the failover of 500 groups, when a zone is lost.
 	namespaceRate  = 20
 	namespaceBurst = 1000
-	// client-go's recorder has the same burst for an object, and then writes one event in five
-	// minutes.
+	// client-go's recorder has the same burst for an object, and then writes one event in five minutes.
 	eventRate  = 1.0 / 60
 	eventBurst = 25
 )
@@ -95,24 +94,21 @@ func (l *namespaceLimits) of(namespace string, now time.Time) *namespaceLimit {
 
 // mustWait reports whether the group or its namespace has used up its limit of status writes.
 // Then the next reconcile of the group is due when it may write.
-func (r *Reconciler) mustWait(s *snapshot, next *v1.ElectionGroupStatus) bool {
+func (r *Reconciler) mustWait(s *snapshot, limit decide.Limit) bool {
 	now := time.Now()
-	ofNamespace := r.limits.of(s.key.Namespace, now)
+	ofNamespace := r.limits.of(s.Group.Namespace, now)
 	turns, namespaceLimit := &s.state.limits.changes, ofNamespace.changes
-	if was := &s.group.Status; was.Term != next.Term || !sameCoordinator(was.Coordinator, next.Coordinator) {
+	switch limit {
+	case decide.NoLimit:
+		return false
+	case decide.LimitElections:
 		turns, namespaceLimit = &s.state.limits.elections, ofNamespace.elections
 	}
 	at := turns.next(now, namespaceLimit)
 	if now.Before(at) {
-		s.writableAt = at
-		s.deadline.reached(at, s.now)
+		s.wakeUp(at)
 		return true
 	}
 	turns.take()
 	return false
-}
-
-// sameCoordinator reports whether two statuses have the same tenure.
-func sameCoordinator(a, b *v1.Coordinator) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.Pod == b.Pod && a.Term == b.Term)
 }

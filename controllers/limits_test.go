@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
@@ -87,13 +87,11 @@ func TestLimitsOfQuietNamespacesAreForgotten(t *testing.T) {
 
 // newLimitedGroup returns what recordEvents needs.
 func newLimitedGroup(events *fakeEventClient) (*Reconciler, *snapshot) {
-	elected := make(chan struct{})
-	close(elected)
-	r := &Reconciler{writer: events, elected: elected, metrics: newMetricSet(nil)}
+	r := &Reconciler{writer: events, metrics: newMetricSet(nil)}
 	s := &snapshot{
-		key: types.NamespacedName{Namespace: "bank", Name: "ledger"}, group: &v1.ElectionGroup{}, now: time.Now(),
 		state: &groupState{limits: newGroupLimits(), eventsRecovered: true},
 	}
+	s.Group, s.Now = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}, time.Now()
 	return r, s
 }
 
@@ -103,32 +101,32 @@ func TestEventsAreLimited(t *testing.T) {
 	events := &fakeEventClient{}
 	r, s := newLimitedGroup(events)
 	for i := range elections {
-		result := &groupstatus.Result{Events: []groupstatus.Event{{Note: fmt.Sprint("election ", i), Key: fmt.Sprint(i)}}}
-		must.Succeed(t, r.recordEvents(t.Context(), s, result))
+		event := groupstatus.Event{Note: fmt.Sprint("election ", i), Key: fmt.Sprint(i)}
+		must.Succeed(t, r.recordEvents(t.Context(), s, []groupstatus.Event{event}))
 	}
-	if len(events.notes) < eventBurst || len(events.notes) > eventBurst+int(time.Since(s.now).Minutes()) {
+	if len(events.notes) < eventBurst || len(events.notes) > eventBurst+int(time.Since(s.Now).Minutes()) {
 		t.Fatalf("got %d events at once, want %d", len(events.notes), eventBurst)
 	}
-	if wait := s.deadline.at.Sub(s.now); wait <= 0 || wait > 2*time.Minute {
+	if wait := s.wakeAt.Sub(s.Now); wait <= 0 || wait > 2*time.Minute {
 		t.Errorf("got the next reconcile after %s, want it when the next event may be written", wait)
 	}
 	s.state.limits.events.reserved = time.Now() // A minute has passed.
-	must.Succeed(t, r.recordEvents(t.Context(), s, &groupstatus.Result{}))
+	must.Succeed(t, r.recordEvents(t.Context(), s, nil))
 	left := elections - eventBurst - 1
 	if want := fmt.Sprintf("election 99 (after %d events that were left out)",
 		left); events.notes[len(events.notes)-1] != want {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
 	}
-	expect.Equalf(t, r.metrics.groups[s.key].droppedEvents, uint64(left), "dropped events in the metric")
+	expect.Equalf(t, r.metrics.groups[s.key()].droppedEvents, uint64(left), "dropped events in the metric")
 }
 
 // A standby has no metrics of groups: an alert would fire because of a group without a coordinator.
 func TestStandbyCountsNothingOfGroups(t *testing.T) {
 	r, s := newLimitedGroup(&fakeEventClient{})
-	r.elected = make(chan struct{})
+	s.LeaderGrace = time.Second
 	for i := range 2 * eventBurst {
 		must.Succeed(t,
-			r.recordEvents(t.Context(), s, &groupstatus.Result{Events: []groupstatus.Event{{Key: fmt.Sprint(i)}}}))
+			r.recordEvents(t.Context(), s, []groupstatus.Event{{Key: fmt.Sprint(i)}}))
 	}
 	r.metrics.connected = func() map[string]int { return nil }
 	registry := prometheus.NewPedanticRegistry()

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
 
 // metricSet has the operator's metrics. The series of a group are removed with it.
@@ -24,23 +24,11 @@ type metricSet struct {
 
 // groupMetrics are the values of one group.
 type groupMetrics struct {
-	groupGauges
+	decide.Gauges
 
 	elections uint64
 	// deferred and droppedEvents count what the limits left out.
 	deferred, droppedEvents uint64
-}
-
-// groupGauges are the latest values of one group.
-type groupGauges struct {
-	vacant bool
-	// disagreeing: the agents disagree about anything, also while new settings propagate.
-	// divided: the agents name different coordinators.
-	disagreeing, divided bool
-	behind               bool
-	connected, expected  int
-	// gaps are those in the status, so that they survive a restart.
-	gaps v1.Gaps
 }
 
 var (
@@ -92,30 +80,14 @@ func newMetricSet(connected func() map[string]int) *metricSet {
 		}),
 		groups: map[types.NamespacedName]*groupMetrics{},
 	}
-	for _, end := range []string{endFailure, endPlanned, endUnknown} {
+	for _, end := range []string{decide.EndFailure, decide.EndPlanned, decide.EndUnknown} {
 		m.failover.WithLabelValues(end) // A rate needs the series before the first failover.
 	}
 	return m
 }
 
-// The kinds of ends of tenures.
-const (
-	endFailure = "failure"
-	endPlanned = "planned"
-	endUnknown = "unknown"
-	endOther   = "other" // planned or unknown
-)
-
-// endOfTenureBefore returns which kind of end the tenure before the newest one had.
-func endOfTenureBefore(history []v1.Tenure) string {
-	switch {
-	case len(history) <= 1 || history[1].EndReason == v1.EndUnknown:
-		return endUnknown
-	case history[1].EndedByFailure():
-		return endFailure
-	}
-	return endPlanned
-}
+// endOther is a planned or unknown end of a tenure.
+const endOther = "other"
 
 func (m *metricSet) register(registry prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{m.failover, m.lag, m.reconciles, m} {
@@ -150,19 +122,19 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	for key, g := range m.groups {
 		labels := []string{key.Namespace, key.Name}
-		gauge(coordinatorMetric, number(!g.vacant), labels...)
-		gauge(agreedMetric, number(!g.disagreeing), labels...)
-		gauge(dividedMetric, number(g.divided), labels...)
-		gauge(behindMetric, number(g.behind), labels...)
-		gauge(connectedMetric, g.connected, labels...)
-		gauge(expectedMetric, g.expected, labels...)
+		gauge(coordinatorMetric, number(!g.Vacant), labels...)
+		gauge(agreedMetric, number(!g.Disagreeing), labels...)
+		gauge(dividedMetric, number(g.Divided), labels...)
+		gauge(behindMetric, number(g.Behind), labels...)
+		gauge(connectedMetric, g.Connected, labels...)
+		gauge(expectedMetric, g.Expected, labels...)
 		counter(electionsMetric, float64(g.elections), labels...)
 		counter(deferredMetric, float64(g.deferred), labels...)
 		counter(droppedMetric, float64(g.droppedEvents), labels...)
-		counter(gapsMetric, float64(g.gaps.Failures), key.Namespace, key.Name, endFailure)
-		counter(gapsMetric, float64(g.gaps.Others), key.Namespace, key.Name, endOther)
-		counter(gapTimeMetric, float64(g.gaps.FailureMicros)/1e6, key.Namespace, key.Name, endFailure)
-		counter(gapTimeMetric, float64(g.gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
+		counter(gapsMetric, float64(g.Gaps.Failures), key.Namespace, key.Name, decide.EndFailure)
+		counter(gapsMetric, float64(g.Gaps.Others), key.Namespace, key.Name, endOther)
+		counter(gapTimeMetric, float64(g.Gaps.FailureMicros)/1e6, key.Namespace, key.Name, decide.EndFailure)
+		counter(gapTimeMetric, float64(g.Gaps.OtherMicros)/1e6, key.Namespace, key.Name, endOther)
 	}
 	gauge(groupsMetric, len(m.groups))
 }

@@ -21,15 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// applyService writes the Service and its EndpointSlice, and deletes those of an
-// earlier name.
-func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan,
-	coordinator string,
-) (err error) {
-	if s.servicesForbidden {
+// applyService writes the Service and its EndpointSlice, and deletes those of an earlier name.
+func (r *Reconciler) applyService(ctx context.Context, s *snapshot, t *decide.Traffic) (err error) {
+	p := t.Plan
+	if s.ServicesForbidden {
 		return nil
 	}
 	defer func() {
@@ -38,13 +37,13 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 		}
 	}()
 	if p.ServiceHasSelector {
-		return r.applyServiceWithSelector(ctx, s, coordinator)
+		return r.applyServiceWithSelector(ctx, s, t)
 	}
 	if p.Service == nil {
 		return r.deleteServices(ctx, s, "")
 	}
-	have := s.service
-	if have != nil && (ofEarlierGroup(have, s) || isOtherType(have, p.Service)) {
+	have := s.Service
+	if have != nil && (membership.OfOtherUID(have, s.Group) || isOtherType(have, p.Service)) {
 		if err := r.deleteService(ctx, s, have); err != nil {
 			return err
 		}
@@ -56,8 +55,7 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 	}
 	// A Service that exists follows the coordinator even if it can't be changed.
 	if !p.EndpointSliceConflict {
-		if err := r.applyEndpointSlice(ctx, s,
-			membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
+		if err := r.applyEndpointSlice(ctx, s, t); err != nil {
 			return errors.Join(serviceErr, err)
 		}
 	}
@@ -74,9 +72,8 @@ func isOtherType(have, want *corev1.Service) bool {
 	return have.Spec.Type == corev1.ServiceTypeClusterIP && headless(have) != headless(want)
 }
 
-// writeService creates the Service, or sets the labels, owner and ports of the existing
-// one. It patches instead of applying: if a user hands a Service over, server-side
-// apply would retain the user's ports beside those of the group.
+// writeService creates the Service, or sets the labels, owner and ports of the existing one. It patches instead of
+// applying: if a user hands a Service over, server-side apply would retain the user's ports beside those of the group.
 func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Service) error {
 	switch {
 	case have == nil:
@@ -112,32 +109,31 @@ func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) er
 	return nil
 }
 
-// applyServiceWithSelector leaves a Service with a selector unchanged. If the group
-// already owns an EndpointSlice of it, from before it had a selector, that continues
-// to follow the coordinator.
-func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, coordinator string) error {
-	if s.endpointSlice != nil && metav1.IsControlledBy(s.endpointSlice, s.group) {
-		if err := r.applyEndpointSlice(ctx, s,
-			membership.EndpointSlice(s.group, s.service, s.pods[coordinator])); err != nil {
+// applyServiceWithSelector leaves a Service with a selector unchanged. If the group already owns an EndpointSlice of
+// it, from before it had a selector, that continues to follow the coordinator.
+func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, t *decide.Traffic) error {
+	if s.EndpointSlice != nil && metav1.IsControlledBy(s.EndpointSlice, s.Group) {
+		if err := r.applyEndpointSlice(ctx, s, t); err != nil {
 			return err
 		}
 	}
-	return r.deleteServices(ctx, s, s.group.Spec.Service.Name)
+	return r.deleteServices(ctx, s, s.Group.Spec.Service.Name)
 }
 
-func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, want *discoveryv1.EndpointSlice) error {
-	have := s.endpointSlice
+func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, t *decide.Traffic) error {
+	want := membership.EndpointSlice(s.Group, s.Service, s.Pods[t.Coordinator])
+	have := s.EndpointSlice
 	if have != nil && len(want.Endpoints) == 0 {
 		// An empty slice is valid with any address type, and the type is immutable.
 		want.AddressType = have.AddressType
 	}
-	if have != nil && (have.AddressType != want.AddressType || ofEarlierGroup(have, s)) {
+	if have != nil && (have.AddressType != want.AddressType || membership.OfOtherUID(have, s.Group)) {
 		if err := r.delete(ctx, have); err != nil {
 			return err
 		}
 		have = nil
 	}
-	if have != nil && len(want.Endpoints) == 0 && s.keepsEndpoint {
+	if have != nil && len(want.Endpoints) == 0 && t.KeepsEndpoint {
 		return nil
 	}
 	if have != nil && sameMetadata(have, want) &&
@@ -145,15 +141,6 @@ func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, want *
 		return nil
 	}
 	return r.serverSideApply(ctx, want, discoveryapply.EndpointSlice(want.Name, want.Namespace))
-}
-
-// ofEarlierGroup reports whether an object belonged to an earlier group of the name.
-// Such an object is replaced: the garbage collector would delete it, and server-side
-// apply can't replace an owner that another manager has set, for example a restore
-// from a backup.
-func ofEarlierGroup(object client.Object, s *snapshot) bool {
-	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.UID != s.group.UID
 }
 
 func sameService(have, want *corev1.Service) bool {
@@ -180,7 +167,8 @@ func samePorts(have, want []corev1.ServicePort) bool {
 // wanted one, with their EndpointSlices.
 func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted string) error {
 	ofGroup := []client.ListOption{
-		client.InNamespace(s.key.Namespace), client.MatchingLabels{v1.LabelGroup: s.key.Name}, client.UnsafeDisableDeepCopy,
+		client.InNamespace(s.Group.Namespace), client.MatchingLabels{v1.LabelGroup: s.Group.Name},
+		client.UnsafeDisableDeepCopy,
 	}
 	var services corev1.ServiceList
 	if err := r.cached.List(ctx, &services, ofGroup...); err != nil {
@@ -202,7 +190,7 @@ func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted str
 		}
 	}
 	for _, object := range old {
-		if !metav1.IsControlledBy(object, s.group) || object.GetDeletionTimestamp() != nil {
+		if !metav1.IsControlledBy(object, s.Group) || object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		if err := r.deleteService(ctx, s, object); err != nil {
@@ -215,11 +203,8 @@ func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted str
 // deleteService deletes a Service, or its EndpointSlice, that the spec no longer wants. Nothing
 // can restore the cluster IP of a Service, so it asks the API server whether this is the spec.
 func (r *Reconciler) deleteService(ctx context.Context, s *snapshot, object client.Object) error {
-	if changed, err := r.hasChanged(ctx, s); err != nil {
-		return fmt.Errorf("read the group: %w", err)
-	} else if changed {
-		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name,
-			errors.New("the cache is behind"))
+	if err := r.confirm(ctx, s.Group); err != nil {
+		return err
 	}
 	return r.delete(ctx, object)
 }

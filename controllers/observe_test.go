@@ -22,36 +22,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// An alert depends on it: it fires for agents that name two coordinators, and not while settings propagate.
-func TestDividedMeansDifferentCoordinators(t *testing.T) {
-	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
-		"":                          {false, false},
-		v1.ReasonCoordinatorsDiffer: {true, true},
-		v1.ReasonListsDiffer:        {true, false},
-		v1.ReasonSettingsDiffer:     {true, false},
-	} {
-		s := &snapshot{group: &v1.ElectionGroup{}}
-		if got := s.gauges(&groupstatus.Result{Disagreement: reason}); got.disagreeing != want.disagreeing ||
-			got.divided != want.divided {
-			t.Errorf("%s: got %+v, want %+v", reason, got, want)
-		}
-	}
-}
-
-// TestFailoversAfterFailuresCountSeparately: planned changes are much faster.
-func TestFailoversAfterFailuresCountSeparately(t *testing.T) {
-	for reason, want := range map[v1.EndReason]string{
-		v1.EndCrash: "failure", v1.EndSessionClosed: "failure", v1.EndStepDown: "planned",
-		v1.EndPodDeleted: "planned", v1.EndUnknown: "unknown",
-	} {
-		if got := endOfTenureBefore(
-			[]v1.Tenure{{Pod: "b"}, {Pod: "c", EndReason: reason}, {Pod: "b", EndReason: v1.EndSilence}}); got != want {
-			t.Errorf("%s: got %s, want %s", reason, got, want)
-		}
-	}
-	expect.Equalf(t, endOfTenureBefore([]v1.Tenure{{Pod: "b"}}), "unknown", "first tenure")
-}
-
 // fakeEventClient records the notes of the events that it creates.
 type fakeEventClient struct {
 	client.Client
@@ -117,7 +87,7 @@ func TestPermissionForServicesIsMissing(t *testing.T) {
 		`exceeded quota: small, requested: services=1, used: services=9, limited: services=9`:                           false,
 	} {
 		err := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "front", errors.New(response))
-		if got := (writeError{}).next(fmt.Errorf("apply Service front: %w", err)).servicesForbidden(); (got != nil) != want {
+		if got := (writeError{}).next(fmt.Errorf("apply Service front: %w", err)).servicesDenied(); got != want {
 			t.Errorf("%s: got %+v, want a problem: %t", response, got, want)
 		}
 	}

@@ -59,15 +59,12 @@ type operator struct {
 	afterWrite  func(*http.Request, *http.Response)
 	// rejects returns whether a write is rejected.
 	rejects func(*http.Request) bool
-	// reads are the paths of its reads, and beforeRead is called before each.
+	// reads are the paths of its reads.
 	reads []string
 	// watches has the queries of the watch requests by resource.
-	watches    map[string][]string
-	beforeRead func(*http.Request)
+	watches map[string][]string
 	// rejectsRead returns whether a read is rejected.
 	rejectsRead func(*http.Request) bool
-	// namespaces are those that it watches, besides that of the env.
-	namespaces []string
 	// paused are resources whose watch events don't arrive until resumed is closed.
 	paused  []string
 	resumed chan struct{}
@@ -134,9 +131,6 @@ func (o *operator) read(next http.RoundTripper, r *http.Request) (*http.Response
 	o.mu.Unlock()
 	if crashed {
 		return nil, errCrashed
-	}
-	if o.beforeRead != nil {
-		o.beforeRead(r)
 	}
 	if o.rejectsRead != nil && o.rejectsRead(r) {
 		return forbidden(r), nil
@@ -263,9 +257,6 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	config.Wrap(o.intercept)
 	caches := cache.Options()
 	caches.DefaultNamespaces = map[string]ctrlcache.Config{e.namespace: {}}
-	for _, namespace := range o.namespaces {
-		caches.DefaultNamespaces[namespace] = ctrlcache.Config{}
-	}
 	log := testr.NewWithInterface(e.t, testr.Options{Verbosity: -1})
 	if o.lease > 0 {
 		log = logr.Discard() // a manager logs the end of its lead after it has stopped, so perhaps after the test

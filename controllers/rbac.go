@@ -1,9 +1,8 @@
 package controllers
 
-// The permissions of the controllers. electiongroups/finalizers is for clusters that
-// require it of the owner of an object with blockOwnerDeletion; the operator adds no
-// finalizers to groups. Those of pods need patch.
-// The permission for Services is optional, and therefore a role of its own: config/rbac/services.yaml.
+// The permissions of the controllers. electiongroups/finalizers is for clusters that require it of the owner of an
+// object with blockOwnerDeletion; the operator adds no finalizers to groups. Those of pods need patch. The permission
+// for Services is optional, and therefore a role of its own: config/rbac/services.yaml.
 //
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/status,verbs=update

@@ -3,10 +3,13 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,8 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
 
 // Reconciler reconciles groups, and connects to the agents of pods.
@@ -68,134 +70,111 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.verifySuspects(group)
-	standby := !r.leads()
-	if standby {
-		if late, wait := r.awaitLeader(group); !late {
-			return reconcile.Result{RequeueAfter: wait}, nil
-		}
-	}
-	s, err := r.gather(ctx, group)
+	state := r.states.get(request.NamespacedName, group.UID)
+	s, err := r.gather(ctx, group, state)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if stale, err := r.isStale(ctx, s); stale || err != nil {
-		return reconcile.Result{RequeueAfter: staleRetry}, err
+	actions, err := r.decide(ctx, s)
+	if err == nil && actions.Traffic != nil {
+		err = r.apply(ctx, s, &actions)
+		state.memory.Standby.Unfinished = err != nil && !s.Leads()
 	}
-	apply := r.decideAndApply
-	if standby {
-		apply = r.reconcileStandby
-	}
-	if err := apply(ctx, s); apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
 		// The facts were out of date, and so is the decision.
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	if standby {
-		s.deadline = deadline{s.writableAt}
-	} else {
+	if actions.Traffic != nil {
 		r.metrics.reconciles.Inc()
-		if group.Spec.Preemption.Spread != "" {
-			r.spread.changed()
-		}
 	}
-	if s.deadline.at.IsZero() {
+	if s.Leads() && group.Spec.Preemption.Spread != "" {
+		r.spread.changed()
+	}
+	if s.wakeAt.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: max(time.Until(s.deadline.at), time.Millisecond)}, nil
+	return reconcile.Result{RequeueAfter: max(time.Until(s.wakeAt), time.Millisecond)}, nil
 }
 
-// decideAndApply publishes the member list first, since agents elect by it, and then
-// writes the status that their reports amount to. Agents elect whether or not they get
-// a new document: a finalizer that can't be written delays neither status nor traffic.
-func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
-	plan := membership.MakePlan(s.membershipFacts())
-	if !plan.RequeueAt.IsZero() {
-		s.deadline.reached(plan.RequeueAt, s.now)
+// decide makes steps until one needs no further facts. Actions without Traffic mean that there is nothing to do.
+func (r *Reconciler) decide(ctx context.Context, s *snapshot) (actions decide.Actions, err error) {
+	for {
+		actions, s.state.memory = decide.Step(&s.Facts, s.state.memory)
+		for _, pod := range actions.Verify {
+			r.agents.Verify(s.pod(pod))
+		}
+		switch {
+		case actions.Read != nil:
+			if err := r.read(ctx, s, actions.Read); err != nil {
+				return actions, err
+			}
+		case actions.Hold != nil:
+			r.hold(ctx, s, actions.Hold)
+		default:
+			s.wakeUp(actions.WakeAt)
+			return actions, nil
+		}
+		s.Now = time.Now()
 	}
-	holdErr, releaseErr := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release)
-	publishErr, err := r.publish(ctx, s, &plan, holdErr)
-	before, leads := s.group, r.leads()
-	result := groupstatus.Evaluate(s.statusFacts(&plan))
-	if leads {
-		// Alerts depend on the gauges, also while the status can't be written.
-		r.metrics.update(s.key, func(g *groupMetrics) { g.groupGauges = s.gauges(&result) })
-	}
-	if err != nil {
-		return err
-	}
-	if plan.ServiceProblem != nil && (!s.servicesForbidden || r.services.permitted.Load()) {
-		// The cache leaves out objects of others, so no watch reports their deletion.
-		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
-	}
-	if !result.RequeueAt.IsZero() {
-		s.deadline.reached(result.RequeueAt, s.now)
-	}
-	// Before the status: agents wait for no write, and neither do those of other groups.
-	r.sendCommands(s, &plan, &result)
-	if r.addUser(ctx, s, result.Status.History) {
-		result = groupstatus.Evaluate(s.statusFacts(&plan))
-	}
-	waits, refusedErr, err := r.reportStatus(ctx, s, &result.Status)
-	if err != nil {
-		return err
-	}
-	if waits {
-		// The rest follows from the status.
-		return errors.Join(publishErr, releaseErr)
-	}
-	if leads {
-		r.observe(s, before, &result)
-	}
-	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)
-	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
-		// The status has been written before. The next reconcile adds the error.
-		s.state.routingError, s.deadline = next, deadline{s.now}
-	}
-	return errors.Join(append(routingErrs, refusedErr, publishErr, releaseErr, eventErr)...)
 }
 
-// conflictRecheck is how often a reconcile checks whether the name of another owner's
-// object has become free.
-const conflictRecheck = 30 * time.Second
-
-// isStale reports whether the group in the cache is older than what an operator has
-// already published: another operator, if the cache is behind. The API server would
-// reject a status made from the older spec, but no other object.
-//
-// A newer generation in the status doesn't prove it: the status may come from a backup. Neither
-// does an object that is missing, or that belongs to another group of the name.
-func (r *Reconciler) isStale(ctx context.Context, s *snapshot) (bool, error) {
-	if s.group.Status.ObservedGeneration <= s.group.Generation && !s.lacksObject() && !s.hasObjectOfOther() {
-		return false, nil
-	}
-	return r.hasChanged(ctx, s)
+// errStale is a conflict: the cache is behind.
+func errStale(group *v1.ElectionGroup) error {
+	return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), group.Name,
+		errors.New("the cache is behind"))
 }
 
-// hasChanged asks the API server whether the spec is another one than in the cache, or the
-// group has been deleted.
-func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) {
+// read reads what a step has asked for.
+func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) error {
+	if read.Group {
+		if err := r.confirm(ctx, s.Group); err != nil {
+			return err
+		}
+		s.Confirmed = true
+	}
+	var mu sync.Mutex
+	parallel := newParallel()
+	for _, name := range read.Pods {
+		parallel.run(func() error {
+			pod := &corev1.Pod{}
+			err := r.live.Get(ctx, s.pod(name), pod)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read pod %s: %w", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.Fresh[name] = true
+			if err == nil {
+				s.Pods[name] = pod
+				delete(s.Explaining, name)
+				r.addAgent(s, pod, r.agents.Reports(s.key()))
+			}
+			return nil
+		})
+	}
+	return errors.Join(parallel.wait()...)
+}
+
+// confirm returns a conflict if the spec is another one than in the cache, or the group has been deleted.
+func (r *Reconciler) confirm(ctx context.Context, group *v1.ElectionGroup) error {
 	now := &v1.ElectionGroup{}
-	if err := r.live.Get(ctx, s.key, now); err != nil {
-		return true, client.IgnoreNotFound(err)
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(group), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the group: %w", err)
 	}
-	return now.UID != s.group.UID || now.Generation != s.group.Generation || now.DeletionTimestamp != nil, nil
+	if err != nil || now.UID != group.UID || now.Generation != group.Generation || now.DeletionTimestamp != nil {
+		return errStale(group)
+	}
+	return nil
 }
 
-// lacksObject reports whether an object is missing that was written together with the
-// first list.
-func (s *snapshot) lacksObject() bool {
-	return s.group.Status.Protocol.MemberList != nil && s.group.Spec.Service != nil &&
-		s.service == nil && !s.servicesForbidden
-}
-
-// hasObjectOfOther reports whether an object belongs to another group of the name: an
-// earlier one, or a later one if the cache is behind.
-func (s *snapshot) hasObjectOfOther() bool {
-	return s.service != nil && s.ofOther(s.service) || s.endpointSlice != nil && s.ofOther(s.endpointSlice)
-}
-
-func (s *snapshot) ofOther(object client.Object) bool {
-	return !membership.OwnedByOther(object, s.group) && ofEarlierGroup(object, s)
+// hold adds the finalizer of the group to pods. Agents elect whether or not they get a new document: a finalizer that
+// can't be written delays neither status nor traffic.
+func (r *Reconciler) hold(ctx context.Context, s *snapshot, pods []*corev1.Pod) {
+	err := r.applyFinalizers(ctx, s.Group.Name, pods, true)
+	s.state.publishError = s.state.publishError.next(err)
+	s.Errors.Publish, s.holdErr = s.state.publishError.text, err
+	s.HoldTried, s.HoldFailed = true, err != nil
 }

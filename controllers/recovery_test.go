@@ -1,9 +1,7 @@
 package controllers_test
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,9 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -78,19 +74,6 @@ func TestGroupIsRecreated(t *testing.T) {
 	e.awaitRole("ledger-2", "ledger", "")
 }
 
-// The status retains its term, even if agents that lost their state report a lower one.
-func TestTermNeverGoesBack(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
-	e.elect("ledger", "ledger-0", 5)
-	e.eventually("a coordinator of an old term isn't accepted",
-		func() bool { return e.group("ledger").Status.Coordinator == nil })
-	expect.Equalf(t, e.group("ledger").Status.Term, 7, "term")
-	o.stop()
-	e.startOperator()
-	e.electAndAwait("ledger", "ledger-0", 8)
-}
-
 // The operator restores its objects and labels when a user changes or deletes them.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
 	e, o := newOperatedEnv(t)
@@ -125,35 +108,6 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 	}
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.awaitRole("ledger-0", "ledger", "")
-}
-
-// Agents have a newer member list than the status, as after a restore of etcd. They get
-// nothing that is based on the status until the group is created again.
-func TestStatusFromBackupIsNotPublished(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
-	uid, before := string(e.group("ledger").UID), e.document("ledger")
-	e.pod("ledger-3", "ledger")
-	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-3"} {
-		e.agents[pod].ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, before.Group.Version+7 })
-	}
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonStatusBehind)
-	e.eventually("the metric shows it",
-		func() bool { return value(t, o.metrics, "conclave_operator_group_status_behind") == 1 })
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
-	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
-	e.awaitQuiet(o)
-	if list, after := e.group("ledger").Status.Protocol.MemberList, e.document("ledger"); list.Previous != nil ||
-		after.Revision != before.Revision {
-		t.Errorf("got list %+v and document %+v, want both unchanged", list, after)
-	}
-	expect.Equalf(t, e.inGroup("ledger-3", "ledger"), true,
-		"ledger-3 stays in the group, because the newer list may have it")
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
-	e.eventually("the agents have left",
-		func() bool { return !e.inGroup("ledger-3", "ledger") && !e.inGroup("ledger-0", "ledger") })
-	e.createGroup("ledger", withShortWaits, "ledger-1", "ledger-2", "ledger-3")
-	e.awaitAdopted("ledger", 0, "ledger-1", "ledger-2", "ledger-3")
 }
 
 // The operator doesn't label another pod that has the name by the time of the write.
@@ -219,67 +173,4 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 	if e.group("ledger").DeletionTimestamp == nil {
 		t.Error("got no deletion timestamp, want the group to be deleting")
 	}
-}
-
-// A restore from a backup creates a group again, with the status that it had. Agents of the former group still run. The
-// restored list doesn't begin before they have left: the two groups could have a coordinator each.
-func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
-	e := newEnv(t)
-	first := e.startOperator()
-	e.createSettledGroup(first)
-	first.stop()
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("ledger")))
-	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		e.agents[pod].Refuse(func(call fakeagent.Call) int {
-			if call.Method == http.MethodDelete {
-				return http.StatusServiceUnavailable // The agent is still handing over.
-			}
-			return 0
-		})
-	}
-	// One pod was a member before, too.
-	members := []string{"ledger-0", "x-1", "x-2"}
-	e.pod("x-1", "ledger")
-	e.pod("x-2", "ledger")
-	group := e.createGroup("ledger", withShortWaits, members...)
-	previous := &v1.PreviousList{Version: 2, Members: group.Spec.Members[:2], LeaseMillis: 60}
-	restored := v1.PublishedDocument{Revision: 1, Digest: strings.Repeat("0", 64)}
-	group.Status.Protocol = v1.ProtocolState{
-		MemberList: &v1.MemberList{
-			Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous,
-			LeaseMillis: 60,
-		},
-		Document: &restored,
-	}
-	group.Status.Term = 7
-	must.Succeed(t, e.client.Status().Update(t.Context(), group))
-	contact := make(chan struct{})
-	second := e.startOperator(func(o *operator) {
-		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			select {
-			case <-contact:
-				return e.network.Dial(ctx, network, address)
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-	})
-	wantNothingPublished := func(while string) {
-		t.Helper()
-		e.awaitQuiet(second)
-		if got := e.group("ledger").Status.Protocol.Document; *got != restored || e.inGroup("x-1", "ledger") {
-			t.Errorf("got the restored list published as %+v while %s, want it to wait", got, while)
-		}
-	}
-	e.awaitCondition("ledger", v1.ConditionProgressing, v1.ReasonSettled)
-	wantNothingPublished("no agent has been contacted")
-	close(contact)
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonEarlierGroup)
-	wantNothingPublished("the earlier group may have a coordinator")
-	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		e.agents[pod].Refuse(nil)
-	}
-	e.awaitAdopted("ledger", 3, members...)
-	e.eventually("the others have left",
-		func() bool { return !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger") })
 }

@@ -23,11 +23,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// addSelectionController adds the controller that keeps the annotation
-// conclave.dev/selected-by of running pods up to date. The webhook writes it when a pod is
-// created. Later, a group may be created, or its selector or the labels of the pod may
-// change. The kubelet passes the annotation on to the agent, which obtains a certificate for
-// the groups in it.
+// addSelectionController adds the controller that keeps the annotation conclave.dev/selected-by of running pods up to
+// date. The webhook writes it when a pod is created. Later, a group may be created, or its selector or the labels of
+// the pod may change. The kubelet passes the annotation on to the agent, which obtains a certificate for the groups in
+// it.
 func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("selection").

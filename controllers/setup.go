@@ -1,24 +1,20 @@
-// Package controllers reconciles ElectionGroups. It gathers the facts, lets
-// internal/operator/decide/membership and internal/operator/decide/groupstatus decide, and applies
-// the decisions:
+// Package controllers reconciles ElectionGroups. It gathers the facts, lets package decide make a step, and applies the
+// actions of that:
 //
-//	gather   group, pods, nodes, objects      from the cache (snapshot.go)
-//	         reports of agents                from memory (package agents)
-//	decide   membership.MakePlan              member list, document, Service (decide.go)
-//	apply    member list in the status, documents to agents (apply.go)
-//	decide   groupstatus.Evaluate             status, role labels, Events, commands
-//	apply    commands; then status; then at once Service, EndpointSlice, role labels, Events
+//	gather   group, pods, nodes, objects from the cache, reports of agents from memory (snapshot.go)
+//	decide   decide.Step: what should exist, and what has to be done for that (reconcile.go)
+//	apply    commands to agents; then the status, with the list; then the document to agents, and at once Service,
+//	         EndpointSlice, role labels, Events (apply.go)
 //
-// A reconcile depends on no earlier one, except for when a condition began to hold
-// (see groupState). What one left undone, because a write failed or the operator
-// crashed, the next one does. It doesn't write what is already as it should be. The
-// next reconcile starts when something has changed (triggers.go, mapping.go), or at
-// the time that a decision waits for; there is no periodic reconcile.
+// A step may ask for more facts, which the cache lacks, or for finalizers that must precede a document. Then there is
+// another step. What controllers itself decides is only how often it writes (limits.go), and what it repeats.
 //
-// All replicas of the operator run the controllers, but only the leader writes (standby.go).
-// Two operators that write at once do no harm. The status is updated from the version that was
-// read, the schema rejects a status that goes back (docs/adr/0008), and the rest
-// follows from the status.
+// The next reconcile starts when something has changed (triggers.go, mapping.go), or at the time that a step waits for;
+// there is no periodic reconcile.
+//
+// All replicas of the operator run the controllers, but only the leader writes, unless it is late (decide/standby.go).
+// Two operators that write at once do no harm. The status is updated from the version that was read, the schema rejects
+// a status that goes back (docs/adr/0008), and the rest follows from the status.
 package controllers
 
 import (
@@ -56,11 +52,9 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refused returns why the agent of a host has no certificate: see agents.Options.
 	Refused func(host string) string
-	// Debounce is the wait between the first changed report on a group and its
-	// reconcile; 0 means the default.
+	// Debounce is the wait between the first changed report on a group and its reconcile; 0 means the default.
 	Debounce time.Duration
-	// LeaderGrace is how late the leader may write the result of an election before a
-	// standby does; 0 means the default.
+	// LeaderGrace is how late the leader may write the result of an election before a standby does; 0 means the default.
 	LeaderGrace time.Duration
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
@@ -71,17 +65,15 @@ type Options struct {
 }
 
 const (
-	// defaultDebounce trades latency for writes. An election reaches the operator as one
-	// report from each agent within a few milliseconds. Writing the status for each of
-	// them would cost more than waiting for the last.
+	// defaultDebounce trades latency for writes. An election reaches the operator as one report from each agent within a
+	// few milliseconds. Writing the status for each of them would cost more than waiting for the last.
 	defaultDebounce = 10 * time.Millisecond
 	// defaultWorkers is high because workers wait for the API server most of the time.
 	defaultWorkers = 16
 	// initialBackoff and maxBackoff bound the wait after a failed reconcile.
 	initialBackoff = 20 * time.Millisecond
 	maxBackoff     = 5 * time.Second
-	// reconcileTimeout bounds a reconcile. Only an API server that doesn't respond takes
-	// that long.
+	// reconcileTimeout bounds a reconcile. Only an API server that doesn't respond takes that long.
 	reconcileTimeout = 30 * time.Second
 )
 
@@ -113,9 +105,8 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	options.Debounce = cmp.Or(options.Debounce, defaultDebounce)
 	options.LeaderGrace = cmp.Or(options.LeaderGrace, defaultLeaderGrace)
 	options.Workers = cmp.Or(options.Workers, defaultWorkers)
-	// The manager's own client has no read-your-writes consistency. With it, the manager
-	// would watch every kind that its other parts write, for example Secrets, only to
-	// see these writes in the cache.
+	// The manager's own client has no read-your-writes consistency. With it, the manager would watch every kind that its
+	// other parts write, for example Secrets, only to see these writes in the cache.
 	writer, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: new(true)},

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,88 +14,85 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// snapshot has the facts about a group that were gathered for one reconcile.
+// snapshot has the facts that were gathered for one reconcile, and what becomes of it.
 type snapshot struct {
-	key   types.NamespacedName
-	group *v1.ElectionGroup
+	facts.Facts
+
 	state *groupState
-	// initialStatus is the status as it was read. Writing the status replaces group.
-	initialStatus v1.ElectionGroupStatus
-	// now is the time after everything below has been read: a wait that begins now
-	// begins after the observation that it is about.
-	now time.Time
-	// deadline is when the next reconcile is due.
-	deadline deadline
-	// writableAt is when the status may be written that this reconcile left out; zero if it
-	// left none out.
-	writableAt time.Time
+	// wakeAt is when the next reconcile is due; zero if it isn't due unless something changes.
+	wakeAt time.Time
+	// holdErr is the error of the finalizers that must precede a document.
+	holdErr error
+}
 
-	// pods are by name, and nodes, connections and reports belong to them. Reports of
-	// agents without a pod are left out.
-	pods  map[string]*corev1.Pod
-	nodes map[string]*corev1.Node
-	// deleted has when the deletion of pods was requested: see rememberDeleted.
-	deleted map[string]time.Time
-	// unlisted are pods that membership.Unlisted has found.
-	unlisted []string
-	// explaining has the names of pods that have no agent, and may be gone by now: see addExplainingPods.
-	explaining map[string]bool
-	// preferred is the member that the list is to prefer, if the coordinator has to move.
-	preferred   string
-	connections map[string]agents.Connection
-	reports     map[string]agents.AgentReport
+func (s *snapshot) key() types.NamespacedName { return client.ObjectKeyFromObject(s.Group) }
 
-	// required are the lowest revisions that agents accept which refused a document because of that.
-	required []int64
+func (s *snapshot) pod(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Group.Namespace, Name: name}
+}
 
-	// servicesForbidden: the operator may not write Services.
-	servicesForbidden bool
-	service           *corev1.Service
-	endpointSlice     *discoveryv1.EndpointSlice
-	// keepsEndpoint: the Service still points at the former coordinator.
-	keepsEndpoint bool
+// wakeUp makes the next reconcile due at a time at the latest, unless that is zero.
+func (s *snapshot) wakeUp(at time.Time) {
+	if !at.IsZero() && (s.wakeAt.IsZero() || at.Before(s.wakeAt)) {
+		s.wakeAt = at
+	}
 }
 
 // gather takes a snapshot of a group.
-func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snapshot, error) {
-	key := client.ObjectKeyFromObject(group)
-	s := &snapshot{
-		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
-		pods: map[string]*corev1.Pod{}, deleted: map[string]time.Time{}, explaining: map[string]bool{},
-		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
+func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state *groupState) (*snapshot, error) {
+	s := &snapshot{state: state, Facts: facts.Facts{
+		Group: group, Now: time.Now(), Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{},
+		Deleted: map[string]time.Time{}, Explaining: map[string]bool{}, Fresh: map[string]bool{},
+		Errors: facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()},
+	}}
+	if !r.leads() {
+		s.LeaderGrace = r.options.LeaderGrace
 	}
-	reports := r.agents.Reports(key)
+	reports := r.agents.Reports(s.key())
 	if err := r.gatherPods(ctx, s, reports); err != nil {
 		return nil, err
 	}
 	if err := r.gatherObjects(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := r.confirmMissingPods(ctx, s); err != nil {
-		return nil, err
+	if s.Leads() || !state.memory.Standby.BehindSince.IsZero() {
+		r.addExplainingPods(ctx, s)
 	}
-	r.addExplainingPods(ctx, s)
-	s.preferred = r.spread.preferred(key)
+	s.Preferred = r.spread.preferred(s.key())
 	for i := range group.Status.History {
 		name := group.Status.History[i].Pod
-		if at, ok := r.deleted.Get(types.NamespacedName{Namespace: key.Namespace, Name: name}); ok {
-			s.deleted[name], _ = at.(time.Time)
+		if at, ok := r.deleted.Get(s.pod(name)); ok {
+			s.Deleted[name], _ = at.(time.Time)
 		}
 	}
-	for name, pod := range s.pods {
-		if connection, ok := r.connection(pod); ok {
-			s.connections[name] = connection
-			s.required = append(s.required, r.agents.Outdated(client.ObjectKeyFromObject(pod), key.Name))
-		}
-		if report, ok := reports[name]; ok && report.UID == pod.UID {
-			s.reports[name] = report
-		}
+	for _, pod := range s.Pods {
+		r.addAgent(s, pod, reports)
 	}
-	s.now = time.Now()
+	s.Now = time.Now()
 	return s, nil
+}
+
+// addAgent adds the agent of a pod.
+func (r *Reconciler) addAgent(s *snapshot, pod *corev1.Pod, reports map[string]agents.AgentReport) {
+	connection, ok := r.connection(pod)
+	if !ok {
+		return
+	}
+	agent := facts.Agent{
+		Connected: connection.Connected, Since: connection.Since, Problem: connection.Problem,
+		NotInGroup: connection.Connected && !connection.Accepts(s.Group.Name),
+		Version:    connection.Version, Identity: connection.Identity,
+		Required: r.agents.Outdated(s.pod(pod.Name), s.Group.Name),
+	}
+	if report, ok := reports[pod.Name]; ok && report.UID == pod.UID {
+		agent.Report, agent.AdoptedAt, agent.NamedAt, agent.LostAt =
+			report.Report, report.AdoptedAt, report.NamedAt, report.LostAt
+	}
+	s.Agents[pod.Name] = agent
 }
 
 // connection returns the connection to the agent of a pod. That may still be to an earlier pod of the same name.
@@ -110,34 +106,33 @@ func (r *Reconciler) connection(pod *corev1.Pod) (agents.Connection, bool) {
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
 	var indexed corev1.PodList
-	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace),
-		client.MatchingFields{cache.PodsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &indexed, client.InNamespace(s.Group.Namespace),
+		client.MatchingFields{cache.PodsByGroup: s.Group.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the pods of the group: %w", err)
 	}
 	for i := range indexed.Items {
-		s.pods[indexed.Items[i].Name] = &indexed.Items[i]
+		s.Pods[indexed.Items[i].Name] = &indexed.Items[i]
 	}
-	// The index doesn't find members, or pods whose agents report the group, that don't
-	// name it.
-	others := cache.MembersOf(s.group)
+	// The index doesn't find members, or pods whose agents report the group, that don't name it.
+	others := cache.MembersOf(s.Group)
 	for name := range reports {
 		others = append(others, name)
 	}
 	for _, name := range others {
-		if s.pods[name] != nil {
+		if s.Pods[name] != nil {
 			continue
 		}
-		pod, err := r.cachedPod(ctx, s.key.Namespace, name)
+		pod, err := r.cachedPod(ctx, s.Group.Namespace, name)
 		if err != nil {
 			return err
 		}
 		if pod != nil {
-			s.pods[name] = pod
+			s.Pods[name] = pod
 		}
 	}
-	s.unlisted = membership.Unlisted(s.group, func(name string) *corev1.Pod {
-		pod, failed := r.cachedPod(ctx, s.key.Namespace, name)
+	s.Unlisted = membership.Unlisted(s.Group, func(name string) *corev1.Pod {
+		pod, failed := r.cachedPod(ctx, s.Group.Namespace, name)
 		if failed != nil {
 			err = failed
 		}
@@ -146,7 +141,7 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 	if err != nil {
 		return err
 	}
-	s.nodes, err = r.nodesOf(ctx, s.pods)
+	s.Nodes, err = r.nodesOf(ctx, s.Pods)
 	return err
 }
 
@@ -161,27 +156,6 @@ func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*co
 		return nil, fmt.Errorf("read pod %s: %w", name, err)
 	}
 	return pod, nil
-}
-
-// addUser reports whether it has found out who asked the coordinator to step down: the annotation of the pod was
-// written just before, so the cache may lack it. It asks the API server at most once in a tenure.
-func (r *Reconciler) addUser(ctx context.Context, s *snapshot, history []v1.Tenure) bool {
-	was := s.group.Status.Coordinator
-	unknown := was != nil && was.Term != s.state.userTerm &&
-		s.pods[was.Pod] != nil && slices.ContainsFunc(history, func(t v1.Tenure) bool {
-		return t.Pod == was.Pod && t.Term == was.Term && t.EndReason == v1.EndStepDown && t.EndedBy == ""
-	})
-	if !unknown {
-		return false
-	}
-	s.state.userTerm = was.Term
-	pod := &corev1.Pod{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.pods[was.Pod]), pod)
-	if err != nil || v1.StepDownBy(pod.Annotations, s.key.Name, was.Term) == "" {
-		return false // An application may have asked for it, and the name isn't necessary.
-	}
-	s.pods[was.Pod] = pod
-	return true
 }
 
 // nodesOf returns the nodes of pods by name.
@@ -205,22 +179,23 @@ func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error) {
-	s.servicesForbidden = !r.services.permitted.Load()
-	if s.group.Spec.Service == nil || s.servicesForbidden {
+	s.ServicesPermitted = r.services.permitted.Load()
+	s.ServicesForbidden = !s.ServicesPermitted
+	if s.Group.Spec.Service == nil || s.ServicesForbidden {
 		return nil
 	}
 	defer func() {
 		if apierrors.IsForbidden(err) { // Agents must not wait for the permission.
 			r.services.refused.Store(true)
-			s.servicesForbidden, s.service, s.endpointSlice, err = true, nil, nil, nil
+			s.ServicesForbidden, s.Service, s.EndpointSlice, err = true, nil, nil, nil
 		}
 	}()
-	s.service, err = getObject[corev1.Service](ctx, r, s.key.Namespace, s.group.Spec.Service.Name)
+	s.Service, err = getObject[corev1.Service](ctx, r, s.Group.Namespace, s.Group.Spec.Service.Name)
 	if err != nil {
 		return err
 	}
-	s.endpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.key.Namespace,
-		membership.EndpointSliceName(s.group))
+	s.EndpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.Group.Namespace,
+		membership.EndpointSliceName(s.Group))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/operator/decide/spread"
 )
@@ -212,14 +213,14 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 		Group: spread.Group{Name: client.ObjectKeyFromObject(g), Over: g.Spec.Preemption.Spread}, uid: g.UID,
 		locations: map[string]string{},
 	}
-	facts, pods, err := r.membersOf(ctx, g)
+	members, err := r.membersOf(ctx, g)
 	if err != nil {
 		return p, err
 	}
-	for name, pod := range pods {
-		p.locations[name] = membership.Location(pod, facts.Nodes[pod.Spec.NodeName], p.Over)
+	for name, pod := range members.Pods {
+		p.locations[name] = membership.Location(pod, members.Nodes[pod.Spec.NodeName], p.Over)
 	}
-	first, others := facts.EquallyPreferred()
+	first, others := membership.EquallyPreferred(members)
 	p.first, p.Location = first, cmp.Or(p.locations[first], r.spread.located[g.UID])
 	r.spread.located[g.UID] = p.Location
 	if c := g.Status.Coordinator; g.Status.Protocol.MemberList == nil ||
@@ -228,8 +229,9 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 	}
 	reports := r.agents.Reports(p.Name)
 	for _, name := range others {
-		node := facts.Nodes[pods[name].Spec.NodeName]
-		if p.locations[name] != "" && !membership.LosesCoordinators(node, now) && r.canLead(g, pods[name], reports[name]) {
+		node := members.Nodes[members.Pods[name].Spec.NodeName]
+		if p.locations[name] != "" && !membership.LosesCoordinators(node, now) &&
+			r.canLead(g, members.Pods[name], reports[name]) {
 			p.Alternatives = append(p.Alternatives, spread.Alternative{Pod: name, Location: p.locations[name]})
 		}
 	}
@@ -244,25 +246,21 @@ func (r *Reconciler) canLead(g *v1.ElectionGroup, pod *corev1.Pod, report agents
 }
 
 // membersOf returns the pods of the members of a group and their nodes, from the cache.
-func (r *Reconciler) membersOf(ctx context.Context,
-	g *v1.ElectionGroup,
-) (membership.Facts, map[string]*corev1.Pod, error) {
-	facts := membership.Facts{Group: g}
-	pods := map[string]*corev1.Pod{}
+func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts.Facts, error) {
+	f := &facts.Facts{Group: g, Pods: map[string]*corev1.Pod{}}
 	if g.Status.Protocol.MemberList == nil {
-		return facts, pods, nil
+		return f, nil
 	}
 	for _, m := range g.Status.Protocol.MemberList.Members {
 		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
 		if err != nil {
-			return facts, nil, err
+			return nil, err
 		}
 		if pod != nil {
-			facts.Pods = append(facts.Pods, pod)
-			pods[m.Pod] = pod
+			f.Pods[m.Pod] = pod
 		}
 	}
 	var err error
-	facts.Nodes, err = r.nodesOf(ctx, pods)
-	return facts, pods, err
+	f.Nodes, err = r.nodesOf(ctx, f.Pods)
+	return f, err
 }

@@ -115,21 +115,6 @@ func TestCoordinatorsAreSpreadOverZones(t *testing.T) {
 	expect.Equalf(t, fmt.Sprint(versions()), before, "lists (an evacuation moves no preference)")
 }
 
-// The operator ends an evacuation at its time without any other event.
-func TestEvacuationEndsInTime(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	first, second := e.createNode("first"), e.createNode("second")
-	e.podWith("p-0", []string{"ledger"}, onNode(first))
-	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
-	e.createGroup("ledger", withShortWaits, "p-0", "p-1")
-	e.awaitAdopted("ledger", 0, "p-0", "p-1")
-	e.electAndAwait("ledger", "p-1", 7)
-	e.evacuate(second, time.Now().Add(3*time.Second))
-	e.awaitExcluded(p1, "ledger", true)
-	e.awaitExcluded(p1, "ledger", false)
-}
-
 func (e *env) labelNode(name, key, value string) {
 	e.t.Helper()
 	e.changeNode(name, func(node *corev1.Node) { node.Labels = map[string]string{key: value} })

@@ -41,8 +41,7 @@ func (r *Reconciler) trigger(group types.NamespacedName, delay time.Duration) {
 	}
 }
 
-// onAgentChanged triggers the groups that a change of an agent's report or connection
-// affects: see agents.Options.
+// onAgentChanged triggers the groups that a change of an agent's report or connection affects: see agents.Options.
 func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 	if group != "" {
 		r.trigger(types.NamespacedName{Namespace: pod.Namespace, Name: group}, r.options.Debounce)
@@ -75,7 +74,7 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
-	case apierrors.IsNotFound(err), !isFollowed(&pod):
+	case apierrors.IsNotFound(err), !membership.IsFollowed(&pod):
 		r.agents.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -84,11 +83,6 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
 	}, agentIncarnation(&pod))
 	return reconcile.Result{}, nil
-}
-
-// isFollowed reports whether a stream to the pod's agent is kept open.
-func isFollowed(pod *corev1.Pod) bool {
-	return membership.HasAgent(pod) && pod.Status.PodIP != "" && !membership.Finished(pod)
 }
 
 // agentIncarnation returns a number that changes whenever the pod's agent restarts.

@@ -2,16 +2,13 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -20,8 +17,6 @@ import (
 )
 
 const (
-	// uncachedPodRecheck is how often a reconcile reads a pod whose absence is about to count.
-	uncachedPodRecheck = time.Second
 	// minExplanationRecheck and maxExplanationRecheck bound the time between two reads of pods that explain why a group
 	// has none: it is as long as that has been so. No watch reports their changes.
 	minExplanationRecheck, maxExplanationRecheck = 2 * time.Second, 30 * time.Minute
@@ -54,28 +49,28 @@ func (r *Reconciler) addExplainingPods(ctx context.Context, s *snapshot) {
 	}
 	known := &s.state.explaining
 	if wanted := fmt.Sprint(missing, selector); known.wanted != wanted {
-		*known = explainingPods{wanted: wanted, since: s.now}
+		*known = explainingPods{wanted: wanted, since: s.Now}
 	}
-	if !s.now.Before(known.next) {
+	if !s.Now.Before(known.next) {
 		wait := minExplanationRecheck
-		if r.explanations.AllowN(s.now, len(missing)+1) {
+		if r.explanations.AllowN(s.Now, len(missing)+1) {
 			known.pods = r.readExplainingPods(ctx, s, missing, selector)
-			wait = min(max(s.now.Sub(known.since), minExplanationRecheck), maxExplanationRecheck)
+			wait = min(max(s.Now.Sub(known.since), minExplanationRecheck), maxExplanationRecheck)
 		}
-		known.next = s.now.Add(wait)
+		known.next = s.Now.Add(wait)
 	}
-	s.deadline.reached(known.next, s.now)
+	s.wakeUp(known.next)
 	for _, pod := range known.pods {
-		if s.pods[pod.Name] == nil {
-			s.pods[pod.Name], s.explaining[pod.Name] = pod, true
+		if s.Pods[pod.Name] == nil {
+			s.Pods[pod.Name], s.Explaining[pod.Name] = pod, true
 		}
 	}
 }
 
 // unknownMembers returns members without a pod in the snapshot, at most maxExplainingPods.
 func (s *snapshot) unknownMembers() (names []string) {
-	for _, name := range cache.MembersOf(s.group) {
-		if s.pods[name] == nil && len(names) < maxExplainingPods {
+	for _, name := range cache.MembersOf(s.Group) {
+		if s.Pods[name] == nil && len(names) < maxExplainingPods {
 			names = append(names, name)
 		}
 	}
@@ -84,16 +79,16 @@ func (s *snapshot) unknownMembers() (names []string) {
 
 // selectorOfNone returns the group's selector if it selects no pod of the snapshot, and otherwise nil.
 func (s *snapshot) selectorOfNone() labels.Selector {
-	if s.group.Spec.Selector == nil {
+	if s.Group.Spec.Selector == nil {
 		return nil
 	}
-	selects := membership.Selects(s.group)
-	for _, pod := range s.pods {
+	selects := membership.Selects(s.Group)
+	for _, pod := range s.Pods {
 		if selects(pod) {
 			return nil
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(s.group.Spec.Selector.LabelSelector())
+	selector, err := metav1.LabelSelectorAsSelector(s.Group.Spec.Selector.LabelSelector())
 	if err != nil {
 		return nil // The schema rejects such a selector.
 	}
@@ -106,7 +101,7 @@ func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names 
 ) (found []*corev1.Pod) {
 	for _, name := range names {
 		var pod corev1.Pod
-		if err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod); err == nil {
+		if err := r.live.Get(ctx, s.pod(name), &pod); err == nil {
 			found = append(found, explainingPod(&pod))
 		}
 	}
@@ -114,7 +109,7 @@ func (r *Reconciler) readExplainingPods(ctx context.Context, s *snapshot, names 
 		return found
 	}
 	var all corev1.PodList
-	if err := r.live.List(ctx, &all, client.InNamespace(s.key.Namespace),
+	if err := r.live.List(ctx, &all, client.InNamespace(s.Group.Namespace),
 		client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxExplainingPods)); err == nil {
 		for i := range all.Items {
 			found = append(found, explainingPod(&all.Items[i]))
@@ -140,48 +135,4 @@ func explainingPod(pod *corev1.Pod) *corev1.Pod {
 		stripped.Labels = pod.Labels
 	}
 	return stripped
-}
-
-// confirmMissingPods reads pods from the API server whose absence is about to count:
-// the cache may be behind, or the label by which it selects pods may have been removed.
-func (r *Reconciler) confirmMissingPods(ctx context.Context, s *snapshot) error {
-	var mu sync.Mutex
-	parallel := newParallel()
-	for _, name := range s.newlyMissing() {
-		parallel.run(func() error {
-			var pod corev1.Pod
-			err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod)
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("read pod %s, which isn't in the cache: %w", name, err)
-			}
-			if err == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				s.pods[name] = &pod
-				// If the pod is deleted before the cache has seen it, no watch reports that.
-				s.deadline.reached(s.now.Add(uncachedPodRecheck), s.now)
-			}
-			return nil
-		})
-	}
-	return errors.Join(parallel.wait()...)
-}
-
-// newlyMissing returns the members of the previous list whose pods begin to be missing
-// with this reconcile. A pod that exists, whatever the cache says, may grant by that
-// list, so its last grant hasn't begun to expire. A pod that is created later begins
-// with the list in force.
-func (s *snapshot) newlyMissing() []string {
-	list := s.group.Status.Protocol.MemberList
-	if published, _ := s.published(); published == nil || list == nil || list.State != v1.ListAdopting {
-		return nil
-	}
-	var names []string
-	for _, m := range list.Previous.Members {
-		_, known := s.state.missingSince[m.Pod]
-		if s.isMissing(m.Pod) && !(known && s.state.missingVersion == list.Version) {
-			names = append(names, m.Pod)
-		}
-	}
-	return names
 }

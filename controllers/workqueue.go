@@ -7,10 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
-// newQueue returns a work queue in which namespaces take turns: whoever changes thousands of
-// groups or pods delays those of other namespaces by one reconcile. It replaces the priority queue
-// of controller-runtime, whose only priority is that of objects that have changed over objects
-// that a manager finds when it starts.
+// newQueue returns a work queue in which namespaces take turns: whoever changes thousands of groups or pods delays
+// those of other namespaces by one reconcile. It replaces the priority queue of controller-runtime, whose only priority
+// is that of objects that have changed over objects that a manager finds when it starts.
 func newQueue(name string,
 	limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {

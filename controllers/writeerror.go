@@ -9,9 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // writeError is the API server's reason for rejecting a write, for the status. The zero
@@ -69,16 +66,9 @@ func (e writeError) next(errs ...error) writeError {
 // other texts.
 var notPermitted = regexp.MustCompile(`: User ".*" cannot \w+ resource "(services|endpointslices)"`)
 
-// servicesForbidden returns the problem that the operator lacks a permission that its role for Services has; nil if
-// that isn't the error.
-func (e writeError) servicesForbidden() *membership.Problem {
-	if e.reason != metav1.StatusReasonForbidden || !notPermitted.MatchString(e.text) {
-		return nil
-	}
-	return &membership.Problem{
-		Reason:  v1.ReasonServicesForbidden,
-		Message: "The operator lacks a permission, so a Service that exists may point at a former coordinator: " + e.text,
-	}
+// servicesDenied reports whether the operator lacks a permission that its role for Services has.
+func (e writeError) servicesDenied() bool {
+	return e.reason == metav1.StatusReasonForbidden && notPermitted.MatchString(e.text)
 }
 
 // truncate shortens a text to at most limit bytes.

@@ -1,6 +1,5 @@
-// Command manager is Conclave's operator. It injects agents into pods, issues their
-// certificates, publishes the members of their groups, and reports the state of each
-// group in its status.
+// Command manager is Conclave's operator. It injects agents into pods, issues their certificates, publishes the members
+// of their groups, and reports the state of each group in its status.
 package main
 
 import (

@@ -13,10 +13,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
 )
 
-// mayCreateCA returns an error if groups have begun: then their agents trust a CA, whose
-// Secret has been deleted. They would trust neither a new CA nor agents that do. The
-// manager also reports it in the status of these groups, because without a CA, it reports
-// nothing else.
+// mayCreateCA returns an error if groups have begun: then their agents trust a CA, whose Secret has been deleted. They
+// would trust neither a new CA nor agents that do. The manager also reports it in the status of these groups, because
+// without a CA, it reports nothing else.
 func (m *manager) mayCreateCA(ctx context.Context) error {
 	message := fmt.Sprintf(
 		"Secret %s/%s does not exist, but agents trust its CA: restore it. Or, to create a new CA, run: "+

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// probes serves the health probes of the kubelet. It starts before the API server
-// responds: a manager that waits for the API server is alive, and restarts with
-// increasing backoff would only delay it.
+// probes serves the health probes of the kubelet. It starts before the API server responds: a manager that waits for
+// the API server is alive, and restarts with increasing backoff would only delay it.
 type probes struct {
 	mu    sync.Mutex
 	ready []func(*http.Request) error

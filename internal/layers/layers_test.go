@@ -68,9 +68,11 @@ internal/operator/serve/enroll  : objects github.com/prometheus/client_golang/pr
 internal/operator/serve/authority : std -net/http/... k8s.io/api/... k8s.io/apimachinery/... github.com/prometheus/client_golang/prometheus sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
 internal/operator/agents        : any internal/net/... internal/protocol/...
 internal/operator/cache         : any api/v1 internal/operator/decide/... internal/protocol/control # decides what the cache retains
-internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
-internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
-internal/operator/decide/spread : any -cluster api/v1 : -cluster # as groupstatus
+internal/operator/decide        : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/groupstatus internal/operator/decide/membership internal/protocol/control : -cluster # decides from values; controllers reads and writes objects
+internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/facts internal/operator/decide/membership internal/protocol/... : -cluster # as decide
+internal/operator/decide/membership : any -cluster api/v1 internal/operator/decide/facts internal/protocol/... internal/election/memberlist : -cluster # as decide
+internal/operator/decide/spread : any -cluster api/v1 : -cluster # as decide
+internal/operator/decide/facts  : any -cluster api/v1 internal/protocol/control : -cluster # what decisions follow from
 internal/operator/decide/inject : objects -net/http/... internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 
 internal/sim                    : any -kubernetes -net/... internal/election/... -algorithms internal/transcript : -all any -kubernetes -net/... internal/election/... -algorithms internal/transcript internal/testing/expect internal/testing/must # its network is virtual

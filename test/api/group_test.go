@@ -165,10 +165,9 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 	return s
 }
 
-// TestLargestGroupFits tests a group of a hundred pods, with names of the maximum length of
-// a workload's pods, and a full status with a message,
-// a node and a zone in each row. The rules must stay within
-// the cost budget of the API server, and the group must fit into etcd.
+// TestLargestGroupFits tests a group of a hundred pods, with names of the maximum length of a workload's pods, and a
+// full status with a message, a node and a zone in each row. The rules must stay within the cost budget of the API
+// server, and the group must fit into etcd.
 func TestLargestGroupFits(t *testing.T) {
 	c := typedClient(t)
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "largest"}}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -50,10 +50,9 @@ type harness struct {
 	now    time.Time
 	group  *v1.ElectionGroup
 	pods   map[string]*corev1.Pod
-	agents map[string]groupstatus.AgentState
-	// identities are those of the state directories, by pod.
-	identities map[string]string
-	term       uint64
+	agents map[string]facts.Agent
+	memory decide.Memory
+	term   uint64
 }
 
 const podCount = 6
@@ -66,8 +65,8 @@ func (h *harness) createGroup(name string) {
 	h.t.Cleanup(func() {
 		expect.Succeed(h.t, h.c.Delete(context.WithoutCancel(h.t.Context()), h.group))
 	})
-	h.pods, h.agents = map[string]*corev1.Pod{}, map[string]groupstatus.AgentState{}
-	h.identities, h.term = map[string]string{}, uint64(control.FirstTerm(control.VersionAt(h.now)))
+	h.pods, h.agents = map[string]*corev1.Pod{}, map[string]facts.Agent{}
+	h.term = uint64(control.FirstTerm(control.VersionAt(h.now)))
 	for i := range podCount {
 		h.createPod(fmt.Sprint("web-", i))
 	}
@@ -83,8 +82,7 @@ func (h *harness) createPod(name string) {
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	h.agents[name] = groupstatus.AgentState{Connected: true}
-	h.identities[name] = control.FormatIdentity(h.rng.Uint64())
+	h.agents[name] = facts.Agent{Connected: true, Identity: control.FormatIdentity(h.rng.Uint64())}
 }
 
 // declareMembers declares random members.
@@ -133,7 +131,7 @@ func (h *harness) randomEdit() {
 	case 1:
 		h.createPod(name)
 	case 2:
-		h.agents[name] = groupstatus.AgentState{Problem: "connection refused"}
+		h.agents[name] = facts.Agent{Problem: "connection refused", Identity: h.agents[name].Identity}
 	}
 	elected := h.rng.IntN(podCount)
 	for name := range h.pods {
@@ -167,40 +165,26 @@ func (h *harness) randomReport(name string, elected int) {
 			Name: m.Pod, Status: []string{"Normal", "Crashed"}[h.rng.IntN(2)], Connected: true,
 		})
 	}
-	h.agents[name] = groupstatus.AgentState{Connected: true, Report: report}
+	adopted := h.now.Add(-time.Duration(h.rng.IntN(3)) * time.Hour)
+	h.agents[name] = facts.Agent{Connected: true, Identity: h.agents[name].Identity, Report: report, AdoptedAt: adopted}
 }
 
-// step plans and evaluates, as the operator does, and writes each status.
+// step makes a step, as the operator does, and writes its status.
 func (h *harness) step() {
-	facts := membership.Facts{
-		Group: h.group, Now: h.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{},
-		Missing: map[string]bool{}, Identities: h.identities,
-		Published: h.group.Status.Protocol.Document,
+	known := facts.Facts{
+		Group: h.group, Now: h.now, Pods: h.pods, Agents: h.agents, Confirmed: true, HoldTried: true,
+		Fresh: map[string]bool{},
 	}
-	if facts.Published != nil {
-		facts.Revision = facts.Published.Revision
+	actions := decide.Actions{Read: &decide.Read{}}
+	for actions.Read != nil {
+		for _, pod := range actions.Read.Pods {
+			known.Fresh[pod] = true
+		}
+		actions, h.memory = decide.Step(&known, h.memory)
 	}
-	for name, pod := range h.pods {
-		facts.Pods = append(facts.Pods, pod)
-		facts.Connected[pod.UID] = h.agents[name].Connected
-		facts.Adopted[name] = h.rng.IntN(3) > 0
+	if actions.Status != nil {
+		h.writeStatus(actions.Status)
 	}
-	for i := range podCount {
-		name := fmt.Sprint("web-", i)
-		facts.Missing[name] = h.pods[name] == nil
-	}
-	facts.Missing["web.one"] = true
-	p := membership.MakePlan(facts)
-	if p.List != nil {
-		status := *h.group.Status.DeepCopy()
-		status.Protocol.MemberList, status.Protocol.Document = p.List, &p.Published
-		h.writeStatus(&status)
-	}
-	r := groupstatus.Evaluate(groupstatus.Facts{
-		Group: h.group, List: p.List, Problem: p.Problem, ServiceProblem: p.ServiceProblem, Pods: h.pods,
-		Agents: h.agents, Now: h.now,
-	})
-	h.writeStatus(&r.Status)
 }
 
 func (h *harness) writeStatus(status *v1.ElectionGroupStatus) {

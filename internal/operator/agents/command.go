@@ -14,8 +14,7 @@ import (
 
 // Command is a request that the operator sends to an agent.
 type Command struct {
-	// Subject is what the command is about. A newer command replaces one with the
-	// same subject.
+	// Subject is what the command is about. A newer command replaces one with the same subject.
 	Subject string
 	// Content distinguishes commands with the same subject.
 	Content  string
@@ -47,8 +46,7 @@ func PushDocument(group, uid string, revision int64, body []byte) Command {
 	}
 }
 
-// LeaveGroup makes an agent leave the group with a UID, unless it has a document with a higher
-// revision.
+// LeaveGroup makes an agent leave the group with a UID, unless it has a document with a higher revision.
 func LeaveGroup(group, uid string, revision int64) Command {
 	path := fmt.Sprintf("%s?uid=%s&revision=%d", control.GroupPath(group), uid, revision)
 	return Command{Subject: group, Content: "leave " + path, method: http.MethodDelete, path: path}
@@ -66,12 +64,10 @@ func SetEligible(group string, eligible bool) Command {
 	}
 }
 
-// Send sends a command to an agent in the background, and retries until the agent has
-// accepted or rejected it.
+// Send sends a command to an agent in the background, and retries until the agent has accepted or rejected it.
 //
-// Send doesn't repeat the latest command over the present connection, and drops
-// commands to an agent that isn't connected. So the caller calls Send in each
-// reconcile in which the command is still needed.
+// Send doesn't repeat the latest command over the present connection, and drops commands to an agent that isn't
+// connected. So the caller calls Send in each reconcile in which the command is still needed.
 func (s *Streams) Send(pod types.NamespacedName, c Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// lineBuffer is small, since a session can be idle for hours. lineReader assembles a
-	// longer line from several reads.
+	// lineBuffer is small, since a session can be idle for hours. lineReader assembles a longer line from several reads.
 	lineBuffer = 512
 	// maxLine is more than a report on a hundred members with the longest names.
 	maxLine = 64 << 10

@@ -77,8 +77,7 @@ func (s *Streams) Groups(pod types.NamespacedName) []string {
 	return slices.Collect(maps.Keys(stream.tables))
 }
 
-// update stores a report, or removes that of a group that the agent has left if
-// report is nil, and signals the change.
+// update stores a report, or removes that of a group that the agent has left if report is nil, and signals the change.
 func (s *stream) update(group string, report *control.Report) {
 	switch {
 	case report == nil:
@@ -145,8 +144,7 @@ func (s *stream) totalTables() (bytes int) {
 	return bytes
 }
 
-// removeReport removes the report on a group that the agent has left, and signals
-// the change.
+// removeReport removes the report on a group that the agent has left, and signals the change.
 func (s *stream) removeReport(name string) {
 	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: name}
 	hub := s.streams

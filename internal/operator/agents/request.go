@@ -41,9 +41,8 @@ type request struct {
 	body         []byte
 }
 
-// response is the response to a request, on a connection of its own. An http.Client
-// would use two goroutines and eight kilobytes for each stream. Commands are so rare
-// that it would have closed an idle connection before the next one.
+// response is the response to a request, on a connection of its own. An http.Client would use two goroutines and eight
+// kilobytes for each stream. Commands are so rare that it would have closed an idle connection before the next one.
 type response struct {
 	conn *tls.Conn
 	raw  *agentConn
@@ -55,8 +54,7 @@ type response struct {
 	stop   func() bool
 }
 
-// stopWaiting makes reads of the body return errNoData where they would wait. If the body
-// isn't plain, they still wait.
+// stopWaiting makes reads of the body return errNoData where they would wait. If the body isn't plain, they still wait.
 func (r *response) stopWaiting() error {
 	if !r.plain {
 		return nil
@@ -77,8 +75,7 @@ func (r *response) extendDeadline() error { return r.conn.SetReadDeadline(time.N
 
 func (r *response) close() {
 	r.stop()
-	// Close without a TLS alert: no data can be lost, and writing to an agent that may
-	// have died could block.
+	// Close without a TLS alert: no data can be lost, and writing to an agent that may have died could block.
 	_ = r.conn.NetConn().Close()
 }
 
@@ -98,9 +95,8 @@ func (s *Streams) do(ctx context.Context, agent Agent, req request) (*response, 
 	return resp, nil
 }
 
-// connect dials an agent, and waits for its turn to shake hands. Dialing takes no
-// turn: otherwise the pods of a dead node would take all turns for seconds. After a
-// long wait the agent has closed the connection, so connect dials again.
+// connect dials an agent, and waits for its turn to shake hands. Dialing takes no turn: otherwise the pods of a dead
+// node would take all turns for seconds. After a long wait the agent has closed the connection, so connect dials again.
 func (s *Streams) connect(ctx context.Context, agent Agent) (*tls.Conn, error) {
 	raw, err := s.options.Dial(ctx, "tcp", agent.Address)
 	if err != nil {
@@ -225,8 +221,7 @@ func readError(received *http.Response) error {
 	return &statusError{code: received.StatusCode, reason: body.Error, revision: body.Revision}
 }
 
-// describe describes an error in a text that is the same for each attempt: a changed
-// text would trigger a reconcile.
+// describe describes an error in a text that is the same for each attempt: a changed text would trigger a reconcile.
 func describe(err error) string {
 	var (
 		operation *net.OpError

@@ -12,9 +12,8 @@ import (
 
 // session is one connection to an agent, over which reports arrive.
 //
-// Nearly always, it waits for the next report. A goroutine that has decoded a report has a
-// stack of eight kilobytes, so it ends when there is nothing more to read, and another one with
-// a stack of two waits.
+// Nearly always, it waits for the next report. A goroutine that has decoded a report has a stack of eight kilobytes, so
+// it ends when there is nothing more to read, and another one with a stack of two waits.
 type session struct {
 	stream   *stream
 	began    time.Time
@@ -107,9 +106,8 @@ func (c *session) end(err error) {
 	c.cancel()
 	c.response.close()
 	if c.throttle.current && time.Since(c.began) > stableAfter && c.parent.Err() == nil {
-		// Reconnect before reporting the end. If the agent has stopped, the attempt is
-		// refused at once and gives the reason. If only the operator's certificate has
-		// expired, which all agents notice at the same moment, nothing has changed.
+		// Reconnect before reporting the end. If the agent has stopped, the attempt is refused at once and gives the reason.
+		// If only the operator's certificate has expired, which all agents notice at the same moment, nothing has changed.
 		c.stream.suspendCommands()
 		c.stream.attempts = 0
 		return

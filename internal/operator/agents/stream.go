@@ -41,8 +41,7 @@ type stream struct {
 	verified  time.Time
 	// tables has the groups that the agent reports, and how many bytes the table of each takes.
 	tables map[string]int
-	// outdated has, by group, the lowest revisions that the agent accepts, if it has refused a document
-	// because of that.
+	// outdated has, by group, the lowest revisions that the agent accepts, if it has refused a document because of that.
 	outdated map[string]outdated
 	// spawn runs a function until the connection ends. It is nil while there is none.
 	spawn    func(func(context.Context))

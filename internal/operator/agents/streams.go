@@ -1,6 +1,5 @@
-// Package agents connects the operator to the agents. Each agent has one connection,
-// over which it reports what has changed in its groups. Commands to an agent use
-// connections of their own.
+// Package agents connects the operator to the agents. Each agent has one connection, over which it reports what has
+// changed in its groups. Commands to an agent use connections of their own.
 //
 // A report takes one path:
 //
@@ -93,8 +92,7 @@ const (
 // New returns Streams that follow no agents yet.
 func New(options Options) *Streams {
 	if options.Dial == nil {
-		// A stream ends when the agent has sent nothing for readTimeout, so TCP
-		// keepalives would detect nothing more.
+		// A stream ends when the agent has sent nothing for readTimeout, so TCP keepalives would detect nothing more.
 		options.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext
 	}
 	return &Streams{
@@ -143,9 +141,8 @@ func (s *Streams) begin(stream *stream) {
 	})
 }
 
-// Follow keeps a stream open to the agent from now on. It replaces a stream to an
-// earlier pod of the same name, or to another address. If incarnation differs from
-// the previous call, the agent may have restarted: Follow retries at once.
+// Follow keeps a stream open to the agent from now on. It replaces a stream to an earlier pod of the same name, or to
+// another address. If incarnation differs from the previous call, the agent may have restarted: Follow retries at once.
 func (s *Streams) Follow(agent Agent, incarnation int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

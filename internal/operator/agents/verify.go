@@ -10,10 +10,9 @@ import (
 // others must not keep the operator busy.
 const verifyInterval = 15 * time.Second
 
-// Verify checks whether an agent that counts as connected can still be reached: others report that
-// it has crashed. When a node is lost, nothing closes its connections, and Streams would notice
-// only after readTimeout. Verify connects again: an agent that can be reached remains connected
-// meanwhile, and reports the same.
+// Verify checks whether an agent that counts as connected can still be reached: others report that it has crashed. When
+// a node is lost, nothing closes its connections, and Streams would notice only after readTimeout. Verify connects
+// again: an agent that can be reached remains connected meanwhile, and reports the same.
 func (s *Streams) Verify(pod types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,8 +45,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // of which it has a label or a finalizer. A user can give a pod any number of these.
 const maxIndexedGroups = 2 * inject.MaxGroups
 
-// GroupsInPod returns the groups that a pod names, and those whose role label or
-// finalizer it has.
+// GroupsInPod returns the groups that a pod names, and those whose role label or finalizer it has.
 func GroupsInPod(object client.Object) []string {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -80,8 +79,7 @@ func nodeOfMember(object client.Object) []string {
 	return []string{pod.Spec.NodeName}
 }
 
-// MembersOf returns the pods in the spec of a group, in its member list, and in the
-// previous one.
+// MembersOf returns the pods in the spec of a group, in its member list, and in the previous one.
 func MembersOf(object client.Object) []string {
 	group, ok := object.(*v1.ElectionGroup)
 	if !ok {

@@ -27,9 +27,8 @@ func (e *evaluation) roles() map[string]string {
 	return roles
 }
 
-// hasOptedIn reports whether a pod takes part in the group by its own decision: its
-// annotation names the group, or did so when its agent started. spec.members may name any
-// pod, and a label may make other controllers act on it.
+// hasOptedIn reports whether a pod takes part in the group by its own decision: its annotation names the group, or did
+// so when its agent started. spec.members may name any pod, and a label may make other controllers act on it.
 func (e *evaluation) hasOptedIn(name string) bool {
 	_, reports := e.reportOf[name]
 	return reports || membership.HasAgent(e.Pods[name]) && membership.NamesGroup(e.Pods[name], e.Group.Name)
@@ -67,10 +66,9 @@ func (e *evaluation) evacuationEnd() (next time.Time) {
 	return next
 }
 
-// eligibility returns the changes of eligibility that agents must be commanded. A member
-// is excluded if another member that can be elected is less disrupted; if it is the
-// coordinator, it hands over first. So the operator never excludes all members: if all
-// nodes are cordoned, for example, none of their members is excluded.
+// eligibility returns the changes of eligibility that agents must be commanded. A member is excluded if another member
+// that can be elected is less disrupted; if it is the coordinator, it hands over first. So the operator never excludes
+// all members: if all nodes are cordoned, for example, none of their members is excluded.
 func (e *evaluation) eligibility() map[string]bool {
 	changes := map[string]bool{}
 	least := terminating
@@ -90,10 +88,9 @@ func (e *evaluation) eligibility() map[string]bool {
 	return changes
 }
 
-// podsToLeave returns the pods whose agents report an earlier group of the same name, or
-// of which no list in force has a member. The latter are not known while there is no
-// list, or while agents use a newer list than the status: then the status may have been
-// lost, and such an agent may be a member.
+// podsToLeave returns the pods whose agents report an earlier group of the same name, or of which no list in force has
+// a member. The latter are not known while there is no list, or while agents use a newer list than the status: then the
+// status may have been lost, and such an agent may be a member.
 func (e *evaluation) podsToLeave() []string {
 	listKnown := e.List != nil && !e.StatusBehind
 	var all []string

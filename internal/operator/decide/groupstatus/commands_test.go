@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
@@ -156,7 +157,7 @@ func TestLeave(t *testing.T) {
 	s.createPod("x")
 	s.connect("x")
 	s.report("a").UID = "old"
-	s.Agents["y"] = AgentState{Connected: true}
+	s.Agents["y"] = facts.Agent{Connected: true}
 	s.connect("z").UID = "old"
 	s.disconnect("z")
 	expect.Equalf(t, strings.Join(s.evaluate().Leave, " "), "a x", "pods that are not members, or in an earlier group")

@@ -96,9 +96,13 @@ func (e *evaluation) setCondition(conditions *[]metav1.Condition, of v1.Conditio
 }
 
 // Refused returns the status that an operator writes instead of one that the API server refuses as invalid: the present
-// one, with the reason. So users see it, while the operator routes the traffic as if it had written the status.
-func Refused(group *v1.ElectionGroup, reason string, now time.Time) *v1.ElectionGroupStatus {
+// one, with what it publishes, and the reason. So users see it, while the operator routes the traffic as if it had
+// written the status.
+func Refused(group *v1.ElectionGroup, published v1.ProtocolState, reason string,
+	now time.Time,
+) *v1.ElectionGroupStatus {
 	status := group.Status.DeepCopy()
+	status.Protocol.MemberList, status.Protocol.Document = published.MemberList, published.Document
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: string(v1.ReasonWriteFailed),
 		Message:            "The status isn't up to date, because the API server refuses it: " + reason,
@@ -112,9 +116,8 @@ func (e *evaluation) oldCondition(of v1.ConditionType) *metav1.Condition {
 	return meta.FindStatusCondition(e.Group.Status.Conditions, string(of))
 }
 
-// unlessContactPending returns the finding. While the operator has not contacted every
-// agent, it returns the condition in the status instead, unless the finding is a new
-// reason for False.
+// unlessContactPending returns the finding. While the operator has not contacted every agent, it returns the condition
+// in the status instead, unless the finding is a new reason for False.
 func (e *evaluation) unlessContactPending(of v1.ConditionType, found finding) finding {
 	old := e.oldCondition(of)
 	if old != nil && e.contactPending && (found.status != metav1.ConditionFalse || old.Reason == string(found.reason)) {
@@ -123,8 +126,7 @@ func (e *evaluation) unlessContactPending(of v1.ConditionType, found finding) fi
 	return found
 }
 
-// problemUnlessContactPending is unlessContactPending for what is wrong: a condition that
-// is True has no problem.
+// problemUnlessContactPending is unlessContactPending for what is wrong: a condition that is True has no problem.
 func (e *evaluation) problemUnlessContactPending(of v1.ConditionType, found finding) finding {
 	if retained := e.unlessContactPending(of, found); retained.status != metav1.ConditionTrue {
 		return retained

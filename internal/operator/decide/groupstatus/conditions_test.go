@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
@@ -105,10 +106,10 @@ func TestConditions(t *testing.T) {
 			s.beginList(s.List.Members)
 		}},
 		"a finalizer cannot be written": {
-			3, func(s *harness) { s.PublishError = "write the finalizer of pod a: denied by a policy" },
+			3, func(s *harness) { s.Errors.Publish = "write the finalizer of pod a: denied by a policy" },
 		},
 		"the Service cannot be written": {
-			3, func(s *harness) { s.RoutingError = "write Service front: denied" },
+			3, func(s *harness) { s.Errors.Routing = "write Service front: denied" },
 		},
 		"the Service has another owner": {3, func(s *harness) { s.ServiceProblem = serviceConflict }},
 		"the Service names a port that the pod of the coordinator lacks": {3, func(s *harness) {
@@ -138,13 +139,13 @@ func TestConditions(t *testing.T) {
 		"a selected pod gets no certificate": {3, func(s *harness) {
 			s.useSelector()
 			s.createPod("d").Labels["app"] = "ledger"
-			s.Agents["d"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
+			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
 		}},
 		"a selected pod gets no certificate, and a member is unreachable": {3, func(s *harness) {
 			s.useSelector()
 			s.createPod("d").Labels["app"] = "ledger"
-			s.Agents["d"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
-			s.Agents["a"] = AgentState{Problem: "i/o timeout"}
+			s.Agents["d"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
+			s.Agents["a"] = facts.Agent{Problem: "i/o timeout"}
 		}},
 		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
@@ -263,7 +264,7 @@ var serviceConflict = &membership.Problem{Reason: v1.ReasonServiceConflict, Mess
 func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s := newHarness(3)
 	s.Problem = &membership.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
-	s.PublishError, s.RoutingError = "write it", "write another"
+	s.Errors.Publish, s.Errors.Routing = "write it", "write another"
 	s.ServiceProblem = serviceConflict
 	s.beginList(s.List.Members[:1:1])
 	s.List.Members = append(s.List.Members, v1.Member{Pod: "x", Priority: 7})
@@ -274,10 +275,10 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 		resolve func()
 	}{
 		{v1.ReasonInvalidMembers, func() { s.Problem = nil }},
-		{v1.ReasonWriteFailed, func() { s.PublishError = "" }},
+		{v1.ReasonWriteFailed, func() { s.Errors.Publish = "" }},
 		{v1.ReasonNoReports, func() {
 			for name, agent := range s.Agents {
-				s.Agents[name] = AgentState{Connected: true, Report: agent.Report}
+				s.Agents[name] = facts.Agent{Connected: true, Report: agent.Report}
 			}
 			s.reportCoordinator("", s.names...)
 		}},
@@ -286,7 +287,7 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 		{v1.ReasonSettingsDiffer, func() { s.Group.Generation = 1 }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.report("a").Version = 2 }},
 		{v1.ReasonServiceConflict, func() { s.ServiceProblem = nil }},
-		{v1.ReasonWriteFailed, func() { s.RoutingError = "" }},
+		{v1.ReasonWriteFailed, func() { s.Errors.Routing = "" }},
 		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonNoFailover, func() {
 			s.List.Members = s.Group.Spec.Members

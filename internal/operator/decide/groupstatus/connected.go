@@ -11,8 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// connectedCondition returns the condition AgentsConnected. Problems that users have to
-// solve first take precedence.
+// connectedCondition returns the condition AgentsConnected. Problems that users have to solve first take precedence.
 func (e *evaluation) connectedCondition() finding {
 	if e.List == nil && e.Problem != nil {
 		return e.noMembers()

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
@@ -32,7 +33,7 @@ func TestCoordinator(t *testing.T) {
 		},
 		"connected agents that haven't reported may contradict": {change: func(s *harness) {
 			for _, name := range []string{"a", "b", "c", "e"} {
-				s.Agents[name] = AgentState{Connected: true}
+				s.Agents[name] = facts.Agent{Connected: true}
 			}
 			s.term++
 			s.reportCoordinator("d", "d")
@@ -40,7 +41,7 @@ func TestCoordinator(t *testing.T) {
 		"agents that the operator is about to contact may contradict": {change: func(s *harness) {
 			report := s.report("d")
 			s.restartOperator()
-			s.Agents["d"] = AgentState{Connected: true, Report: report}
+			s.Agents["d"] = facts.Agent{Connected: true, Report: report}
 			s.term++
 			s.reportCoordinator("d", "d")
 		}},
@@ -303,7 +304,7 @@ func (s *harness) restartWithoutCoordinator(names ...string) {
 	}
 	s.restartOperator()
 	for _, name := range names {
-		s.Agents[name] = AgentState{Connected: true, Report: reports[name]}
+		s.Agents[name] = facts.Agent{Connected: true, Report: reports[name]}
 		s.reportCoordinator("", name)
 	}
 }

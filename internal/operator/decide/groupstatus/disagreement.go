@@ -84,9 +84,8 @@ func (e *evaluation) oldDisagreement() finding {
 // disagreements are the reasons for which agents don't agree.
 var disagreements = []v1.Reason{v1.ReasonCoordinatorsDiffer, v1.ReasonListsDiffer, v1.ReasonSettingsDiffer}
 
-// coordinatorsDiffer reports agents that name different coordinators. After an election,
-// some time passes until all agents name the new coordinator, so an agent that names
-// the old one counts only after the suspicion timeout:
+// coordinatorsDiffer reports agents that name different coordinators. After an election, some time passes until all
+// agents name the new coordinator, so an agent that names the old one counts only after the suspicion timeout:
 //
 //	ledger-4  coordinator ................|
 //	ledger-2                                coordinator ............

@@ -9,13 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // evaluation is the state of one call of Evaluate: the facts, and what has been derived from them so far.
 type evaluation struct {
-	Facts
+	*facts.Facts
+	*membership.Plan
 	// members has the members of the list, with the highest priority first.
 	members []v1.Member
 	// index has the position of each pod in members.
@@ -38,14 +40,15 @@ type evaluation struct {
 	disagrees v1.Reason
 }
 
-func newEvaluation(f Facts) *evaluation {
+func newEvaluation(f *facts.Facts, plan *membership.Plan) *evaluation {
 	e := &evaluation{
-		Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{},
+		Facts: f, Plan: plan, index: map[string]int{}, previous: map[string]v1.Member{},
+		reportOf: map[string]*control.Report{},
 	}
-	if f.List == nil {
+	if e.List == nil {
 		return e
 	}
-	e.members = slices.Clone(f.List.Members)
+	e.members = slices.Clone(e.List.Members)
 	slices.SortStableFunc(e.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	for i, m := range e.members {
 		e.index[m.Pod] = i
@@ -54,8 +57,8 @@ func newEvaluation(f Facts) *evaluation {
 		}
 	}
 	e.contactPending = e.pendingContacts > 0
-	if f.List.State == v1.ListAdopting {
-		for _, m := range f.List.Previous.Members {
+	if e.List.State == v1.ListAdopting {
+		for _, m := range e.List.Previous.Members {
 			e.previous[m.Pod] = m
 		}
 	}

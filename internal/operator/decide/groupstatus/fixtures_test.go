@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -24,7 +26,9 @@ const firstTerm = 1 << 16
 // harness is a group of pods a, b, c, ... with priorities 10, 20, 30, ... Initially, the
 // last pod is the coordinator, and the group is healthy.
 type harness struct {
-	Facts
+	facts.Facts
+	membership.Plan
+
 	names []string
 	term  uint64
 }
@@ -32,7 +36,7 @@ type harness struct {
 func newHarness(members int) *harness {
 	s := &harness{term: firstTerm}
 	s.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: uid, Generation: 1}}
-	s.Pods, s.Nodes, s.Agents, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]AgentState{}, noon
+	s.Pods, s.Nodes, s.Agents, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]facts.Agent{}, noon
 	for i := range members {
 		name := string(rune('a' + i))
 		s.names = append(s.names, name)
@@ -98,7 +102,7 @@ func (s *harness) connect(name string) *control.Report {
 		report.Processes = append(report.Processes,
 			control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
 	}
-	s.Agents[name] = AgentState{Connected: true, Report: report}
+	s.Agents[name] = facts.Agent{Connected: true, Report: report}
 	return report
 }
 
@@ -148,7 +152,7 @@ func (s *harness) reportStatus(status, pod string, agents ...string) {
 // disconnect disconnects agents from the operator.
 func (s *harness) disconnect(agents ...string) {
 	for _, agent := range agents {
-		s.Agents[agent] = AgentState{
+		s.Agents[agent] = facts.Agent{
 			Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report,
 		}
 	}
@@ -172,11 +176,11 @@ func (s *harness) deletePod(name string) {
 }
 
 // restartOperator drops what the operator knows about agents.
-func (s *harness) restartOperator() { s.Agents = map[string]AgentState{} }
+func (s *harness) restartOperator() { s.Agents = map[string]facts.Agent{} }
 
 // evaluate evaluates the group, and stores the status and the role labels.
 func (s *harness) evaluate() Result {
-	r := Evaluate(s.Facts)
+	r := Evaluate(&s.Facts, &s.Plan)
 	s.Group.Status = *r.Status.DeepCopy()
 	for name, role := range r.Roles {
 		s.Pods[name].Labels[v1.RoleLabel("ledger")] = role

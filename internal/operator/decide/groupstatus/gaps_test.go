@@ -124,7 +124,7 @@ func TestHighTermNeedsAMajority(t *testing.T) {
 	last := uint64(control.FirstTerm(2) - 1)
 	report := s.report("a")
 	report.Coordinator, report.Term = "a", last
-	status := Evaluate(s.Facts).Status
+	status := Evaluate(&s.Facts, &s.Plan).Status
 	if status.Coordinator == nil || status.Coordinator.Pod != "e" || status.Term >= int64(last) {
 		t.Errorf("four of five report e: got coordinator %+v in term %d", status.Coordinator, status.Term)
 	}
@@ -132,7 +132,7 @@ func TestHighTermNeedsAMajority(t *testing.T) {
 		report := s.report(name)
 		report.Coordinator, report.Term = "a", last
 	}
-	status = Evaluate(s.Facts).Status
+	status = Evaluate(&s.Facts, &s.Plan).Status
 	if status.Coordinator == nil || status.Coordinator.Pod != "a" {
 		t.Errorf("a majority reports a: got coordinator %+v", status.Coordinator)
 	}

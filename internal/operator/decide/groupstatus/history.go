@@ -77,10 +77,9 @@ func (e *evaluation) endings(t *v1.Tenure) (all []*control.Report) {
 	return all
 }
 
-// measureGap sets the time without a coordinator before a tenure, and the end of the
-// tenure before, which is that much earlier. The new coordinator's own measurement takes
-// precedence. Otherwise the longest counts, because an agent may learn late of the loss. If no agent has
-// measured it, it is the time that the operator has seen.
+// measureGap sets the time without a coordinator before a tenure, and the end of the tenure before, which is that much
+// earlier. The new coordinator's own measurement takes precedence. Otherwise the longest counts, because an agent may
+// learn late of the loss. If no agent has measured it, it is the time that the operator has seen.
 func (e *evaluation) measureGap(tenure, before *v1.Tenure) {
 	var gap *int64
 	for _, r := range e.endings(before) {

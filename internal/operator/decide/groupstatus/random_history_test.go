@@ -165,7 +165,7 @@ func (h *randomHistory) changeList() {
 // evaluateAndCheck evaluates the group, and checks the invariants.
 func (h *randomHistory) evaluateAndCheck() {
 	t, before := h.t, h.Group.Status.DeepCopy()
-	first, second := Evaluate(h.Facts), Evaluate(h.Facts)
+	first, second := Evaluate(&h.Facts, &h.Plan), Evaluate(&h.Facts, &h.Plan)
 	if !reflect.DeepEqual(first, second) {
 		t.Error("got different results from the same facts")
 	}
@@ -184,7 +184,7 @@ func (h *randomHistory) evaluateAndCheck() {
 	must.Succeed(t, err)
 	h.Group.Status = v1.ElectionGroupStatus{}
 	must.Succeed(t, json.Unmarshal(data, &h.Group.Status))
-	again := Evaluate(h.Facts)
+	again := Evaluate(&h.Facts, &h.Plan)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
 		t.Errorf("the status is not stable; got events %s, status\n%+v\nand then\n%+v", formatEvents(again.Events),
 			h.Group.Status, again.Status)

@@ -12,8 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
-// blocked returns the most important problem because of which the agents don't agree on a
-// coordinator and on the spec.
+// blocked returns the most important problem because of which the agents don't agree on a coordinator and on the spec.
 func (e *evaluation) blocked(noAgreement, connected finding) finding {
 	return cmp.Or(e.planProblem(), e.publishFailed(), e.withoutReports(connected), noAgreement)
 }
@@ -66,10 +65,10 @@ func (e *evaluation) planProblem() finding {
 }
 
 func (e *evaluation) publishFailed() finding {
-	if e.PublishError == "" {
+	if e.Errors.Publish == "" {
 		return finding{}
 	}
-	return isFalse(v1.ReasonWriteFailed, "Agents keep their current settings because a write failed: "+e.PublishError)
+	return isFalse(v1.ReasonWriteFailed, "Agents keep their current settings because a write failed: "+e.Errors.Publish)
 }
 
 func (e *evaluation) withoutReports(connected finding) finding {
@@ -139,10 +138,10 @@ func (e *evaluation) portMissing() finding {
 }
 
 func (e *evaluation) routingFailed() finding {
-	if e.RoutingError == "" {
+	if e.Errors.Routing == "" {
 		return finding{}
 	}
-	return isFalse(v1.ReasonWriteFailed, "Traffic may go to the wrong pod because a write failed: "+e.RoutingError)
+	return isFalse(v1.ReasonWriteFailed, "Traffic may go to the wrong pod because a write failed: "+e.Errors.Routing)
 }
 
 func (e *evaluation) noFailover() finding {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -82,9 +83,8 @@ func isName(text string, longest int) bool {
 	return len(text) <= longest && !strings.ContainsFunc(text, strange)
 }
 
-// authoritativeReports returns the reports whose tables count. The coordinator's
-// heartbeats contain which processes it considers crashed, so its own table takes
-// precedence: the followers' tables may be a moment behind.
+// authoritativeReports returns the reports whose tables count. The coordinator's heartbeats contain which processes it
+// considers crashed, so its own table takes precedence: the followers' tables may be a moment behind.
 func (e *evaluation) authoritativeReports() []*control.Report {
 	if e.coordinator == nil {
 		return e.reportsNaming("")
@@ -127,9 +127,8 @@ func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
 			case row.Status == string(v1.ProcessCrashed):
 				all[at].crashed = true
 			case r.Coordinator != "" || row.Connected:
-				// Before the first election, agents report each process as Normal
-				// that they have not detected as crashed. That is no evidence, unless
-				// they are connected to the process.
+				// Before the first election, agents report each process as Normal that they have not detected as crashed. That is
+				// no evidence, unless they are connected to the process.
 				all[at].up = true
 			}
 		}
@@ -163,8 +162,7 @@ func (e *evaluation) addUsualRows(all []liveness, r *control.Report) {
 // processStatus returns the status of a member according to the reports.
 func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus {
 	own, reports := e.reportOf[pod]
-	// If there is a coordinator, an agent without one has just started. The others may
-	// not have detected it yet.
+	// If there is a coordinator, an agent without one has just started. The others may not have detected it yet.
 	started := reports && e.coordinator != nil && own.Coordinator == ""
 	up := others.up && !e.isReplacement(pod) || reports && !(started && others.crashed)
 	switch {
@@ -223,7 +221,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	case agent.NotInGroup:
 		return v1.ProcessNotInGroup,
 			"The group was added to the pod's annotation after the agent had started: recreate the pod"
-	case !agent.Connected && strings.HasPrefix(agent.Problem, NoCertificate):
+	case !agent.Connected && strings.HasPrefix(agent.Problem, facts.NoCertificate):
 		return v1.ProcessNoCertificate, agent.Problem
 	case !agent.Connected && agent.Problem != "":
 		return v1.ProcessUnreachable, unreachableMessage(row.Status, agent.Problem)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -67,7 +68,7 @@ func TestTable(t *testing.T) {
 		},
 		"a pod lists the group only since its agent runs": func(s *harness) {
 			s.crash("a")
-			s.Agents["a"] = AgentState{Connected: true, NotInGroup: true}
+			s.Agents["a"] = facts.Agent{Connected: true, NotInGroup: true}
 		},
 		"an application makes a member ineligible": func(s *harness) { s.report("a").Eligible = false },
 		"a member is held back": func(s *harness) {
@@ -153,7 +154,7 @@ func TestMessagesFit(t *testing.T) {
 	}
 	for _, change := range pods {
 		change(s.createPod("a"))
-		for _, row := range Evaluate(s.Facts).Status.Processes {
+		for _, row := range Evaluate(&s.Facts, &s.Plan).Status.Processes {
 			expect.AtMostf(t, len(row.Message), 256, "characters")
 		}
 	}
@@ -191,20 +192,20 @@ func TestUnreachableMessage(t *testing.T) {
 	s := newHarness(3)
 	s.disconnect("a")
 	first := s.evaluate().Status.Processes[2].Message
-	s.Agents["a"] = AgentState{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
+	s.Agents["a"] = facts.Agent{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
 	expect.Equalf(t, s.evaluate().Status.Processes[2].Message, first, "message")
 	s.reportStatus("Crashed", "a", "b", "c")
 	if crashed := s.evaluate().Status.Processes[2].Message; !strings.HasPrefix(crashed,
 		"The agent has ended, or its node is unreachable") {
 		t.Errorf("the other agents can't reach it, either: got message %q", crashed)
 	}
-	s.Agents["a"] = AgentState{
+	s.Agents["a"] = facts.Agent{
 		Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00",
 	}
 	if other := s.evaluate().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
 		t.Errorf("an invalid certificate: got message %q", other)
 	}
-	s.Agents["a"] = AgentState{Problem: NoCertificate + "tokenreviews is forbidden"}
+	s.Agents["a"] = facts.Agent{Problem: facts.NoCertificate + "tokenreviews is forbidden"}
 	row := s.evaluate().Status.Processes[2]
 	expect.Equalf(t, string(row.Reason), "NoCertificate", "reason")
 	expect.Equalf(t, row.Message, "The agent has no certificate: tokenreviews is forbidden", "message")
@@ -293,7 +294,7 @@ func (h *randomHistory) checkUsualRows() {
 		}
 		reduced.Agents[name] = agent
 	}
-	if want, got := Evaluate(complete), Evaluate(reduced); !reflect.DeepEqual(got, want) {
+	if want, got := Evaluate(&complete, &h.Plan), Evaluate(&reduced, &h.Plan); !reflect.DeepEqual(got, want) {
 		h.t.Errorf("without usual rows: got %s, want %s", formatTable(&got.Status), formatTable(&want.Status))
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// vacancy returns why there is no coordinator, and the time of the next evaluation. Without reports,
-// there may be one.
+// vacancy returns why there is no coordinator, and the time of the next evaluation. Without reports, there may be one.
 func (e *evaluation) vacancy() (found finding, requeueAt time.Time) {
 	if e.coordinator != nil || len(e.reports) == 0 {
 		return finding{}, requeueAt

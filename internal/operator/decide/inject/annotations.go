@@ -18,8 +18,7 @@ const MaxGroups = 100
 
 var groupName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// Groups returns the groups that the annotation conclave.dev/groups names, in its
-// order.
+// Groups returns the groups that the annotation conclave.dev/groups names, in its order.
 func Groups(annotation string) ([]string, error) {
 	const requirement = "annotation " + v1.AnnotationGroups +
 		" must name the groups that the pod takes part in, such as ledger or ledger,mail"

@@ -23,14 +23,12 @@ const (
 	// volume, and tokenSeconds its validity. The kubelet renews it.
 	tokenPath    = "token"
 	tokenSeconds = 3600
-	// selectedPath is the path, in the same volume, of the list of groups that select the
-	// pod.
+	// selectedPath is the path, in the same volume, of the list of groups that select the pod.
 	selectedPath = "selected-by"
 )
 
-// container returns the agent's container: a native sidecar, which is an init
-// container that keeps running. It starts before all other containers and stops after
-// them.
+// container returns the agent's container: a native sidecar, which is an init container that keeps running. It starts
+// before all other containers and stops after them.
 func container(s Settings, part participation, p *podSpec) (*corev1.Container, error) {
 	options := layers{s.Options, part.options}
 	required, err := options.requirements(p.guaranteed(), v1.AnnotationAgentPrefix)

@@ -11,10 +11,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// A proxy of a service mesh accepts connections on behalf of a process, also when that has
-// ended. Agents find out that a process has ended because its port refuses connections, and
-// authenticate each other without a proxy. So the annotations of a pod exclude the agent's
-// ports from what its proxy intercepts.
+// A proxy of a service mesh accepts connections on behalf of a process, also when that has ended. Agents find out that
+// a process has ended because its port refuses connections, and authenticate each other without a proxy. So the
+// annotations of a pod exclude the agent's ports from what its proxy intercepts.
 //
 // A patch adds them whether or not the pod is in a mesh: whether it will be depends on
 // labels of its namespace and on webhooks that run later.
@@ -68,8 +67,7 @@ func (m *mesh) exclusions() []exclusion {
 	return []exclusion{{m.inbound, inboundPorts}, {m.outbound, outboundPorts}}
 }
 
-// withPorts adds ports to a list of ports and ranges, such as 80,8000-8100, unless it has
-// them.
+// withPorts adds ports to a list of ports and ranges, such as 80,8000-8100, unless it has them.
 func withPorts(list string, ports []int) string {
 	for _, port := range ports {
 		if hasPort(list, port) {
@@ -99,8 +97,7 @@ func hasPort(list string, port int) bool {
 // intercepts (ambient mode). No annotation excludes ports from that.
 const ambientAnnotation = "ambient.istio.io/redirection"
 
-// Interception describes a proxy that intercepts connections with the agent of a pod, or is
-// "".
+// Interception describes a proxy that intercepts connections with the agent of a pod, or is "".
 func Interception(pod *corev1.Pod) string {
 	if pod.Annotations[ambientAnnotation] == "enabled" {
 		return "Istio's ambient mode"

@@ -16,8 +16,7 @@ import (
 // conclave.dev/agent-uid, which takes precedence. An option that isn't set has its default.
 type Options map[string]string
 
-// The names of the options. Those for resources are the name of the resource, followed by
-// one of the suffixes.
+// The names of the options. Those for resources are the name of the resource, followed by one of the suffixes.
 const (
 	optionUID      = "uid"
 	optionLogLevel = "log-level"

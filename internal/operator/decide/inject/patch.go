@@ -1,6 +1,5 @@
-// Package inject adds the agent to pods that opted in. The agent is a native sidecar,
-// and the package adds it by a JSON patch, with which the webhook responds to admission
-// requests.
+// Package inject adds the agent to pods that opted in. The agent is a native sidecar, and the package adds it by a JSON
+// patch, with which the webhook responds to admission requests.
 //
 // A patch only adds, extends lists in annotations, and puts conclave-agent exec before the command of a container that
 // asks for it. The package doesn't decode a pod into Go types and encode it again, because that would drop every field
@@ -87,8 +86,7 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	return patch.operations, patch.err
 }
 
-// read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
-// "Spec" would match "spec".
+// read decodes JSON with case-sensitive keys, as the API server does. For encoding/json, "Spec" would match "spec".
 func read(pod []byte, into any) error {
 	if err := kjson.Unmarshal(pod, into); err != nil {
 		return fmt.Errorf("cannot decode the pod: %w", err)

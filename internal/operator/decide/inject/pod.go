@@ -47,8 +47,7 @@ func (m *podMetadata) annotation(key string) (string, error) {
 // participation is what the annotations of a pod that opted in say about its agent.
 type participation struct {
 	groups []string
-	// selected means that the groups are those that select the pod. There may be none, and
-	// others may follow.
+	// selected means that the groups are those that select the pod. There may be none, and others may follow.
 	selected bool
 	probe    string
 	options  Options

@@ -8,19 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// resources are those that an agent requests. They also determine the quality of service
-// of a pod.
+// resources are those that an agent requests. They also determine the quality of service of a pod.
 var resources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// guaranteedLimits are the limits of an agent without others in a pod whose quality of
-// service is Guaranteed, where each container must have limits. With less CPU, heartbeats
-// are late: docs/performance.md has the measurements.
+// guaranteedLimits are the limits of an agent without others in a pod whose quality of service is Guaranteed, where
+// each container must have limits. With less CPU, heartbeats are late: docs/performance.md has the measurements.
 var guaranteedLimits = map[corev1.ResourceName]resource.Quantity{
 	corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 }
 
-// layers are options in the order of their precedence, lowest first: those of the
-// operator, and those of the pod.
+// layers are options in the order of their precedence, lowest first: those of the operator, and those of the pod.
 type layers []Options
 
 // value returns the value of an option, and the layer that has set it, or -1.
@@ -41,9 +38,8 @@ func (l layers) value(name string) (value string, layer int) {
 // amount is how much of a resource a container requests, and its limit, or nil.
 type amount struct{ request, limit *resource.Quantity }
 
-// amount returns what the layers say about a resource. If a request is above a limit that a
-// lower layer has set, the limit rises, and vice versa. The error calls the options by
-// their names with a prefix.
+// amount returns what the layers say about a resource. If a request is above a limit that a lower layer has set, the
+// limit rises, and vice versa. The error calls the options by their names with a prefix.
 func (l layers) amount(name, prefix string) (amount, error) {
 	request, requested := l.value(name + suffixRequest)
 	limit, limited := l.value(name + suffixLimit)
@@ -96,8 +92,7 @@ func (a amount) guaranteed(limit resource.Quantity) amount {
 	return amount{&limit, &limit}
 }
 
-// The agent writes only its log, of which the kubelet keeps 50 MiB by default, and a few KiB of
-// state.
+// The agent writes only its log, of which the kubelet keeps 50 MiB by default, and a few KiB of state.
 var ephemeralStorage = amount{new(resource.MustParse("16Mi")), new(resource.MustParse("100Mi"))}
 
 // addEphemeralStorage adds what a quota for ephemeral storage requires of each container, if all
@@ -119,9 +114,8 @@ func (p *podSpec) addEphemeralStorage(r *corev1.ResourceRequirements) {
 	}
 }
 
-// guaranteed reports whether the quality of service of the pod is Guaranteed because of its
-// containers. Resources of the pod as a whole take precedence over those of containers,
-// and aren't affected by the agent.
+// guaranteed reports whether the quality of service of the pod is Guaranteed because of its containers. Resources of
+// the pod as a whole take precedence over those of containers, and aren't affected by the agent.
 func (p *podSpec) guaranteed() bool {
 	if len(p.Spec.Resources) > 0 {
 		return false

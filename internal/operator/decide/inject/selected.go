@@ -21,8 +21,7 @@ const (
 	SelectedGroups
 )
 
-// ChoiceOf returns the choice of a pod: its label decides or, without the label, its
-// namespace.
+// ChoiceOf returns the choice of a pod: its label decides or, without the label, its namespace.
 func ChoiceOf(pod []byte, namespaceOptedIn bool) (Choice, error) {
 	var meta podMetadata
 	if err := read(pod, &meta); err != nil {

@@ -11,9 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// On the network of the node, every process of the node could use the local API on a
-// loopback address. There, the API is a Unix socket in a volume that only the containers of
-// the pod mount.
+// On the network of the node, every process of the node could use the local API on a loopback address. There, the API
+// is a Unix socket in a volume that only the containers of the pod mount.
 const socketURL = "unix://" + socketFolder + "/agent.sock"
 
 // agentVariable is the environment variable in which clients find the agent's address.

@@ -20,8 +20,7 @@ type confirmation struct {
 
 func (c confirmation) String() string { return c.pod + "/" + string(c.uid) }
 
-// confirmations returns the valid entries of the group's annotation, and the first
-// invalid one.
+// confirmations returns the valid entries of the group's annotation, and the first invalid one.
 func confirmations(group *v1.ElectionGroup) (valid []confirmation, invalid string) {
 	for entry := range strings.SplitSeq(group.Annotations[v1.AnnotationConfirmStopped], ",") {
 		entry = strings.TrimSpace(entry)
@@ -52,7 +51,7 @@ const maxConfirmed = 20
 
 // stopProblem returns the Problem of deleted pods that may still run, or of an annotation
 // that confirms nothing; nil if there is none.
-func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
+func (f *planner) stopProblem(unknown []*corev1.Pod) *Problem {
 	mistake := f.confirmationMistake(unknown)
 	if len(unknown) == 0 {
 		if mistake == "" {
@@ -84,7 +83,7 @@ func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
 
 // confirmationMistake returns what is wrong with the annotation, in one line. Entries of
 // pods that no longer exist are not wrong: they have served their purpose.
-func (f *Facts) confirmationMistake(unknown []*corev1.Pod) string {
+func (f *planner) confirmationMistake(unknown []*corev1.Pod) string {
 	if f.Group.Annotations[v1.AnnotationConfirmStopped] == "" {
 		return ""
 	}

@@ -20,7 +20,7 @@ import (
 
 // publishDocument adds the document of a list to a plan. It has the revision of the published document if it has its
 // digest, and a higher one otherwise: two documents of a group with the same revision don't differ.
-func (p *Plan) publishDocument(f *Facts, list *v1.MemberList) {
+func (p *Plan) publishDocument(f *planner, list *v1.MemberList) {
 	document := Document(f.Group, list, f.Pods)
 	p.Document = &document
 	if old := f.Published; old != nil && old.Revision >= f.Revision {
@@ -45,7 +45,7 @@ func (p *Plan) encode() {
 }
 
 // Document returns the document that configures a group's agents. The caller sets its revision.
-func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
+func Document(group *v1.ElectionGroup, list *v1.MemberList, pods map[string]*corev1.Pod) control.Document {
 	peers := peerPods(pods)
 	g := groupSettings(group, list.LeaseMillis)
 	g.Version = uint32(list.Version)
@@ -126,7 +126,7 @@ func documentMembers(members []v1.Member, identities map[string]v1.Identity,
 // Several pods may have the same IP address. For example, when pod a is deleted, the new pod b may get its address
 // while the API server still has a; and pods on the network of the same host always share its address. Agents reject a
 // document with a duplicate address, so only one of these pods gets it.
-func peerPods(pods []*corev1.Pod) map[string]*corev1.Pod {
+func peerPods(pods map[string]*corev1.Pod) map[string]*corev1.Pod {
 	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		ip := pod.Status.PodIP

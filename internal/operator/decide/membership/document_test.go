@@ -25,7 +25,7 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
 		f := randomFacts(rng)
-		p := MakePlan(*f)
+		p := f.plan()
 		text := p.Encoded
 		g, err := config.ParseDocument("the operator", text)
 		if err != nil {
@@ -43,7 +43,7 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 }
 
 // randomFacts returns the facts of a group that the schema accepts, after a few changes.
-func randomFacts(rng *rand.Rand) *Facts {
+func randomFacts(rng *rand.Rand) *planner {
 	f := newDeclaredFacts("")
 	f.Now = f.Now.AddDate(1, 0, 0)
 	spec := &f.Group.Spec
@@ -211,7 +211,6 @@ func TestAddresses(t *testing.T) {
 					}
 					expect.Equalf(t, m.UID, want, "the UID of %s", m.Name)
 				}
-				f.Pods[0], f.Pods[1] = f.Pods[1], f.Pods[0]
 			}
 		})
 	}
@@ -231,7 +230,7 @@ func TestRevision(t *testing.T) {
 		"another digest": func() {
 			f.Published = &v1.PublishedDocument{Revision: f.Revision, Digest: "of another operator"}
 		},
-		"an address":                     func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
+		"an address":                     func() { f.Pods["a"].Status.PodIP = "10.9.9.9" },
 		"a setting":                      func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
 		"the generation":                 func() { f.Group.Generation++ },
 		"the list":                       func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },

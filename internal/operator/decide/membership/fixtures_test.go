@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -19,11 +20,9 @@ var noon = time.Date(2025, time.December, 31, 12, 0, 0, 0, time.UTC)
 
 // newDeclaredFacts returns the facts of a group with declared members, as in "a 10, b 20".
 // It has no pods, so no list waits for a majority.
-func newDeclaredFacts(members string) *Facts {
-	f := &Facts{
-		Now: noon, MajorityLost: true, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{},
-		Identities: map[string]string{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
-	}
+func newDeclaredFacts(members string) *planner {
+	f := &planner{newFacts(), Waits{MajorityLost: true, Adopted: map[string]bool{}, Missing: map[string]bool{}}}
+	f.Now = noon
 	f.Group = &v1.ElectionGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1},
 	}
@@ -31,8 +30,14 @@ func newDeclaredFacts(members string) *Facts {
 	return f
 }
 
+func newFacts() *facts.Facts {
+	return &facts.Facts{
+		Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{}, Nodes: map[string]*corev1.Node{},
+	}
+}
+
 // newSelectorFacts returns the facts of a group with a selector.
-func newSelectorFacts(from v1.PriorityFrom) *Facts {
+func newSelectorFacts(from v1.PriorityFrom) *planner {
 	f := newDeclaredFacts("")
 	f.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 	f.Group.Spec.PriorityFrom = &from
@@ -41,7 +46,7 @@ func newSelectorFacts(from v1.PriorityFrom) *Facts {
 
 // addPod adds a selected pod that runs on its own node and has a connected agent. Each pod
 // is created one second after the one before.
-func (f *Facts) addPod(name string) *corev1.Pod {
+func (f *planner) addPod(name string) *corev1.Pod {
 	n := len(f.Pods)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -53,11 +58,33 @@ func (f *Facts) addPod(name string) *corev1.Pod {
 		Spec:   corev1.PodSpec{NodeName: "node-" + name},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", n/250, 1+n%250)},
 	}
-	f.Pods = append(f.Pods, pod)
+	f.Pods[name] = pod
 	f.Nodes["node-"+name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
-	f.Connected[pod.UID], f.Identities[name] = true, identityOf(pod)
+	f.Agents[name] = facts.Agent{Connected: true, Identity: identityOf(pod)}
 	return pod
 }
+
+// changeAgent changes what is known about the agent of a pod.
+func (f *planner) changeAgent(pod string, change func(*facts.Agent)) {
+	agent := f.Agents[pod]
+	change(&agent)
+	f.Agents[pod] = agent
+}
+
+// disconnect ends the connections to the agents of pods.
+func (f *planner) disconnect(pods ...string) {
+	for _, pod := range pods {
+		f.changeAgent(pod, func(a *facts.Agent) { a.Connected = false })
+	}
+}
+
+// reportVersion makes the agent of a pod report a version of the list.
+func (f *planner) reportVersion(pod string, version uint32) {
+	f.changeAgent(pod, func(a *facts.Agent) { a.Report = &control.Report{UID: "6f0c", Version: version} })
+}
+
+// plan makes a plan.
+func (f *planner) plan() Plan { return MakePlan(f.Facts, f.Waits) }
 
 // identityOf returns the identity of the state directory of a new pod.
 func identityOf(pod *corev1.Pod) string {
@@ -66,7 +93,7 @@ func identityOf(pod *corev1.Pod) string {
 	return control.FormatIdentity(h.Sum64())
 }
 
-func (f *Facts) addPods(names ...string) *Facts {
+func (f *planner) addPods(names ...string) *planner {
 	for _, name := range names {
 		f.addPod(name)
 	}
@@ -74,29 +101,17 @@ func (f *Facts) addPods(names ...string) *Facts {
 }
 
 // findPod returns the pod with a name, or nil.
-func (f *Facts) findPod(name string) *corev1.Pod {
-	for _, pod := range f.Pods {
-		if pod.Name == name {
-			return pod
-		}
-	}
-	return nil
-}
+func (f *planner) findPod(name string) *corev1.Pod { return f.Pods[name] }
 
 // deletePod deletes a pod from the API server.
-func (f *Facts) deletePod(name string) {
-	var rest []*corev1.Pod
-	for _, pod := range f.Pods {
-		if pod.Name != name {
-			rest = append(rest, pod)
-		}
-	}
-	f.Pods = rest
+func (f *planner) deletePod(name string) {
+	delete(f.Pods, name)
+	delete(f.Agents, name)
 }
 
 // step makes a plan, and stores it in the facts for the next one.
-func (f *Facts) step() Plan {
-	p := MakePlan(*f)
+func (f *planner) step() Plan {
+	p := f.plan()
 	f.Group.Status.Protocol.MemberList = p.List
 	if p.Document != nil {
 		f.Published, f.Revision = &p.Published, p.Document.Revision
@@ -105,10 +120,10 @@ func (f *Facts) step() Plan {
 }
 
 // settle makes plans until the list has settled. All members adopt it.
-func (f *Facts) settle() Plan {
+func (f *planner) settle() Plan {
 	for range 100 {
 		p := f.step()
-		if p.List == nil || p.List.State == v1.ListSettled && MakePlan(*f).List.Version == p.List.Version {
+		if p.List == nil || p.List.State == v1.ListSettled && f.plan().List.Version == p.List.Version {
 			f.Adopted = map[string]bool{}
 			return p
 		}

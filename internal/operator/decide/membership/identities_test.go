@@ -8,17 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // replacePod replaces a pod by one with the same name.
-func (f *Facts) replacePod(name string) *corev1.Pod {
+func (f *planner) replacePod(name string) *corev1.Pod {
 	pod := f.findPod(name)
 	f.deletePod(name)
 	next := f.addPod(name)
 	next.UID = pod.UID + "'"
-	f.Connected[next.UID], f.Identities[name] = true, identityOf(next)
+	f.changeAgent(name, func(a *facts.Agent) { a.Identity = identityOf(next) })
 	return next
 }
 
@@ -38,8 +39,7 @@ func TestIdentityOfMember(t *testing.T) {
 		t.Errorf("got version %d and revision %d after %d and %d, want only a higher revision", after.List.Version,
 			after.Document.Revision, before.List.Version, before.Document.Revision)
 	}
-	delete(f.Connected, b.UID)
-	f.Identities["b"] = "" // another operator
+	f.Agents["b"] = facts.Agent{} // another operator
 	if again := f.step(); again.Published != after.Published {
 		t.Errorf("got %+v, want no other document than %+v", again.Published, after.Published)
 	}
@@ -64,7 +64,7 @@ func TestReplacedPods(t *testing.T) {
 	}
 	expect.Equalf(t, f.settle().List.Version, first+3, "version after all pods were replaced")
 	for pod, identity := range f.Group.Status.Protocol.MemberList.Identities {
-		expect.Equalf(t, string(identity), f.Identities[pod], "identity of %s", pod)
+		expect.Equalf(t, string(identity), f.Agents[pod].Identity, "identity of %s", pod)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestReplacedPodsWhileTheListMustNotChange(t *testing.T) {
 	f.replacePod("a")
 	p := f.step()
 	expect.Equalf(t, formatList(p.List), "v2 Adopting: a 1, b 2, c 3; after v1: a 1, b 2, c 3", "list")
-	expect.Equalf(t, string(p.List.Identities["a"]), f.Identities["a"], "identity of a")
+	expect.Equalf(t, string(p.List.Identities["a"]), f.Agents["a"].Identity, "identity of a")
 }
 
 // TestVersionsFollowTheClock: a version exceeds those of earlier groups of the name. An operator whose clock is behind
@@ -116,9 +116,11 @@ func TestVersionsFollowTheClock(t *testing.T) {
 func TestTermsOfListRunOut(t *testing.T) {
 	f := newDeclaredFacts("a 1")
 	f.settle()
-	f.Term = control.FirstTerm(1) + 1<<15
+	f.changeAgent("a", func(a *facts.Agent) {
+		a.Report = &control.Report{UID: "6f0c", Version: 1, UsedTerm: uint64(control.FirstTerm(1) + 1<<15)}
+	})
 	expect.Equalf(t, f.step().List.Version, 1, "after half of the terms: version")
-	f.Term++
+	f.Agents["a"].Report.UsedTerm++
 	expect.Equalf(t, f.step().List.Version, 2, "after more: version")
 	f.Group.Status.Term = control.FirstTerm(70)
 	expect.Equalf(t, f.settle().List.Version, 71, "a term of a list that isn't known: version")

@@ -10,13 +10,12 @@ import (
 // majorityProblem returns the Problem of wanted members that have to wait for a majority of
 // them to be connected, or nil if their list can begin.
 //
-// A coordinator needs a majority of the new list within about a lease. For example, d, e and f
-// are added to a, b and c before their pods run. Three of six are no majority, so the
-// coordinator would lose its office. If the list in force has no majority either, waiting
-// protects nothing, and the new list may be the repair.
+// A coordinator needs a majority of the new list within about a lease. For example, d, e and f are added to a, b and c
+// before their pods run. Three of six are no majority, so the coordinator would lose its office. If the list in force
+// has no majority either, waiting protects nothing, and the new list may be the repair.
 //
 // Elections don't depend on this wait for their safety, only for their availability.
-func (f *Facts) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Problem {
+func (f *planner) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Problem {
 	missing := f.notConnected(wanted)
 	connected, majority := len(wanted)-len(missing), len(wanted)/2+1
 	if f.Group.Spec.Safety.Mode == v1.Available || connected >= majority || f.MajorityLost ||
@@ -40,11 +39,10 @@ func (f *Facts) majorityProblem(current *v1.MemberList, wanted []v1.Member) *Pro
 }
 
 // notConnected returns the members whose agents aren't connected.
-func (f *Facts) notConnected(members []v1.Member) []string {
-	connected := f.connectedNames()
+func (f *planner) notConnected(members []v1.Member) []string {
 	var names []string
 	for _, m := range members {
-		if !connected[m.Pod] {
+		if !f.Accepts(m.Pod) {
 			names = append(names, m.Pod)
 		}
 	}

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // newMajorityFacts returns the facts of a group whose present members have a majority, and
 // whose first list has settled. Of these and other pods, some are connected.
-func newMajorityFacts(members, connected string) *Facts {
+func newMajorityFacts(members, connected string) *planner {
 	f := newDeclaredFacts(members).addPods(strings.Fields(connected)...)
 	f.step()
 	f.MajorityLost = false
@@ -24,7 +25,7 @@ func TestListWaitsForMajority(t *testing.T) {
 	cases := golden.Open(t, "testdata/majority.txt")
 	for name, c := range map[string]struct {
 		present, wanted, connected string
-		change                     func(*Facts)
+		change                     func(*planner)
 	}{
 		"three pods that don't run":               {three, six, "a b c", nil},
 		"one of them is connected":                {three, six, "a b c d", nil},
@@ -34,17 +35,17 @@ func TestListWaitsForMajority(t *testing.T) {
 		"a majority of those that remain is down": {"a 1, b 2, c 3, d 4, e 5", three, "a d e", nil},
 		"a minority of those that remain is down": {"a 1, b 2, c 3, d 4, e 5", three, "a b d", nil},
 		"an agent that isn't connected": {
-			three, six, "a b c d", func(f *Facts) { f.Connected[f.findPod("d").UID] = false },
+			three, six, "a b c d", func(f *planner) { f.disconnect("d") },
 		},
 		"the present members aren't connected for a short time": {three, six, "", nil},
 		"the present members have lost their majority": {
-			three, six, "a", func(f *Facts) { f.MajorityLost = true },
+			three, six, "a", func(f *planner) { f.MajorityLost = true },
 		},
-		"Strict":                    {three, six, "a b c", func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Strict }},
-		"Available":                 {three, six, "a b c", func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }},
+		"Strict":                    {three, six, "a b c", func(f *planner) { f.Group.Spec.Safety.Mode = v1.Strict }},
+		"Available":                 {three, six, "a b c", func(f *planner) { f.Group.Spec.Safety.Mode = v1.Available }},
 		"other priorities":          {three, "a 3, b 2, c 1", "", nil},
 		"another order":             {three, "c 3, a 1, b 2", "", nil},
-		"another longest lease":     {three, three, "", func(f *Facts) { f.Group.Spec.Safety.LeaseMillis = 3000 }},
+		"another longest lease":     {three, three, "", func(f *planner) { f.Group.Spec.Safety.LeaseMillis = 3000 }},
 		"others that are connected": {three, "x 1, y 2", "x y", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestListWaitsForMajority(t *testing.T) {
 			if c.change != nil {
 				c.change(f)
 			}
-			p := MakePlan(*f)
+			p := f.plan()
 			cases.Compare(t, name, formatList(p.List)+"\n"+formatProblem(p.Problem))
 		})
 	}
@@ -64,25 +65,25 @@ func TestListWaitsForMajority(t *testing.T) {
 func TestNextListWaitsForRemovedCoordinator(t *testing.T) {
 	const settled, next = "v1 Settled: a 1, b 2", "v2 Adopting: a 1, b 2, d 4; after v1: a 1, b 2"
 	for name, c := range map[string]struct {
-		change func(*Facts)
+		change func(*planner)
 		want   string
 	}{
-		"it hasn't handed over": {func(*Facts) {}, settled},
-		"Available":             {func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
+		"it hasn't handed over": {func(*planner) {}, settled},
+		"Available":             {func(f *planner) { f.Group.Spec.Safety.Mode = v1.Available }, settled},
 		"its priority is 0": {
-			func(f *Facts) { f.Group.Status.Protocol.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0",
+			func(f *planner) { f.Group.Status.Protocol.MemberList.Members = parseMembers("a 1, c 0") }, "v1 Settled: a 1, c 0",
 		},
-		"b has succeeded it":        {func(f *Facts) { f.Group.Status.Coordinator.Pod = "b" }, next},
-		"there is no coordinator":   {func(f *Facts) { f.Group.Status.Coordinator = nil }, next},
-		"its agent isn't connected": {func(f *Facts) { f.Connected[f.findPod("c").UID] = false }, next},
-		"no majority is connected":  {func(f *Facts) { f.MajorityLost = true }, next},
+		"b has succeeded it":        {func(f *planner) { f.Group.Status.Coordinator.Pod = "b" }, next},
+		"there is no coordinator":   {func(f *planner) { f.Group.Status.Coordinator = nil }, next},
+		"its agent isn't connected": {func(f *planner) { f.disconnect("c") }, next},
+		"no majority is connected":  {func(f *planner) { f.MajorityLost = true }, next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newMajorityFacts("a 1, b 2", "a b c d")
 			f.Group.Status.Coordinator = &v1.Coordinator{Pod: "c"}
 			f.Group.Spec.Members = parseMembers("a 1, b 2, d 4")
 			c.change(f)
-			expect.Equalf(t, formatList(MakePlan(*f).List), c.want, "list")
+			expect.Equalf(t, formatList(f.plan().List), c.want, "list")
 		})
 	}
 }
@@ -102,7 +103,7 @@ func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
 	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
 	expect.Equalf(t, formatList(f.step().List),
 		"v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it begins")
-	clear(f.Connected)
+	clear(f.Agents)
 	f.Adopted["a"], f.Adopted["b"] = true, true
 	p := f.step()
 	expect.Equalf(t, formatList(p.List), "v2 Settled: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it settles")
@@ -129,30 +130,30 @@ func TestOtherSettingsDoNotWaitForMajority(t *testing.T) {
 // longer match, and those that remain are down. A pod that was deleted isn't retained by that:
 // whoever is connected of the present members is one of those that remain.
 func TestSelectorGroupWaitsForMajority(t *testing.T) {
-	newFacts := func() *Facts {
+	newFacts := func() *planner {
 		f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
 		f.addPods("a-0", "a-1", "a-2", "a-3", "a-4").settle()
 		f.MajorityLost = false
 		return f
 	}
 	f := newFacts()
-	f.Connected[f.findPod("a-0").UID], f.Connected[f.findPod("a-1").UID] = false, false
+	f.disconnect("a-0", "a-1")
 	delete(f.findPod("a-3").Labels, "app")
 	delete(f.findPod("a-4").Labels, "app")
 	const present = "v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5"
-	p := MakePlan(*f)
+	p := f.plan()
 	expect.Equalf(t, formatProblem(p.Problem),
 		"WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
 			"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't", "labels")
 	expect.Equalf(t, formatList(p.List), present, "labels")
 	f.deletePod("a-0")
 	f.Missing["a-0"] = true
-	expect.Equalf(t, formatProblem(MakePlan(
-		*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
-		"so the present list remains: make sure that a-1 runs, or delete what doesn't", "a-0 is deleted")
+	expect.Equalf(t, formatProblem(f.plan().Problem),
+		"WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
+			"so the present list remains: make sure that a-1 runs, or delete what doesn't", "a-0 is deleted")
 	f.deletePod("a-1")
 	f.Missing["a-1"] = true
-	expect.Equalf(t, formatList(MakePlan(*f).List),
+	expect.Equalf(t, formatList(f.plan().List),
 		"v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "a-1 is deleted")
 
 	// Whichever pods are deleted and disconnected, a group with a majority doesn't retain the deleted ones.
@@ -160,7 +161,7 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 		f, left, connected := newFacts(), 0, 0
 		for i, m := range f.Group.Status.Protocol.MemberList.Members {
 			deleted, down := set>>i&1 > 0, set>>(5+i)&1 > 0
-			f.Connected[f.findPod(m.Pod).UID] = !deleted && !down
+			f.changeAgent(m.Pod, func(a *facts.Agent) { a.Connected = !deleted && !down })
 			if !deleted && !down {
 				connected++
 			}
@@ -174,7 +175,7 @@ func TestSelectorGroupWaitsForMajority(t *testing.T) {
 		if connected < 3 {
 			continue
 		}
-		if p := MakePlan(*f); len(p.List.Members) != left || p.Problem != nil {
+		if p := f.plan(); len(p.List.Members) != left || p.Problem != nil {
 			t.Fatalf("set %b: got %s, %s, want the %d members that have a pod", set, formatList(p.List),
 				formatProblem(p.Problem), left)
 		}

@@ -11,14 +11,12 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// wantedMembers returns the wanted members in the order of the ring, or none if the list
-// must not change.
+// wantedMembers returns the wanted members in the order of the ring, or none if the list must not change.
 //
-// A selected pod becomes a member when its agent is connected. It remains a member until
-// it has had no pod for MissingPodGrace. So a pod that cannot be scheduled does not count
-// towards the majority, and a pod that a StatefulSet replaces is not removed and added
-// again.
-func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
+// A selected pod becomes a member when its agent is connected. It remains a member until it has had no pod for
+// MissingPodGrace. So a pod that cannot be scheduled does not count towards the majority, and a pod that a StatefulSet
+// replaces is not removed and added again.
+func (f *planner) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}
@@ -49,7 +47,7 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 }
 
 // selectedPods returns the selected pods, with the oldest first.
-func (f *Facts) selectedPods(isSelected func(*corev1.Pod) bool) []*corev1.Pod {
+func (f *planner) selectedPods(isSelected func(*corev1.Pod) bool) []*corev1.Pod {
 	var selected []*corev1.Pod
 	for _, pod := range f.Pods {
 		if isSelected(pod) {
@@ -63,7 +61,7 @@ func (f *Facts) selectedPods(isSelected func(*corev1.Pod) bool) []*corev1.Pod {
 }
 
 // noMembersProblem returns the Problem of a selector that selects no pods.
-func (f *Facts) noMembersProblem() *Problem {
+func (f *planner) noMembersProblem() *Problem {
 	matches := MatchesLabels(f.Group)
 	var matching []string
 	for _, pod := range f.Pods {
@@ -99,17 +97,13 @@ type candidate struct {
 }
 
 // remainingMembers returns the members that remain, in their order.
-func (f *Facts) remainingMembers(current *v1.MemberList, isSelected func(*corev1.Pod) bool) []*candidate {
+func (f *planner) remainingMembers(current *v1.MemberList, isSelected func(*corev1.Pod) bool) []*candidate {
 	if current == nil {
 		return nil
 	}
-	pods := make(map[string]*corev1.Pod, len(f.Pods))
-	for _, pod := range f.Pods {
-		pods[pod.Name] = pod
-	}
 	var all []*candidate
 	for _, m := range current.Members {
-		pod := pods[m.Pod]
+		pod := f.Pods[m.Pod]
 		if pod != nil && Finished(pod) {
 			pod = nil
 		}
@@ -122,7 +116,7 @@ func (f *Facts) remainingMembers(current *v1.MemberList, isSelected func(*corev1
 }
 
 // joiningPods returns the pods that can become members, with the oldest first.
-func (f *Facts) joiningPods(current *v1.MemberList, selected []*corev1.Pod) []*candidate {
+func (f *planner) joiningPods(current *v1.MemberList, selected []*corev1.Pod) []*candidate {
 	isMember := map[string]bool{}
 	if current != nil {
 		for _, m := range current.Members {
@@ -131,7 +125,7 @@ func (f *Facts) joiningPods(current *v1.MemberList, selected []*corev1.Pod) []*c
 	}
 	var all []*candidate
 	for _, pod := range selected {
-		if isMember[pod.Name] || !f.Connected[pod.UID] || pod.DeletionTimestamp != nil {
+		if isMember[pod.Name] || !f.Accepts(pod.Name) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if f.Group.Spec.PriorityFrom.NodeLabel != "" && f.Nodes[pod.Spec.NodeName] == nil {
@@ -144,8 +138,8 @@ func (f *Facts) joiningPods(current *v1.MemberList, selected []*corev1.Pod) []*c
 
 // agentsPending reports whether the first list has to wait for agents that are not
 // connected yet. Otherwise a new group would get one list for each agent that connects.
-func (f *Facts) agentsPending(selected []*corev1.Pod) bool {
+func (f *planner) agentsPending(selected []*corev1.Pod) bool {
 	return slices.ContainsFunc(selected, func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !f.Connected[pod.UID]
+		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !f.Accepts(pod.Name)
 	})
 }

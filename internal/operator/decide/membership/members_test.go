@@ -19,7 +19,7 @@ var (
 )
 
 // setPriorities sets the priorities in pods' annotations, as in "a=5".
-func setPriorities(f *Facts, wishes ...string) {
+func setPriorities(f *planner, wishes ...string) {
 	for _, wish := range wishes {
 		name, value, _ := strings.Cut(wish, "=")
 		f.findPod(name).Annotations[v1.AnnotationPriority] = value
@@ -29,12 +29,12 @@ func setPriorities(f *Facts, wishes ...string) {
 func TestFirstList(t *testing.T) {
 	cases := golden.Open(t, "testdata/firstlist.txt")
 	for name, c := range map[string]struct {
-		facts  *Facts
-		change func(*Facts)
+		facts  *planner
+		change func(*planner)
 	}{
 		"declared members in their order": {facts: newDeclaredFacts("c 30, a 10, b 20")},
 		"declared members without pods": {
-			facts: newDeclaredFacts("a 10"), change: func(f *Facts) { f.addPods("x") },
+			facts: newDeclaredFacts("a 10"), change: func(f *planner) { f.addPods("x") },
 		},
 		"the highest ordinal first": {
 			facts: newSelectorFacts(highest).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
@@ -58,43 +58,43 @@ func TestFirstList(t *testing.T) {
 		},
 		"annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
-			change: func(f *Facts) { setPriorities(f, "a=30", "b=0", "c=16383") },
+			change: func(f *planner) { setPriorities(f, "a=30", "b=0", "c=16383") },
 		},
 		"equal annotations": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d", "e"),
-			change: func(f *Facts) { setPriorities(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
+			change: func(f *planner) { setPriorities(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
 		},
 		"equal annotations with the maximum priority": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorities(f, "a=16383", "b=16383", "c=16382") },
+			change: func(f *planner) { setPriorities(f, "a=16383", "b=16383", "c=16382") },
 		},
 		"an invalid annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorities(f, "b=high") },
+			change: func(f *planner) { setPriorities(f, "b=high") },
 		},
 		"an empty annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorities(f, "a=") },
+			change: func(f *planner) { setPriorities(f, "a=") },
 		},
 		"an annotation above the maximum": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorities(f, "a=16384") },
+			change: func(f *planner) { setPriorities(f, "a=16384") },
 		},
 		"a long annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { setPriorities(f, "a="+strings.Repeat("9", 1000)) },
+			change: func(f *planner) { setPriorities(f, "a="+strings.Repeat("9", 1000)) },
 		},
 		"an invalid annotation, and no other pod can be elected": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { setPriorities(f, "a=0", "b=high") },
+			change: func(f *planner) { setPriorities(f, "a=0", "b=high") },
 		},
 		"no pod can be elected": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { setPriorities(f, "a=0", "b=0") },
+			change: func(f *planner) { setPriorities(f, "a=0", "b=0") },
 		},
 		"node labels": {
 			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c"),
-			change: func(f *Facts) {
+			change: func(f *planner) {
 				f.Nodes["node-a"].Labels = map[string]string{"tier": "7"}
 				f.Nodes["node-b"].Labels = map[string]string{"tier": "0"}
 			},
@@ -102,7 +102,7 @@ func TestFirstList(t *testing.T) {
 		"an order of node labels": {
 			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "zone", Order: []v1.LabelValue{"west", "east"}}).addPods("a",
 				"b", "c", "d"),
-			change: func(f *Facts) {
+			change: func(f *planner) {
 				f.Nodes["node-a"].Labels = map[string]string{"zone": "east"}
 				f.Nodes["node-b"].Labels = map[string]string{"zone": "north"}
 				f.Nodes["node-c"].Labels = map[string]string{"zone": "west"}
@@ -111,15 +111,15 @@ func TestFirstList(t *testing.T) {
 		"an order of annotations": {
 			facts: newSelectorFacts(v1.PriorityFrom{Annotation: v1.AnnotationPriority, Order: []v1.LabelValue{"high", ""}}).
 				addPods("a", "b", "c"),
-			change: func(f *Facts) { setPriorities(f, "a=high", "b=") },
+			change: func(f *planner) { setPriorities(f, "a=high", "b=") },
 		},
 		"an invalid node label": {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
-			change: func(f *Facts) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },
+			change: func(f *planner) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },
 		},
 		"an unknown node": {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b"),
-			change: func(f *Facts) { delete(f.Nodes, "node-a") },
+			change: func(f *planner) { delete(f.Nodes, "node-a") },
 		},
 		"a name that members cannot have": {
 			facts: newSelectorFacts(byAnnotation).addPods(strings.Repeat("a", 64)),
@@ -127,14 +127,14 @@ func TestFirstList(t *testing.T) {
 		"no pods": {facts: newSelectorFacts(byAnnotation)},
 		"pods that do not list the group": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) {
+			change: func(f *planner) {
 				f.findPod("a").Annotations = nil
 				f.findPod("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
 			},
 		},
 		"pods with other labels, and finished pods": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) {
+			change: func(f *planner) {
 				f.findPod("a").Labels = nil
 				f.findPod("b").Status.Phase = corev1.PodSucceeded
 				f.findPod("c").Annotations[v1.AnnotationGroups] = "other, ledger"
@@ -142,30 +142,30 @@ func TestFirstList(t *testing.T) {
 		},
 		"the first list waits for running agents": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { delete(f.Connected, f.findPod("a").UID) },
+			change: func(f *planner) { f.disconnect("a") },
 		},
 		"the first list does not wait any longer": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) { delete(f.Connected, f.findPod("a").UID); f.FirstListComplete = true },
+			change: func(f *planner) { f.disconnect("a"); f.FirstListComplete = true },
 		},
 		"the first list does not wait for a pending pod": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
-			change: func(f *Facts) {
-				delete(f.Connected, f.findPod("a").UID)
+			change: func(f *planner) {
+				f.disconnect("a")
 				f.findPod("a").Status.Phase = corev1.PodPending
 			},
 		},
 		"the first list neither waits for pods that are being deleted nor contains them": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
-			change: func(f *Facts) {
-				delete(f.Connected, f.findPod("a").UID)
+			change: func(f *planner) {
+				f.disconnect("a")
 				f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
 				f.findPod("c").DeletionTimestamp = new(metav1.NewTime(noon))
 			},
 		},
 		"no agents": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
-			change: func(f *Facts) { clear(f.Connected); f.FirstListComplete = true },
+			change: func(f *planner) { clear(f.Agents); f.FirstListComplete = true },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,82 +184,83 @@ func TestFirstList(t *testing.T) {
 // TestLaterLists begins each case with the list b 1, a 2, of which a is the older pod.
 func TestLaterLists(t *testing.T) {
 	cases := golden.Open(t, "testdata/laterlists.txt")
-	for name, change := range map[string]func(*Facts){
-		"no change": func(*Facts) {},
-		"a pod joins, below members of the same rank":   func(f *Facts) { f.addPods("c") },
-		"a pod joins with a higher rank":                func(f *Facts) { f.addPods("c"); setPriorities(f, "c=9") },
-		"a pod with priority 0 joins":                   func(f *Facts) { f.addPods("c"); setPriorities(f, "c=0") },
-		"a pod without a connected agent does not join": func(f *Facts) { delete(f.Connected, f.addPod("c").UID) },
-		"the priority of a member is raised":            func(f *Facts) { setPriorities(f, "b=9") },
-		"the priority of a member is set to 0":          func(f *Facts) { setPriorities(f, "a=0") },
-		"an agent is disconnected":                      func(f *Facts) { delete(f.Connected, f.findPod("a").UID) },
-		"a pod is being deleted": func(f *Facts) {
+	for name, change := range map[string]func(*planner){
+		"no change": func(*planner) {},
+		"a pod joins, below members of the same rank":   func(f *planner) { f.addPods("c") },
+		"a pod joins with a higher rank":                func(f *planner) { f.addPods("c"); setPriorities(f, "c=9") },
+		"a pod with priority 0 joins":                   func(f *planner) { f.addPods("c"); setPriorities(f, "c=0") },
+		"a pod without a connected agent does not join": func(f *planner) { f.addPod("c"); f.disconnect("c") },
+		"the priority of a member is raised":            func(f *planner) { setPriorities(f, "b=9") },
+		"the priority of a member is set to 0":          func(f *planner) { setPriorities(f, "a=0") },
+		"an agent is disconnected":                      func(f *planner) { f.disconnect("a") },
+		"a pod is being deleted": func(f *planner) {
 			f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
 		},
-		"a pod has just been deleted": func(f *Facts) { f.deletePod("a") },
-		"a pod is missing":            func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true },
-		"a pod has just finished":     func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed },
-		"a pod has finished some time ago": func(f *Facts) {
+		"a pod has just been deleted": func(f *planner) { f.deletePod("a") },
+		"a pod is missing":            func(f *planner) { f.deletePod("a"); f.Missing["a"] = true },
+		"a pod has just finished":     func(f *planner) { f.findPod("a").Status.Phase = corev1.PodFailed },
+		"a pod has finished some time ago": func(f *planner) {
 			f.findPod("a").Status.Phase = corev1.PodFailed
 			f.Missing["a"] = true
 		},
-		"a pod is no longer selected":      func(f *Facts) { f.findPod("a").Labels = nil },
-		"a pod no longer lists the group":  func(f *Facts) { f.findPod("a").Annotations = nil },
-		"a pod is recreated with its name": func(f *Facts) { f.deletePod("a"); f.addPods("a") },
+		"a pod is no longer selected":      func(f *planner) { f.findPod("a").Labels = nil },
+		"a pod no longer lists the group":  func(f *planner) { f.findPod("a").Annotations = nil },
+		"a pod is recreated with its name": func(f *planner) { f.deletePod("a"); f.addPods("a") },
 		"a pod is replaced by one with another name": func(
-			f *Facts,
+			f *planner,
 		) {
 			f.deletePod("a")
 			f.Missing["a"] = true
 			f.addPods("c")
 		},
 		"all pods are missing": func(
-			f *Facts,
+			f *planner,
 		) {
 			f.deletePod("a")
 			f.deletePod("b")
 			f.Missing["a"], f.Missing["b"] = true, true
 		},
-		"all pods are missing, and a new one is not connected yet": func(f *Facts) {
+		"all pods are missing, and a new one is not connected yet": func(f *planner) {
 			f.deletePod("a")
 			f.deletePod("b")
 			f.Missing["a"], f.Missing["b"] = true, true
-			delete(f.Connected, f.addPod("c").UID)
+			f.addPod("c")
+			f.disconnect("c")
 		},
-		"all pods are replaced": func(f *Facts) {
+		"all pods are replaced": func(f *planner) {
 			f.deletePod("a")
 			f.deletePod("b")
 			f.Missing["a"], f.Missing["b"] = true, true
 			f.addPods("c", "d")
 		},
-		"a member with an invalid annotation remains, and another pod joins": func(f *Facts) {
+		"a member with an invalid annotation remains, and another pod joins": func(f *planner) {
 			f.addPods("c")
 			setPriorities(f, "a=x", "c=9")
 		},
-		"a member with an invalid annotation does not move with the one below it": func(f *Facts) {
+		"a member with an invalid annotation does not move with the one below it": func(f *planner) {
 			setPriorities(f, "a=x", "b=9")
 		},
-		"a member with an invalid annotation is no longer selected": func(f *Facts) {
+		"a member with an invalid annotation is no longer selected": func(f *planner) {
 			setPriorities(f, "a=x")
 			f.findPod("a").Labels = nil
 		},
-		"a pod with an invalid annotation does not join, and another one does": func(f *Facts) {
+		"a pod with an invalid annotation does not join, and another one does": func(f *planner) {
 			f.addPods("c", "d")
 			setPriorities(f, "c=x", "d=9")
 		},
-		"a pod with an invalid annotation, and no member can be elected": func(f *Facts) {
+		"a pod with an invalid annotation, and no member can be elected": func(f *planner) {
 			f.addPods("c")
 			setPriorities(f, "a=0", "b=0", "c=x")
 		},
 		"a member with priority 0 gets an invalid annotation": func(
-			f *Facts,
+			f *planner,
 		) {
 			setPriorities(f, "a=0")
 			f.settle()
 			setPriorities(f, "a=x")
 		},
-		"no member can be elected": func(f *Facts) { setPriorities(f, "a=0", "b=0") },
-		"the selector is replaced by declared members": func(f *Facts) {
+		"no member can be elected": func(f *planner) { setPriorities(f, "a=0", "b=0") },
+		"the selector is replaced by declared members": func(f *planner) {
 			f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")}
 		},
 	} {

@@ -1,10 +1,9 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
@@ -13,17 +12,14 @@ import (
 
 // nextList returns the member list for the status: the present one, or its successor. The
 // Problem is why that is not the wanted list.
-func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
-	current := f.Group.Status.Protocol.MemberList
+func (f *planner) nextList(ahead []string) (*v1.MemberList, *Problem) {
+	current := f.MemberList()
 	if len(ahead) > 0 {
 		return current, f.statusBehindProblem(ahead)
 	}
 	wanted, problem := f.wantedMembers(current)
 	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
-		if len(f.InEarlierGroup) == 0 {
-			return current, problem
-		}
-		return current, f.earlierGroupProblem()
+		return current, cmp.Or(earlierGroupProblem(f.inEarlierGroup()), problem)
 	}
 	next := f.next(current, wanted)
 	if current != nil && next.Version > current.Version {
@@ -37,50 +33,101 @@ func nextList(f *Facts, ahead []string) (*v1.MemberList, *Problem) {
 // waitsForEarlierGroup reports whether no list may be published yet, because agents are in an
 // earlier group of the name, or may be: an operator that starts is connected to none. A group has
 // begun when an agent reports it. The status may have a list and a document all the same, from a backup.
-func (f *Facts) waitsForEarlierGroup() bool {
-	return len(f.Versions) == 0 && (len(f.InEarlierGroup) > 0 || f.ContactPending) &&
-		f.Group.Spec.Safety.Mode != v1.Available
+func (f *planner) waitsForEarlierGroup() bool {
+	if f.Group.Spec.Safety.Mode == v1.Available {
+		return false
+	}
+	for name := range f.Agents {
+		if f.Report(name) != nil {
+			return false
+		}
+	}
+	pending := false
+	for name, pod := range f.Pods {
+		agent := f.Agents[name]
+		pending = pending || !agent.Connected && agent.Problem == "" && IsFollowed(pod)
+	}
+	return pending || len(f.inEarlierGroup()) > 0
+}
+
+// inEarlierGroup returns the pods whose agents are connected, and participate in an earlier group of this name.
+func (f *planner) inEarlierGroup() (pods []string) {
+	for name, agent := range f.Agents {
+		if agent.Connected && agent.Report != nil && agent.Report.UID != string(f.Group.UID) {
+			pods = append(pods, name)
+		}
+	}
+	return pods
 }
 
 // next returns the next step after a list: see package memberlist.
-func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	facts := memberlist.Facts[string]{
+func (f *planner) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
+	known := memberlist.Facts[string]{
 		Wanted:    toMembers(wanted, nil),
 		Lease:     int64(longestLease(f.Group)),
 		Draining:  f.coordinatorDrains(current),
 		Published: f.Published != nil,
-		Identity:  func(pod string) string { return f.Identities[pod] },
+		Identity:  func(pod string) string { return f.Agents[pod].Identity },
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
 		Seconds:   int64(control.VersionAt(f.Now)),
-		Term:      max(f.Group.Status.Term, f.Term),
+		Term:      max(f.Group.Status.Term, f.reportedTerm()),
 	}
-	return statusList(facts.Next(toMemberList(current)))
+	return statusList(known.Next(toMemberList(current)))
+}
+
+// reportedTerm returns the highest term that an agent of the group reports, of those that can be. A single agent is
+// believed if the term is one of a known list. Agents may have granted a claim under a list that its sender invented.
+// If the others are no majority of the list, nobody can be elected under it, and the next list must be above that term.
+func (f *planner) reportedTerm() (highest int64) {
+	list := f.MemberList()
+	if list == nil {
+		return 0
+	}
+	var terms []int64
+	for _, m := range list.Members {
+		report := f.Report(m.Pod)
+		if report == nil {
+			continue
+		}
+		term := int64(min(report.UsedTerm, control.MaxTerm))
+		terms = append(terms, term)
+		if int64(control.VersionOf(term)) <= list.Version {
+			highest = max(highest, term)
+		}
+	}
+	slices.Sort(terms)
+	if majority := len(list.Members)/2 + 1; len(terms) >= majority {
+		highest = max(highest, terms[majority-1])
+	}
+	return highest
 }
 
 // coordinatorDrains reports whether the list in force has removed or demoted the coordinator, which has not handed over
 // yet. That takes the drain timeout at most: then its members replace it. The status keeps a coordinator while too
 // few agents report, so this counts only while a majority and the agent of the coordinator are connected.
-func (f *Facts) coordinatorDrains(current *v1.MemberList) bool {
+func (f *planner) coordinatorDrains(current *v1.MemberList) bool {
 	coordinator := f.Group.Status.Coordinator
 	if current == nil || coordinator == nil || f.MajorityLost {
 		return false
 	}
 	mayLead := func(m v1.Member) bool { return m.Pod == coordinator.Pod && m.Priority > 0 }
-	connected := func(pod *corev1.Pod) bool { return pod.Name == coordinator.Pod && f.Connected[pod.UID] }
-	return !slices.ContainsFunc(current.Members, mayLead) && slices.ContainsFunc(f.Pods, connected)
+	return !slices.ContainsFunc(current.Members, mayLead) && f.Accepts(coordinator.Pod)
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent
 // in the earlier group may be its coordinator, and would not learn of the new group.
-func (f *Facts) earlierGroupProblem() *Problem {
+func earlierGroupProblem(agentsOf []string) *Problem {
+	if len(agentsOf) == 0 {
+		return nil
+	}
 	agents, have, pods := "agents", "have", "these pods"
-	if len(f.InEarlierGroup) == 1 {
+	if len(agentsOf) == 1 {
 		agents, have, pods = "agent", "has", "the pod"
 	}
 	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf(
 		"The %s of %s %s not left an earlier group of this name yet: this group begins after that; "+
-			"if the problem persists, delete %s", agents, Abbreviate(f.InEarlierGroup), have, pods)}
+			"if the problem persists, delete %s", agents, Abbreviate(agentsOf), have, pods)}
 }
 
 // agentsAhead returns the pods whose agents use a newer list than the newest known one,
@@ -93,40 +140,34 @@ func (f *Facts) earlierGroupProblem() *Problem {
 // of list 6, so it can't have a coordinator of its own. The operator continues with list 6: a single agent must not
 // block the group. Nor must one that reports a list of a group that has none, unless a majority of those that are
 // connected does: then the status was lost.
-func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
+func (f *planner) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
 		known = newest.Version
 	}
 	var ahead []string
-	for pod, version := range f.Versions {
-		if version > known {
+	connected := 0
+	for pod := range f.Agents {
+		if f.Accepts(pod) {
+			connected++
+		}
+		// Also if the agent isn't connected now: no agent goes back to an older list.
+		if report := f.Report(pod); report != nil && int64(report.Version) > known {
 			ahead = append(ahead, pod)
 		}
 	}
 	if len(ahead) > 0 &&
-		(newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= len(f.connectedNames())/2) {
+		(newest != nil && f.majorityUses(newest) || newest == nil && len(ahead) <= connected/2) {
 		return nil
 	}
 	return ahead
 }
 
-// connectedNames returns the names of the pods whose agents are connected.
-func (f *Facts) connectedNames() map[string]bool {
-	names := make(map[string]bool, len(f.Pods))
-	for _, pod := range f.Pods {
-		if f.Connected[pod.UID] {
-			names[pod.Name] = true
-		}
-	}
-	return names
-}
-
 // majorityUses reports whether a majority of a list is connected, and reports this list or an older one.
-func (f *Facts) majorityUses(list *v1.MemberList) bool {
-	connected, count := f.connectedNames(), 0
+func (f *planner) majorityUses(list *v1.MemberList) bool {
+	count := 0
 	for _, m := range list.Members {
-		if version, reported := f.Versions[m.Pod]; reported && connected[m.Pod] && version <= list.Version {
+		if report := f.Report(m.Pod); report != nil && f.Accepts(m.Pod) && int64(report.Version) <= list.Version {
 			count++
 		}
 	}
@@ -134,7 +175,7 @@ func (f *Facts) majorityUses(list *v1.MemberList) bool {
 }
 
 // statusBehindProblem returns the Problem of a group whose agents use a newer list than the status has.
-func (f *Facts) statusBehindProblem(ahead []string) *Problem {
+func (f *planner) statusBehindProblem(ahead []string) *Problem {
 	use := "use"
 	if len(ahead) == 1 {
 		use = "uses"

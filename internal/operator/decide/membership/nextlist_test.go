@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/golden"
@@ -61,9 +62,9 @@ func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	after := f.Published
 	f.Missing["a"], f.Missing["b"] = true, true
 	f.Published = nil
-	expect.Equalf(t, formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30", "not published")
+	expect.Equalf(t, formatList(f.plan().List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30", "not published")
 	f.Published = after
-	expect.Equalf(t, formatList(MakePlan(*f).List),
+	expect.Equalf(t, formatList(f.plan().List),
 		"v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b", "published")
 }
 
@@ -117,11 +118,11 @@ func TestLeaseChangesWithList(t *testing.T) {
 			f.settle()
 			before := f.Group.Status.Protocol.MemberList.DeepCopy()
 			f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
-			f.Group.Status.Protocol.MemberList = MakePlan(*f).List // It is being adopted.
-			f.Published = new(MakePlan(*f).Published)
+			f.Group.Status.Protocol.MemberList = f.plan().List // It is being adopted.
+			f.Published = new(f.plan().Published)
 			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
 
-			p := MakePlan(*f)
+			p := f.plan()
 			if got, want := p.Document.Group.Safety.LongestLeaseMillis, before.LeaseMillis; got != want || p.List.Version != 2 {
 				t.Errorf("while version 2 is being adopted: got a lease of %d, want %d", got, want)
 			}
@@ -134,11 +135,11 @@ func TestLeaseChangesWithList(t *testing.T) {
 					control.LongestLeaseMillis(c.to), before.LeaseMillis)
 			}
 			expect.Equalf(t, AdoptionWait(f.Group), c.wantWait, "wait")
-			d := MakePlan(*f).Document
+			d := f.plan().Document
 			if d.Group.Safety.LeaseMillis != c.to || d.Group.Timing.HeartbeatMillis != c.heartbeat {
 				t.Errorf("got %+v, want the lease and the heartbeat of the spec", d.Group)
 			}
-			if next := MakePlan(*f).List; !equality.Semantic.DeepEqual(next, f.Group.Status.Protocol.MemberList) {
+			if next := f.plan().List; !equality.Semantic.DeepEqual(next, f.Group.Status.Protocol.MemberList) {
 				t.Errorf("without a change: got %+v, want %+v", next, f.Group.Status.Protocol.MemberList)
 			}
 		})
@@ -189,21 +190,23 @@ func TestBeginsAfterEarlierGroup(t *testing.T) {
 	} {
 		f := newDeclaredFacts("x 10, y 20").addPods("x", "y")
 		f.Group.Spec.Safety.Mode = mode
-		f.InEarlierGroup = []string{"a"}
+		f.Agents["a"] = facts.Agent{Connected: true, Report: &control.Report{UID: "earlier"}}
 		p := f.step()
 		expect.Equalf(t, formatProblem(p.Problem), want, "%s", string(mode))
 		if begins := p.List != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: got list %s", mode, formatList(p.List))
 		}
-		f.InEarlierGroup, f.ContactPending = nil, true
+		hasAgent(f.addPod("a"))
+		f.Agents["a"] = facts.Agent{}
 		p = f.step()
 		expect.Equalf(t, formatProblem(p.Problem), "", "%s, an agent hasn't been contacted", string(mode))
 		if begins := p.Document != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: an agent hasn't been contacted: got list %s", mode, formatList(p.List))
 		}
-		f.ContactPending = false
+		f.deletePod("a")
 		f.step()
-		f.InEarlierGroup, f.Versions = []string{"a"}, map[string]int64{"x": 1} // It does not block a group that has begun.
+		f.Agents["a"] = facts.Agent{Connected: true, Report: &control.Report{UID: "earlier"}}
+		f.reportVersion("x", 1) // It does not block a group that has begun.
 		f.Group.Spec.Members = parseMembers("x 10, y 30")
 		expect.Equalf(t, formatProblem(f.step().Problem), "", "%s", string(mode))
 	}
@@ -220,32 +223,39 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30")
 	f.settle()
 	f.Group.Spec.Members = parseMembers("a 10, b 20")
-	f.Versions = map[string]int64{"a": 2, "b": 1}
-	p := MakePlan(*f)
+	f.reportVersion("a", 2)
+	f.reportVersion("b", 1)
+	p := f.plan()
 	expect.Equalf(t, formatProblem(p.Problem), one, "one")
 	expect.Equalf(t, formatList(p.List), "v1 Settled: a 10, b 20, c 30", "the list remains")
 	if p.Document != nil || !p.StatusBehind {
 		t.Errorf("got document %+v, want none", p.Document)
 	}
 	f.addPods("a", "b", "c")
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), one, "one of three is connected and contradicts")
-	f.Versions["c"] = 1
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), "", "two of three contradict")
-	f.Connected[f.findPod("c").UID] = false
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), one, "an old report of a disconnected agent is no contradiction")
-	f.Versions["b"] = 3
-	expect.Equalf(t, formatProblem(MakePlan(*f).Problem), many, "two")
+	f.reportVersion("a", 2)
+	f.reportVersion("b", 1)
+	expect.Equalf(t, formatProblem(f.plan().Problem), one, "one of three is connected and contradicts")
+	f.reportVersion("c", 1)
+	expect.Equalf(t, formatProblem(f.plan().Problem), "", "two of three contradict")
+	f.disconnect("c")
+	expect.Equalf(t, formatProblem(f.plan().Problem), one, "an old report of a disconnected agent is no contradiction")
+	f.reportVersion("b", 3)
+	expect.Equalf(t, formatProblem(f.plan().Problem), many, "two")
 
-	f.Versions = map[string]int64{"a": 1}
+	f.reportVersion("a", 1)
+	for _, pod := range []string{"b", "c"} {
+		f.changeAgent(pod, func(a *facts.Agent) { a.Report = nil })
+	}
 	f.step() // It binds the identities.
 	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		"all agents use known lists")
-	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
+	f.reportVersion("a", 3)
+	f.Adopted["b"], f.Adopted["c"] = true, true
 	expect.Equalf(t, formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		"a list that is being adopted remains")
 	f.Published, f.Group.Status.Protocol.MemberList = nil, nil
-	expect.Equalf(t, formatList(MakePlan(*f).List), "v1 Settled: a 10, b 20",
+	expect.Equalf(t, formatList(f.plan().List), "v1 Settled: a 10, b 20",
 		"a minority reports a list of a group without one")
-	f.Versions["b"] = 3
+	f.reportVersion("b", 3)
 	expect.Equalf(t, formatList(f.step().List), "none", "a majority reports a list of a group without one")
 }

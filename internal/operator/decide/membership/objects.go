@@ -21,10 +21,22 @@ func ownedMeta(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	}
 }
 
-// OwnedByOther reports whether an object with a name that the group needs does not belong
-// to the group: it has another owner, or neither an owner nor the group's label. An object
-// of an earlier group of the same name belongs to the group, including one that was
-// restored from a backup.
+// OfOtherGroup reports whether an object belongs to another group of the name.
+func OfOtherGroup(object metav1.Object, group *v1.ElectionGroup) bool {
+	return !OwnedByOther(object, group) && OfOtherUID(object, group)
+}
+
+// OfOtherUID reports whether an object has the UID of another group as its owner. Such an object is replaced: the
+// garbage collector would delete it, and server-side apply can't replace an owner that another manager has set, for
+// example a restore from a backup.
+func OfOtherUID(object metav1.Object, group *v1.ElectionGroup) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
+	return owner != nil && owner.UID != group.UID
+}
+
+// OwnedByOther reports whether an object with a name that the group needs does not belong to the group: it has another
+// owner, or neither an owner nor the group's label. An object of an earlier group of the same name belongs to the
+// group, including one that was restored from a backup.
 func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {

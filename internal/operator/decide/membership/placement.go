@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 // EvacuatedUntil returns until when coordinators leave a node; the zero time if the node has no valid annotation.
@@ -40,10 +41,11 @@ func Location(pod *corev1.Pod, node *corev1.Node, spread v1.Spread) string {
 }
 
 // EquallyPreferred returns the member that leads while all members are healthy, and the other members that the group's
-// priorityFrom prefers as much: any of them may be Facts.Preferred. There are none while the rank of the first isn't
+// priorityFrom prefers as much: any of them may be facts.Preferred. There are none while the rank of the first isn't
 // known: for example, its pod is being replaced.
-func (f *Facts) EquallyPreferred() (first string, others []string) {
-	list := f.Group.Status.Protocol.MemberList
+func EquallyPreferred(known *facts.Facts) (first string, others []string) {
+	f := planner{Facts: known}
+	list := f.MemberList()
 	if list == nil || f.Group.Spec.Selector == nil {
 		return "", nil
 	}

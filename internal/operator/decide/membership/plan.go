@@ -5,35 +5,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Facts is the input of a plan.
-type Facts struct {
-	Group *v1.ElectionGroup
-	// Pods has all pods of the namespace that are declared, selected, or in a list of the
-	// group. It may contain other pods.
-	Pods []*corev1.Pod
-	// Nodes has the nodes of the pods by name. Some may be missing.
-	Nodes map[string]*corev1.Node
-	// Connected has the pods whose agent's stream is open and up to date, and whose agent
-	// can participate in the group because the pod listed it when it was created.
-	Connected map[types.UID]bool
-	// InEarlierGroup lists the pods whose agents are connected, and participate in an earlier group of this name.
-	InEarlierGroup []string
-	// ContactPending: the operator doesn't know yet whether an agent can be reached, so that may be in an earlier group.
-	ContactPending bool
-	// Identities has those of the state directories of the pods' agents, as far as they are known, by pod.
-	Identities map[string]string
-	// Versions has the versions of the lists that agents of this group last reported, by pod.
-	Versions map[string]int64
-	// Term is the highest term of a known list that an agent of this group reports.
-	Term int64
+// Waits is what has lasted long enough by the time of the facts, and what is already published.
+type Waits struct {
 	// Adopted has the members of the previous list, by pod, that have reported the list in force for AdoptionWait.
 	Adopted map[string]bool
 	// Missing has the members of the list and of the previous one whose pods have been Gone for MissingPodGrace. The wait
@@ -43,21 +23,12 @@ type Facts struct {
 	Missing map[string]bool
 	// MajorityLost means that no majority of the members of the list in the status has been connected for MajorityGrace.
 	MajorityLost bool
-	// Preferred is the member that gets the highest priority among those that priorityFrom prefers as much, or "".
-	Preferred string
 	// FirstListComplete means that the first list of a selector does not wait for further agents.
 	FirstListComplete bool
 	// Published is the document that was written together with the list in the status, or nil if there is none.
 	Published *v1.PublishedDocument
 	// Revision is the highest known revision of a group of this name.
 	Revision int64
-	// ServicesForbidden means that the operator may not write Services and EndpointSlices.
-	ServicesForbidden bool
-	// Service and EndpointSlice are the existing objects of the wanted names, whatever their
-	// owner is; nil if there is none.
-	Service       *corev1.Service
-	EndpointSlice *discoveryv1.EndpointSlice
-	Now           time.Time
 }
 
 // Problem is the reason why there is no list, or not the wanted one.
@@ -91,12 +62,19 @@ type Plan struct {
 	ServiceHasSelector, EndpointSliceConflict bool
 }
 
+// planner makes one plan.
+type planner struct {
+	*facts.Facts
+	Waits
+}
+
 // MakePlan plans the next step for a group.
-func MakePlan(f Facts) Plan {
+func MakePlan(known *facts.Facts, waits Waits) Plan {
+	f := planner{known, waits}
 	var p Plan
-	ahead := f.agentsAhead(f.Group.Status.Protocol.MemberList)
+	ahead := f.agentsAhead(f.MemberList())
 	p.StatusBehind = len(ahead) > 0
-	p.List, p.Problem = nextList(&f, ahead)
+	p.List, p.Problem = f.nextList(ahead)
 	p.Hold, p.Release = f.holds()
 	unknown, next := f.unknownStops()
 	p.RequeueAt = next

@@ -12,9 +12,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Selects returns a function that reports whether the group's selector selects a pod: it
-// matches the pod's labels, the pod has opted in, its annotation names the group, and it has not
-// finished.
+// Selects returns a function that reports whether the group's selector selects a pod: it matches the pod's labels, the
+// pod has opted in, its annotation names the group, and it has not finished.
 func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	matches := MatchesLabels(group)
 	return func(pod *corev1.Pod) bool {
@@ -25,8 +24,7 @@ func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 // OptedIn reports whether a pod has the label of those that may have an agent: the operator follows no other pod.
 func OptedIn(pod *corev1.Pod) bool { return pod.Labels[v1.LabelAgent] == v1.AgentEnabled }
 
-// MatchesLabels returns a function that reports whether the group's selector matches the
-// labels of a pod.
+// MatchesLabels returns a function that reports whether the group's selector matches the labels of a pod.
 func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	if group.Spec.Selector == nil {
 		return func(*corev1.Pod) bool { return false }
@@ -38,9 +36,8 @@ func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
 }
 
-// SelectingGroups returns the names of the groups that select a pod of their namespace, in
-// alphabetical order. A pod whose name the API server is yet to generate can be selected
-// by its labels only.
+// SelectingGroups returns the names of the groups that select a pod of their namespace, in alphabetical order. A pod
+// whose name the API server is yet to generate can be selected by its labels only.
 func SelectingGroups(groups []v1.ElectionGroup, pod *corev1.Pod) []string {
 	var names []string
 	for i := range groups {
@@ -52,18 +49,16 @@ func SelectingGroups(groups []v1.ElectionGroup, pod *corev1.Pod) []string {
 	return names
 }
 
-// BySelection reports whether a pod takes part in the groups that select it, because its
-// author didn't name its groups.
+// BySelection reports whether a pod takes part in the groups that select it, because its author didn't name its groups.
 func BySelection(pod *corev1.Pod) bool {
 	_, named := pod.Annotations[v1.AnnotationGroups]
 	_, selected := pod.Annotations[v1.AnnotationSelectedBy]
 	return selected && !named
 }
 
-// TakesPart returns a function that reports whether a pod takes part in a group: its
-// spec.members names the pod, its selector matches the labels, or the pod is in a member
-// list. A pod that a group no longer selects remains in a list until the members have
-// adopted the next one.
+// TakesPart returns a function that reports whether a pod takes part in a group: its spec.members names the pod, its
+// selector matches the labels, or the pod is in a member list. A pod that a group no longer selects remains in a list
+// until the members have adopted the next one.
 func TakesPart(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	matches, list := MatchesLabels(group), group.Status.Protocol.MemberList
 	return func(pod *corev1.Pod) bool {
@@ -118,6 +113,11 @@ func agentContainer(pod *corev1.Pod) *corev1.Container {
 		}
 	}
 	return nil
+}
+
+// IsFollowed reports whether the operator keeps a stream to the pod's agent open.
+func IsFollowed(pod *corev1.Pod) bool {
+	return HasAgent(pod) && pod.Status.PodIP != "" && !Finished(pod)
 }
 
 // Finished reports whether a pod has succeeded or failed.

@@ -208,27 +208,27 @@ func TestPreferredMember(t *testing.T) {
 
 func TestEquallyPreferred(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Facts)
+		change func(*planner)
 		want   string
 	}{
-		"equal values":                {func(*Facts) {}, "a of b c"},
-		"another preferred member":    {func(f *Facts) { f.Preferred = "b"; f.settle() }, "b of a c"},
-		"without a pod":               {func(f *Facts) { f.deletePod("a") }, "a of "},
-		"a pod that has failed":       {func(f *Facts) { f.findPod("b").Status.Phase = corev1.PodFailed }, "a of c"},
-		"a member with another value": {func(f *Facts) { setPriorities(f, "a=2"); f.settle() }, "a of "},
-		"two with the highest value":  {func(f *Facts) { setPriorities(f, "b=2", "c=2"); f.settle() }, "b of c"},
-		"an invalid value":            {func(f *Facts) { setPriorities(f, "a=x") }, "a of "},
-		"priority 0":                  {func(f *Facts) { setPriorities(f, "a=0"); f.settle() }, "b of c"},
-		"declared members": {func(f *Facts) {
+		"equal values":                {func(*planner) {}, "a of b c"},
+		"another preferred member":    {func(f *planner) { f.Preferred = "b"; f.settle() }, "b of a c"},
+		"without a pod":               {func(f *planner) { f.deletePod("a") }, "a of "},
+		"a pod that has failed":       {func(f *planner) { f.findPod("b").Status.Phase = corev1.PodFailed }, "a of c"},
+		"a member with another value": {func(f *planner) { setPriorities(f, "a=2"); f.settle() }, "a of "},
+		"two with the highest value":  {func(f *planner) { setPriorities(f, "b=2", "c=2"); f.settle() }, "b of c"},
+		"an invalid value":            {func(f *planner) { setPriorities(f, "a=x") }, "a of "},
+		"priority 0":                  {func(f *planner) { setPriorities(f, "a=0"); f.settle() }, "b of c"},
+		"declared members": {func(f *planner) {
 			f.Group.Spec.Selector, f.Group.Spec.PriorityFrom, f.Group.Spec.Members = nil, nil, parseMembers("a 1, b 2")
 		}, " of "},
-		"no list": {func(f *Facts) { f.Group.Status.Protocol.MemberList = nil }, " of "},
+		"no list": {func(f *planner) { f.Group.Status.Protocol.MemberList = nil }, " of "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSelectorFacts(byAnnotation).addPods("a", "b", "c")
 			f.settle()
 			c.change(f)
-			first, others := f.EquallyPreferred()
+			first, others := EquallyPreferred(f.Facts)
 			slices.Sort(others)
 			expect.Equal(t, first+" of "+strings.Join(others, " "), c.want)
 		})

@@ -13,11 +13,10 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// rankCandidates sets the ranks of the candidates, and returns those that can be in a
-// list. A candidate with an invalid name or value is not added; if it is a member, it
-// keeps its place, so that one pod does not block changes of the others. The Problem is
-// about the invalid candidates. If it prevents any change, no candidates are returned.
-func (f *Facts) rankCandidates(all []*candidate) ([]*candidate, *Problem) {
+// rankCandidates sets the ranks of the candidates, and returns those that can be in a list. A candidate with an invalid
+// name or value is not added; if it is a member, it keeps its place, so that one pod does not block changes of the
+// others. The Problem is about the invalid candidates. If it prevents any change, no candidates are returned.
+func (f *planner) rankCandidates(all []*candidate) ([]*candidate, *Problem) {
 	var valid []*candidate
 	invalid := map[string]string{}
 	for _, c := range all {
@@ -55,8 +54,7 @@ func invalidMembersProblem(invalid map[string]string) *Problem {
 	return &Problem{v1.ReasonInvalidMembers, message}
 }
 
-// validateName returns what is wrong with a name that a pod can have and a member cannot,
-// or "".
+// validateName returns what is wrong with a name that a pod can have and a member cannot, or "".
 func validateName(name string) string {
 	for part := range strings.SplitSeq(name, ".") {
 		if len(part) > validation.DNS1123LabelMaxLength {
@@ -68,7 +66,7 @@ func validateName(name string) string {
 }
 
 // setRank sets a candidate's rank. It returns what is wrong with the candidate, or "".
-func (f *Facts) setRank(c *candidate) string {
+func (f *planner) setRank(c *candidate) string {
 	from := f.Group.Spec.PriorityFrom
 	switch {
 	case from.Ordinal != "":
@@ -102,8 +100,7 @@ func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
 	return ""
 }
 
-// rankByValue ranks a candidate by a value: by its place in the order if there is one, and
-// otherwise as a number.
+// rankByValue ranks a candidate by a value: by its place in the order if there is one, and otherwise as a number.
 func (c *candidate) rankByValue(what string, values map[string]string, key string, order []v1.LabelValue) string {
 	c.rankKnown = true
 	value, ok := values[key]
@@ -157,14 +154,12 @@ func estimateRanks(all []*candidate) {
 	}
 }
 
-// assignPriorities assigns unique priorities that keep the order of the ranks. Among
-// candidates of the same rank, members are above new ones: otherwise each new pod of a
-// Deployment would take over. New candidates of the same rank are ordered by name, with
-// the first name on top. The preferred one is above all others of its rank.
+// assignPriorities assigns unique priorities that keep the order of the ranks. Among candidates of the same rank,
+// members are above new ones: otherwise each new pod of a Deployment would take over. New candidates of the same rank
+// are ordered by name, with the first name on top. The preferred one is above all others of its rank.
 //
-// As many candidates as possible keep their priority. Consider the candidates in their
-// order, and let p(i) be the priority of candidate i. There is room for the candidates
-// between i and j if
+// As many candidates as possible keep their priority. Consider the candidates in their order, and let p(i) be the
+// priority of candidate i. There is room for the candidates between i and j if
 //
 //	p(j) - p(i) >= j - i    for all i < j that keep their priorities
 //
@@ -191,8 +186,7 @@ func assignPriorities(all []*candidate, preferred string) {
 		if next < len(kept) && kept[next] == i {
 			next++
 		} else {
-			// The highest priority that leaves room for the candidates below the next
-			// one that keeps its priority.
+			// The highest priority that leaves room for the candidates below the next one that keeps its priority.
 			most := v1.MaxPriority - int64(len(order)-1-i)
 			if next < len(kept) {
 				most = int64(order[kept[next]].priority) - int64(kept[next]-i)

@@ -16,7 +16,7 @@ import (
 )
 
 // planService plans the Service of a group that wants one.
-func (p *Plan) planService(f *Facts) {
+func (p *Plan) planService(f *planner) {
 	name := f.Group.Spec.Service.Name
 	switch {
 	case f.ServicesForbidden:
@@ -84,9 +84,8 @@ func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Servi
 // EndpointSlice returns the EndpointSlice that points the group's Service, nil before it exists, at the pod
 // of the coordinator, or at no pod if that is nil.
 //
-// The address type of an EndpointSlice is immutable: an existing slice with another type
-// has to be deleted first. Without an endpoint, the type has no meaning, so an existing
-// slice of the other type can remain.
+// The address type of an EndpointSlice is immutable: an existing slice with another type has to be deleted first.
+// Without an endpoint, the type has no meaning, so an existing slice of the other type can remain.
 func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service,
 	coordinator *corev1.Pod,
 ) *discoveryv1.EndpointSlice {

@@ -12,7 +12,7 @@ import (
 )
 
 // withService adds a Service with two ports to the group.
-func withService(f *Facts) {
+func withService(f *planner) {
 	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{
 		{Name: "http", Port: 80, TargetPort: new(intstr.FromInt32(8080))},
 		{Name: "dns", Port: 53, Protocol: v1.UDP},
@@ -220,4 +220,20 @@ func TestTargetPortWithName(t *testing.T) {
 `, "ports")
 	expect.EqualSlicesf(t, MissingPorts(f.Group, pod), []string{"http"}, "missing ports (of UDP)")
 	expect.Lenf(t, EndpointSlice(f.Group, nil, nil).Ports, 0, "ports without a pod")
+}
+
+// TestAddressHasTheFamilyOfTheService: a Service that a user hands over may have another family than the first
+// addresses of pods.
+func TestAddressHasTheFamilyOfTheService(t *testing.T) {
+	f := newDeclaredFacts("a 10")
+	withService(f)
+	pod := f.addPod("a")
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}, {IP: "fd00::7"}}
+	for family, want := range map[corev1.IPFamily]string{"": pod.Status.PodIP, corev1.IPv6Protocol: "fd00::7"} {
+		service := &corev1.Service{}
+		if family != "" {
+			service.Spec.IPFamilies = []corev1.IPFamily{family}
+		}
+		expect.Equalf(t, EndpointSlice(f.Group, service, pod).Endpoints[0].Addresses[0], want, "address of family %q", family)
+	}
 }

@@ -10,13 +10,11 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Gone reports whether a member no longer has a pod that can vote. Node is the pod's
-// node; both may be nil.
+// Gone reports whether a member no longer has a pod that can vote. Node is the pod's node; both may be nil.
 //
-// In Available and Majority, that is what the API server says about the pod. But the
-// API server may be wrong: a force-deleted pod, or one whose node was removed, may still
-// run on a node that is cut off. In Strict, such a pod counts as gone only if it is known
-// to have stopped (docs/adr/0014-known-to-have-stopped.md).
+// In Available and Majority, that is what the API server says about the pod. But the API server may be wrong: a
+// force-deleted pod, or one whose node was removed, may still run on a node that is cut off. In Strict, such a pod
+// counts as gone only if it is known to have stopped (docs/adr/0014-known-to-have-stopped.md).
 func Gone(group *v1.ElectionGroup, pod *corev1.Pod, node *corev1.Node) bool {
 	switch {
 	case pod == nil: // In Strict, the finalizer retains the pod until it has stopped.
@@ -82,9 +80,8 @@ func anyContainerRuns(pod *corev1.Pod) bool {
 		})
 }
 
-// isOutOfService reports whether an administrator has declared that nothing runs on a
-// node anymore. As for Kubernetes' own garbage collector, the taint doesn't count while
-// the node is ready.
+// isOutOfService reports whether an administrator has declared that nothing runs on a node anymore. As for Kubernetes'
+// own garbage collector, the taint doesn't count while the node is ready.
 func isOutOfService(node *corev1.Node) bool {
 	if node == nil ||
 		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
@@ -102,10 +99,9 @@ const stopReportDelay = 10 * time.Second
 // holds returns what has to change about the finalizer of the group: the pods that need
 // it, and those from which it has to be removed.
 //
-// A pod that has run no agent needs none: it has never voted. The identity service adds
-// the finalizer before it issues a certificate, so holds only adds it if the group was
-// created, or became Strict, after that.
-func (f *Facts) holds() (hold, release []*corev1.Pod) {
+// A pod that has run no agent needs none: it has never voted. The identity service adds the finalizer before it issues
+// a certificate, so holds only adds it if the group was created, or became Strict, after that.
+func (f *planner) holds() (hold, release []*corev1.Pod) {
 	strict := f.Group.Spec.Safety.Mode == v1.Strict
 	for _, pod := range f.Pods {
 		held, stopped := isHeld(f.Group, pod), isKnownStopped(f.Group, pod, f.Nodes[pod.Spec.NodeName])
@@ -123,14 +119,13 @@ func (f *Facts) holds() (hold, release []*corev1.Pod) {
 }
 
 // mayVote reports whether the agent of a pod may have a certificate for the group.
-func (f *Facts) mayVote(pod *corev1.Pod) bool {
-	return HasAgent(pod) && NamesGroup(pod, f.Group.Name) && (f.Connected[pod.UID] || agentStarted(pod))
+func (f *planner) mayVote(pod *corev1.Pod) bool {
+	return HasAgent(pod) && NamesGroup(pod, f.Group.Name) && (f.Accepts(pod.Name) || agentStarted(pod))
 }
 
-// unknownStops returns the deleted pods that may still run, although the kubelet has had
-// the time to report their end. It also returns when another pod becomes one of them, or
-// zero.
-func (f *Facts) unknownStops() (pods []*corev1.Pod, next time.Time) {
+// unknownStops returns the deleted pods that may still run, although the kubelet has had the time to report their end.
+// It also returns when another pod becomes one of them, or zero.
+func (f *planner) unknownStops() (pods []*corev1.Pod, next time.Time) {
 	if f.Group.Spec.Safety.Mode != v1.Strict {
 		return nil, next
 	}

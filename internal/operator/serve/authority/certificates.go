@@ -18,8 +18,7 @@ type ServerCertificate struct {
 	cert  atomic.Pointer[tls.Certificate]
 }
 
-// NewServerCertificate issues a certificate for a server with these host names,
-// and renews it from then on.
+// NewServerCertificate issues a certificate for a server with these host names, and renews it from then on.
 func (s *Store) NewServerCertificate(hosts ...string) (*ServerCertificate, error) {
 	c := &ServerCertificate{hosts: hosts}
 	return c, s.addCertificate(c)
@@ -49,8 +48,7 @@ func (c *ServerCertificate) renew(v view, now time.Time) error {
 	return nil
 }
 
-// OperatorCertificate is the certificate by which the operator authenticates to
-// agents.
+// OperatorCertificate is the certificate by which the operator authenticates to agents.
 type OperatorCertificate struct {
 	*identity.InMemory
 	pair   identity.Pair
@@ -58,8 +56,7 @@ type OperatorCertificate struct {
 	bundle string
 }
 
-// NewOperatorCertificate issues the operator's certificate, and renews it from
-// then on.
+// NewOperatorCertificate issues the operator's certificate, and renews it from then on.
 func (s *Store) NewOperatorCertificate() (*OperatorCertificate, error) {
 	c := &OperatorCertificate{}
 	return c, s.addCertificate(c)
@@ -113,8 +110,7 @@ func (s *Store) addCertificate(c renewable) error {
 	return nil
 }
 
-// isCurrent reports whether a certificate has at least two thirds of its validity
-// left and was signed by a trusted CA.
+// isCurrent reports whether a certificate has at least two thirds of its validity left and was signed by a trusted CA.
 func isCurrent(leaf *x509.Certificate, v view, now time.Time) bool {
 	if leaf.NotAfter.Sub(now) < CertificateValidity*2/3 {
 		return false

@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Expiry is the metric of when certificates expire. It reads them whenever it is collected:
-// they are renewed.
+// Expiry is the metric of when certificates expire. It reads them whenever it is collected: they are renewed.
 type Expiry struct{ all []expiring }
 
 type expiring struct {
@@ -26,8 +25,7 @@ func (e *Expiry) Add(name string, notAfter func() time.Time) {
 // Describe implements prometheus.Collector.
 func (e *Expiry) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- expiryMetric }
 
-// Collect implements prometheus.Collector. A certificate that can't be read has the value 0,
-// as if it had expired.
+// Collect implements prometheus.Collector. A certificate that can't be read has the value 0, as if it had expired.
 func (e *Expiry) Collect(metrics chan<- prometheus.Metric) {
 	for _, one := range e.all {
 		value := 0.0

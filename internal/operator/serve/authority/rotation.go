@@ -9,19 +9,16 @@
 //	signs     A    |      A              |      B              |    B
 //	               |<---- 14 days ------>|<---- 14 days ------>|
 //
-// No issued certificate is valid for more than 24 h, and no replica of the manager
-// uses a copy of the Secret that is more than 12 h old. Two parties that both
-// obtained their certificate and CA bundle within the last 24 h therefore trust
-// each other, even if their clocks differ by hours and wherever a replica crashes.
+// No issued certificate is valid for more than 24 h, and no replica of the manager uses a copy of the Secret that is
+// more than 12 h old. Two parties that both obtained their certificate and CA bundle within the last 24 h therefore
+// trust each other, even if their clocks differ by hours and wherever a replica crashes.
 //
-// For that, two days would be enough. But an agent learns of a CA only when it enrolls. If
-// its last enrollment was before B was announced, it no longer trusts the identity
-// service once B signs, so it never enrolls again, and its pod has to be replaced. With 14 days,
-// this happens only to an agent that can't reach the identity service for 14 days.
+// For that, two days would be enough. But an agent learns of a CA only when it enrolls. If its last enrollment was
+// before B was announced, it no longer trusts the identity service once B signs, so it never enrolls again, and its pod
+// has to be replaced. With 14 days, this happens only to an agent that can't reach the identity service for 14 days.
 //
-// A replica promotes a CA only after it has known that CA itself for 24 h. It may have been
-// disconnected, and the bundles that it wrote last, in the webhook configuration and the Secret of
-// Prometheus, contain A only.
+// A replica promotes a CA only after it has known that CA itself for 24 h. It may have been disconnected, and the
+// bundles that it wrote last, in the webhook configuration and the Secret of Prometheus, contain A only.
 //
 // These guarantees hold if at least one replica runs for a day within the last two months
 // of a CA. If the signing CA has expired, the next one signs at once.
@@ -50,14 +47,12 @@ const (
 
 // Schedule defines when a new CA replaces the signing CA.
 type Schedule struct {
-	// AnnounceBefore is how long before the signing CA expires the next one is
-	// announced.
+	// AnnounceBefore is how long before the signing CA expires the next one is announced.
 	AnnounceBefore time.Duration
 	// Overlap is how long both CAs are trusted before the next one is promoted,
 	// and again before the former one is retired.
 	Overlap time.Duration
-	// MinKnown is how long a replica must have known an announced CA before it
-	// promotes it.
+	// MinKnown is how long a replica must have known an announced CA before it promotes it.
 	MinKnown time.Duration
 }
 
@@ -101,8 +96,7 @@ const (
 	Retire   Step = "retire"
 )
 
-// Due returns the step that is due now. nextKnown is how long the calling replica
-// has known the State's next CA.
+// Due returns the step that is due now. nextKnown is how long the calling replica has known the State's next CA.
 func (s Schedule) Due(state State, now time.Time, nextKnown time.Duration) Step {
 	overlapOver := now.Sub(state.Since) >= s.Overlap
 	switch {

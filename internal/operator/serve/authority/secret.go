@@ -60,8 +60,7 @@ func requestProblem(secret *corev1.Secret) string {
 		secret.Name, RotateNow, value)
 }
 
-// decodeState reads the State that encodeState wrote. An empty Secret yields a
-// State without a CA.
+// decodeState reads the State that encodeState wrote. An empty Secret yields a State without a CA.
 func decodeState(secret *corev1.Secret) (State, error) {
 	if len(secret.Data) == 0 {
 		return State{}, nil

@@ -19,24 +19,20 @@ import (
 )
 
 const (
-	// refreshInterval is the average time between two reads of the Secret. The
-	// manager polls because it has no permission to watch Secrets. A longer
-	// interval suffices, because no replica has to learn of a rotation step sooner.
+	// refreshInterval is the average time between two reads of the Secret. The manager polls because it has no permission
+	// to watch Secrets. A longer interval suffices, because no replica has to learn of a rotation step sooner.
 	refreshInterval = CertificateValidity / 24
-	// maxViewAge is the maximum age of a view that a replica may use. It must be
-	// much longer than refreshInterval, and much shorter than Overlap minus
-	// CertificateValidity.
+	// maxViewAge is the maximum age of a view that a replica may use. It must be much longer than refreshInterval, and
+	// much shorter than Overlap minus CertificateValidity.
 	maxViewAge = CertificateValidity / 2
-	// requestTimeout limits one refresh, and one update of the webhook
-	// configuration. maxAttempts limits how often a refresh retries after a
-	// conflict.
+	// requestTimeout limits one refresh, and one update of the webhook configuration. maxAttempts limits how often a
+	// refresh retries after a conflict.
 	requestTimeout = 10 * time.Second
 	maxAttempts    = 10
 )
 
-// Store keeps the CAs in one Secret, rotates them, and signs certificates. Each
-// replica of the manager has one. Any replica may execute a rotation step that is
-// due; the Secret's resource version ensures that only one of them does.
+// Store keeps the CAs in one Secret, rotates them, and signs certificates. Each replica of the manager has one. Any
+// replica may execute a rotation step that is due; the Secret's resource version ensures that only one of them does.
 type Store struct {
 	client   client.Client
 	name     client.ObjectKey
@@ -68,10 +64,9 @@ type renewable interface {
 	renew(view, time.Time) error
 }
 
-// Open reads the Secret, or creates it unless mayCreate returns an error. If the Secret
-// exists and is empty, Open creates a CA without that call: a user wants a new one. The
-// client must read from the API server, not from a cache. The Store never reads, lists
-// or watches any other Secret.
+// Open reads the Secret, or creates it unless mayCreate returns an error. If the Secret exists and is empty, Open
+// creates a CA without that call: a user wants a new one. The client must read from the API server, not from a cache.
+// The Store never reads, lists or watches any other Secret.
 func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logger,
 	mayCreate func(context.Context) error,
 ) (*Store, error) {
@@ -112,8 +107,7 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 }
 
-// Refresh reads the Secret, executes the rotation step that is due, and renews
-// certificates.
+// Refresh reads the Secret, executes the rotation step that is due, and renews certificates.
 func (s *Store) Refresh(ctx context.Context) error {
 	s.refreshMu.Lock()
 	defer s.refreshMu.Unlock()
@@ -122,8 +116,7 @@ func (s *Store) Refresh(ctx context.Context) error {
 	return err
 }
 
-// renewCertificates renews the certificates that are due, even if the Secret
-// cannot be read at the moment.
+// renewCertificates renews the certificates that are due, even if the Secret cannot be read at the moment.
 func (s *Store) renewCertificates() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +151,7 @@ func (s *Store) advance(ctx context.Context) error {
 	return fmt.Errorf("cannot update CA Secret %s: too many conflicting writes: %w", s.name, err)
 }
 
-// advanceOnce reads the Secret and executes at most one rotation step. It reports
-// whether it wrote the Secret.
+// advanceOnce reads the Secret and executes at most one rotation step. It reports whether it wrote the Secret.
 func (s *Store) advanceOnce(ctx context.Context) (bool, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}}
 	// The time before the request is a lower bound for the age of the result.
@@ -255,8 +247,7 @@ func (s *Store) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// usableView returns a view that is recent and for which no rotation step is due.
-// It refreshes the Store if necessary.
+// usableView returns a view that is recent and for which no rotation step is due. It refreshes the Store if necessary.
 func (s *Store) usableView(ctx context.Context) (view, error) {
 	v, now := s.currentView(), s.clock()
 	age := now.Sub(v.read)

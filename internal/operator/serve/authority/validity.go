@@ -8,6 +8,5 @@ import "time"
 // rotation, and all other intervals of this package, follow from it.
 const CertificateValidity = 24 * time.Hour
 
-// overlap is for how long an agent can be out of touch with the identity service, and still
-// enroll: see Schedule.
+// overlap is for how long an agent can be out of touch with the identity service, and still enroll: see Schedule.
 const overlap = 14 * CertificateValidity

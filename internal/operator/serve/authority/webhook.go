@@ -17,9 +17,8 @@ import (
 // publishRetryDelay is the delay before a failed update is retried.
 const publishRetryDelay = time.Second
 
-// WebhookPublisher writes the CA bundle into the webhook configuration, so that
-// the API server trusts the webhook's certificate. Each replica of the manager has
-// one. It writes only if the configuration has another bundle.
+// WebhookPublisher writes the CA bundle into the webhook configuration, so that the API server trusts the webhook's
+// certificate. Each replica of the manager has one. It writes only if the configuration has another bundle.
 type WebhookPublisher struct {
 	Store *Store
 	// Client reads from the API server, not from a cache.
@@ -34,8 +33,7 @@ type WebhookPublisher struct {
 	published atomic.Bool
 }
 
-// NeedLeaderElection returns false: during an update of the manager, the leader
-// may be a replica that is about to stop.
+// NeedLeaderElection returns false: during an update of the manager, the leader may be a replica that is about to stop.
 func (*WebhookPublisher) NeedLeaderElection() bool { return false }
 
 // Ready returns an error until this replica has published the CA bundle once.
@@ -70,9 +68,8 @@ func (p *WebhookPublisher) Start(ctx context.Context) error {
 	}
 }
 
-// publish writes the CA bundle if the configuration has another one. It refreshes
-// the Store before it writes, so that a replica with an outdated view doesn't
-// revert the update of another replica.
+// publish writes the CA bundle if the configuration has another one. It refreshes the Store before it writes, so that a
+// replica with an outdated view doesn't revert the update of another replica.
 func (p *WebhookPublisher) publish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/cache"
 
-	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 const (
@@ -42,6 +42,6 @@ func (r *Refusals) record(address, message string, err error) {
 	if cause, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(cause) {
 		message = cause.Error() // It names the permission that the operator lacks.
 	}
-	problem := groupstatus.NoCertificate + message
+	problem := facts.NoCertificate + message
 	r.byHost.Add(host, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""), refusalLasts)
 }

@@ -79,8 +79,7 @@ func unavailable(message string, cause error) error {
 	return fmt.Errorf("%w: %w", refuse(Unavailable, "%s; retry later", message), cause)
 }
 
-// resultAndMessage returns the result of an enrollment with an error, and the message that the
-// agent receives.
+// resultAndMessage returns the result of an enrollment with an error, and the message that the agent receives.
 func resultAndMessage(err error) (Result, string) {
 	if e, ok := errors.AsType[*refusal](err); ok {
 		return e.result, e.message

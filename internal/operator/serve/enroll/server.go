@@ -29,18 +29,16 @@ const (
 	maxQueued  = 1024
 	maxReviews = 16
 	maxActive  = 16
-	// A pod can be in a hundred groups, so after the review an enrollment can take hundreds of
-	// requests. The pods of one namespace therefore get a part of maxActive only, and
-	// namespaces take turns. Before the review, the namespace isn't known: what a token says
-	// about itself could name any. But a review is a single request, so there hosts take turns.
+	// A pod can be in a hundred groups, so after the review an enrollment can take hundreds of requests. The pods of one
+	// namespace therefore get a part of maxActive only, and namespaces take turns. Before the review, the namespace isn't
+	// known: what a token says about itself could name any. But a review is a single request, so there hosts take turns.
 	maxActivePerNamespace = maxActive / 2
 	// retryAfter is the value of the Retry-After header, in seconds.
 	retryAfter = 1
 )
 
-// Limits are those of the port that serves the Handler. Each pod enrolls from its own
-// address, except those with hostNetwork. The Handler itself refuses bodies of more than
-// maxBody bytes.
+// Limits are those of the port that serves the Handler. Each pod enrolls from its own address, except those with
+// hostNetwork. The Handler itself refuses bodies of more than maxBody bytes.
 var Limits = httpserver.Limits{
 	Connections: 1024, ConnectionsPerHost: 128, Body: 2 * maxBody, Bodies: 24 << 20, Timeout: timeout,
 }

@@ -34,8 +34,7 @@ const (
 // Injector adds the agent to pods. It allows each pod that didn't opt in, even if the
 // pod is invalid or the operator has a fault.
 type Injector struct {
-	// Settings returns the current settings. It is called for each pod, because the
-	// CA bundle changes.
+	// Settings returns the current settings. It is called for each pod, because the CA bundle changes.
 	Settings func(context.Context) (inject.Settings, error)
 	// Cached passes on the groups of a namespace, as far as the cache has them. It may fail,
 	// and nil means that there is no cache.

@@ -1,0 +1,137 @@
+package decide
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+)
+
+// Gauges are the latest values of one group.
+type Gauges struct {
+	Vacant bool
+	// Disagreeing: the agents disagree about anything, also while new settings propagate. Divided: they name different
+	// coordinators.
+	Disagreeing, Divided bool
+	Behind               bool
+	Connected, Expected  int
+	// Gaps are those in the status, so that they survive a restart.
+	Gaps v1.Gaps
+}
+
+// gauges returns the gauges of a group.
+func (s *step) gauges(result *groupstatus.Result) Gauges {
+	now := Gauges{
+		Vacant:      result.Status.Coordinator == nil,
+		Disagreeing: result.Disagreement != "",
+		Divided:     result.Disagreement == v1.ReasonCoordinatorsDiffer,
+	}
+	if ready := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionReady)); ready != nil {
+		now.Behind = ready.Reason == string(v1.ReasonStatusBehind)
+	}
+	if list := result.Status.Protocol.MemberList; list != nil {
+		now.Expected = len(list.Members)
+		for _, m := range list.Members {
+			if s.Agents[m.Pod].Connected {
+				now.Connected++
+			}
+		}
+	}
+	if gaps := result.Status.Gaps; gaps != nil {
+		now.Gaps = *gaps
+	}
+	return now
+}
+
+// Measures is what becomes visible in the status. A reconcile whose write failed is repeated, so it counts only after
+// the status has been written.
+type Measures struct {
+	// Elected means that there is a new coordinator. Failover is the time before it, if the operator has seen that, and
+	// End what ended the tenure before.
+	Elected  bool
+	Failover *time.Duration
+	End      string
+	// FirstChange and LastChange are of what agents have reported since the last step, and FirstChange is zero in the
+	// first step.
+	FirstChange, LastChange time.Time
+}
+
+// The kinds of ends of tenures.
+const (
+	EndFailure = "failure"
+	EndPlanned = "planned"
+	EndUnknown = "unknown"
+)
+
+// measure returns the measures of a status.
+func (s *step) measure(result *groupstatus.Result) (m Measures) {
+	was, is := s.Group.Status.Coordinator, result.Status.Coordinator
+	if s.Errors.Status == "" && is != nil && !sameCoordinator(was, is) {
+		m.Elected, m.End = true, endOfTenureBefore(result.Status.History)
+		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); s.Group.Status.Term > 0 &&
+			!lost.IsZero() && !named.IsZero() {
+			m.Failover = new(max(named.Sub(lost), 0))
+		}
+	}
+	first := time.Time{}
+	for _, agent := range s.Agents {
+		if agent.Report == nil || !agent.Report.ChangedAt.After(s.LatestChange) {
+			continue
+		}
+		at := agent.Report.ChangedAt
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(m.LastChange) {
+			m.LastChange = at
+		}
+	}
+	if !s.LatestChange.IsZero() {
+		m.FirstChange = first
+	}
+	return m
+}
+
+// endOfTenureBefore returns which kind of end the tenure before the newest one had.
+func endOfTenureBefore(history []v1.Tenure) string {
+	switch {
+	case len(history) <= 1 || history[1].EndReason == v1.EndUnknown:
+		return EndUnknown
+	case history[1].EndedByFailure():
+		return EndFailure
+	}
+	return EndPlanned
+}
+
+// coordinatorLostAt returns when the operator first received a sign, since the last election, that the group has lost
+// its coordinator.
+func (s *step) coordinatorLostAt(was *v1.Coordinator) time.Time {
+	first := s.VacantSince
+	consider := func(at time.Time) {
+		if at.After(s.ElectedAt) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	for _, agent := range s.Agents {
+		consider(agent.LostAt)
+	}
+	if was != nil {
+		if agent, ok := s.Agents[was.Pod]; ok && !agent.Connected {
+			consider(agent.Since)
+		}
+	}
+	return first
+}
+
+// coordinatorNamedAt returns when a report first named the coordinator.
+func (s *step) coordinatorNamedAt(is *v1.Coordinator) (first time.Time) {
+	for _, agent := range s.Agents {
+		if r := agent.Report; r != nil && r.Coordinator == is.Pod && int64(r.Term) == is.Term &&
+			(first.IsZero() || agent.NamedAt.Before(first)) {
+			first = agent.NamedAt
+		}
+	}
+	return first
+}
