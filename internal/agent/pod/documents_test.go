@@ -229,33 +229,6 @@ func TestFormerPodOfAMemberIsNotHeard(t *testing.T) {
 	awaitCoordinator("c", "a", "b", "c")
 }
 
-// TestSettledListNeedsNoPreviousMember: the operator lists all previous members as
-// departed. Agents can start with such a list, and join again with new settings.
-func TestSettledListNeedsNoPreviousMember(t *testing.T) {
-	c := newCluster(t)
-	for _, name := range []string{"a", "b", "c"} {
-		c.add(name)
-	}
-	d := c.document(1, "a", "b", "c")
-	d.Group.Version, d.Group.Departed = 2, []string{"x", "y", "z"}
-	d.Group.Previous = &control.List{Version: 1, Members: c.members("x", "y", "z")}
-	c.publish(d)
-	streams := map[string]*stream{}
-	for name, g := range c.pods {
-		streams[name] = g.start().watch()
-	}
-	for _, s := range streams {
-		s.await("c is the coordinator", hasCoordinator("c"))
-	}
-	d.Revision, d.Generation, d.Group.Algorithm = 2, 2, "RingSkip"
-	pushed := c.pushAll(d)
-	defer pushed()
-	for _, s := range streams {
-		s.await("c is the coordinator again",
-			func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
-	}
-}
-
 // TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later documents.
 func TestRevisionFarAheadIsRefused(t *testing.T) {
 	c := newCluster(t)

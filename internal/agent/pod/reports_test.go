@@ -3,10 +3,8 @@ package pod
 import (
 	"bufio"
 	"crypto/tls"
-	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,23 +36,6 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 			r.Electing || len(r.Problems) > 0 {
 			t.Errorf("%s: got %+v", name, r)
 		}
-	}
-}
-
-// TestStreamStartsWithCurrentState: a report for each group, then the event "current".
-func TestStreamStartsWithCurrentState(t *testing.T) {
-	c, _ := startCluster(t, "a")
-	a := c.pods["a"]
-	s := a.watch()
-	if r := decodeReport(t, s.next()); r.Coordinator != "a" || r.Group != "ledger" {
-		t.Errorf("got first event %+v", r)
-	}
-	e := s.next()
-	var agent control.Agent
-	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent ||
-		agent.Pod != "a" || agent.Life == 0 || agent.Identity != a.identity ||
-		!slices.Equal(agent.Groups, []string{"ledger", "audit"}) {
-		t.Errorf("got second event %+v: %+v, %v", e, agent, err)
 	}
 }
 

@@ -50,47 +50,6 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 	expect.Equalf(t, stored.Lease, 9*time.Second, "stored lease right after it has become shorter")
 }
 
-// TestSettingsChangeWhileRunning, except those that affect grants.
-func TestSettingsChangeWhileRunning(t *testing.T) {
-	c, streams := startCluster(t, "a", "b", "c")
-	suspicionTimeout := int32(700)
-	next := c.document(2, "a", "b", "c")
-	next.Generation = 2
-	next.Group.Algorithm, next.Group.Safety.Mode, next.Group.Preemption.Policy = "Bully", "Strict", "Never"
-	next.Group.Timing.SuspicionTimeoutMillis, next.Group.Application.Session = &suspicionTimeout, "Optional"
-	pushed := c.pushAll(next)
-	defer pushed()
-	for name, s := range streams {
-		s.await("there is a coordinator with the new settings",
-			func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
-		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) ||
-			!strings.Contains(body, `"Strict"`) {
-			t.Errorf("%s: got status %s", name, body)
-		}
-	}
-	a := c.pods["a"]
-	for wrong, change := range map[string]func(*control.Group){
-		"mode cannot change from Strict to Available": func(g *control.Group) { g.Safety.Mode = "Available" },
-	} {
-		refused := c.document(3, "a", "b", "c")
-		refused.Group.Safety.Mode = "Strict"
-		change(&refused.Group)
-		status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), encode(t, refused))
-		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
-			t.Errorf("got %d %s, want 422 with %q", status, body, wrong)
-		}
-		r := streams["a"].await("it reports the problem",
-			func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
-		expect.Equalf(t, r.Revision, 2, "revision")
-	}
-	a.push(next)
-	good := c.document(4, "a", "b", "c")
-	good.Group = next.Group
-	a.push(good)
-	streams["a"].await("the problem is gone",
-		func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
-}
-
 // TestDamagedStateIsReported: the agent doesn't take part until the file is restored or removed,
 // because the list that it adopted may be newer than the one that it receives.
 func TestDamagedStateIsReported(t *testing.T) {

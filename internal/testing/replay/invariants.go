@@ -20,12 +20,6 @@ type checker struct {
 	// coordinators are those of the terms that have one.
 	coordinators map[election.Term]string
 	steps        int
-	// watch is called with each replay after a step.
-	watch func(*Replay) error
-}
-
-func newChecker() *checker {
-	return &checker{coordinators: map[election.Term]string{}, watch: func(*Replay) error { return nil }}
 }
 
 // Check repeats the traces of a group's agents, which must have run on the same machine, and checks that there was at
@@ -33,7 +27,7 @@ func newChecker() *checker {
 // most one coordinator. Without grants (Available), only tokens must differ and terms not decrease. It returns the
 // numbers of steps and of tenures.
 func Check(paths ...string) (steps, tenures int, err error) {
-	c := newChecker()
+	c := &checker{coordinators: map[election.Term]string{}}
 	err = c.check(paths)
 	return c.steps, len(c.tokens), err
 }
@@ -95,9 +89,6 @@ func (c *checker) step(i int) error {
 		return err
 	}
 	c.steps++
-	if err := c.watch(r); err != nil {
-		return err
-	}
 	c.recordEnds(r)
 	before, status := c.statuses[i], r.next.Status
 	c.statuses[i] = status

@@ -1,11 +1,8 @@
 package replay
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"flag"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,12 +18,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/journal"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 var traces = flag.String("traces", "", "pattern of the traces of a group, for TestGivenTraces")
 
-// TestGivenTraces checks traces of real agents, and prints their transcript.
+// TestGivenTraces checks traces of real agents.
 func TestGivenTraces(t *testing.T) {
 	if *traces == "" {
 		t.Skip("there is no flag -traces")
@@ -35,42 +31,9 @@ func TestGivenTraces(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("got %d traces %s and error %v", len(paths), *traces, err)
 	}
-	must.Succeed(t, printTranscript(t.Output(), paths...))
-}
-
-// printTranscript checks traces, and prints what each agent received, found and sent.
-func printTranscript(to io.Writer, paths ...string) error {
-	var began time.Duration
-	c := newChecker()
-	c.watch = func(r *Replay) error {
-		began = cmp.Or(began, r.at())
-		in, err := toInput(&r.next)
-		step := transcript.Step{
-			At: election.Tick((r.at() - began) / time.Microsecond), Process: r.Office.Self, Input: in,
-			Output: &election.Output{Send: r.next.Send, Events: r.next.Events},
-		}
-		text := transcript.Text{To: to, Names: r.name}
-		text.Watch(step)
-		return err
-	}
-	return c.check(paths)
-}
-
-func TestTranscriptHasNames(t *testing.T) {
-	config := single(t, 1, 100)
-	list, err := election.NewRoster(2,
-		[]election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
+	steps, tenures, err := Check(paths...)
 	must.Succeed(t, err)
-	config.Roster = list
-	beat := election.Message{
-		Kind: election.Beat, From: 2, To: 1, Term: termAt(101), Subject: 2, List: []election.ID{3},
-		Hold: election.Hold{Life: 1, Version: 2, Held: true},
-	}
-	lines := readLines(t, record(t, "b", config, 200, election.Input{Kind: election.Receive, Now: 105, Message: beat}))
-	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
-	var got bytes.Buffer
-	must.Succeed(t, printTranscript(&got, writeLines(t, lines)))
-	expect.Containsf(t, got.String(), "  b  gets   receive c -> b BEAT term 131173 [a] held\n", "events")
+	t.Logf("%d steps, %d tenures", steps, tenures)
 }
 
 const heartbeat election.Tick = 20
