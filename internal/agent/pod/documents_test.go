@@ -195,40 +195,6 @@ func TestMemberWithoutAddressConnectsLater(t *testing.T) {
 	s.await("z is the coordinator", hasCoordinator("z"))
 }
 
-// TestFormerPodOfAMemberIsNotHeard: when the document names the successor of c's pod, the
-// others refuse c, although its certificate is valid, and elect b.
-func TestFormerPodOfAMemberIsNotHeard(t *testing.T) {
-	c := newCluster(t)
-	for _, name := range []string{"a", "b", "c"} {
-		c.add(name)
-	}
-	document := func(revision int64, uidOfC string) control.Document {
-		d := c.document(revision, "a", "b", "c")
-		d.Group.Members[0].UID, d.Group.Members[1].UID, d.Group.Members[2].UID = uidOf("a"), uidOf("b"), uidOfC
-		return d
-	}
-	c.publish(document(1, uidOf("c")))
-	streams := map[string]*stream{}
-	for name, g := range c.pods {
-		streams[name] = g.start().watch()
-	}
-	awaitCoordinator := func(coordinator string, pods ...string) {
-		t.Helper()
-		for _, pod := range pods {
-			streams[pod].await(pod+" follows "+coordinator, hasCoordinator(coordinator))
-		}
-	}
-	awaitCoordinator("c", "a", "b", "c")
-	for _, pod := range []string{"a", "b"} {
-		c.pods[pod].push(document(2, uidOf("successor")))
-	}
-	awaitCoordinator("b", "a", "b")
-	for _, pod := range []string{"a", "b", "c"} {
-		c.pods[pod].push(document(3, uidOf("c")))
-	}
-	awaitCoordinator("c", "a", "b", "c")
-}
-
 // TestRevisionFarAheadIsRefused, whether it is stored or pushed: the agent would ignore all later documents.
 func TestRevisionFarAheadIsRefused(t *testing.T) {
 	c := newCluster(t)

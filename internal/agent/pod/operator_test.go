@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -202,40 +200,6 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	})
-}
-
-// TestProbeAppliesToAllGroups of the operator.
-func TestProbeAppliesToAllGroups(t *testing.T) {
-	c := newCluster(t)
-	healthy := make(chan bool, 1)
-	healthy <- false
-	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		is := <-healthy
-		healthy <- is
-		if !is {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer application.Close()
-	a := c.add("a")
-	probe, err := config.NewProbe(application.URL)
-	must.Succeed(t, err)
-	probe.Period = 20 * time.Millisecond
-	a.settings.Probe = probe
-	audit := c.document(1, "a")
-	audit.Group.Name = "audit"
-	c.publish(c.document(1, "a"), audit)
-	s := a.start().watch()
-	for range 2 {
-		s.await("it is ineligible", func(r control.Report) bool { return !r.Eligible })
-	}
-	<-healthy
-	healthy <- true
-	led := map[string]bool{}
-	s.await("it is the coordinator of both groups", func(r control.Report) bool {
-		led[r.Group] = r.Coordinator == "a"
-		return led["ledger"] && led["audit"]
 	})
 }
 

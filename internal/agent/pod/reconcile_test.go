@@ -41,13 +41,16 @@ type machine struct {
 
 const reconcileLease = 500 * time.Millisecond
 
+// probe is that of the pod. It applies to all groups.
+var probe = &config.Probe{URL: "http://127.0.0.1:80"}
+
 // start starts a process.
 func (m *machine) start() {
 	store, err := state.Open(m.dir)
 	must.Succeed(m.t, err)
 	m.store = store
 	reports := newReportHub(control.Agent{}, time.Hour)
-	settings := &Settings{Pod: "a", Groups: []string{"ledger"}}
+	settings := &Settings{Pod: "a", Groups: []string{"ledger"}, Probe: probe}
 	manager := newGroupManager(settings, store, reports, slog.New(slog.DiscardHandler))
 	m.worker, err = manager.worker("ledger")
 	must.Succeed(m.t, err)
@@ -100,6 +103,7 @@ func (m *machine) ApplyGroup(_ context.Context, next config.Group) error {
 	if stored.UID != next.UID || stored.Revision != next.Revision || stored.List.Version != next.List.Version {
 		m.t.Errorf("point %d: revision %d is in force, but %d is stored", m.crash, next.Revision, stored.Revision)
 	}
+	expect.Equalf(m.t, next.Probe, probe, "probe")
 	for uid, until := range m.until {
 		if uid != next.UID {
 			expect.AtLeastf(m.t, time.Since(until), reconcileLease*9/8, "time since the agent left %s", uid)
@@ -155,7 +159,7 @@ func wanted(t *testing.T, uid string, revision int64, members ...string) *target
 	d := (&cluster{}).document(revision, members...)
 	d.UID, d.Group.Version = uid, uint32(revision)
 	text := []byte(encode(t, d))
-	g, err := config.ParseDocument("test", text)
+	g, err := (&groupManager{probe: probe}).parse("test", text)
 	must.Succeed(t, err)
 	return &target{source: "test", uid: uid, revision: revision, document: text, settings: g}
 }
