@@ -87,23 +87,17 @@ func (a *Agent) chooseList(g *config.Group, running *control.List, document []by
 			stored = last.List
 		}
 	}
-	choice, err := state.ChooseList(stored, g.List, g.Safety.Mode, g.UID != "")
+	list, warning, err := state.ChooseList(stored, g.List, g.Safety.Mode, g.UID != "")
 	if err != nil {
 		return err
 	}
-	if choice.Warning != "" {
-		a.options.Log.Warn(choice.Warning, "group", g.Name)
+	if warning != "" {
+		a.options.Log.Warn(warning, "group", g.Name)
 	}
-	if choice.Save || document != nil {
-		record := state.Record{
-			UID: g.UID, List: &choice.List, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision,
-		}
-		if err := a.options.Store.Save(g.Name, record); err != nil {
-			return err
-		}
-	}
-	g.List = choice.List
-	return nil
+	g.List = list
+	return a.options.Store.Save(g.Name, state.Record{
+		UID: g.UID, List: &list, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision,
+	})
 }
 
 // store stores what a group of the first configuration needs before the agent takes part in it.

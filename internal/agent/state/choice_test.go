@@ -84,25 +84,20 @@ func TestChooseList(t *testing.T) {
 		}
 		stored, configured := list(texts["stored"]), list(texts["configured"])
 		fromOperator := len(d.CmdArgs) > 1
-		choice, err := state.ChooseList(stored, *configured, mode, fromOperator)
+		chosen, warning, err := state.ChooseList(stored, *configured, mode, fromOperator)
 		if stored != nil {
 			expect.Equalf(t, listText(*stored), texts["stored"], "stored list after the choice")
 		}
 		if err != nil {
 			return err.Error() + "\n"
 		}
-		got := listText(choice.List)
-		if choice.Save {
-			got = "save " + got
-		}
-		if choice.Warning != "" {
-			return got + " (" + choice.Warning + ")\n"
+		if warning != "" {
+			return listText(chosen) + " (" + warning + ")\n"
 		}
 		// After a restart, the same file leads to the same list.
-		again, err := state.ChooseList(&choice.List, *configured, mode, fromOperator)
-		if err != nil || again.Save || listText(again.List) != listText(choice.List) {
-			t.Errorf("after a restart: %+v, %v", again, err)
-		}
-		return got + "\n"
+		again, _, err := state.ChooseList(&chosen, *configured, mode, fromOperator)
+		must.Succeed(t, err)
+		expect.DeepEqualf(t, again, chosen, "list after a restart")
+		return listText(chosen) + "\n"
 	})
 }

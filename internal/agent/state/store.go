@@ -182,6 +182,9 @@ func (s *Store) Save(group string, next Record) error {
 	if next.List != nil {
 		next.Reserved = max(next.Reserved, election.FirstTerm(next.List.Version)+election.Block)
 	}
+	if reflect.DeepEqual(next, stored) {
+		return nil // So a process that starts with what is stored needs no space on the disk.
+	}
 	return s.replace(group, next)
 }
 

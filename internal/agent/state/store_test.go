@@ -379,3 +379,13 @@ func TestLeaveRemovesListAndDocument(t *testing.T) {
 	next.Revision = 7
 	save(t, s, "ledger", next)
 }
+
+// TestSaveOfWhatIsStoredNeedsNoDisk: an agent restarts although the disk is full.
+func TestSaveOfWhatIsStoredNeedsNoDisk(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, "ledger", record(5))
+	must.Succeed(t, os.MkdirAll(filepath.Join(dir, "ledger.state"+state.TempSuffix, "full"), 0o700))
+	save(t, s, "ledger", record(5))
+	expect.ErrorContainsf(t, s.Save("ledger", record(6)), "cannot store the state of group ledger", "another record")
+}
