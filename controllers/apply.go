@@ -179,38 +179,9 @@ func (r *Reconciler) applyLabels(ctx context.Context, group string, labels []dec
 				defer demotions.Done()
 			case decide.Promotion:
 				demotions.Wait()
+			case decide.Others:
 			}
 			return r.applyRole(ctx, group, l.Pod, l.Role)
 		})
 	}
-}
-
-// maxParallelWrites bounds the number of concurrent requests for one group.
-const maxParallelWrites = 16
-
-// parallel runs independent requests. One that fails doesn't cancel the others.
-type parallel struct {
-	work  sync.WaitGroup
-	slots chan struct{}
-	mu    sync.Mutex
-	errs  []error
-}
-
-func newParallel() *parallel { return &parallel{slots: make(chan struct{}, maxParallelWrites)} }
-
-func (p *parallel) run(request func() error) {
-	p.slots <- struct{}{}
-	p.work.Go(func() {
-		defer func() { <-p.slots }()
-		if err := request(); err != nil {
-			p.mu.Lock()
-			p.errs = append(p.errs, err)
-			p.mu.Unlock()
-		}
-	})
-}
-
-func (p *parallel) wait() []error {
-	p.work.Wait()
-	return p.errs
 }

@@ -1,23 +1,15 @@
 package controllers_test
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
-	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
-	"github.com/conclave-dev/conclave/internal/testing/testclient"
 )
 
 func withService(group *v1.ElectionGroup) {
@@ -91,34 +83,4 @@ func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
 			"the Service changed %s after the coordinator was lost, want at least 500ms: the next one is usually elected sooner",
 			after)
 	}
-}
-
-// History and Event of a step-down name the user, also if the cache lacks the annotation. Others cost no read.
-func TestUserOfStepDownIsNamed(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
-	e.endTenure(control.EndPreempted, "ledger-2", 7, "ledger-1")
-	e.awaitQuiet(o)
-	expect.AtMostf(t, o.countReads("/pods/ledger-2"), 0,
-		"reads of the former coordinator's pod (if nobody asked it to step down)")
-	resume := o.pauseWatch("pods")
-	defer resume()
-	config := rest.CopyConfig(e.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "alice@example.org", Groups: []string{"system:masters"}}
-	pod := &corev1.Pod{ObjectMeta: e.metadata("ledger-1")}
-	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1.AnnotationStepDownBy,
-		v1.FormatStepDownBy("ledger", 8, "alice@example.org"))
-	must.Succeed(t,
-		testclient.New(t, config).Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(annotation))))
-	e.endTenure(control.EndStepDown, "ledger-1", 8, "ledger-0")
-	const want = "ledger-1 stepped down, as alice@example.org requested"
-	if history := e.group("ledger").Status.History; len(history) < 2 || history[1].DescribeEnd() != want {
-		t.Errorf("got history %+v, want that %s", history, want)
-	}
-	e.eventually("an Event names the user", func() bool {
-		return slices.ContainsFunc(e.events(), func(event string) bool {
-			return strings.HasSuffix(event, "ledger-0 became coordinator in term 9 after "+want)
-		})
-	})
-	expect.Equalf(t, o.countReads("/pods/ledger-1"), 1, "reads of the pod")
 }

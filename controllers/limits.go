@@ -101,6 +101,7 @@ func (r *Reconciler) mustWait(s *snapshot, limit decide.Limit) bool {
 	switch limit {
 	case decide.NoLimit:
 		return false
+	case decide.LimitChanges:
 	case decide.LimitElections:
 		turns, namespaceLimit = &s.state.limits.elections, ofNamespace.elections
 	}

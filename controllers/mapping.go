@@ -108,12 +108,6 @@ func groupOfObject(_ context.Context, object client.Object) []reconcile.Request 
 	}}}
 }
 
-// objectOf is a pointer to the struct of an object.
-type objectOf[T any] interface {
-	*T
-	client.Object
-}
-
 // changed filters out updates that change nothing of what the cache retains.
 func changed[T any, P objectOf[T]](same func(before, after P) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

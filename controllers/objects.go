@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,20 +90,6 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(whole, client.MergeFromWithOptimisticLock{}),
 		fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
-	}
-	return nil
-}
-
-// readWhole reads an object from the API server in order to change it: the cache doesn't have all
-// of it. It returns a conflict if that isn't the version that the decision is about.
-func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) error {
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(have), into)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	if err != nil || into.GetUID() != have.GetUID() || into.GetResourceVersion() != have.GetResourceVersion() {
-		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(),
-			errors.New("the cache is behind"))
 	}
 	return nil
 }
@@ -264,6 +249,3 @@ func (r *Reconciler) serverSideApply(ctx context.Context, want client.Object, as
 	}
 	return nil
 }
-
-// kindOf returns the kind of an object, for messages.
-func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

@@ -120,12 +120,6 @@ func (r *Reconciler) decide(ctx context.Context, s *snapshot) (actions decide.Ac
 	}
 }
 
-// errStale is a conflict: the cache is behind.
-func errStale(group *v1.ElectionGroup) error {
-	return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), group.Name,
-		errors.New("the cache is behind"))
-}
-
 // read reads what a step has asked for.
 func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) error {
 	if read.Group {
@@ -155,19 +149,6 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 		})
 	}
 	return errors.Join(parallel.wait()...)
-}
-
-// confirm returns a conflict if the spec is another one than in the cache, or the group has been deleted.
-func (r *Reconciler) confirm(ctx context.Context, group *v1.ElectionGroup) error {
-	now := &v1.ElectionGroup{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(group), now)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the group: %w", err)
-	}
-	if err != nil || now.UID != group.UID || now.Generation != group.Generation || now.DeletionTimestamp != nil {
-		return errStale(group)
-	}
-	return nil
 }
 
 // hold adds the finalizer of the group to pods. Agents elect whether or not they get a new document: a finalizer that

@@ -9,12 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
-	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
 // An object that routes traffic can't be written, and later it can.
@@ -44,37 +41,6 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			e.awaitRoute("ledger-1")
 		})
 	}
-}
-
-// The status can't be written. Alerts learn of a lost coordinator all the same, and the elections are
-// counted once the status shows them.
-func TestStatusIsRejected(t *testing.T) {
-	e := newEnv(t)
-	var reject atomic.Bool
-	o := e.startOperator(func(o *operator) {
-		o.rejects = func(r *http.Request) bool {
-			return reject.Load() && strings.HasSuffix(r.URL.Path, "/electiongroups/ledger/status")
-		}
-	})
-	e.createSettledGroup(o)
-	leads := func() float64 { return value(t, o.metrics, "conclave_operator_group_coordinator") }
-	elections := value(t, o.metrics, "conclave_operator_elections_total")
-	reject.Store(true)
-	for _, name := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		must.Succeed(t, e.agents[name].SetLeadership("ledger", fakeagent.Leadership{Term: 7, ElectedAt: time.Now()}))
-	}
-	e.eventually("the metric says that there is no coordinator", func() bool { return leads() == 0 })
-	if e.group("ledger").Status.Coordinator == nil {
-		t.Error("the status has changed although the API server rejects that")
-	}
-	e.elect("ledger", "ledger-1", 8)
-	e.eventually("the metric says that there is a coordinator", func() bool { return leads() == 1 })
-	expect.Equalf(t, value(t, o.metrics, "conclave_operator_elections_total"), elections,
-		"elections (before the status shows the next one)")
-	reject.Store(false)
-	e.awaitCoordinator("ledger", "ledger-1", 8)
-	e.eventually("the election is counted",
-		func() bool { return value(t, o.metrics, "conclave_operator_elections_total") == elections+1 })
 }
 
 // The API server refuses a status as invalid, in which the newest term is negative. The traffic follows the election

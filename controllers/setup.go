@@ -1,7 +1,7 @@
 // Package controllers reconciles ElectionGroups. It gathers the facts, lets package decide make a step, and applies the
 // actions of that:
 //
-//	gather   group, pods, nodes, objects from the cache, reports of agents from memory (snapshot.go)
+//	gather   group, pods, nodes, objects from the cache, reports of agents from memory (gather.go)
 //	decide   decide.Step: what should exist, and what has to be done for that (reconcile.go)
 //	apply    commands to agents; then the status, with the list; then the document to agents, and at once Service,
 //	         EndpointSlice, role labels, Events (apply.go)
@@ -68,6 +68,8 @@ const (
 	// defaultDebounce trades latency for writes. An election reaches the operator as one report from each agent within a
 	// few milliseconds. Writing the status for each of them would cost more than waiting for the last.
 	defaultDebounce = 10 * time.Millisecond
+	// defaultLeaderGrace is much longer than a leader needs, even at dozens of elections a second.
+	defaultLeaderGrace = 500 * time.Millisecond
 	// defaultWorkers is high because workers wait for the API server most of the time.
 	defaultWorkers = 16
 	// initialBackoff and maxBackoff bound the wait after a failed reconcile.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net"
 	"strconv"
-	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,14 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
-
-// queue is the work queue of the group controller; nil before that runs.
-type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 
 // startTriggers starts the triggers of the group controller that aren't watches.
 func (r *Reconciler) startTriggers(ctx context.Context,
@@ -34,10 +28,23 @@ func (r *Reconciler) startTriggers(ctx context.Context,
 	return nil
 }
 
-// trigger queues a reconcile of a group after a delay, or earlier if one is queued.
-func (r *Reconciler) trigger(group types.NamespacedName, delay time.Duration) {
-	if q := r.queue.Load(); q != nil {
-		(*q).AddAfter(reconcile.Request{NamespacedName: group}, delay)
+// watchElection triggers all groups when this replica becomes the leader, also those that have
+// been deleted and that pods still belong to.
+func (r *Reconciler) watchElection(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.elected:
+	}
+	r.triggerAll(ctx)
+	var pods corev1.PodList
+	if err := r.cached.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		r.log.Error(err, "cannot list pods")
+	}
+	for i := range pods.Items {
+		for _, request := range r.groupsOfPod(ctx, &pods.Items[i]) {
+			r.trigger(request.NamespacedName, 0)
+		}
 	}
 }
 
@@ -54,16 +61,6 @@ func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 	}
 	for _, request := range r.groupsOfPod(context.Background(), &found) {
 		r.trigger(request.NamespacedName, r.options.Debounce)
-	}
-}
-
-func (r *Reconciler) triggerAll(ctx context.Context) {
-	var groups v1.ElectionGroupList
-	if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
-		r.log.Error(err, "cannot list groups")
-	}
-	for i := range groups.Items {
-		r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
 	}
 }
 

@@ -1,9 +1,16 @@
 package controllers
 
 import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
@@ -34,4 +41,34 @@ func (q *byNamespace) Len() int { return q.requests.Len() }
 func (q *byNamespace) Pop() reconcile.Request {
 	request, _ := q.requests.Pop(func(string) bool { return true })
 	return request
+}
+
+// queue is the work queue of the group controller; nil before that runs.
+type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+
+// trigger queues a reconcile of a group after a delay, or earlier if one is queued.
+func (r *Reconciler) trigger(group types.NamespacedName, delay time.Duration) {
+	if q := r.queue.Load(); q != nil {
+		(*q).AddAfter(reconcile.Request{NamespacedName: group}, delay)
+	}
+}
+
+func (r *Reconciler) triggerAll(ctx context.Context) {
+	var groups v1.ElectionGroupList
+	if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
+		r.log.Error(err, "cannot list groups")
+	}
+	for i := range groups.Items {
+		r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
+	}
+}
+
+// leads reports whether this replica is the leader.
+func (r *Reconciler) leads() bool {
+	select {
+	case <-r.elected:
+		return true
+	default:
+		return false
+	}
 }

@@ -71,7 +71,7 @@ func container(s Settings, part participation, p *podSpec) (*corev1.Container, e
 	}
 	if uid, _ := options.value(optionUID); uid != inheritUID {
 		agent.SecurityContext.RunAsUser, agent.SecurityContext.RunAsGroup = new(userID(uid)), new(userID(uid))
-	} else if user := p.Spec.SecurityContext.RunAsUser; user != nil && *user == 0 {
+	} else if user := p.user(); user != nil && *user == 0 {
 		return nil,
 			fmt.Errorf("the agent must not run as root, and inherits the user 0 of the pod: set the annotation %s to a user ID",
 				v1.AnnotationAgentPrefix+optionUID)

@@ -1,9 +1,7 @@
 package inject
 
 import (
-	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -61,8 +59,8 @@ func (e *execution) check(p *participation) error {
 // find finds the container. The error is about what wouldn't work in it.
 func (e *execution) find(p *podSpec) error {
 	var names []string
-	for _, c := range p.Spec.Containers {
-		names = append(names, c.Name)
+	for i := range p.Spec.Containers {
+		names = append(names, p.Spec.Containers[i].Name)
 	}
 	e.index = slices.Index(names, e.container)
 	if e.container == "" && len(names) == 1 {
@@ -72,18 +70,16 @@ func (e *execution) find(p *podSpec) error {
 		return fmt.Errorf("annotation %s must name one of the containers %s, as in %s/%s", v1.AnnotationExec,
 			strings.Join(names, ", "), e.group, names[0])
 	}
-	for _, c := range p.Spec.InitContainers {
-		if c.Name == execContainer {
-			return fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", c.Name)
-		}
+	if slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == execContainer }) {
+		return fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", execContainer)
 	}
-	if slices.Contains(p.Spec.Volumes, namedObject{execVolume}) {
+	if p.hasVolume(execVolume) {
 		return fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", execVolume)
 	}
-	return p.Spec.Containers[e.index].checkExec()
+	return checkExec(&p.Spec.Containers[e.index])
 }
 
-func (c *existingContainer) checkExec() error {
+func checkExec(c *corev1.Container) error {
 	if len(c.Command) == 0 {
 		return fmt.Errorf(
 			"container %s must have a command, because of the annotation %s: the one in the image is unknown here",
@@ -91,19 +87,17 @@ func (c *existingContainer) checkExec() error {
 	}
 	for _, probe := range []struct {
 		name  string
-		value json.RawMessage
+		value *corev1.Probe
 	}{{"livenessProbe", c.LivenessProbe}, {"readinessProbe", c.ReadinessProbe}, {"startupProbe", c.StartupProbe}} {
-		if len(probe.value) > 0 && string(probe.value) != "null" {
+		if probe.value != nil {
 			return fmt.Errorf(
 				"container %s must have no %s, because of the annotation %s: it would fail while another pod leads", c.Name,
 				probe.name, v1.AnnotationExec)
 		}
 	}
-	for _, m := range c.VolumeMounts {
-		if path.Clean(m.MountPath) == execFolder {
-			return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's binary is there",
-				c.Name, execFolder)
-		}
+	if mountsAt(c, execFolder) {
+		return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's binary is there",
+			c.Name, execFolder)
 	}
 	return nil
 }

@@ -119,12 +119,12 @@ func (p *patch) addAgent(pod *podSpec, agent *corev1.Container, volumes []corev1
 func (p *patch) addPullSecrets(pod *podSpec, names []string) {
 	have := pod.Spec.ImagePullSecrets
 	for _, name := range names {
-		reference := namedObject{Name: name}
+		reference := corev1.LocalObjectReference{Name: name}
 		switch {
 		case slices.Contains(have, reference):
 			continue
 		case have == nil:
-			p.add("/spec/imagePullSecrets", []namedObject{reference})
+			p.add("/spec/imagePullSecrets", []corev1.LocalObjectReference{reference})
 		default:
 			p.add("/spec/imagePullSecrets/-", reference)
 		}
@@ -147,13 +147,13 @@ func (p *patch) add(path string, value any) {
 }
 
 // addMount mounts a volume in a container.
-func (p *patch) addMount(container string, c *existingContainer, mount corev1.VolumeMount) {
+func (p *patch) addMount(container string, c *corev1.Container, mount corev1.VolumeMount) {
 	if c.VolumeMounts == nil {
 		p.add(container+"/volumeMounts", []corev1.VolumeMount{mount})
 	} else {
 		p.add(container+"/volumeMounts/-", mount)
 	}
-	c.VolumeMounts = append(c.VolumeMounts, existingMount{mount.MountPath})
+	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
 // addMetadata adds a label or an annotation.

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,75 +86,50 @@ func (m *podMetadata) participation() (p participation, err error) {
 
 // podSpec is the part of a pod that is decoded if the pod opted in.
 type podSpec struct {
-	Spec struct {
-		InitContainers []existingContainer `json:"initContainers"`
-		Containers     []existingContainer `json:"containers"`
-		Volumes        []namedObject       `json:"volumes"`
-		HostNetwork    bool                `json:"hostNetwork"`
-		OS             namedObject         `json:"os"`
-		// Resources are those of the pod as a whole.
-		Resources map[string]any `json:"resources"`
-
-		ImagePullSecrets []namedObject   `json:"imagePullSecrets"`
-		SecurityContext  securityContext `json:"securityContext"`
-	} `json:"spec"`
+	Spec corev1.PodSpec `json:"spec"`
 }
 
-type securityContext struct {
-	RunAsUser *int64 `json:"runAsUser"`
+// containers returns all containers of the pod.
+func (p *podSpec) containers() []corev1.Container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 }
 
-type namedObject struct {
-	Name string `json:"name"`
+// user returns the user that the pod sets for its containers, or nil.
+func (p *podSpec) user() *int64 {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.RunAsUser
 }
 
-// existingContainer is a container that the pod already has.
-type existingContainer struct {
-	Name  string `json:"name"`
-	Ports []struct {
-		ContainerPort int64  `json:"containerPort"`
-		Protocol      string `json:"protocol"`
-	} `json:"ports"`
-	Command        []string        `json:"command"`
-	LivenessProbe  json.RawMessage `json:"livenessProbe"`
-	ReadinessProbe json.RawMessage `json:"readinessProbe"`
-	StartupProbe   json.RawMessage `json:"startupProbe"`
-	Env            []namedObject   `json:"env"`
-	VolumeMounts   []existingMount `json:"volumeMounts"`
-	Resources      struct {
-		Limits   corev1.ResourceList `json:"limits"`
-		Requests corev1.ResourceList `json:"requests"`
-	} `json:"resources"`
-	SecurityContext securityContext `json:"securityContext"`
-}
-
-type existingMount struct {
-	MountPath string `json:"mountPath"`
+// hasVolume reports whether the pod has a volume of a name.
+func (p *podSpec) hasVolume(name string) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 }
 
 func (p *podSpec) injected() bool {
 	return slices.ContainsFunc(p.Spec.InitContainers,
-		func(c existingContainer) bool { return c.Name == v1.AgentContainer })
+		func(c corev1.Container) bool { return c.Name == v1.AgentContainer })
 }
 
 // check refuses a pod to which the agent cannot be added. The API server or the kubelet
 // would refuse it later, with a message that doesn't mention the agent.
 func (p *podSpec) check() error {
-	if os := p.Spec.OS.Name; os != "" && os != "linux" {
-		return fmt.Errorf("the agent requires Linux, but the pod requires %s: set the label %s: %s", os,
+	if os := p.Spec.OS; os != nil && os.Name != "" && os.Name != corev1.Linux {
+		return fmt.Errorf("the agent requires Linux, but the pod requires %s: set the label %s: %s", os.Name,
 			v1.LabelAgent, v1.AgentDisabled)
 	}
 	if len(p.Spec.Containers) == 0 {
 		return errors.New("the pod must have at least one container besides the agent")
 	}
-	for _, c := range p.Spec.Containers {
-		if c.Name == v1.AgentContainer {
-			return fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", c.Name)
+	for i := range p.Spec.Containers {
+		if name := p.Spec.Containers[i].Name; name == v1.AgentContainer {
+			return fmt.Errorf("the pod has a container named %s: rename it, because the agent uses that name", name)
 		}
 	}
-	for _, v := range p.Spec.Volumes {
-		if v.Name == configVolume || v.Name == stateVolume || v.Name == socketVolume && p.Spec.HostNetwork {
-			return fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", v.Name)
+	for _, name := range []string{configVolume, stateVolume, socketVolume} {
+		if p.hasVolume(name) && (name != socketVolume || p.Spec.HostNetwork) {
+			return fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", name)
 		}
 	}
 	if err := p.checkMounts(); err != nil {
@@ -165,14 +139,12 @@ func (p *podSpec) check() error {
 }
 
 func (p *podSpec) checkPorts() error {
-	for _, containers := range [][]existingContainer{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range containers {
-			for _, port := range c.Ports {
-				reserved := port.ContainerPort >= control.PeerPort && port.ContainerPort <= control.OperatorPort
-				if reserved && (port.Protocol == "" || port.Protocol == "TCP") {
-					return fmt.Errorf("container %s uses port %d: ports %d to %d are reserved for the agent",
-						c.Name, port.ContainerPort, control.PeerPort, control.OperatorPort)
-				}
+	for _, c := range p.containers() {
+		for _, port := range c.Ports {
+			reserved := port.ContainerPort >= control.PeerPort && port.ContainerPort <= control.OperatorPort
+			if reserved && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
+				return fmt.Errorf("container %s uses port %d: ports %d to %d are reserved for the agent",
+					c.Name, port.ContainerPort, control.PeerPort, control.OperatorPort)
 			}
 		}
 	}

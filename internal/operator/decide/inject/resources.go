@@ -101,7 +101,7 @@ var ephemeralStorage = amount{new(resource.MustParse("16Mi")), new(resource.Must
 func (p *podSpec) addEphemeralStorage(r *corev1.ResourceRequirements) {
 	const name = corev1.ResourceEphemeralStorage
 	requested, limited := true, true
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+	for _, c := range p.containers() {
 		_, hasRequest := c.Resources.Requests[name]
 		_, hasLimit := c.Resources.Limits[name]
 		requested, limited = requested && (hasRequest || hasLimit), limited && hasLimit // By default, a request is the limit.
@@ -117,17 +117,15 @@ func (p *podSpec) addEphemeralStorage(r *corev1.ResourceRequirements) {
 // guaranteed reports whether the quality of service of the pod is Guaranteed because of its containers. Resources of
 // the pod as a whole take precedence over those of containers, and aren't affected by the agent.
 func (p *podSpec) guaranteed() bool {
-	if len(p.Spec.Resources) > 0 {
+	if r := p.Spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {
 		return false
 	}
-	for _, containers := range [][]existingContainer{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range containers {
-			for _, name := range resources {
-				limit, limited := c.Resources.Limits[name]
-				request, requested := c.Resources.Requests[name]
-				if !limited || limit.IsZero() || requested && request.Cmp(limit) != 0 { // By default, a request is the limit.
-					return false
-				}
+	for _, c := range p.containers() {
+		for _, name := range resources {
+			limit, limited := c.Resources.Limits[name]
+			request, requested := c.Resources.Requests[name]
+			if !limited || limit.IsZero() || requested && request.Cmp(limit) != 0 { // By default, a request is the limit.
+				return false
 			}
 		}
 	}

@@ -23,15 +23,16 @@ const agentVariable = "CONCLAVE_AGENT"
 func (p *podSpec) socketEnvironment() []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "CONCLAVE_API", Value: socketURL}}
 	var uids []string
-	for _, containers := range [][]existingContainer{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range containers {
-			uid := cmp.Or(c.SecurityContext.RunAsUser, p.Spec.SecurityContext.RunAsUser)
-			if uid == nil {
-				return env // The image decides.
-			}
-			if text := strconv.FormatInt(*uid, 10); !slices.Contains(uids, text) {
-				uids = append(uids, text)
-			}
+	for _, c := range p.containers() {
+		uid := p.user()
+		if c.SecurityContext != nil {
+			uid = cmp.Or(c.SecurityContext.RunAsUser, uid)
+		}
+		if uid == nil {
+			return env // The image decides.
+		}
+		if text := strconv.FormatInt(*uid, 10); !slices.Contains(uids, text) {
+			uids = append(uids, text)
 		}
 	}
 	return append(env, corev1.EnvVar{Name: "CONCLAVE_API_UIDS", Value: strings.Join(uids, ",")})
@@ -48,13 +49,11 @@ func (p *patch) addSocket(pod *podSpec) {
 	}
 }
 
-func (p *patch) addSocketTo(container string, c *existingContainer) {
+func (p *patch) addSocketTo(container string, c *corev1.Container) {
 	p.addMount(container, c, corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder, ReadOnly: true})
 	variable := corev1.EnvVar{Name: agentVariable, Value: socketURL}
-	for _, existing := range c.Env {
-		if existing.Name == agentVariable {
-			return
-		}
+	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == agentVariable }) {
+		return
 	}
 	if c.Env == nil {
 		p.add(container+"/env", []corev1.EnvVar{variable})
@@ -63,19 +62,21 @@ func (p *patch) addSocketTo(container string, c *existingContainer) {
 	}
 }
 
+// mountsAt reports whether a container mounts a volume in a folder.
+func mountsAt(c *corev1.Container, folder string) bool {
+	return slices.ContainsFunc(c.VolumeMounts,
+		func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == folder })
+}
+
 // checkMounts refuses a pod that mounts another volume where the socket will be.
 func (p *podSpec) checkMounts() error {
 	if !p.Spec.HostNetwork {
 		return nil
 	}
-	for _, containers := range [][]existingContainer{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range containers {
-			for _, m := range c.VolumeMounts {
-				if path.Clean(m.MountPath) == socketFolder {
-					return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's socket is there",
-						c.Name, socketFolder)
-				}
-			}
+	for _, c := range p.containers() {
+		if mountsAt(&c, socketFolder) {
+			return fmt.Errorf("container %s mounts a volume at %s: use another path, because the agent's socket is there",
+				c.Name, socketFolder)
 		}
 	}
 	return nil

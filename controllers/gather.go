@@ -1,0 +1,133 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/cache"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+)
+
+// gather takes a snapshot of a group.
+func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state *groupState) (*snapshot, error) {
+	s := &snapshot{state: state, Facts: facts.Facts{
+		Group: group, Now: time.Now(), Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{},
+		Deleted: map[string]time.Time{}, Explaining: map[string]bool{}, Fresh: map[string]bool{},
+		Errors: facts.Errors{Routing: state.routingError.text, ServicesDenied: state.routingError.servicesDenied()},
+	}}
+	if !r.leads() {
+		s.LeaderGrace = r.options.LeaderGrace
+	}
+	reports := r.agents.Reports(s.key())
+	if err := r.gatherPods(ctx, s, reports); err != nil {
+		return nil, err
+	}
+	if err := r.gatherObjects(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.Leads() || !state.memory.Standby.BehindSince.IsZero() {
+		r.addExplainingPods(ctx, s)
+	}
+	s.Preferred = r.spread.preferred(s.key())
+	for i := range group.Status.History {
+		name := group.Status.History[i].Pod
+		if at, ok := r.deleted.Get(s.pod(name)); ok {
+			s.Deleted[name], _ = at.(time.Time)
+		}
+	}
+	for _, pod := range s.Pods {
+		r.addAgent(s, pod, reports)
+	}
+	s.Now = time.Now()
+	return s, nil
+}
+
+// addAgent adds the agent of a pod.
+func (r *Reconciler) addAgent(s *snapshot, pod *corev1.Pod, reports map[string]agents.AgentReport) {
+	connection, ok := r.connection(pod)
+	if !ok {
+		return
+	}
+	agent := facts.Agent{
+		Connected: connection.Connected, Since: connection.Since, Problem: connection.Problem,
+		NotInGroup: connection.Connected && !connection.Accepts(s.Group.Name),
+		Version:    connection.Version, Identity: connection.Identity,
+		Required: r.agents.Outdated(s.pod(pod.Name), s.Group.Name),
+	}
+	if report, ok := reports[pod.Name]; ok && report.UID == pod.UID {
+		agent.Report, agent.AdoptedAt, agent.NamedAt, agent.LostAt =
+			report.Report, report.AdoptedAt, report.NamedAt, report.LostAt
+	}
+	s.Agents[pod.Name] = agent
+}
+
+func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
+	var indexed corev1.PodList
+	err := r.cached.List(ctx, &indexed, client.InNamespace(s.Group.Namespace),
+		client.MatchingFields{cache.PodsByGroup: s.Group.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the pods of the group: %w", err)
+	}
+	for i := range indexed.Items {
+		s.Pods[indexed.Items[i].Name] = &indexed.Items[i]
+	}
+	// The index doesn't find members, or pods whose agents report the group, that don't name it.
+	others := cache.MembersOf(s.Group)
+	for name := range reports {
+		others = append(others, name)
+	}
+	for _, name := range others {
+		if s.Pods[name] != nil {
+			continue
+		}
+		pod, err := r.cachedPod(ctx, s.Group.Namespace, name)
+		if err != nil {
+			return err
+		}
+		if pod != nil {
+			s.Pods[name] = pod
+		}
+	}
+	s.Unlisted = membership.Unlisted(s.Group, func(name string) *corev1.Pod {
+		pod, failed := r.cachedPod(ctx, s.Group.Namespace, name)
+		if failed != nil {
+			err = failed
+		}
+		return pod
+	})
+	if err != nil {
+		return err
+	}
+	s.Nodes, err = r.nodesOf(ctx, s.Pods)
+	return err
+}
+
+func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) (err error) {
+	s.ServicesPermitted = r.services.permitted.Load()
+	s.ServicesForbidden = !s.ServicesPermitted
+	if s.Group.Spec.Service == nil || s.ServicesForbidden {
+		return nil
+	}
+	defer func() {
+		if apierrors.IsForbidden(err) { // Agents must not wait for the permission.
+			r.services.refused.Store(true)
+			s.ServicesForbidden, s.Service, s.EndpointSlice, err = true, nil, nil, nil
+		}
+	}()
+	s.Service, err = getObject[corev1.Service](ctx, r, s.Group.Namespace, s.Group.Spec.Service.Name)
+	if err != nil {
+		return err
+	}
+	s.EndpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.Group.Namespace,
+		membership.EndpointSliceName(s.Group))
+	return err
+}

@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+)
+
+// objectOf is a pointer to the struct of an object.
+type objectOf[T any] interface {
+	*T
+	client.Object
+}
+
+// connection returns the connection to the agent of a pod. That may still be to an earlier pod of the same name.
+func (r *Reconciler) connection(pod *corev1.Pod) (agents.Connection, bool) {
+	connection, ok := r.agents.Connection(client.ObjectKeyFromObject(pod))
+	if !ok || connection.UID != pod.UID {
+		return agents.Connection{}, false
+	}
+	return connection, true
+}
+
+// cachedPod returns a pod of the cache, or nil.
+func (r *Reconciler) cachedPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := r.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	return pod, nil
+}
+
+// nodesOf returns the nodes of pods by name.
+func (r *Reconciler) nodesOf(ctx context.Context, pods map[string]*corev1.Pod) (map[string]*corev1.Node, error) {
+	nodes := map[string]*corev1.Node{}
+	for _, pod := range pods {
+		name := pod.Spec.NodeName
+		if name == "" || nodes[name] != nil {
+			continue
+		}
+		var node corev1.Node
+		err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read node %s: %w", name, err)
+		}
+		if err == nil {
+			nodes[name] = &node
+		}
+	}
+	return nodes, nil
+}
+
+// getObject reads an object of a kind of which the cache has only those with the
+// operator's label. An object that isn't in the cache may belong to another owner:
+// only then does getObject query the API server. It returns nil if there is none.
+func getObject[T any, P objectOf[T]](ctx context.Context, r *Reconciler, namespace, name string) (P, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	object := P(new(T))
+	err := r.writer.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		object = P(new(T))
+		err = r.live.Get(ctx, key, object)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kindOf(object), name, err)
+	}
+	return object, nil
+}
+
+// errStale is a conflict: the cache is behind.
+func errStale(group *v1.ElectionGroup) error {
+	return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), group.Name,
+		errors.New("the cache is behind"))
+}
+
+// confirm returns a conflict if the spec is another one than in the cache, or the group has been deleted.
+func (r *Reconciler) confirm(ctx context.Context, group *v1.ElectionGroup) error {
+	now := &v1.ElectionGroup{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(group), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the group: %w", err)
+	}
+	if err != nil || now.UID != group.UID || now.Generation != group.Generation || now.DeletionTimestamp != nil {
+		return errStale(group)
+	}
+	return nil
+}
+
+// readWhole reads an object from the API server in order to change it: the cache doesn't have all
+// of it. It returns a conflict if that isn't the version that the decision is about.
+func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) error {
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(have), into)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err != nil || into.GetUID() != have.GetUID() || into.GetResourceVersion() != have.GetResourceVersion() {
+		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(),
+			errors.New("the cache is behind"))
+	}
+	return nil
+}
+
+// kindOf returns the kind of an object, for messages.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
