@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// socketSuffix ends the host of a URL that stands for a Unix socket. The rest is its path,
-// in hexadecimal digits: a transport pools its connections by host. The suffix is reserved
-// (RFC 2606), so no host has it.
+// socketSuffix ends the host of a URL that stands for a Unix socket. The rest is its path, in hexadecimal digits: a
+// transport pools its connections by host. The suffix is reserved (RFC 2606), so no host has it.
 const socketSuffix = ".socket.invalid"
 
 // hostOf returns the host for an agent's address, as dial expects it.

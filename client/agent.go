@@ -17,12 +17,10 @@ import (
 	"time"
 )
 
-// The causes for which the context of the coordinator's function ends, as returned by
-// context.Cause. If the context that was passed to Run has ended, the cause is that of
-// this context.
+// The causes for which the context of the coordinator's function ends, as returned by context.Cause. If the context
+// that was passed to Run has ended, the cause is that of this context.
 var (
-	// ErrStop means that another process will take over as soon as the function has
-	// returned.
+	// ErrStop means that another process will take over as soon as the function has returned.
 	ErrStop = errors.New("the office is being handed over")
 	// ErrLost means that the tenure has ended.
 	ErrLost = errors.New("the tenure has ended")
@@ -46,10 +44,9 @@ type State struct {
 	Term     uint64 `json:"term"`
 	// Token is the fencing token to pass to resources. It is 0 unless Leading.
 	Token uint64 `json:"token"`
-	// Until is the time until which this process is coordinator without another
-	// renewal, on this machine's monotonic clock. It is zero if there is no such time:
-	// in the mode Available, in states of Leader and Watch, and unless Leading. That clock
-	// stops while the machine is suspended; Run uses one that doesn't.
+	// Until is the time until which this process is coordinator without another renewal, on this machine's monotonic
+	// clock. It is zero if there is no such time: in the mode Available, in states of Leader and Watch, and unless
+	// Leading. That clock stops while the machine is suspended; Run uses one that doesn't.
 	Until time.Time `json:"-"`
 
 	// until is Until on the clock of the agent's connection. A session that was asked to stop
@@ -65,9 +62,8 @@ func (s *State) isLeadingAt(now time.Duration) bool {
 // Option configures the connection to the agent.
 type Option func(*agent)
 
-// At sets the agent's address, such as http://127.0.0.1:7374, or
-// unix:///run/conclave/agent.sock for a Unix socket. The default is the value of the
-// environment variable CONCLAVE_AGENT, or else http://127.0.0.1:7374.
+// At sets the agent's address, such as http://127.0.0.1:7374, or unix:///run/conclave/agent.sock for a Unix socket. The
+// default is the value of the environment variable CONCLAVE_AGENT, or else http://127.0.0.1:7374.
 func At(address string) Option {
 	return func(a *agent) { a.address = address }
 }
@@ -85,9 +81,8 @@ func DialWith(connect func(ctx context.Context, network, address string) (net.Co
 	return func(a *agent) { a.connections = c }
 }
 
-// OnRenewal sets a function that Run calls with each renewal, one after the other. It is
-// for programs that must stop something else in time, such as another process: see Deadline.
-// It must not block.
+// OnRenewal sets a function that Run calls with each renewal, one after the other. It is for programs that must stop
+// something else in time, such as another process: see Deadline. It must not block.
 func OnRenewal(f func(Renewal)) Option {
 	return func(a *agent) { a.onRenewal = f }
 }
@@ -98,9 +93,8 @@ type Renewal struct {
 	// Self is the name of this process.
 	Self        string
 	Term, Token uint64
-	// Sent is when the client sent its request, and Received when the response had come. Until
-	// is when the tenure ends without a further renewal, and 0 in the mode Available. They are
-	// times of CLOCK_BOOTTIME on Linux.
+	// Sent is when the client sent its request, and Received when the response had come. Until is when the tenure ends
+	// without a further renewal, and 0 in the mode Available. They are times of CLOCK_BOOTTIME on Linux.
 	Sent, Received, Until time.Duration
 	// Stopping: the agent hands the office over, at the latest when the drain timeout has
 	// passed since a time after Sent of the last renewal that isn't Stopping.
@@ -114,8 +108,7 @@ type Renewal struct {
 
 const (
 	defaultAddress = "http://127.0.0.1:7374"
-	// dialTimeout and responseTimeout are generous, because the agent is on the same
-	// machine.
+	// dialTimeout and responseTimeout are generous, because the agent is on the same machine.
 	dialTimeout     = 2 * time.Second
 	responseTimeout = 5 * time.Second
 	// maxSilence is three times the interval at which agents send data in a stream.
@@ -183,8 +176,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("the agent responded with status %d: %s", e.status, e.message)
 }
 
-// isClientError reports whether the agent rejected a request as invalid. Otherwise, a
-// retry may succeed.
+// isClientError reports whether the agent rejected a request as invalid. Otherwise, a retry may succeed.
 func isClientError(err error) bool {
 	var e *statusError
 	return errors.As(err, &e) && e.status >= 400 && e.status < 500 && e.status != http.StatusTooManyRequests
@@ -284,18 +276,16 @@ func (a *agent) confirmStopped(ctx context.Context, session string, term uint64)
 	return nil
 }
 
-// Leader queries the coordinator of the group. A group without a coordinator isn't an
-// error. The state may be outdated when Leader returns, so its Until is zero: use Run, or
-// LeaderWithPromise, to act as coordinator.
+// Leader queries the coordinator of the group. A group without a coordinator isn't an error. The state may be outdated
+// when Leader returns, so its Until is zero: use Run, or LeaderWithPromise, to act as coordinator.
 func Leader(ctx context.Context, group string, options ...Option) (State, error) {
 	return leader(ctx, group, nil, options)
 }
 
-// LeaderWithPromise is like Leader, for a process that acts as coordinator without Run. If
-// this process is coordinator, the agent promises that no other process becomes coordinator
-// before the returned Until, which is at most the given time away. A handover waits for the
-// end of the promise, so don't ask for more time than you need. In the mode Available there
-// is no promise, and Until is zero.
+// LeaderWithPromise is like Leader, for a process that acts as coordinator without Run. If this process is coordinator,
+// the agent promises that no other process becomes coordinator before the returned Until, which is at most the given
+// time away. A handover waits for the end of the promise, so don't ask for more time than you need. In the mode
+// Available there is no promise, and Until is zero.
 func LeaderWithPromise(ctx context.Context, group string, atMost time.Duration, options ...Option) (State, error) {
 	if atMost < time.Millisecond {
 		return State{}, fmt.Errorf("the promise must last at least a millisecond, got %s", atMost)

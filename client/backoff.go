@@ -8,8 +8,7 @@ import (
 
 const (
 	minDelay = 40 * time.Millisecond
-	// maxDelay is short, because the agent is on the same machine and this process
-	// cannot be coordinator without it.
+	// maxDelay is short, because the agent is on the same machine and this process cannot be coordinator without it.
 	maxDelay = time.Second
 )
 

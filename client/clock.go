@@ -10,8 +10,7 @@ type leaseClock struct {
 	newTimer func(f func()) leaseTimer
 }
 
-// leaseTimer calls its function at a time of a leaseClock. It is set and stopped by one
-// goroutine.
+// leaseTimer calls its function at a time of a leaseClock. It is set and stopped by one goroutine.
 type leaseTimer interface {
 	set(at time.Duration)
 	stop()

@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// The kernel's constants for CLOCK_BOOTTIME and timerfd_settime(2), which package syscall
-// lacks.
+// The kernel's constants for CLOCK_BOOTTIME and timerfd_settime(2), which package syscall lacks.
 const (
 	clockBoottime = 7
 	timerAbsolute = 1

@@ -7,21 +7,18 @@ import (
 	"time"
 )
 
-// Run takes part in the election of the group's coordinator until ctx ends, or until
-// lead returns although its context hasn't ended. Run opens a session with the agent,
-// and a new one whenever the session breaks.
+// Run takes part in the election of the group's coordinator until ctx ends, or until lead returns although its context
+// hasn't ended. Run opens a session with the agent, and a new one whenever the session breaks.
 //
-// Each time this process has become coordinator, Run calls lead with the tenure's
-// fencing token. The context of lead ends as soon as this process must stop acting as
-// coordinator. context.Cause returns the reason: ErrStop, ErrLost, ErrNotRenewed,
-// ErrAgentGone, or the cause for which ctx ended. Then lead must return within the
-// group's drain timeout. Run ignores its result, and waits for the next tenure.
+// Each time this process has become coordinator, Run calls lead with the tenure's fencing token. The context of lead
+// ends as soon as this process must stop acting as coordinator. context.Cause returns the reason: ErrStop, ErrLost,
+// ErrNotRenewed, ErrAgentGone, or the cause for which ctx ended. Then lead must return within the group's drain
+// timeout. Run ignores its result, and waits for the next tenure.
 //
-// If lead returns before its context ends, the agent gives up the office, and Run
-// returns the result of lead, even if it is nil. When ctx ends, Run waits for lead,
-// closes the session and returns ctx.Err(). Run fails at once if the agent's address is
-// invalid, or if the agent's first response is that the group doesn't exist. It waits
-// for an agent that it cannot reach.
+// If lead returns before its context ends, the agent gives up the office, and Run returns the result of lead, even if
+// it is nil. When ctx ends, Run waits for lead, closes the session and returns ctx.Err(). Run fails at once if the
+// agent's address is invalid, or if the agent's first response is that the group doesn't exist. It waits for an agent
+// that it cannot reach.
 func Run(ctx context.Context, group string,
 	lead func(ctx context.Context, token uint64) error, options ...Option,
 ) error {
@@ -61,8 +58,7 @@ func Run(ctx context.Context, group string,
 	}
 }
 
-// logReturnedError logs an error that Run doesn't return, unless it only says that the
-// function's context has ended.
+// logReturnedError logs an error that Run doesn't return, unless it only says that the function's context has ended.
 func (a *agent) logReturnedError(token uint64, o outcome) {
 	if o.err == nil || errors.Is(o.err, context.Canceled) || errors.Is(o.err, o.cause) {
 		return

@@ -40,8 +40,7 @@ type session struct {
 	tenure *tenure
 	// pendingLead is a tenure for which the function hasn't been called yet.
 	pendingLead *eventData
-	// pendingStop is the term for which the agent waits until the function has
-	// stopped, or 0.
+	// pendingStop is the term for which the agent waits until the function has stopped, or 0.
 	pendingStop uint64
 	// querying is set while a query is in progress, and failed if the last one has failed.
 	querying, failed bool
@@ -64,8 +63,7 @@ type eventData struct {
 	Token       uint64 `json:"token"`
 }
 
-// queryResult is the result of agent.renew, sent a time before it, and received one
-// after it.
+// queryResult is the result of agent.renew, sent a time before it, and received one after it.
 type queryResult struct {
 	sent, received time.Duration
 	state          State
@@ -82,9 +80,8 @@ func newSession(parent context.Context, a *agent, lead func(context.Context, uin
 	}
 }
 
-// run opens the session and returns when it has ended. It returns the outcome if the
-// function returned before its context ended, and otherwise the error that ended the
-// session.
+// run opens the session and returns when it has ended. It returns the outcome if the function returned before its
+// context ended, and otherwise the error that ended the session.
 func (s *session) run() (*outcome, error) {
 	s.start(s.readStream)
 	result, err := s.loop()
@@ -155,8 +152,7 @@ func (s *session) loop() (*outcome, error) {
 	}
 }
 
-// handleEvent handles an event of the agent. It ignores unknown kinds, which newer
-// agents may send.
+// handleEvent handles an event of the agent. It ignores unknown kinds, which newer agents may send.
 func (s *session) handleEvent(e event) error {
 	var data eventData
 	if err := json.Unmarshal(e.data, &data); err != nil {
@@ -326,15 +322,13 @@ func (s *session) scheduleRenewal() {
 	s.queryTimer = time.After(renewalDelay(s.agent.clock.now(), s.tenure.renewInterval))
 }
 
-// afterReturn continues the session after a function whose context had ended has
-// returned. An error ends the session.
+// afterReturn continues the session after a function whose context had ended has returned. An error ends the session.
 func (s *session) afterReturn(o outcome) error {
 	if s.parent.Err() != nil {
 		return s.parent.Err()
 	}
 	if errors.Is(o.cause, ErrNotRenewed) {
-		// The agent may still assume that the function acts as coordinator. It learns
-		// otherwise when the session ends.
+		// The agent may still assume that the function acts as coordinator. It learns otherwise when the session ends.
 		return o.cause
 	}
 	s.confirmStop()
@@ -352,9 +346,8 @@ func (s *session) closeTenure(o outcome) outcome {
 	return o
 }
 
-// confirmStop notifies the agent that the function has stopped, if the agent waits for
-// that and the function has returned. It retries until the agent responds, whatever the
-// response is, or the session ends.
+// confirmStop notifies the agent that the function has stopped, if the agent waits for that and the function has
+// returned. It retries until the agent responds, whatever the response is, or the session ends.
 func (s *session) confirmStop() {
 	if s.pendingStop == 0 || s.tenure != nil {
 		return

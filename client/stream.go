@@ -19,9 +19,8 @@ type event struct {
 
 var errSilent = fmt.Errorf("the agent sent no data for %s", maxSilence)
 
-// readEvents calls handle for each event of a stream, until the stream or ctx ends or
-// handle returns an error. It resumes after the event lastEventID. It reports whether
-// the agent accepted the request.
+// readEvents calls handle for each event of a stream, until the stream or ctx ends or handle returns an error. It
+// resumes after the event lastEventID. It reports whether the agent accepted the request.
 func (a *agent) readEvents(ctx context.Context, path, lastEventID string,
 	handle func(event) error,
 ) (accepted bool, err error) {
@@ -60,8 +59,7 @@ func (a *agent) readEvents(ctx context.Context, path, lastEventID string,
 	return true, err
 }
 
-// scanEvents reads events from a stream. It calls onLine for each line, and handle for
-// each event.
+// scanEvents reads events from a stream. It calls onLine for each line, and handle for each event.
 func scanEvents(from io.Reader, onLine func(), handle func(event) error) error {
 	var e event
 	lines := bufio.NewScanner(from)

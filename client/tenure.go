@@ -30,8 +30,7 @@ type tenure struct {
 // outcome is the result of a function.
 type outcome struct {
 	err error
-	// voluntary is set if the function returned before its context ended. Otherwise,
-	// cause is why the context ended.
+	// voluntary is set if the function returned before its context ended. Otherwise, cause is why the context ended.
 	voluntary bool
 	cause     error
 }

@@ -10,16 +10,14 @@ import (
 	"strings"
 )
 
-// Watch yields the state of the group, and then each change, in order. After an
-// interruption, it resumes where it stopped. If the agent no longer stores the missed
-// changes, because it was restarted or there were more than 256, Watch continues with
-// the current state.
+// Watch yields the state of the group, and then each change, in order. After an interruption, it resumes where it
+// stopped. If the agent no longer stores the missed changes, because it was restarted or there were more than 256,
+// Watch continues with the current state.
 //
-// Watch yields an error that wraps ErrAgentGone once when it cannot reach the agent:
-// the last state may then be outdated. If the loop continues, Watch yields the state as
-// soon as the agent is reachable again. Any other error is the last pair of the
-// sequence: the agent's address is invalid, or the agent's first response is that the
-// group doesn't exist. Otherwise, the sequence ends with ctx.
+// Watch yields an error that wraps ErrAgentGone once when it cannot reach the agent: the last state may then be
+// outdated. If the loop continues, Watch yields the state as soon as the agent is reachable again. Any other error is
+// the last pair of the sequence: the agent's address is invalid, or the agent's first response is that the group
+// doesn't exist. Otherwise, the sequence ends with ctx.
 //
 // Leading and Token of the states may be outdated. To act as coordinator, use Run.
 func Watch(ctx context.Context, group string, options ...Option) iter.Seq2[State, error] {
@@ -40,8 +38,7 @@ type watcher struct {
 	agent       *agent
 	yield       func(State, error) bool
 	lastEventID string
-	// last is the state that was yielded last. If force is set, the next state is
-	// yielded even if it is the same.
+	// last is the state that was yielded last. If force is set, the next state is yielded even if it is the same.
 	last  State
 	force bool
 }
@@ -66,8 +63,7 @@ func (w *watcher) run(ctx context.Context) {
 			w.yield(State{}, fmt.Errorf("cannot watch group %s: %w", w.agent.group, err))
 			return
 		case !reported:
-			// Request the current state next. Even if it hasn't changed, it shows that
-			// the agent is reachable again.
+			// Request the current state next. Even if it hasn't changed, it shows that the agent is reachable again.
 			reported, w.lastEventID, w.force = true, "", true
 			if !w.yield(State{}, fmt.Errorf("%w: cannot watch group %s: %w", ErrAgentGone, w.agent.group, err)) {
 				return
@@ -100,9 +96,8 @@ func (w *watcher) handleEvent(e event) error {
 	return nil
 }
 
-// alreadySeen reports whether the event with an ID isn't newer than the last one. An ID
-// has the form LIFE-N. LIFE is the incarnation of the agent; IDs of different
-// incarnations cannot be compared.
+// alreadySeen reports whether the event with an ID isn't newer than the last one. An ID has the form LIFE-N. LIFE is
+// the incarnation of the agent; IDs of different incarnations cannot be compared.
 func alreadySeen(id, lastID string) bool {
 	life, n, ok := parseEventID(id)
 	lastLife, last, lastOK := parseEventID(lastID)

@@ -6,19 +6,17 @@
 //	...
 //	err = election.Run(ctrl.SetupSignalHandler(), mgr.Start) // in place of mgr.Start
 //
-// The manager joins the election of the group when it would ask for a Lease, through the
-// agent that runs in its pod. Elections make no request to the API server, so the manager
-// goes on while that is away.
+// The manager joins the election of the group when it would ask for a Lease, through the agent that runs in its pod.
+// Elections make no request to the API server, so the manager goes on while that is away.
 //
 // With [Election.RunManagers], the process goes on after a tenure, with another manager.
 //
 // # Guarantees
 //
-// Controllers run only while the agent confirms that this process is coordinator. When the
-// office is to be handed over, the manager stops, as it does after SIGTERM, and Run returns
-// an error. Then the process must exit, as with a Lease; the next one starts with empty
-// controllers. In RunManagers, the next manager does. The office is released once the manager
-// has stopped, or the process has ended.
+// Controllers run only while the agent confirms that this process is coordinator. When the office is to be handed over,
+// the manager stops, as it does after SIGTERM, and Run returns an error. Then the process must exit, as with a Lease;
+// the next one starts with empty controllers. In RunManagers, the next manager does. The office is released once the
+// manager has stopped, or the process has ended.
 //
 // The process exits at once, with status 1, if another process may soon be coordinator and
 // the manager hasn't stopped: before the lease or the group's drain timeout ends, when the
@@ -41,15 +39,13 @@
 //
 // # Limits
 //
-// They are those of package [client]. The process may be paused at any instruction, and
-// resume after its tenure, before it can exit. A request that it has sent earlier may
-// arrive late. Only the resource can reject these: it stores the highest token that it has
-// received, which [Election.Token] returns.
+// They are those of package [client]. The process may be paused at any instruction, and resume after its tenure, before
+// it can exit. A request that it has sent earlier may arrive late. Only the resource can reject these: it stores the
+// highest token that it has received, which [Election.Token] returns.
 //
-// A manager may be elected before the caches of its controllers have been filled: a manager of
-// controller-runtime doesn't say when. While it stops, its deadline doesn't count the time for
-// which the machine is suspended. In the mode Available, it ends 3 s after the last answer of
-// an agent that hangs.
+// A manager may be elected before the caches of its controllers have been filled: a manager of controller-runtime
+// doesn't say when. While it stops, its deadline doesn't count the time for which the machine is suspended. In the mode
+// Available, it ends 3 s after the last answer of an agent that hangs.
 //
 // An agent that ends, as during an upgrade of its container, ends the process, too.
 package controllerruntime

@@ -138,9 +138,8 @@ func (r *certificateRequest) make(cmd *cobra.Command) error {
 
 func (r *certificateRequest) path(name string) string { return filepath.Join(r.out, name) }
 
-// loadOrCreateCA returns the CA in the directory, or creates one. If only one of its two
-// files exists, loadOrCreateCA returns an error: agents may rely on the existing
-// certificate, so replacing the CA could disconnect them.
+// loadOrCreateCA returns the CA in the directory, or creates one. If only one of its two files exists, loadOrCreateCA
+// returns an error: agents may rely on the existing certificate, so replacing the CA could disconnect them.
 func (r *certificateRequest) loadOrCreateCA() (*identity.CA, bool, error) {
 	cert, key := r.path("ca.pem"), r.path("ca-key.pem")
 	hasCert, err := exists(cert)
@@ -175,8 +174,7 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// write replaces the files of a pair. Until both are replaced, agents continue to use
-// the previous pair.
+// write replaces the files of a pair. Until both are replaced, agents continue to use the previous pair.
 func (r *certificateRequest) write(name string, pair identity.Pair) error {
 	if err := state.ReplaceFile(r.path(name+"-key.pem"), pair.Key, 0o600); err != nil {
 		return fmt.Errorf("cannot write key: %w", err)

@@ -14,15 +14,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/filewatch"
 )
 
-// configFile is a configuration file with the checksum of the content that the agent
-// loaded.
+// configFile is a configuration file with the checksum of the content that the agent loaded.
 type configFile struct {
 	path    string
 	content [sha256.Size]byte
 }
 
-// openConfigFile records the content of a file. Call it before reading the file, so that
-// watch doesn't miss a change.
+// openConfigFile records the content of a file. Call it before reading the file, so that watch doesn't miss a change.
 func openConfigFile(path string) configFile {
 	content, _ := checksum(path) // Whoever reads the file reports the error.
 	return configFile{path, content}

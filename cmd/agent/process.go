@@ -66,9 +66,8 @@ func unmapProgram() error {
 // this process. The timeouts of elections are milliseconds.
 const timerSlack = 1_000_000
 
-// reduceWakeups halves the CPU time of an idle agent, which sends or receives ten
-// heartbeats per second. A heartbeat needs so little work that the cost is dominated by
-// the number of thread wakeups. There are two measures:
+// reduceWakeups halves the CPU time of an idle agent, which sends or receives ten heartbeats per second. A heartbeat
+// needs so little work that the cost is dominated by the number of thread wakeups. There are two measures:
 //
 //   - With GOMAXPROCS=1, all goroutines run on one thread.
 //   - With more timer slack, the monitor thread of the Go runtime, which sleeps for 20 µs
@@ -111,9 +110,8 @@ func writeLog(stderr *os.File) *asynclog.Writer {
 // is full. Otherwise, a process that panics could wait for the reader before it ends,
 // while its connections remain open. The returned file waits until it can write.
 //
-// The flag for that belongs to the open file, which other processes may share. Therefore
-// reopenPipe opens the pipe again. For other kinds of files, or if the process may not
-// open the pipe, it changes nothing.
+// The flag for that belongs to the open file, which other processes may share. Therefore reopenPipe opens the pipe
+// again. For other kinds of files, or if the process may not open the pipe, it changes nothing.
 func reopenPipe() *os.File {
 	const stderr = 2
 	var stat unix.Stat_t
@@ -142,8 +140,7 @@ func level(verbose bool) slog.Level {
 	return slog.LevelInfo
 }
 
-// microseconds formats times with microseconds: an election takes about a thousand of
-// them.
+// microseconds formats times with microseconds: an election takes about a thousand of them.
 func microseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
@@ -151,8 +148,7 @@ func microseconds(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// droppedLines returns the function that counts the lines that a writer has dropped, or
-// nil if it drops none.
+// droppedLines returns the function that counts the lines that a writer has dropped, or nil if it drops none.
 func droppedLines(w io.Writer) func() uint64 {
 	if a, ok := w.(*asynclog.Writer); ok {
 		return a.Dropped

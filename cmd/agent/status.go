@@ -54,8 +54,7 @@ without curl.`,
 	return cmd
 }
 
-// agentAddress is the address of an agent's local API: a host with a port, or unix:// with
-// the path of a socket.
+// agentAddress is the address of an agent's local API: a host with a port, or unix:// with the path of a socket.
 type agentAddress string
 
 // findAgent returns the agent that runs with a configuration, or the agent of this pod.

@@ -89,8 +89,7 @@ func usageTemplate(root *cobra.Command) string {
 	).Replace(root.UsageTemplate())
 }
 
-// requireHelpTopic refuses topics that aren't commands. By default, cobra shows the
-// help of a parent command instead.
+// requireHelpTopic refuses topics that aren't commands. By default, cobra shows the help of a parent command instead.
 func requireHelpTopic(help *cobra.Command, args []string) error {
 	topic, rest, err := help.Root().Find(args)
 	if err != nil {

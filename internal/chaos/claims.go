@@ -13,8 +13,7 @@ type Claim struct {
 	From           Agent
 	Sent, Received time.Time
 	Leading        bool
-	// Instant isn't 0 if the claim was read together with all others of the same number: these hold at
-	// the same instant.
+	// Instant isn't 0 if the claim was read together with all others of the same number: these hold at the same instant.
 	Instant int
 	// Detail is the answer in words.
 	Detail string
@@ -23,9 +22,8 @@ type Claim struct {
 // maxSilence is the longest time between two claims of a process to lead from which it follows that it led in between.
 // A process that loses the lead and regains it within this time, and says nothing of that, breaks this assumption.
 //
-// Each of the two claims holds at some instant between Sent and Received. So the time from the first Sent
-// to the last Received counts: a claim may hold long before it is received, and the next one long after
-// it is sent.
+// Each of the two claims holds at some instant between Sent and Received. So the time from the first Sent to the last
+// Received counts: a claim may hold long before it is received, and the next one long after it is sent.
 const maxSilence = 500 * time.Millisecond
 
 // maxAbsence is the longest silence after which a process still counts as the same leader, if it didn't

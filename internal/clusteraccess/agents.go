@@ -130,9 +130,8 @@ func ReadStatus(ctx context.Context, forward PortForwarder, pod types.Namespaced
 	return nil
 }
 
-// WithoutPrefix returns the last part of the error of a forwarded port, such as: pods "ledger-1"
-// not found. The name of the pod is known, and that a connection couldn't be upgraded says
-// nothing.
+// WithoutPrefix returns the last part of the error of a forwarded port, such as: pods "ledger-1" not found. The name of
+// the pod is known, and that a connection couldn't be upgraded says nothing.
 func WithoutPrefix(err error) error {
 	const prefix = "unable to upgrade connection: "
 	text := err.Error()

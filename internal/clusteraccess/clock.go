@@ -13,8 +13,7 @@ type clusterClock struct {
 	ahead atomic.Int64
 }
 
-// smallestDifference is the least difference that counts: responses have the time in seconds, and
-// take a moment.
+// smallestDifference is the least difference that counts: responses have the time in seconds, and take a moment.
 const smallestDifference = 5 * time.Second
 
 // Now returns the time of the cluster.

@@ -33,8 +33,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/command"
 )
 
-// Flags are kubectl's flags that select a cluster, a namespace and the
-// user's credentials.
+// Flags are kubectl's flags that select a cluster, a namespace and the user's credentials.
 type Flags struct {
 	config *genericclioptions.ConfigFlags
 	clusterClock
@@ -140,8 +139,7 @@ func (c *Flags) noClusterSelected() bool {
 	return err != nil
 }
 
-// localServer is client-go's default API server where the environment variable
-// KUBERNETES_MASTER names no other.
+// localServer is client-go's default API server where the environment variable KUBERNETES_MASTER names no other.
 const localServer = "http://localhost:8080"
 
 // Connect returns a client for the few kinds that this program reads. Their

@@ -181,8 +181,7 @@ func (c *Flags) completeOf(
 // setKind sets the kind and API version, which clients remove, for -o json|yaml.
 func setKind(g *v1.ElectionGroup) { g.SetGroupVersionKind(v1.GroupVersion.WithKind("ElectionGroup")) }
 
-// isKindMissing reports whether the cluster lacks the custom resource definition,
-// and not only the object.
+// isKindMissing reports whether the cluster lacks the custom resource definition, and not only the object.
 func isKindMissing(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -103,9 +103,8 @@ func operatorNamespace(ctx context.Context, c client.Client) string {
 	return DefaultOperatorNamespace
 }
 
-// WarnOfSilentOperator prints a line if the operator hasn't renewed its Lease in time, so that a status
-// may be outdated. It prints nothing if that is unknown, for example without the permission to read
-// the Lease.
+// WarnOfSilentOperator prints a line if the operator hasn't renewed its Lease in time, so that a status may be
+// outdated. It prints nothing if that is unknown, for example without the permission to read the Lease.
 func (c *Flags) WarnOfSilentOperator(cmd *cobra.Command) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), ClusterTimeout)
 	defer cancel()

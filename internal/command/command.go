@@ -32,8 +32,7 @@ func UsageErrorf(format string, args ...any) error {
 	return &UsageError{reason: fmt.Sprintf(format, args...)}
 }
 
-// Execute runs a command and returns its exit status. It prints an error in one line on
-// stderr.
+// Execute runs a command and returns its exit status. It prints an error in one line on stderr.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -46,8 +45,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	return ExitFailure
 }
 
-// NoArguments refuses positional arguments. The error lists the subcommands, if
-// there are any.
+// NoArguments refuses positional arguments. The error lists the subcommands, if there are any.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -124,8 +122,7 @@ func Version(built string) *cobra.Command {
 	}
 }
 
-// BuildVersion returns the version that make build sets, or that of the module if go
-// install built the command.
+// BuildVersion returns the version that make build sets, or that of the module if go install built the command.
 func BuildVersion(built string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(built, info.Main.Version)

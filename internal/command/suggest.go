@@ -37,8 +37,7 @@ func inAnyCase(given string, names []string) (name string, known bool) {
 	return names[i], true
 }
 
-// DidYouMean returns a question such as ` (did you mean Bully?)`, or "" if no name is
-// similar to the given one.
+// DidYouMean returns a question such as ` (did you mean Bully?)`, or "" if no name is similar to the given one.
 func DidYouMean(given string, names []string) string {
 	best, least := "", len(given)/2+1 // More changes than half of the letters aren't a typing error.
 	for _, name := range names {
@@ -52,8 +51,7 @@ func DidYouMean(given string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", best)
 }
 
-// distance is the number of letters to insert, delete, replace or swap with the next one
-// to get from a to b.
+// distance is the number of letters to insert, delete, replace or swap with the next one to get from a to b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

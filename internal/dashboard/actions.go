@@ -20,8 +20,7 @@ import (
 type Actions struct {
 	// Key is the secret that requests need.
 	Key string
-	// MayReachAgents reports whether the user may connect to the agents of a group, which each
-	// action does.
+	// MayReachAgents reports whether the user may connect to the agents of a group, which each action does.
 	MayReachAgents func(ctx context.Context, g *v1.ElectionGroup) (bool, error)
 	// StepDown makes the coordinator hand over to a member, or to the best one if to is
 	// empty. It returns a description of the result.
@@ -78,8 +77,7 @@ func (a *Actions) accepts(r *http.Request) bool {
 	return a != nil && subtle.ConstantTimeCompare([]byte(r.Header.Get(keyHeader)), []byte(a.Key)) == 1
 }
 
-// may reports whether the user may reach the agents. If that is unknown, the page offers no
-// action.
+// may reports whether the user may reach the agents. If that is unknown, the page offers no action.
 func (a *Actions) may(ctx context.Context, g *v1.ElectionGroup) bool {
 	granted, err := a.MayReachAgents(ctx, g)
 	return granted && err == nil

@@ -23,8 +23,7 @@ type Connection struct {
 	State string `json:"state"`
 	// Error is why the connection is lost, or why there is none yet.
 	Error string `json:"error,omitempty"`
-	// SilentSince is since when the operator has not shown that it runs. It is zero while it
-	// does, and if that is unknown.
+	// SilentSince is since when the operator has not shown that it runs. It is zero while it does, and if that is unknown.
 	SilentSince time.Time `json:"silentSince,omitzero"`
 	// Runbook is the address of the runbook about that.
 	Runbook string `json:"runbook,omitempty"`

@@ -7,10 +7,9 @@
 //
 // # What is not guaranteed
 //
-// The server has the permissions of the user who started it. It accepts only requests
-// that name it as localhost, so that no web site can read it. But it can't tell apart the
-// users of this machine: each of them can read the groups while it runs. Changes need a
-// key, which only the user who started it has seen (Actions).
+// The server has the permissions of the user who started it. It accepts only requests that name it as localhost, so
+// that no web site can read it. But it can't tell apart the users of this machine: each of them can read the groups
+// while it runs. Changes need a key, which only the user who started it has seen (Actions).
 package dashboard
 
 import (

@@ -7,8 +7,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// analysis is what determines the coordinator of a group, and which failures the group
-// tolerates.
+// analysis is what determines the coordinator of a group, and which failures the group tolerates.
 type analysis struct {
 	// members is the number of members in the list, and up the number of those that are up.
 	members, up int
@@ -23,11 +22,9 @@ type analysis struct {
 	votes         []votes
 	// coordinator is the pod of the coordinator, or "".
 	coordinator string
-	// candidates has the eligible members without the coordinator, with the highest
-	// priority first.
+	// candidates has the eligible members without the coordinator, with the highest priority first.
 	candidates []v1.Process
-	// above has the members with a higher priority than the coordinator, or all members
-	// if there is no coordinator.
+	// above has the members with a higher priority than the coordinator, or all members if there is no coordinator.
 	above []v1.Process
 }
 
@@ -82,8 +79,7 @@ func analyze(g *v1.ElectionGroup) analysis {
 	return a
 }
 
-// countVotes counts the votes. While a list is being adopted, a coordinator also needs a
-// majority of the previous one.
+// countVotes counts the votes. While a list is being adopted, a coordinator also needs a majority of the previous one.
 func (a *analysis) countVotes(list *v1.MemberList, rows []v1.Process, up map[string]bool) {
 	if list == nil {
 		list = &v1.MemberList{}

@@ -1,9 +1,7 @@
-// Package describe describes the status of a group to users in a terminal. Programs
-// should read the status itself.
+// Package describe describes the status of a group to users in a terminal. Programs should read the status itself.
 //
-// Its only input is the object and the current time. It adds nothing that the status
-// does not contain: the next coordinator, for example, is the next one according to what
-// the agents have reported to the operator.
+// Its only input is the object and the current time. It adds nothing that the status does not contain: the next
+// coordinator, for example, is the next one according to what the agents have reported to the operator.
 package describe
 
 import (
@@ -136,8 +134,7 @@ func (p *Problem) lines(since string) []string {
 	return lines
 }
 
-// Problems returns the problems of a group. If the status is out of date, that comes first,
-// without a type.
+// Problems returns the problems of a group. If the status is out of date, that comes first, without a type.
 func Problems(g *v1.ElectionGroup) []Problem {
 	var all []Problem
 	if text := staleNotice(g); text != "" {

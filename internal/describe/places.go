@@ -28,8 +28,7 @@ const (
 	EligibleMember = "eligible member"
 )
 
-// loss decides what happens if members fail at the same time. If the group stops, it also returns
-// what is missing then.
+// loss decides what happens if members fail at the same time. If the group stops, it also returns what is missing then.
 func (a *analysis) loss(lost ...string) (loss Loss, missing string) {
 	for _, v := range a.votes {
 		have := len(v.up)

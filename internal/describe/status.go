@@ -10,8 +10,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Status writes the status of a group: the coordinator, problems and how to resolve them,
-// and the process status table.
+// Status writes the status of a group: the coordinator, problems and how to resolve them, and the process status table.
 func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 	fmt.Fprintf(w, "%s/%s: %s\n", g.Namespace, g.Name, headline(g, now))
 	fmt.Fprintln(w, strings.Join(summary(g), "; "))

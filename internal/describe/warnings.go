@@ -31,8 +31,7 @@ const (
 )
 
 const (
-	// flapping is the number of tenures that end by a failure within flappingPeriod, from which a group
-	// flaps.
+	// flapping is the number of tenures that end by a failure within flappingPeriod, from which a group flaps.
 	flapping       = 5
 	flappingPeriod = 10 * time.Minute
 	// manyLapses is the number of lost leases in lapsesPeriod, from which one wasn't bad luck.
@@ -136,8 +135,7 @@ func countEligible(list *v1.MemberList) int {
 	return eligible
 }
 
-// warnOfDrain finds drain timeouts that limit for how long an application may act without a newer
-// answer of its agent.
+// warnOfDrain finds drain timeouts that limit for how long an application may act without a newer answer of its agent.
 func warnOfDrain(g *v1.ElectionGroup, _ time.Time) []Problem {
 	drain, lease := g.Spec.Timing.DrainMillis, g.Spec.Safety.LeaseMillis
 	if drain == nil || *drain >= lease || g.Spec.Safety.Mode == v1.Available {

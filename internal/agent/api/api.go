@@ -1,5 +1,4 @@
-// Package api serves the HTTP APIs of an agent. Responses are a line of JSON or a
-// stream of server-sent events.
+// Package api serves the HTTP APIs of an agent. Responses are a line of JSON or a stream of server-sent events.
 //
 // The local API is for the application in the same pod. Over loopback it has no authentication: every local process may
 // use it, and only requests from web pages are rejected. Over a Unix socket, it accepts certain users only: see
@@ -31,8 +30,7 @@ import (
 type Groups interface {
 	Names() []string
 	Find(name string) (Group, bool)
-	// Expects reports whether the agent will take part in a group once it has received
-	// the group's document.
+	// Expects reports whether the agent will take part in a group once it has received the group's document.
 	Expects(name string) bool
 	// Problems returns one line for each reason why the agent isn't ready, and for each problem that doesn't prevent
 	// that, such as one of a peer.
@@ -86,8 +84,7 @@ type api struct {
 	sessions *slots
 }
 
-// New returns the local API of the groups. It serves metrics at /metrics, unless that
-// is nil.
+// New returns the local API of the groups. It serves metrics at /metrics, unless that is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
 	mux, limits := http.NewServeMux(), newLanes()
 	for path, handlers := range routes(groups, metrics, limits) {

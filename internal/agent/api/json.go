@@ -13,8 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// writeJSON writes a response of one line of JSON. It ignores write errors: the client
-// has disconnected.
+// writeJSON writes a response of one line of JSON. It ignores write errors: the client has disconnected.
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	line, err := json.Marshal(body)
 	if err != nil {

@@ -13,12 +13,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// maxPromise is the maximum of a promise that a client may ask for. It is more than the
-// longest lease.
+// maxPromise is the maximum of a promise that a client may ask for. It is more than the longest lease.
 const maxPromise = time.Hour
 
-// getLeader responds with the coordinator. The status is 200 if it is this process, and
-// 503 otherwise.
+// getLeader responds with the coordinator. The status is 200 if it is this process, and 503 otherwise.
 func getLeader(g Group, w http.ResponseWriter, r *http.Request) {
 	promise, err := parsePromise(r.URL.Query())
 	if err != nil {

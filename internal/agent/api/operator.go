@@ -16,8 +16,7 @@ import (
 // OperatorAgent is an agent, as its operator uses it.
 type OperatorAgent interface {
 	Groups
-	// Reports subscribes to reports, without the usual rows of their tables. The first ones
-	// are the current state.
+	// Reports subscribes to reports, without the usual rows of their tables. The first ones are the current state.
 	Reports() Reports
 	// ApplyDocument applies a document of a group.
 	ApplyDocument(ctx context.Context, group string, document []byte) error
@@ -27,8 +26,7 @@ type OperatorAgent interface {
 	SetEligible(ctx context.Context, group string, eligible bool) error
 }
 
-// Reports returns the reports for the operator one after the other. It skips those
-// that are outdated.
+// Reports returns the reports for the operator one after the other. It skips those that are outdated.
 type Reports interface {
 	// Next waits for the next event.
 	Next(ctx context.Context) (Event, error)

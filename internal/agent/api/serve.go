@@ -36,8 +36,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// ServeOperator serves the API for the operator, over TLS, as Serve does. It logs
-// failed handshakes for debugging.
+// ServeOperator serves the API for the operator, over TLS, as Serve does. It logs failed handshakes for debugging.
 func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config,
 	handler http.Handler, log *slog.Logger,
 ) error {
@@ -84,22 +83,19 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, err
 	return nil
 }
 
-// extendWriteDeadline sets the deadline for the next write. It replaces that of the
-// server, which counts from the beginning of the request. Some writers in tests have
-// no deadlines.
+// extendWriteDeadline sets the deadline for the next write. It replaces that of the server, which counts from the
+// beginning of the request. Some writers in tests have no deadlines.
 func extendWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(nextWriteTimeout))
 }
 
-// localLimits are for the programs in the same pod. A connection is pinned while it has a
-// stream. The number of descriptors stays below that of transport.Listen. The buffers are
-// small because the kernel's memory counts for the container, too: a client may send much
-// while its stream lasts, or read nothing.
+// localLimits are for the programs in the same pod. A connection is pinned while it has a stream. The number of
+// descriptors stays below that of transport.Listen. The buffers are small because the kernel's memory counts for the
+// container, too: a client may send much while its stream lasts, or read nothing.
 var localLimits = connlimit.Limits{Unpinned: 256, Pinned: sessionsMax + watchersMax, Buffer: 8 << 10}
 
-// operatorLimits are for clients on the network. A connection is pinned during a request
-// with the certificate of the operator or of a reader of metrics. Others need a few hundred
-// bytes, after a TLS handshake.
+// operatorLimits are for clients on the network. A connection is pinned during a request with the certificate of the
+// operator or of a reader of metrics. Others need a few hundred bytes, after a TLS handshake.
 var operatorLimits = connlimit.Limits{
 	Unpinned: 64, UnpinnedPerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second,
 	Pinned: 128, Buffer: 32 << 10,
@@ -134,9 +130,8 @@ func withUser(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, userKey{}, peer)
 }
 
-// RestrictUsers refuses requests over a Unix socket from users whom allow doesn't accept.
-// If allow is nil, it accepts everyone. Requests over TCP pass, because the kernel doesn't
-// know their user.
+// RestrictUsers refuses requests over a Unix socket from users whom allow doesn't accept. If allow is nil, it accepts
+// everyone. Requests over TCP pass, because the kernel doesn't know their user.
 func RestrictUsers(handler http.Handler, allow func(uid uint32) bool) http.Handler {
 	if allow == nil {
 		return handler
@@ -159,17 +154,14 @@ func RestrictUsers(handler http.Handler, allow func(uid uint32) bool) http.Handl
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// rejectWebPage returns an error if a request comes from a web page, through the
-// browser of a user who runs an agent on the same machine. Such a page could make the
-// coordinator step down, or open a session and act as the application.
+// rejectWebPage returns an error if a request comes from a web page, through the browser of a user who runs an agent on
+// the same machine. Such a page could make the coordinator step down, or open a session and act as the application.
 //
-// Two checks are needed. The browser states from which site a request comes. But if
-// the page's own host name resolves to this machine (DNS rebinding), the browser
-// considers it the same site. Then the Host header has that name instead of that of
-// loopback. On other addresses than loopback, an agent may have any host name.
+// Two checks are needed. The browser states from which site a request comes. But if the page's own host name resolves
+// to this machine (DNS rebinding), the browser considers it the same site. Then the Host header has that name instead
+// of that of loopback. On other addresses than loopback, an agent may have any host name.
 func rejectWebPage(r *http.Request) error {
-	// CrossOriginProtection accepts every GET. Here, a GET has effects: it opens a
-	// session.
+	// CrossOriginProtection accepts every GET. Here, a GET has effects: it opens a session.
 	posted := *r
 	posted.Method = http.MethodPost
 	if err := crossOrigin.Check(&posted); err != nil {

@@ -21,10 +21,9 @@ const (
 	keepAliveInterval = 5 * time.Second
 )
 
-// stream is a response of server-sent events. Each event is flushed at once. Because
-// the stream takes events from the group only when the previous one is written, a
-// client that doesn't read blocks only its own stream. It is disconnected after
-// nextWriteTimeout.
+// stream is a response of server-sent events. Each event is flushed at once. Because the stream takes events from the
+// group only when the previous one is written, a client that doesn't read blocks only its own stream. It is
+// disconnected after nextWriteTimeout.
 type stream struct {
 	w          http.ResponseWriter
 	controller *http.ResponseController
@@ -136,8 +135,7 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// session opens a session and streams its events. The session is closed when the
-// stream ends, for any reason.
+// session opens a session and streams its events. The session is closed when the stream ends, for any reason.
 func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 	renews, err := parseRenews(r.URL.Query())
 	if err != nil {
@@ -176,9 +174,8 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// slots limits the number of streams: in total, so that they fit in memory, and for each
-// group, so that an application that forgets to close its streams doesn't affect the other
-// groups of the pod.
+// slots limits the number of streams: in total, so that they fit in memory, and for each group, so that an application
+// that forgets to close its streams doesn't affect the other groups of the pod.
 type slots struct {
 	total, perGroup int
 

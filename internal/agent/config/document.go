@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// uidPattern matches the UIDs of Kubernetes, and somewhat more. A UID is part of
-// file names.
+// uidPattern matches the UIDs of Kubernetes, and somewhat more. A UID is part of file names.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 
 // ParseDocument parses a document that the operator publishes, a control.Document in JSON, or returns Errors. source
@@ -18,9 +17,8 @@ var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 //
 // ParseDocument ignores unknown fields: the operator may be newer than the agent (ADR 9).
 //
-// The agent needn't be a member of the group. ParseDocument doesn't compare addresses
-// with each other: pods come and go, so two members may have had the same address, and
-// a peer proves its name in the TLS handshake.
+// The agent needn't be a member of the group. ParseDocument doesn't compare addresses with each other: pods come and
+// go, so two members may have had the same address, and a peer proves its name in the TLS handshake.
 func ParseDocument(source string, data []byte) (*Group, error) {
 	c := &checker{source: source}
 	if len(data) > MaxFile {
@@ -54,8 +52,7 @@ func CheckUID(text string) error {
 	return nil
 }
 
-// EnvironmentErrors returns Errors in the environment variables of a pod's agent, or
-// nil if there are no reasons.
+// EnvironmentErrors returns Errors in the environment variables of a pod's agent, or nil if there are no reasons.
 func EnvironmentErrors(reasons ...string) error {
 	c := &checker{source: "environment"}
 	for _, reason := range reasons {

@@ -178,8 +178,7 @@ func (c *checker) tls(conf *Config) {
 	}
 }
 
-// localAPI checks the address of the local API. Every client that reaches the
-// API can make the coordinator step down.
+// localAPI checks the address of the local API. Every client that reaches the API can make the coordinator step down.
 func (c *checker) localAPI(conf *Config) {
 	c.text("api", conf.API, CheckAPI)
 	if len(conf.APIUIDs) > maxUIDs {
@@ -216,8 +215,7 @@ const (
 	maxUIDs = 64
 )
 
-// SocketPath returns the path of the Unix socket that an address of the local API names,
-// if it names one.
+// SocketPath returns the path of the Unix socket that an address of the local API names, if it names one.
 func SocketPath(api string) (path string, ok bool) { return strings.CutPrefix(api, unixScheme) }
 
 // CheckAPI checks the address of the local API.

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// The maximum lengths of names. The name of a group is part of labels, and the name of
-// a domain is part of host names.
+// The maximum lengths of names. The name of a group is part of labels, and the name of a domain is part of host names.
 const (
 	maxShortName  = 63
 	maxMemberName = 253

@@ -1,6 +1,5 @@
-// Package metrics provides the metrics of an agent in the text format of Prometheus.
-// It doesn't use the client library, which would take a fifth of the memory limit of
-// an agent.
+// Package metrics provides the metrics of an agent in the text format of Prometheus. It doesn't use the client library,
+// which would take a fifth of the memory limit of an agent.
 package metrics
 
 import (
@@ -67,8 +66,7 @@ type counters struct {
 	// connections is nil if the agent hasn't carried any of the group.
 	connections atomic.Pointer[proxy.Stats]
 
-	// cause is why there is no coordinator. Only the goroutine of the group uses it and
-	// tenureSince.
+	// cause is why there is no coordinator. Only the goroutine of the group uses it and tenureSince.
 	cause       control.EndCause
 	tenureSince time.Time
 }
@@ -379,8 +377,7 @@ func boolValue(is bool) float64 {
 	return 0
 }
 
-// process writes the resource usage of this process, under the names that the client
-// libraries of Prometheus use.
+// process writes the resource usage of this process, under the names that the client libraries of Prometheus use.
 func (p *page) process() {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err == nil {

@@ -13,15 +13,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 )
 
-// While nobody publishes member lists, members learn the new addresses of restarted
-// ones from each other. A member that is connected with a peer at another address than
-// that of its list reports this to all others. What others report is only a hint: see
-// peer.nextTarget. A member passes on only addresses that it uses itself.
+// While nobody publishes member lists, members learn the new addresses of restarted ones from each other. A member that
+// is connected with a peer at another address than that of its list reports this to all others. What others report is
+// only a hint: see peer.nextTarget. A member passes on only addresses that it uses itself.
 
 const hintsMax = 4
 
-// hint is an address of a peer that another member has reported. Each reporter's last one is
-// stored.
+// hint is an address of a peer that another member has reported. Each reporter's last one is stored.
 type hint struct{ reporter, address string }
 
 // receiveHint stores the address of another peer that a member has reported.
@@ -31,9 +29,8 @@ func (t *Transport) receiveHint(reporter string, reported *wire.PeerAddress) {
 	}
 }
 
-// mayDial reports whether an address that another member has reported is one of a peer. An
-// agent that doesn't listen on a loopback address doesn't dial one: only its own host
-// uses it.
+// mayDial reports whether an address that another member has reported is one of a peer. An agent that doesn't listen on
+// a loopback address doesn't dial one: only its own host uses it.
 func (t *Transport) mayDial(address string) bool {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || target.Port() == 0 || !target.Addr().IsGlobalUnicast() && !target.Addr().IsLoopback() {

@@ -21,22 +21,19 @@ const (
 	unresponsive
 	// refused means that no process listens at the address in question.
 	refused
-	// connClosed means that a process listened, and closed the connection before
-	// the handshake was complete. For a moment, a process that is being killed
-	// looks like that.
+	// connClosed means that a process listened, and closed the connection before the handshake was complete. For a moment,
+	// a process that is being killed looks like that.
 	connClosed
 )
 
-// While the kernel ends a process, it closes the sockets one after the other, and
-// the listener among the last ones. This takes very little time once the first
-// one is closed. So after connClosed the next attempt follows at once, and further
-// ones with growing delays.
+// While the kernel ends a process, it closes the sockets one after the other, and the listener among the last ones.
+// This takes very little time once the first one is closed. So after connClosed the next attempt follows at once, and
+// further ones with growing delays.
 const (
 	closedRetryStep = 50 * time.Microsecond
 	closedRetryMax  = 2 * time.Millisecond
 	closedRetries   = 50
-	// listenCheckTimeout bounds how long to watch whether a new connection is
-	// closed at once.
+	// listenCheckTimeout bounds how long to watch whether a new connection is closed at once.
 	listenCheckTimeout = 20 * time.Millisecond
 	// firstCheckTimeout bounds the first dial after the end of a connection.
 	firstCheckTimeout = 20 * time.Millisecond
@@ -95,8 +92,7 @@ func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) 
 	return c, nil
 }
 
-// probeListener checks whether a process listens at an address. The error is what
-// resultOf expects.
+// probeListener checks whether a process listens at an address. The error is what resultOf expects.
 func (t *Transport) probeListener(ctx context.Context, address string) error {
 	raw, err := t.dialTCP(ctx, address)
 	if err != nil {
@@ -120,8 +116,7 @@ func watchClose(raw net.Conn) error {
 	return errors.New("the peer has sent something before the handshake")
 }
 
-// resultOf returns what the error of an attempt shows about the process that
-// listened at the address listened.
+// resultOf returns what the error of an attempt shows about the process that listened at the address listened.
 func resultOf(err error, listened string) dialResult {
 	var failed *net.OpError
 	switch {

@@ -111,9 +111,8 @@ func (t *Transport) Absent() (lines []string) {
 	return lines
 }
 
-// firstGrace is the age from which a connection is closed the first time because the
-// certificate of its peer doesn't name a group. An agent that joins a group gets its new
-// certificate within seconds.
+// firstGrace is the age from which a connection is closed the first time because the certificate of its peer doesn't
+// name a group. An agent that joins a group gets its new certificate within seconds.
 const firstGrace = time.Second
 
 // renewals decides when connections are replaced because their peers may have renewed their

@@ -58,9 +58,8 @@ func jitteredRedialDelay() time.Duration { return redialDelay/2 + rand.N(redialD
 // nextConn returns the next connection, or nil when the peer is removed. It reports
 // the end of the process of the last connection if its address refuses a new one.
 //
-// The address of a peer may be a name. Attempts alternate between the last address that
-// the name had, and the name: without its name server, this agent must still find out
-// that the process has ended, and connect again.
+// The address of a peer may be a name. Attempts alternate between the last address that the name had, and the name:
+// without its name server, this agent must still find out that the process has ended, and connect again.
 func (p *peer) nextConn() *conn {
 	byName := false
 	slow := 0 // consecutive handshakes that weren't completed in time
@@ -178,9 +177,8 @@ func (p *peer) tryConnect(ctx context.Context, attempt int, byName bool) (*conn,
 	}
 }
 
-// attemptFunc returns what to do in an attempt, or nil for nothing. The side that
-// accepts connections checks whether a process still listens at the peer's last
-// address; or, if no connection arrives, it announces its own address.
+// attemptFunc returns what to do in an attempt, or nil for nothing. The side that accepts connections checks whether a
+// process still listens at the peer's last address; or, if no connection arrives, it announces its own address.
 func (p *peer) attemptFunc(attempt int, byName bool) func(context.Context) dialOutcome {
 	lastAddress := ""
 	if p.lastConn != nil {
@@ -254,8 +252,7 @@ func (p *peer) checkUnverified(c *conn) {
 	}
 }
 
-// callBack verifies that the process that established a connection listens at the
-// assumed address.
+// callBack verifies that the process that established a connection listens at the assumed address.
 func (p *peer) callBack(ctx context.Context, c *conn) {
 	for {
 		if same, err := p.transport.connect(ctx, c.listenAddress, p.name); err == nil {

@@ -145,8 +145,7 @@ func socketAddress(ip netip.Addr, port uint16) unix.Sockaddr {
 
 const addressesMax = 4
 
-// dialIP dials from the address on which this agent listens, so that peers and
-// firewalls see only one address of it.
+// dialIP dials from the address on which this agent listens, so that peers and firewalls see only one address of it.
 func (t *Transport) dialIP(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
 	var refusal refusal
 	dialer := net.Dialer{Timeout: timeout, KeepAliveConfig: keepAlive, ControlContext: refusal.watch}

@@ -89,9 +89,8 @@ func (l *highListener) Accept() (net.Conn, error) {
 // Close closes both descriptors.
 func (l *highListener) Close() error { return errors.Join(l.TCPListener.Close(), l.second.close()) }
 
-// roundTrip returns the smoothed round-trip time plus four times its variation,
-// from which the kernel computes its retransmission timeout. It returns 0 if that
-// isn't available.
+// roundTrip returns the smoothed round-trip time plus four times its variation, from which the kernel computes its
+// retransmission timeout. It returns 0 if that isn't available.
 func roundTrip(raw net.Conn) time.Duration {
 	if limited, ok := raw.(*connlimit.Conn); ok {
 		raw = limited.NetConn()
@@ -126,10 +125,9 @@ func setOptions(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// rawConn is a TCP connection that reads and writes without informing the scheduler of
-// the Go runtime about the system calls. The calls never block, so the scheduler needn't
-// know. If it does, it wakes its monitor thread after each pause, which costs more than
-// everything else that a heartbeat does.
+// rawConn is a TCP connection that reads and writes without informing the scheduler of the Go runtime about the system
+// calls. The calls never block, so the scheduler needn't know. If it does, it wakes its monitor thread after each
+// pause, which costs more than everything else that a heartbeat does.
 type rawConn struct {
 	*net.TCPConn
 

@@ -74,8 +74,7 @@ type Message struct {
 	ConfigDigest uint64
 	// Lease is the sender's lease.
 	Lease election.Tick
-	// EndCause is, in a RESIGNED, why the sender gives up the office: a control.EndCause. 0 is
-	// unknown.
+	// EndCause is, in a RESIGNED, why the sender gives up the office: a control.EndCause. 0 is unknown.
 	EndCause uint32
 	// Refuses: the sender ignores the messages of the receiver, because it knows another state directory of that.
 	Refuses bool

@@ -37,14 +37,12 @@ type Watcher struct {
 	RetryInterval time.Duration
 	Handler       Handler
 
-	// resourceVersion is that of the last event. If it is empty, the watcher lists the
-	// groups before it watches.
+	// resourceVersion is that of the last event. If it is empty, the watcher lists the groups before it watches.
 	resourceVersion string
 }
 
-// Run watches until the context ends or the Handler ends it. It resumes an interrupted
-// watch at the last resource version. If the API server no longer retains that version,
-// it lists the groups again.
+// Run watches until the context ends or the Handler ends it. It resumes an interrupted watch at the last resource
+// version. If the API server no longer retains that version, it lists the groups again.
 func (w *Watcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := w.watchOnce(ctx)

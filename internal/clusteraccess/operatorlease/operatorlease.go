@@ -1,6 +1,5 @@
-// Package operatorlease finds out whether the operator runs. A status that nobody updates
-// looks like one that doesn't change. But the leader of the operator renews a Lease every
-// two seconds.
+// Package operatorlease finds out whether the operator runs. A status that nobody updates looks like one that doesn't
+// change. But the leader of the operator renews a Lease every two seconds.
 //
 // # What is not guaranteed
 //

@@ -97,8 +97,7 @@ func start(ctx context.Context, config *rest.Config, pod types.NamespacedName, t
 	return port, nil
 }
 
-// podDialer dials by WebSocket, or by SPDY if the API server or a proxy doesn't
-// support WebSocket.
+// podDialer dials by WebSocket, or by SPDY if the API server or a proxy doesn't support WebSocket.
 func podDialer(config *rest.Config, pod types.NamespacedName) (httpstream.Dialer, error) {
 	pods, err := corev1.NewForConfig(config)
 	if err != nil {

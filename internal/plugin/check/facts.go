@@ -81,8 +81,7 @@ func (o *options) gather(ctx context.Context, args []string) (*rules.Facts, erro
 	return f, nil
 }
 
-// podsOfGroup returns the pods that belong to a group, or that would if their labels and
-// annotations were correct.
+// podsOfGroup returns the pods that belong to a group, or that would if their labels and annotations were correct.
 func podsOfGroup(g *v1.ElectionGroup, pods []corev1.Pod) []corev1.Pod {
 	matches := membership.MatchesLabels(g)
 	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
@@ -128,8 +127,7 @@ func lackedPermissions(ctx context.Context, c client.Client, d *appsv1.Deploymen
 	return lacked
 }
 
-// gatherOperatorPolicies reads the policies of other namespaces in which operators are, if the user
-// may do so.
+// gatherOperatorPolicies reads the policies of other namespaces in which operators are, if the user may do so.
 func gatherOperatorPolicies(ctx context.Context, c client.Client, f *rules.Facts) {
 	for i := range f.Operators {
 		var policies networkingv1.NetworkPolicyList

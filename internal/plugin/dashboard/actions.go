@@ -17,8 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
-// NewActions returns what the page may do with the user's permissions. Each step-down is
-// printed.
+// NewActions returns what the page may do with the user's permissions. Each step-down is printed.
 func NewActions(out io.Writer, c client.Client, forward clusteraccess.PortForwarder) *dashboard.Actions {
 	return &dashboard.Actions{
 		Key: dashboard.NewKey(),

@@ -1,5 +1,4 @@
-// Package output has what the commands of the plugin print: values for programs, and text without
-// control characters.
+// Package output has what the commands of the plugin print: values for programs, and text without control characters.
 package output
 
 import (

@@ -12,9 +12,8 @@ type Error struct{ err error }
 func (e *Error) Error() string { return "cannot write the output: " + e.err.Error() }
 func (e *Error) Unwrap() error { return e.err }
 
-// Printer prints text that others wrote, such as the messages of agents and of other users'
-// objects, without its control characters: a terminal would obey them, and could show another
-// coordinator than the text has.
+// Printer prints text that others wrote, such as the messages of agents and of other users' objects, without its
+// control characters: a terminal would obey them, and could show another coordinator than the text has.
 type Printer struct {
 	To io.Writer
 	// Fail is called with the first error.
@@ -30,8 +29,7 @@ func (p *Printer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// WithoutControls shows control characters as kubectl does: ^[ is ESC. The ends of lines and
-// tabs remain.
+// WithoutControls shows control characters as kubectl does: ^[ is ESC. The ends of lines and tabs remain.
 func WithoutControls(text string) string {
 	if !strings.ContainsFunc(strings.ReplaceAll(text, "\r\n", "\n"), isForbidden) {
 		return text

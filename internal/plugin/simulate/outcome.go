@@ -106,8 +106,7 @@ const (
 	maxRows = 30
 )
 
-// writeStatusTables writes each distinct table once: a column for each table, a
-// row for each process.
+// writeStatusTables writes each distinct table once: a column for each table, a row for each process.
 func writeStatusTables(w io.Writer, s *sim.Scenario, tables []sharedTable) {
 	allEqual := len(tables) == 1
 	for block := range slices.Chunk(tables, tablesPerBlock) {

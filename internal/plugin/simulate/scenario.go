@@ -145,8 +145,7 @@ func (o *options) setDefaults(s *sim.Scenario) {
 	}
 }
 
-// isDefault reports whether no flag selects crashed processes, initiators or a
-// process to recover.
+// isDefault reports whether no flag selects crashed processes, initiators or a process to recover.
 func (o *options) isDefault() bool {
 	return !o.given("crashed") && !o.given("initiators") && !o.given("recover")
 }

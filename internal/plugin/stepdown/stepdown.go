@@ -116,8 +116,7 @@ func Do(ctx context.Context, out io.Writer, c ctrlclient.Client, g *v1.ElectionG
 	return nil
 }
 
-// stepDownTimeout is the group's drain timeout, for the application to stop, plus
-// time for everything else.
+// stepDownTimeout is the group's drain timeout, for the application to stop, plus time for everything else.
 func stepDownTimeout(g *v1.ElectionGroup) time.Duration {
 	drain := 5 * time.Second
 	if millis := g.Spec.Timing.DrainMillis; millis != nil {

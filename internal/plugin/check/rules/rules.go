@@ -16,8 +16,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Facts are what the caller could find out. For each fact that it couldn't, Unknown has the
-// reason.
+// Facts are what the caller could find out. For each fact that it couldn't, Unknown has the reason.
 type Facts struct {
 	// Operators are those of the cluster: one, unless the installation is wrong.
 	Operators []Operator
@@ -25,16 +24,14 @@ type Facts struct {
 	Webhook *admissionregistrationv1.MutatingWebhookConfiguration
 	// Namespace is the one that is checked, or "" for all.
 	Namespace string
-	// Groups are all groups of the namespaces. If Group is set, only the one with this name is
-	// checked.
+	// Groups are all groups of the namespaces. If Group is set, only the one with this name is checked.
 	Groups []v1.ElectionGroup
 	Group  string
 	// OnlyGroup is set if Groups has only Group, because the user may not list others.
 	OnlyGroup bool
 	// Pods are those that are checked.
 	Pods []corev1.Pod
-	// Policies are those of the namespaces of the pods, and of the operators as far as the user may
-	// read them.
+	// Policies are those of the namespaces of the pods, and of the operators as far as the user may read them.
 	Policies []networkingv1.NetworkPolicy
 	// Measurements has what the agents have measured, for each group that was asked.
 	Measurements map[types.NamespacedName]Measurement
@@ -112,8 +109,7 @@ func Run(f *Facts) []Finding {
 	return all
 }
 
-// summarize merges findings that differ only by their objects: all pods of a Deployment have
-// the same labels.
+// summarize merges findings that differ only by their objects: all pods of a Deployment have the same labels.
 func summarize(all []Finding) []Finding {
 	type key struct {
 		level           Level

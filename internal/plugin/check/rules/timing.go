@@ -29,8 +29,7 @@ type MemberAnswers struct {
 }
 
 const (
-	// suspicionFactor is how many times as long as 99 % of the answers take a delay may be without
-	// an effect.
+	// suspicionFactor is how many times as long as 99 % of the answers take a delay may be without an effect.
 	suspicionFactor = 4
 	// answersMin is the least number of answers whose 99 % mean anything.
 	answersMin = 100
@@ -40,11 +39,10 @@ const (
 
 // checkTiming compares the timing of a group with the delays that were measured.
 //
-// A heartbeat follows the one before after an interval. If its answer takes longer than the
-// suspicion timeout minus this interval, the member may suspect the coordinator meanwhile. If
-// the answers of so many members take longer than the lease minus the interval that no majority
-// is left, the coordinator loses its lease. Half of an answer's time may be the way back, which
-// doesn't matter for a suspicion, but nobody knows how much it was.
+// A heartbeat follows the one before after an interval. If its answer takes longer than the suspicion timeout minus
+// this interval, the member may suspect the coordinator meanwhile. If the answers of so many members take longer than
+// the lease minus the interval that no majority is left, the coordinator loses its lease. Half of an answer's time may
+// be the way back, which doesn't matter for a suspicion, but nobody knows how much it was.
 func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
 	m, gathered := f.Measurements[client.ObjectKeyFromObject(g)]
 	if !gathered {
