@@ -9,7 +9,7 @@
 // the function's context when the tenure ends. Leader and Watch report the coordinator.
 //
 // The agent's address is that of At, or else of the environment variable CONCLAVE_AGENT, which the webhook sets in pods
-// on the network of their node. Package clienttest has an agent for the tests of a program.
+// on the network of their node.
 //
 // # Guarantees
 //

@@ -85,7 +85,6 @@ internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/p
 internal/journal                : std -net/... internal/election/... -algorithms internal/protocol/... # records, without a connection: agents import it, and what reads journals
 
 controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
-client/clienttest               : std client # as client
 client                          : std # an application that imports the client gets no other module
 api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
 

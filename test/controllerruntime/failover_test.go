@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/conclave-dev/conclave/client"
-	"github.com/conclave-dev/conclave/client/clienttest"
 	"github.com/conclave-dev/conclave/controllerruntime"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
@@ -158,15 +160,18 @@ func TestManagersTakeTurns(t *testing.T) {
 func TestManagersLeaveNothing(t *testing.T) {
 	need.Complete(t)
 	e := newAPI(t)
-	agent := clienttest.Start(t, "ledger") // Agents let a member wait for seconds between two tenures.
-	e.startAt(agent.URL, "a", againVariable+"=true")
-	for range *tenures {
-		token := agent.Lead()
+	agent := &fakeAgent{handOver: make(chan struct{})} // Agents let a member wait for seconds between two tenures.
+	server := httptest.NewServer(agent)
+	t.Cleanup(server.Close)
+	e.startAt(server.URL, "a", againVariable+"=true")
+	for token := uint64(1); ; token++ {
 		first, _ := e.await(token - 1)
 		expect.Equalf(t, first.token, token, "token")
-		agent.HandOver()
+		if token > uint64(*tenures) {
+			break // The sizes have been written.
+		}
+		agent.handOver <- struct{}{}
 	}
-	e.await(agent.Lead() - 1) // The sizes have been written.
 	for _, what := range []string{goroutines, heapBytes} {
 		got, tenth := e.sizes[what], *tenures/10
 		expect.Lenf(t, got, *tenures, "sizes")
@@ -175,6 +180,38 @@ func TestManagersLeaveNothing(t *testing.T) {
 		if late > early+early/20 {
 			t.Errorf("%s: got %d after %d tenures, want no more than %d: %d", what, late, len(got), early, got)
 		}
+	}
+}
+
+// fakeAgent makes each session coordinator, with its number as the term and the token.
+type fakeAgent struct {
+	term, led atomic.Uint64
+	handOver  chan struct{}
+}
+
+func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch _, path, _ := strings.Cut(r.URL.Path, "/v1/"); path {
+	case "groups/ledger/session":
+		term := f.term.Add(1)
+		send := func(kind, data string, values ...any) {
+			fmt.Fprintf(w, "event: %s\ndata: "+data+"\n\n", append([]any{kind}, values...)...)
+			_ = http.NewResponseController(w).Flush() // The client has gone.
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		send("session", `{"session":"%d","drainMillis":60000,"leaseMillis":60000}`, term)
+		f.led.Store(term)
+		send("lead", `{"term":%d,"token":%d}`, term, term)
+		select {
+		case <-f.handOver:
+		case <-r.Context().Done():
+		}
+		f.led.Store(0)
+		send("stop", `{"term":%d}`, term)
+		<-r.Context().Done()
+	case "renewals":
+		const response = `{"results":[{"status":200,"leader":{"group":"ledger","self":"a","coordinator":"a","leading":%t,` +
+			`"term":%d,"token":%[2]d,"remainingMillis":60000}}]}`
+		fmt.Fprintf(w, response, f.led.Load() != 0, f.term.Load())
 	}
 }
 
