@@ -4,44 +4,12 @@ package client
 
 import (
 	"context"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-func TestAgentRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t, minute)
-		fake.stop()
-		wantError(t, c.awaitCause(t), ErrAgentGone)
-		wantError(t, c.awaitCause(t), io.ErrUnexpectedEOF)
-		fake.start()
-		// The client opens no session while the function runs.
-		if len(fake.sessions) > 0 {
-			t.Fatal("the client opened a session while the function was running")
-		}
-		c.result <- nil
-		session := fake.acceptSession(drainTimeout)
-		fake.lead(session, 8, minute)
-		r.awaitCall(8).result <- nil
-		wantError(t, r.awaitResult(), nil)
-	})
-}
-
-func TestAgentStartsLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		fake.stop()
-		r := startRun(fake)
-		waitUntil(t, "the error is logged", func() bool { return r.log.Contains("connection refused") })
-		fake.start()
-		fake.acceptSession(drainTimeout)
-		r.end()
-	})
-}
 
 func TestRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -72,22 +40,6 @@ func TestAddressFromTheEnvironment(t *testing.T) {
 	if _, err := Leader(t.Context(), "ledger"); err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Error(err)
 	}
-}
-
-func TestInvalidEventEndsTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		session.send(t, "event: unknown\ndata: {\"from\":\"a later version\"}\n\n")
-		session.send(t, "event: lead\ndata: nonsense\n\n")
-		session.awaitEnd(t)
-		fake.acceptSession(drainTimeout)
-		if !r.log.Contains("nonsense") {
-			t.Fatal("the invalid event wasn't logged")
-		}
-		r.end()
-	})
 }
 
 func TestSilenceEndsTheSession(t *testing.T) {

@@ -22,30 +22,6 @@ func wantError(t *testing.T, got, want error) {
 	}
 }
 
-func TestStopIsConfirmedAfterTheFunctionHasReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake, r, session, c := startLeading(t, minute)
-		session.sendStop(t, 7)
-		wantError(t, c.awaitCause(t), ErrStop)
-		before := fake.queryCount()
-		// The client has handled the stop event when it reads the next line.
-		session.send(t, ":\n\n")
-		if len(fake.stops) > 0 {
-			t.Fatal("the client confirmed the stop while the function was running")
-		}
-		c.result <- nil
-		fake.awaitStop(7)
-		session.sendLost(t, 7)
-		// The session remains open for the next tenure.
-		fake.lead(session, 9, minute)
-		r.awaitCall(9).result <- nil
-		wantError(t, r.awaitResult(), nil)
-		if fake.queryCount() == before {
-			t.Fatal("the client didn't query the coordinator before the second tenure")
-		}
-	})
-}
-
 func TestErrorAfterRevocationIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, session, c := startLeading(t, minute)
@@ -179,28 +155,6 @@ func TestUnconfirmedTenureDoesNotStart(t *testing.T) {
 	})
 }
 
-func TestLeaseStartsBeforeTheQuery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(drainTimeout)
-		fake.setResponse(func() (int, string) {
-			// The lease has expired when the response arrives.
-			time.Sleep(30 * time.Millisecond)
-			return http.StatusOK,
-				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":898,"remainingMillis":25}`
-		})
-		session.sendLead(t, 7)
-		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
-		if len(r.calls) > 0 {
-			t.Fatal("the function was called after the lease had expired")
-		}
-		fake.setLeading(7, minute)
-		r.awaitCall(7).result <- nil
-		wantError(t, r.awaitResult(), nil)
-	})
-}
-
 func TestExpiredLeaseEndsTheTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, session, c := startLeading(t, lease)
@@ -252,17 +206,6 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestRenewalWithUnknownSession: the agent may have closed the session before the client notices the end of the stream.
-func TestRenewalWithUnknownSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t, lease)
-		fake.setResponse(func() (int, string) { return http.StatusNotFound, `{"error":"session not found"}` })
-		wantError(t, c.awaitCause(t), ErrLost)
-		c.result <- nil
-		r.end()
-	})
 }
 
 func TestTenureIsNotRenewedByAnother(t *testing.T) {
@@ -354,42 +297,6 @@ func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
 		c.result <- errors.New("interrupted")
 		wantError(t, r.awaitResult(), context.Canceled)
 		session.awaitEnd(t)
-	})
-}
-
-func TestDrainTimeoutEndsTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(time.Millisecond)
-		fake.lead(session, 7, minute)
-		c := r.awaitCall(7)
-		session.sendLost(t, 7)
-		wantError(t, c.awaitCause(t), ErrLost)
-		session.awaitEnd(t)
-		if len(fake.sessions) > 0 {
-			t.Fatal("the client opened a session while the function was running")
-		}
-		c.result <- nil
-		session = fake.acceptSession(drainTimeout)
-		fake.lead(session, 8, minute)
-		r.awaitCall(8).result <- nil
-		wantError(t, r.awaitResult(), nil)
-	})
-}
-
-func TestFunctionThatReturnsEndsTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failure := errors.New("failure")
-		for _, want := range []error{nil, failure} {
-			fake := newFakeAgent(t)
-			r := startRun(fake)
-			session := fake.acceptSession(drainTimeout)
-			fake.lead(session, 7, minute)
-			r.awaitCall(7).result <- want
-			wantError(t, r.awaitResult(), want)
-			session.awaitEnd(t)
-		}
 	})
 }
 

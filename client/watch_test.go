@@ -74,55 +74,6 @@ func TestWatchResumesWithoutDuplicates(t *testing.T) {
 	})
 }
 
-func TestWatchYieldsOneErrorWhileTheAgentIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		next, _ := startWatch(t, fake)
-		go func() {
-			w := fake.awaitWatch()
-			w.text <- watchEvent("x-1", "e", 7)
-		}()
-		if got := next(); got != "e 7" {
-			t.Fatalf("got %q, want the state", got)
-		}
-		fake.stop()
-		if got := next(); got != "gone" {
-			t.Fatalf("got %q, want an error", got)
-		}
-		go func() {
-			fake.start()
-			w := fake.awaitWatch()
-			if w.lastEventID != "" {
-				t.Errorf("got Last-Event-ID %q, want none", w.lastEventID)
-			}
-			w.text <- watchEvent("x-1", "e", 7)
-		}()
-		// The same state shows that the agent is reachable again.
-		if got := next(); got != "e 7" {
-			t.Fatalf("got %q, want the state", got)
-		}
-	})
-}
-
-func TestWatchOfUnknownGroupFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		for group, want := range map[string]string{
-			"other": "cannot watch group other: the agent responded with status 404", "": "must not be empty",
-		} {
-			n := 0
-			for _, err := range Watch(t.Context(), group, fake.dialOption) {
-				if n++; err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got error %v, want %q", err, want)
-				}
-			}
-			if n != 1 {
-				t.Errorf("got %d errors, want 1", n)
-			}
-		}
-	})
-}
-
 func TestBreakEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFakeAgent(t)
