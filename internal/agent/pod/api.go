@@ -58,24 +58,11 @@ func (l localAPI) Problems() (own, others []string) {
 	return own, others
 }
 
-type operatorAPI struct{ localAPI }
-
-func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }
-
-// ApplyDocument implements api.OperatorAgent. The agent applies the document even if the operator stops waiting.
-func (o operatorAPI) ApplyDocument(ctx context.Context, group string, document []byte) error {
-	return o.groups.applyDocument(ctx, group, document)
-}
-
-func (o operatorAPI) LeaveGroup(ctx context.Context, group, uid string, revision int64) error {
-	w, err := o.groups.worker(group)
-	if err != nil {
-		return err
-	}
-	if err := checkRevision(revision); err != nil {
-		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
-	}
-	return w.want(ctx, &target{uid: uid, revision: revision})
+// operatorAPI implements api.OperatorAgent.
+type operatorAPI struct {
+	localAPI
+	*groupManager
+	*reportHub
 }
 
 func (o operatorAPI) SetEligible(ctx context.Context, name string, eligible bool) error {

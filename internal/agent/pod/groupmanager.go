@@ -83,8 +83,9 @@ func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
 	workers.Wait()
 }
 
-// applyDocument checks a document of the operator, and waits until it is in force.
-func (m *groupManager) applyDocument(ctx context.Context, group string, document []byte) error {
+// ApplyDocument checks a document of the operator, and waits until it is in force. If the operator stops waiting, it is
+// applied nevertheless.
+func (m *groupManager) ApplyDocument(ctx context.Context, group string, document []byte) error {
 	const source = "the operator"
 	w, err := m.worker(group)
 	if err != nil {
@@ -101,6 +102,18 @@ func (m *groupManager) applyDocument(ctx context.Context, group string, document
 		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	}
 	return w.want(ctx, &target{source: source, uid: g.UID, revision: g.Revision, document: document, settings: g})
+}
+
+// LeaveGroup leaves a group, and waits until the agent has left it.
+func (m *groupManager) LeaveGroup(ctx context.Context, group, uid string, revision int64) error {
+	w, err := m.worker(group)
+	if err != nil {
+		return err
+	}
+	if err := checkRevision(revision); err != nil {
+		return fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
+	}
+	return w.want(ctx, &target{uid: uid, revision: revision})
 }
 
 func (m *groupManager) parse(source string, document []byte) (*config.Group, error) {

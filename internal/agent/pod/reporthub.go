@@ -37,7 +37,7 @@ type reportReader struct {
 	hub *reportHub
 	// pending has the events that the reader hasn't fetched: at most one report for each
 	// group, and the groups that were left. The hub's lock guards it.
-	pending   []groupEvent
+	pending   []api.Event
 	available signal
 	ended     bool
 }
@@ -57,19 +57,12 @@ func (h *reportHub) setGroups(groups []string) {
 	}
 }
 
-// groupEvent is an event with the group that it concerns.
-type groupEvent struct {
-	api.Event
-
-	group string
-}
-
 // publish publishes a report. It doesn't wait for readers.
 func (h *reportHub) publish(report control.Report) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.latest[report.Group] = report
-	h.send(groupEvent{api.Event{Kind: control.EventGroup, Data: report}, report.Group})
+	h.send(report.Group, api.Event{Kind: control.EventGroup, Data: report})
 }
 
 func (h *reportHub) groupLeft(group string) {
@@ -80,16 +73,16 @@ func (h *reportHub) groupLeft(group string) {
 		return
 	}
 	delete(h.latest, group)
-	h.send(groupEvent{api.Event{Kind: control.EventLeft, Data: control.Left{Group: group, UID: report.UID}}, group})
+	h.send(group, api.Event{Kind: control.EventLeft, Data: control.Left{Group: group, UID: report.UID}})
 }
 
-// send adds an event for all readers, and removes the pending report that it outdates. The caller holds the lock.
-func (h *reportHub) send(e groupEvent) {
+// send adds an event of a group for all readers, in place of a pending report. The caller holds the lock.
+func (h *reportHub) send(group string, e api.Event) {
 	for r := range h.readers {
-		r.pending = slices.DeleteFunc(r.pending, func(old groupEvent) bool {
-			return old.group == e.group && old.Kind == control.EventGroup
-		})
-		r.pending = append(r.pending, e)
+		r.pending = append(slices.DeleteFunc(r.pending, func(old api.Event) bool {
+			report, ok := old.Data.(control.Report)
+			return ok && report.Group == group
+		}), e)
 		r.available.send()
 	}
 }
@@ -100,9 +93,9 @@ func (h *reportHub) Reports() api.Reports {
 	defer h.mu.Unlock()
 	r := &reportReader{hub: h, available: newSignal()}
 	for _, group := range slices.Sorted(maps.Keys(h.latest)) {
-		r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventGroup, Data: h.latest[group]}, group})
+		r.pending = append(r.pending, api.Event{Kind: control.EventGroup, Data: h.latest[group]})
 	}
-	r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventCurrent, Data: h.agent}, ""})
+	r.pending = append(r.pending, api.Event{Kind: control.EventCurrent, Data: h.agent})
 	h.readers[r] = true
 	h.absence.Stop()
 	return r
@@ -142,7 +135,7 @@ func (r *reportReader) pop() (api.Event, bool, error) {
 	case len(r.pending) == 0:
 		return api.Event{}, false, nil
 	}
-	e := r.pending[0].Event
+	e := r.pending[0]
 	r.pending = slices.Delete(r.pending, 0, 1)
 	if report, ok := e.Data.(control.Report); ok {
 		e.Data = report.WithoutUsualRows()

@@ -149,7 +149,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 }
 
 func (r *runtime) serveOperator(ctx context.Context, listener net.Listener, files *identity.Files) error {
-	handler := api.NewForOperator(operatorAPI{localAPI{r}}, r.metrics.Handler(r))
+	handler := api.NewForOperator(operatorAPI{localAPI{r}, r.groups, r.reports}, r.metrics.Handler(r))
 	return api.ServeOperator(ctx, listener, files.PublicServer(), handler, r.log)
 }
 
