@@ -106,7 +106,7 @@ func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, 
 }
 
 func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, t *decide.Traffic) error {
-	want := membership.EndpointSlice(s.Group, s.Service, s.Pods[t.Coordinator])
+	want := membership.EndpointSlice(s.Group, s.Service, membership.Endpoints(&s.Facts, t.Coordinator)...)
 	have := s.EndpointSlice
 	if have != nil && len(want.Endpoints) == 0 {
 		// An empty slice is valid with any address type, and the type is immutable.

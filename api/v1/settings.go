@@ -201,6 +201,10 @@ const (
 )
 
 // CoordinatorService is a Service that points at the coordinator.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || self.ports.all(p, !has(p.protocol) || p.protocol == 'TCP')",message="agents carry TCP only: with via: Agents, each port must have the protocol TCP"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || self.ports.all(p, !has(p.targetPort) || type(p.targetPort) == int)",message="with via: Agents, targetPort must be a number"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || self.via != 'Agents' || !has(self.type) || self.type == 'ClusterIP'",message="with via: Agents, type must be ClusterIP"
 type CoordinatorService struct {
 	// name is the name of the Service, which the operator creates in the group's
 	// namespace. It adopts an existing Service only if that has no owner, no selector, and
@@ -232,7 +236,50 @@ type CoordinatorService struct {
 	// +optional
 	// +kubebuilder:default=WhenReady
 	Routing Routing `json:"routing,omitempty"`
+
+	// via says how clients reach the coordinator. Endpoints: the Service points at its pod. Agents: the Service points at
+	// all members, whose agents carry connections to the coordinator's pod. Clients then follow an election without the
+	// API server. The type must be ClusterIP, routing has no effect, and the application sees the addresses of agents.
+	// +optional
+	// +kubebuilder:default=Endpoints
+	Via Via `json:"via,omitempty"`
+
+	// waitMillis is how long agents let new connections wait while there is no coordinator; 0 refuses them at once. The
+	// default is 3000.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600000
+	WaitMillis *int32 `json:"waitMillis,omitempty"`
+
+	// connections says what agents do with connections to a former coordinator: Close, the default, resets them, and Keep
+	// leaves them.
+	// +optional
+	Connections ConnectionPolicy `json:"connections,omitempty"`
 }
+
+// Via is how clients of a Service reach the coordinator.
+// +kubebuilder:validation:Enum=Endpoints;Agents
+type Via string
+
+// How clients of a Service reach the coordinator.
+const (
+	// ViaEndpoints: the Service points at the coordinator's pod.
+	ViaEndpoints Via = "Endpoints"
+	// ViaAgents: the agents of all members carry connections.
+	ViaAgents Via = "Agents"
+)
+
+// ConnectionPolicy is what agents do with connections to a former coordinator.
+// +kubebuilder:validation:Enum=Close;Keep
+type ConnectionPolicy string
+
+// What agents do with connections to a former coordinator.
+const (
+	// CloseConnections: they reset them.
+	CloseConnections ConnectionPolicy = "Close"
+	// KeepConnections: they leave them.
+	KeepConnections ConnectionPolicy = "Keep"
+)
 
 // ServiceType is the type of a Service.
 // +kubebuilder:validation:Enum=ClusterIP;Headless
@@ -293,6 +340,13 @@ type ServicePort struct {
 	// protocol is TCP, UDP or SCTP. Without it, the protocol is TCP.
 	// +optional
 	Protocol Protocol `json:"protocol,omitempty"`
+
+	// agentPort is the port on which agents listen with via: Agents. No container of the pods, and no other group of
+	// them, may use it. The default is 7600 for the first port of the list, 7601 for the second one, and so on.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	AgentPort int32 `json:"agentPort,omitempty"`
 }
 
 // Protocol is the protocol of a port.

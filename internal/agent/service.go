@@ -40,16 +40,15 @@ func (a *Agent) startService(ctx context.Context, settings *config.Group, g *gro
 	serving.Go(func() {
 		carrier, err := proxy.Serve(ctx, a.carriers, service)
 		for err != nil && ctx.Err() == nil {
-			a.setNotServed(g.Name(), err)
+			a.setNotServed(g.Name(), "group "+g.Name()+": "+err.Error())
 			select {
 			case <-time.After(listenRetry):
 			case <-ctx.Done():
 			}
 			carrier, err = proxy.Serve(ctx, a.carriers, service)
 		}
-		a.setNotServed(g.Name(), nil)
+		a.setNotServed(g.Name(), "")
 		if err == nil {
-			a.options.Log.Info("carrying connections", "group", g.Name())
 			a.follow(ctx, g, carrier)
 			carrier.Close()
 		}
@@ -77,19 +76,16 @@ func (a *Agent) follow(ctx context.Context, g *group.Group, carrier *proxy.Proxy
 	}
 }
 
-// setNotServed sets why the agent doesn't carry connections of a group, nil if it does.
-func (a *Agent) setNotServed(name string, err error) {
+// setNotServed sets why the agent doesn't carry connections of a group, "" if it does.
+func (a *Agent) setNotServed(name, why string) {
 	a.mu.Lock()
-	before, now := a.notServed[name], ""
-	if delete(a.notServed, name); err != nil {
-		now = "group " + name + ": " + err.Error()
-		a.notServed[name] = now
+	before := a.notServed[name]
+	if delete(a.notServed, name); why != "" {
+		a.notServed[name] = why
 	}
 	a.mu.Unlock()
-	if now != before {
-		if now != "" {
-			a.options.Log.Error("cannot carry connections; trying again", "group", name, "error", err)
-		}
+	if why != before {
+		a.options.Log.Info("carries connections, unless there is a problem", "group", name, "problem", why)
 		a.Refresh()
 	}
 }

@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -274,8 +275,8 @@ func (f *fixture) serviceAttempts() []attempt {
 }
 
 func (f *fixture) sliceAttempts() []attempt {
-	const name, onePod = "may write only the EndpointSlice SERVICE-conclave of a Service",
-		"may point a Service at only one pod, in the namespace of the Service"
+	const name, pods = "may write only the EndpointSlice SERVICE-conclave of a Service",
+		"may point a Service only at members, which are pods in the namespace of the Service"
 	const system = "may write no Services and EndpointSlices in kube-system, and none for the Service kubernetes"
 	setAddress := func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.2"} }
 	created := func(namespace, service string) *discoveryv1.EndpointSlice {
@@ -295,12 +296,12 @@ func (f *fixture) sliceAttempts() []attempt {
 		create("the API server", system, created("default", "kubernetes")),
 		create("the operator's webhook", "may write no EndpointSlices for the Services of the operator",
 			created(namespace, "conclave-webhook")),
-		patch("two endpoints", onePod, f.ownSlice,
-			func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) }),
-		patch("several addresses of an endpoint", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) {
+		patch("more endpoints than members", pods, f.ownSlice,
+			func(s *discoveryv1.EndpointSlice) { s.Endpoints = slices.Repeat(s.Endpoints, v1.MaxMembers+1) }),
+		patch("several addresses of an endpoint", pods, f.ownSlice, func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints[0].Addresses = []string{"10.0.0.1", "192.0.2.1"}
 		}),
-		patch("an endpoint that isn't a pod", onePod, f.ownSlice,
+		patch("an endpoint that isn't a pod", pods, f.ownSlice,
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = nil }),
 		patch("another label of a slice", otherLabels, f.ownSlice,
 			func(s *discoveryv1.EndpointSlice) { s.Labels["a"] = "b" }),

@@ -132,9 +132,6 @@ func (c *checker) service(at string, from *control.Service) *Service {
 	for i, p := range from.Ports {
 		port := fmt.Sprintf("%s.ports[%d]", at, i)
 		c.number(port+".port", uint64(p.Port), 1, math.MaxUint16)
-		if p.Protocol != "" && p.Protocol != "TCP" {
-			c.errorf(port+".protocol", "must be TCP, got %q: agents carry no other protocol", truncate(p.Protocol, maxShown))
-		}
 		if err := checkListen(p.Listen); err != nil {
 			c.errorf(port+".listen", "%s", err)
 		}

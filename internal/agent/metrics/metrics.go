@@ -218,32 +218,29 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 
 // connections writes what the agent carries for clients of groups.
 func (p *page) connections() {
-	metric := func(name, help, kind string, samples func(*proxy.Stats, func(value float64, labels ...string))) {
+	metric := func(name, help, kind string, write func(*proxy.Stats, func(value uint64, labels ...string))) {
 		p.header(name, help, kind)
-		for _, groupName := range p.names {
-			if of := p.groups[groupName].connections.Load(); of != nil {
-				samples(of, func(value float64, labels ...string) { p.sample(name, groupName, value, labels...) })
+		for _, g := range p.names {
+			if of := p.groups[g].connections.Load(); of != nil {
+				write(of, func(value uint64, labels ...string) { p.sample(name, g, float64(value), labels...) })
 			}
 		}
 	}
-	type add = func(value float64, labels ...string)
-	metric("conclave_proxy_connections_total", "Connections that clients have opened.", "counter",
-		func(s *proxy.Stats, add add) { add(float64(s.Accepted.Load())) })
-	metric("conclave_proxy_connections", "Connections of clients at present.", "gauge",
-		func(s *proxy.Stats, add add) { add(float64(s.Connections.Load())) })
-	metric("conclave_proxy_waiting", "Connections of clients that wait for a coordinator.", "gauge",
-		func(s *proxy.Stats, add add) { add(float64(s.Waiting.Load())) })
+	type add = func(value uint64, labels ...string)
+	metric("conclave_proxy_connections", "Connections of clients; those that wait for a coordinator.", "gauge",
+		func(s *proxy.Stats, add add) {
+			add(uint64(s.Connections.Load()-s.Waiting.Load()), "state", "open") //nolint:gosec // not negative
+			add(uint64(s.Waiting.Load()), "state", "waiting")                   //nolint:gosec // not negative
+		})
 	metric("conclave_proxy_closed_total", "Connections of clients that have ended, by reason.", "counter",
 		func(s *proxy.Stats, add add) {
 			for why := range proxy.ReasonCount {
-				add(float64(s.Ended[why].Load()), "reason", why.String())
+				add(s.Ended[why].Load(), "reason", why.String())
 			}
 		})
-	metric("conclave_proxy_failed_dials_total", "Failed attempts to reach the application of the coordinator.", "counter",
-		func(s *proxy.Stats, add add) { add(float64(s.FailedDials.Load())) })
 	metric("conclave_proxy_bytes_total", "Bytes from and to clients.", "counter", func(s *proxy.Stats, add add) {
-		add(float64(s.FromClients.Load()), "direction", "from_clients")
-		add(float64(s.ToClients.Load()), "direction", "to_clients")
+		add(s.FromClients.Load(), "direction", "from_clients")
+		add(s.ToClients.Load(), "direction", "to_clients")
 	})
 }
 

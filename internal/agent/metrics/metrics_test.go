@@ -52,14 +52,14 @@ func TestEventsAreCounted(t *testing.T) {
 		g.Event(election.Event{Kind: kind})
 	}
 	connections := r.Connections("ledger")
-	connections.Accepted.Add(3)
+	connections.Connections.Add(3)
 	connections.Waiting.Add(2)
 	r.Connections("ledger").Ended[proxy.TooMany].Add(1)
 	connections.ToClients.Add(9)
 	text := read(t, r)
 	for _, line := range []string{
-		`conclave_proxy_connections_total{group="ledger"} 3`,
-		`conclave_proxy_waiting{group="ledger"} 2`,
+		`conclave_proxy_connections{group="ledger",state="open"} 1`,
+		`conclave_proxy_connections{group="ledger",state="waiting"} 2`,
 		`conclave_proxy_closed_total{group="ledger",reason="too_many"} 1`,
 		`conclave_proxy_bytes_total{group="ledger",direction="to_clients"} 9`,
 		`conclave_elections_total{group="ledger",cause="start"} 1`,

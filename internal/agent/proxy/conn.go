@@ -23,7 +23,6 @@ type conn struct {
 }
 
 func newConn(p *Proxy, client *net.TCPConn) *conn {
-	p.Stats.Accepted.Add(1)
 	p.Stats.Waiting.Add(1)
 	p.Stats.Connections.Add(1)
 	p.shared.connections.Add(1)

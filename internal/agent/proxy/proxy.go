@@ -60,7 +60,7 @@ type Port struct {
 
 // Stats count the connections of a group.
 type Stats struct {
-	Accepted, FailedDials  atomic.Uint64
+	FailedDials            atomic.Uint64
 	Connections, Waiting   atomic.Int64 // at present; those that wait are in both
 	Ended                  [ReasonCount]atomic.Uint64
 	FromClients, ToClients atomic.Uint64 // in bytes

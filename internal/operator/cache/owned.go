@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,8 +87,7 @@ func stripService(object any) (any, error) {
 // names of a pod and its node.
 const maxEndpoint = 1 << 10
 
-// stripEndpointSlice retains an EndpointSlice as the operator writes it: with one endpoint at
-// most. Of another one it retains that it differs.
+// stripEndpointSlice retains an EndpointSlice as the operator writes it. Of another one it retains that it differs.
 func stripEndpointSlice(object any) (any, error) {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -95,7 +95,8 @@ func stripEndpointSlice(object any) (any, error) {
 	}
 	stripped := &discoveryv1.EndpointSlice{ObjectMeta: stripOwned(
 		&slice.ObjectMeta), AddressType: slice.AddressType, Endpoints: slice.Endpoints, Ports: slice.Ports}
-	if len(slice.Endpoints) > 1 || len(slice.Endpoints) == 1 && slice.Endpoints[0].Size() > maxEndpoint {
+	tooLarge := func(e discoveryv1.Endpoint) bool { return e.Size() > maxEndpoint }
+	if len(slice.Endpoints) > v1.MaxMembers || slices.ContainsFunc(slice.Endpoints, tooLarge) {
 		stripped.Endpoints = make([]discoveryv1.Endpoint, 1) // The operator writes none without an address.
 	}
 	if len(slice.Ports) > maxServicePorts {

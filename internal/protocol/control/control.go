@@ -17,6 +17,8 @@ const (
 	LocalPort = 7374
 	// OperatorPort accepts connections from the operator.
 	OperatorPort = 7375
+	// ServicePort1 accepts connections of clients, at the first port of a Service. Further ports follow.
+	ServicePort1 = 7600
 )
 
 // Operator is the name in the operator's certificate. No group has this name: a namespace can't contain a dot.

@@ -95,9 +95,8 @@ type Service struct {
 
 // ServicePort is a port of an agent for clients. Port is that of the application.
 type ServicePort struct {
-	Listen   string `json:"listen"`
-	Port     uint16 `json:"port"`
-	Protocol string `json:"protocol,omitempty"`
+	Listen string `json:"listen"`
+	Port   uint16 `json:"port"`
 }
 
 // Probe is an HTTP health check of the application.

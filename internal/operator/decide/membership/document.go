@@ -93,6 +93,7 @@ func groupSettings(group *v1.ElectionGroup, longestLease int32) control.Group {
 			DrainMillis:            cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
 		},
 		Application: control.Application{Session: string(cmp.Or(spec.Application.Session, v1.SessionOptional))},
+		Service:     agentService(spec.Service),
 	}
 }
 

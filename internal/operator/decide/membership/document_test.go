@@ -115,6 +115,9 @@ func TestDigest(t *testing.T) {
 			Application: control.Application{
 				Session: "Required", Probe: &control.Probe{URL: "u", PeriodMillis: 1, TimeoutMillis: 1, Failures: 1},
 			},
+			Service: &control.Service{
+				Ports: []control.ServicePort{{Listen: ":1", Port: 2}}, WaitMillis: millis, Connections: "Keep",
+			},
 			List: control.List{
 				Version: 9,
 				Members: []control.Member{
@@ -131,7 +134,7 @@ func TestDigest(t *testing.T) {
 	requireNonZero(t, "document", reflect.ValueOf(full))
 	p := Plan{Document: &full}
 	if p.encode(); p.Published.Revision != full.Revision ||
-		p.Published.Digest != "d91fc10c841247e1a2a2b07d275ae823620abe986bbca783d4cdf871c22fadae" {
+		p.Published.Digest != "6e9142b51cad72eaa6f4768d6d332cd1b0c3f7e2261dc5f61c38538e6b9aa435" {
 		t.Errorf("got %+v of\n%s", p.Published, p.Encoded)
 	}
 	empty := []byte(

@@ -3,6 +3,7 @@ package membership
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // planService plans the Service of a group that wants one.
@@ -57,10 +61,32 @@ func wantedService(group *v1.ElectionGroup) *corev1.Service {
 	if want.Type == v1.Headless {
 		s.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	for _, p := range want.Ports {
+	for i, p := range want.Ports {
+		target := targetPort(p)
+		if want.Via == v1.ViaAgents {
+			target = intstr.FromInt32(agentPort(want, i))
+		}
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-			Name: p.Name, Port: p.Port, TargetPort: targetPort(p), Protocol: protocol(p), AppProtocol: appProtocol(p),
+			Name: p.Name, Port: p.Port, TargetPort: target, Protocol: protocol(p), AppProtocol: appProtocol(p),
 		})
+	}
+	return s
+}
+
+// agentPort returns on which port agents listen for a port of the Service.
+func agentPort(of *v1.CoordinatorService, index int) int32 {
+	return cmp.Or(of.Ports[index].AgentPort, control.ServicePort1+int32(index)) //nolint:gosec // at most 32
+}
+
+// agentService returns what agents carry, nil if they carry nothing.
+func agentService(of *v1.CoordinatorService) *control.Service {
+	if of == nil || of.Via != v1.ViaAgents {
+		return nil
+	}
+	s := &control.Service{WaitMillis: of.WaitMillis, Connections: string(of.Connections)}
+	for i, p := range of.Ports {
+		application := uint16(targetPort(p).IntVal) //nolint:gosec // a port
+		s.Ports = append(s.Ports, control.ServicePort{Listen: fmt.Sprintf(":%d", agentPort(of, i)), Port: application})
 	}
 	return s
 }
@@ -81,13 +107,43 @@ func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(
 // EndpointSliceName returns the name of the EndpointSlice of a group that wants a Service.
 func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
 
+// Endpoints returns the pods at which the Service points. A pod whose agent carries connections remains until the
+// operator has lost that agent. If it has lost all, it may be the one that is cut off, so nothing changes.
+func Endpoints(f *facts.Facts, coordinator string) (all []*corev1.Pod) {
+	if f.Group.Spec.Service.Via != v1.ViaAgents {
+		return []*corev1.Pod{f.Pods[coordinator]}
+	}
+	listed := map[types.UID]bool{}
+	if f.EndpointSlice != nil {
+		for _, e := range f.EndpointSlice.Endpoints {
+			if e.TargetRef != nil {
+				listed[e.TargetRef.UID] = true
+			}
+		}
+	}
+	lostAll := true
+	for name, pod := range f.Pods {
+		lostAll = lostAll && (pod.DeletionTimestamp != nil || !carries(f, name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Pods)) {
+		agent, pod := f.Agents[name], f.Pods[name]
+		uncertain := lostAll || !agent.Connected && agent.Problem == ""
+		if pod.DeletionTimestamp == nil && (carries(f, name) || uncertain && listed[pod.UID]) {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+func carries(f *facts.Facts, pod string) bool { return f.Accepts(pod) && f.Report(pod) != nil }
+
 // EndpointSlice returns the EndpointSlice that points the group's Service, nil before it exists, at the pod
-// of the coordinator, or at no pod if that is nil.
+// of the coordinator, or at those whose agents carry connections. It leaves out those that are nil.
 //
 // The address type of an EndpointSlice is immutable: an existing slice with another type has to be deleted first.
 // Without an endpoint, the type has no meaning, so an existing slice of the other type can remain.
 func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service,
-	coordinator *corev1.Pod,
+	pods ...*corev1.Pod,
 ) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
@@ -96,34 +152,41 @@ func EndpointSlice(group *v1.ElectionGroup, service *corev1.Service,
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = want.Name
 	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group
-	for _, p := range want.Ports {
-		if number, ok := portNumber(p, coordinator); ok {
+	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p == nil })
+	for i, p := range want.Ports {
+		number, ok := agentPort(want, i), true
+		if want.Via != v1.ViaAgents {
+			number, ok = portNumber(p, pods)
+		}
+		if ok {
 			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
 				Name: new(p.Name), Port: &number, Protocol: new(protocol(p)), AppProtocol: appProtocol(p),
 			})
 		}
 	}
-	if coordinator == nil {
-		return slice
+	for _, pod := range pods {
+		ip, err := netip.ParseAddr(podIP(pod, service))
+		if err != nil {
+			continue // The pod has no address yet, or no longer has one.
+		}
+		family := discoveryv1.AddressTypeIPv4
+		if ip.Is6() {
+			family = discoveryv1.AddressTypeIPv6
+		}
+		if len(slice.Endpoints) > 0 && family != slice.AddressType {
+			continue
+		}
+		slice.AddressType = family
+		endpoint := discoveryv1.Endpoint{
+			Addresses:  []string{ip.String()},
+			Conditions: endpointConditions(want, pod),
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		}
+		if pod.Spec.NodeName != "" {
+			endpoint.NodeName = new(pod.Spec.NodeName)
+		}
+		slice.Endpoints = append(slice.Endpoints, endpoint)
 	}
-	ip, err := netip.ParseAddr(podIP(coordinator, service))
-	if err != nil {
-		return slice // The pod has no address yet, or no longer has one.
-	}
-	if ip.Is6() {
-		slice.AddressType = discoveryv1.AddressTypeIPv6
-	}
-	endpoint := discoveryv1.Endpoint{
-		Addresses:  []string{ip.String()},
-		Conditions: endpointConditions(want, coordinator),
-		TargetRef: &corev1.ObjectReference{
-			Kind: "Pod", Namespace: coordinator.Namespace, Name: coordinator.Name, UID: coordinator.UID,
-		},
-	}
-	if coordinator.Spec.NodeName != "" {
-		endpoint.NodeName = new(coordinator.Spec.NodeName)
-	}
-	slice.Endpoints = append(slice.Endpoints, endpoint)
 	return slice
 }
 
@@ -142,25 +205,27 @@ func podIP(pod *corev1.Pod, service *corev1.Service) string {
 
 // endpointConditions returns what Kubernetes itself reports about the pods of a Service, but not that the pod is being
 // deleted: it hands over soon, and without another endpoint, kube-proxy routes to it meanwhile anyway. It would delay
-// the next coordinator, see the reconciler's vacancyMax.
+// the next coordinator, see the reconciler's vacancyMax. An agent carries connections also while its pod isn't ready.
 func endpointConditions(service *v1.CoordinatorService, pod *corev1.Pod) discoveryv1.EndpointConditions {
 	serving := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+	serving = serving || service.Via == v1.ViaAgents
 	ready := service.Routing == v1.RouteAlways || serving
 	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}
 }
 
-// portNumber returns the number of a port in a pod. A name may be that of no container's port.
-func portNumber(p v1.ServicePort, pod *corev1.Pod) (number int32, ok bool) {
+// portNumber returns the number of a port in the coordinator's pod, if there is one. A name may be that of no
+// container's port.
+func portNumber(p v1.ServicePort, pods []*corev1.Pod) (number int32, ok bool) {
 	target := targetPort(p)
 	if target.Type == intstr.Int {
 		return target.IntVal, true
 	}
-	if pod == nil {
+	if len(pods) == 0 {
 		return 0, false
 	}
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+	for _, c := range slices.Concat(pods[0].Spec.Containers, pods[0].Spec.InitContainers) {
 		for _, port := range c.Ports {
 			if port.Name == target.StrVal && cmp.Or(port.Protocol, corev1.ProtocolTCP) == protocol(p) {
 				return port.ContainerPort, true
@@ -173,7 +238,7 @@ func portNumber(p v1.ServicePort, pod *corev1.Pod) (number int32, ok bool) {
 // MissingPorts returns the names of the Service's target ports that no container of a pod has.
 func MissingPorts(group *v1.ElectionGroup, pod *corev1.Pod) (names []string) {
 	for _, p := range group.Spec.Service.Ports {
-		if _, ok := portNumber(p, pod); !ok {
+		if _, ok := portNumber(p, []*corev1.Pod{pod}); !ok {
 			names = append(names, p.TargetPort.StrVal)
 		}
 	}

@@ -172,6 +172,34 @@ func TestEndpointFollowsPod(t *testing.T) {
 	}
 }
 
+func TestServiceByAgents(t *testing.T) {
+	f := newDeclaredFacts("a 10, b 5, c 1").addPods("a", "b", "c")
+	f.Group.Spec.Service = &v1.CoordinatorService{
+		Name: "front", Via: v1.ViaAgents, WaitMillis: new(int32(500)), Connections: v1.KeepConnections,
+		Ports: []v1.ServicePort{
+			{Name: "http", Port: 80, TargetPort: new(intstr.FromInt32(8080))},
+			{Name: "grpc", Port: 9090, AgentPort: 19090, AppProtocol: "kubernetes.io/h2c"},
+		},
+	}
+	setReady(f.findPod("b"), corev1.ConditionFalse)
+	f.findPod("c").Status.PodIP = "fd00::7"
+	document := Document(f.Group, &v1.MemberList{}, f.Pods).Group.Service
+	expect.Equalf(t, marshalYAML(t, document), `
+connections: Keep
+ports:
+- listen: :7600
+  port: 8080
+- listen: :19090
+  port: 9090
+waitMillis: 500
+`, "what agents carry")
+	expect.Equalf(t, f.step().Service.Spec.Ports[1].TargetPort.IntVal, 19090, "target port")
+	slice := EndpointSlice(f.Group, nil, f.findPod("a"), f.findPod("b"), f.findPod("c"))
+	expect.EqualSlicesf(t, []int32{*slice.Ports[0].Port, *slice.Ports[1].Port}, []int32{7600, 19090}, "ports")
+	expect.Lenf(t, slice.Endpoints, 2, "endpoints of one family")
+	expect.Equalf(t, *slice.Endpoints[1].Conditions.Ready, true, "an agent carries connections while its pod isn't ready")
+}
+
 func TestOptionsOfService(t *testing.T) {
 	f := newDeclaredFacts("a 10")
 	f.Group.Spec.Service = &v1.CoordinatorService{
