@@ -6,7 +6,7 @@
 //
 // The goroutine of Group.run does all of this, one input after the other:
 //
-//	input  ->  Machine.Step  ->  store memory  ->  record the step  ->  publish state, notify application  ->  send messages
+//	input -> Machine.Step -> store memory -> record the step -> publish state, notify application -> send messages
 //
 // The machine grants and claims only terms that are reserved on the disk. Another goroutine stores a reservation, long
 // before it is needed: see reservation.

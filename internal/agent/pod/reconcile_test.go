@@ -264,7 +264,7 @@ func TestReconcileRetries(t *testing.T) {
 	}
 }
 
-// TestLeaveIsRetried: a document that couldn't be stored isn't applied after a request to leave, and neither is one that
+// TestLeaveIsRetried: after a request to leave, neither a document that couldn't be stored is applied, nor one that
 // arrives late.
 func TestLeaveIsRetried(t *testing.T) {
 	t.Parallel()
