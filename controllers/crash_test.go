@@ -1,7 +1,6 @@
 package controllers_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,92 +52,46 @@ func (e *env) runScenario() {
 	e.electAndAwait("ledger", "p-3", 9)
 }
 
-// dump returns all groups, objects, pods, events and agents, without times and versions, which follow the clock.
+// dump returns what remains of all writes, without times and versions, which follow the clock.
 func (e *env) dump() string {
 	e.t.Helper()
 	var text strings.Builder
-	add := func(what string, value any) {
-		line, err := json.MarshalIndent(value, "", " ")
-		must.Succeed(e.t, err)
-		fmt.Fprintf(&text, "%s: %s\n", what, line)
+	add := func(what string, values ...any) { fmt.Fprintf(&text, "%s: %+v\n", what, values) }
+	status := e.group("ledger").Status
+	for _, c := range status.Conditions {
+		add(c.Type, c.Status, c.ObservedGeneration, c.Reason, c.Message)
 	}
-	e.dumpGroups(add)
-	e.dumpObjects(add)
+	for i := range status.Processes {
+		row := &status.Processes[i]
+		add(row.Pod, row.Status, row.Priority, row.Reason, row.Message)
+	}
+	for _, t := range status.History {
+		add("tenure", t.Number, t.Pod, t.Term, t.EndReason)
+	}
+	if list := status.Protocol.MemberList; list != nil {
+		add("list", list.State, list.Members, list.Departed, list.LeaseMillis)
+	}
+	add("status", status.ObservedGeneration, status.Term, status.Coordinator != nil && status.Coordinator.Pod == "p-3")
+	var services corev1.ServiceList
+	e.list(&services)
+	for i := range services.Items {
+		service := &services.Items[i]
+		add("Service "+service.Name, service.Spec.Ports, service.Labels, e.endpoint(service.Name) == e.ip("p-3"))
+	}
+	var pods corev1.PodList
+	e.list(&pods)
+	for i := range pods.Items {
+		add("pod "+pods.Items[i].Name, pods.Items[i].Labels)
+	}
+	add("events", e.events())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
 		report, in := e.agents[name].Report("ledger")
-		published := e.group("ledger").Status.Protocol.MemberList
-		current := published != nil && int64(report.Version) == published.Version
-		report.UID, report.Revision, report.Generation, report.ElectedAt, report.ChangedAt = "", 0,
-			0, time.Time{}, time.Time{}
-		report.Version, report.Digest = 0, ""
-		add("agent "+name, map[string]any{"in": in, "current": current, "report": report})
+		add("agent "+name, in, report.Coordinator, report.Term, report.Eligible,
+			int64(report.Version) == status.Protocol.MemberList.Version)
 	}
-	return strings.ReplaceAll(text.String(), e.namespace, "NAMESPACE")
-}
-
-func (e *env) dumpGroups(add func(string, any)) {
-	e.t.Helper()
-	var groups v1.ElectionGroupList
-	e.list(&groups)
-	for _, group := range groups.Items {
-		status := group.Status
-		for i := range status.Conditions {
-			status.Conditions[i].LastTransitionTime.Reset()
-		}
-		for i := range status.Processes {
-			status.Processes[i].Since = nil
-		}
-		if status.Coordinator != nil {
-			status.Coordinator.ElectedAt.Reset()
-		}
-		for i := range status.History {
-			status.History[i].From.Reset()
-			if status.History[i].Until != nil {
-				status.History[i].Until.Reset()
-			}
-		}
-		if status.Gaps != nil { // Each gap counts once.
-			status.Gaps.Since.Reset()
-			status.Gaps.Longest, status.Gaps.FailureMicros, status.Gaps.OtherMicros = nil, 0, 0
-			for i := range status.Gaps.Days {
-				status.Gaps.Days[i].Date, status.Gaps.Days[i].Micros = "", 0
-			}
-		}
-		if list := status.Protocol.MemberList; list != nil {
-			list.Version, list.Identities = 0, nil
-			if list.Previous != nil {
-				list.Previous.Version, list.Previous.Identities = 0, nil
-			}
-		}
-		status.Protocol.Document = nil
-		add("group "+group.Name, status)
-	}
-}
-
-func (e *env) dumpObjects(add func(string, any)) {
-	e.t.Helper()
-	var services corev1.ServiceList
-	e.list(&services)
-	for _, service := range services.Items {
-		add("Service "+service.Name, map[string]any{"ports": service.Spec.Ports, "labels": service.Labels})
-	}
-	var endpoints discoveryv1.EndpointSliceList
-	e.list(&endpoints)
-	for _, slice := range endpoints.Items {
-		for i := range slice.Endpoints {
-			slice.Endpoints[i].TargetRef.UID = ""
-		}
-		add("EndpointSlice "+slice.Name,
-			map[string]any{"endpoints": slice.Endpoints, "ports": slice.Ports, "labels": slice.Labels})
-	}
-	var pods corev1.PodList
-	e.list(&pods)
-	for _, pod := range pods.Items {
-		add("pod "+pod.Name, pod.Labels)
-	}
-	add("events", e.events())
+	return text.String()
 }
 
 // events returns the operator's events. The API server creates others.

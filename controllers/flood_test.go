@@ -10,79 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/need"
 )
-
-// An agent that reports a thousand changes a second neither makes the operator write all
-// the time nor delays the status of other groups.
-func TestFloodOfReportsDoesNotDelayOtherGroups(t *testing.T) {
-	need.Complete(t)
-	e := newSequentialEnv(t)
-	o := e.startOperator(func(o *operator) { o.debounce = -1 })
-	e.createSettledGroup(o)
-	others := []string{"one", "two", "three", "four"}
-	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range pods {
-		e.pod(pod, others...)
-	}
-	for _, group := range others {
-		e.createGroup(group, withShortWaits, pods...)
-		e.awaitAdopted(group, 0, pods...)
-	}
-	e.awaitQuiet(o)
-
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	flooding := e.agents["ledger-0"]
-	go func() {
-		defer close(stopped)
-		for {
-			flooding.ChangeReport("ledger", func(r *control.Report) {
-				r.Term++
-				r.Coordinator = []string{"ledger-0", "ledger-1"}[r.Term%2]
-			})
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-			}
-		}
-	}()
-	before := 0
-	count := func(group string) int {
-		return len(slices.DeleteFunc(o.written()[before:], func(write string) bool {
-			return !strings.HasSuffix(write, "/electiongroups/"+group+"/status")
-		}))
-	}
-	// By then the agent has used its burst.
-	want := count("ledger") + 20
-	e.eventually("the status has been written twenty times", func() bool {
-		report, _ := flooding.Report("ledger")
-		return count("ledger") >= want && report.Term > 500
-	})
-	began := time.Now()
-	before = len(o.written())
-	for term := range int64(10) {
-		for i, group := range others {
-			e.elect(group, pods[(int(term)+i)%3], uint64(term+7))
-			e.awaitCoordinator(group, pods[(int(term)+i)%3], term+7)
-			e.awaitRole(pods[(int(term)+i)%3], group, v1.RoleCoordinator)
-		}
-	}
-	// The agent alone changes no coordinator. A standby has a limit of its own, and may write what waits.
-	most := 2 * (2 + int(time.Since(began).Seconds()))
-	expect.AtMostf(t, count("ledger"), most, "writes of ledger's status")
-	close(stop)
-	<-stopped
-	e.awaitQuiet(o)
-	for _, group := range others {
-		expect.AtMostf(t, count(group), 20, "%s: writes of the status for ten elections", group)
-	}
-}
 
 // In Available mode, one agent can elect itself again and again. The operator doesn't write each of
 // these elections, but the last one.
@@ -151,17 +85,24 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
 	}
+	// Others may own an object, too, for example so that it is deleted with an application.
+	application := &corev1.ConfigMap{ObjectMeta: e.metadata("application")}
+	e.createAsUser(application)
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: application.Name, UID: application.UID}
 	update := func(change func(client.Object)) { e.update(objects, change) }
+	before := len(o.written())
 	update(func(object client.Object) {
 		labels := map[string]string{"of": "user"}
 		maps.Copy(labels, object.GetLabels())
 		object.SetLabels(labels)
 		object.SetAnnotations(map[string]string{"of": "user"})
+		object.SetOwnerReferences(append(object.GetOwnerReferences(), owner))
 		if service, ok := object.(*corev1.Service); ok {
 			service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		}
 	})
 	e.awaitQuiet(o)
+	expect.Lenf(t, kinds(o.written()[before:]), 0, "writes because of what users add")
 	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Service.Ports[0].Port = 1234
 		group.Spec.Timing.DrainMillis = new(int32(1234))
@@ -177,9 +118,10 @@ func TestMetadataOfUsersRemains(t *testing.T) {
 	expect.Equalf(t, service.Spec.SessionAffinity, corev1.ServiceAffinityClientIP,
 		"session affinity (of the user)")
 	update(func(object client.Object) {
-		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" {
-			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object,
-				object.GetLabels(), object.GetAnnotations())
+		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" ||
+			!slices.Contains(object.GetOwnerReferences(), owner) {
+			t.Errorf("%T: got labels %v, annotations %v and owners %v, want those of the user, too", object,
+				object.GetLabels(), object.GetAnnotations(), object.GetOwnerReferences())
 		}
 	})
 }

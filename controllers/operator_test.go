@@ -61,8 +61,6 @@ type operator struct {
 	rejects func(*http.Request) bool
 	// reads are the paths of its reads.
 	reads []string
-	// watches has the queries of the watch requests by resource.
-	watches map[string][]string
 	// rejectsRead returns whether a read is rejected.
 	rejectsRead func(*http.Request) bool
 	// paused are resources whose watch events don't arrive until resumed is closed.
@@ -122,12 +120,6 @@ func (o *operator) read(next http.RoundTripper, r *http.Request) (*http.Response
 	o.mu.Lock()
 	crashed := o.crashed
 	o.reads = append(o.reads, r.URL.Path)
-	if r.URL.Query().Get("watch") == "true" {
-		if o.watches == nil {
-			o.watches = map[string][]string{}
-		}
-		o.watches[path.Base(r.URL.Path)] = append(o.watches[path.Base(r.URL.Path)], r.URL.RawQuery)
-	}
 	o.mu.Unlock()
 	if crashed {
 		return nil, errCrashed
@@ -203,13 +195,6 @@ func (o *operator) countReads(object string) int {
 		}
 	}
 	return count
-}
-
-// watched returns the queries of the requests to watch a resource.
-func (o *operator) watched(resource string) []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.watches[resource])
 }
 
 func (o *operator) written() []string {

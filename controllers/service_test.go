@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -123,24 +122,6 @@ func TestServiceByAgents(t *testing.T) {
 	e.expectUnchanged(slice)
 }
 
-// A load balancer that a user has handed over isn't replaced because the group has another type of Service.
-func TestServiceOfUserKeepsItsType(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
-	}}
-	service.Labels = map[string]string{v1.LabelGroup: "ledger"}
-	e.createAsUser(service)
-	e.createSettledGroupWith(o, v1.ReasonHealthy)
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Type = v1.Headless })
-	e.awaitQuiet(o)
-	now := &corev1.Service{}
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), now); err != nil || now.UID != service.UID ||
-		now.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		t.Errorf("got Service %s of type %s, want %s of type LoadBalancer: %v", now.UID, now.Spec.Type, service.UID, err)
-	}
-}
-
 // createAsUser creates an object with another field owner.
 func (e *env) createAsUser(object client.Object) {
 	e.t.Helper()
@@ -214,42 +195,6 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 		must.Succeed(t, e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != uid {
 			t.Errorf("%T: got owners %+v, want the group %s", object, owners, uid)
-		}
-	}
-}
-
-// Others may own an object of the group, too, without being its controller: for example, so that it is deleted with an
-// application. The operator keeps such owners when it writes the object, and doesn't write because of them.
-func TestFurtherOwnersRemain(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroupWith(o, v1.ReasonHealthy)
-	application := &corev1.ConfigMap{ObjectMeta: e.metadata("application")}
-	e.createAsUser(application)
-	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: application.Name, UID: application.UID}
-	objects := []client.Object{
-		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
-		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
-	}
-	update := func(change func(client.Object)) { e.update(objects, change) }
-	before := len(o.written())
-	update(func(object client.Object) { object.SetOwnerReferences(append(object.GetOwnerReferences(), owner)) })
-	e.awaitQuiet(o)
-	expect.Lenf(t, kinds(o.written()[before:]), 0, "writes because of a further owner")
-	before = len(o.written())
-	update(func(object client.Object) {
-		switch o := object.(type) {
-		case *corev1.Service:
-			o.Spec.Ports[0].Name = "other"
-		case *discoveryv1.EndpointSlice:
-			o.Endpoints = []discoveryv1.Endpoint{}
-		}
-	})
-	e.eventually("the operator restores the objects", func() bool { return len(o.written()) >= before+len(objects) })
-	e.awaitQuiet(o)
-	update(func(client.Object) {})
-	for _, object := range objects {
-		if owners := object.GetOwnerReferences(); len(owners) != 2 || !slices.Contains(owners, owner) {
-			t.Errorf("%T: got owners %+v, want the group and %s", object, owners, application.Name)
 		}
 	}
 }

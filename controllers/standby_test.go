@@ -1,19 +1,14 @@
 package controllers_test
 
 import (
-	"net"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -93,35 +88,6 @@ func (e *env) crashLeader(changes ...func(*operator)) (standby *operator) {
 	e.awaitStreams(2, fivePods...)
 	leader.stop()
 	return standby
-}
-
-// report makes the agents of some pods report a coordinator, or that there is none.
-func (e *env) report(coordinator string, term uint64, pods ...string) {
-	e.t.Helper()
-	crashed := map[string]bool{}
-	for _, pod := range fivePods {
-		crashed[pod] = !slices.Contains(pods, pod)
-	}
-	for _, pod := range pods {
-		err := e.agents[pod].SetLeadership("ledger",
-			fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: crashed})
-		must.Succeed(e.t, err)
-	}
-}
-
-// TestStandbyWritesLossWithoutEndOfConnections: nodes were lost, so that nothing closes the
-// connections to their agents. What these reported last doesn't count.
-func TestStandbyWritesLossWithoutEndOfConnections(t *testing.T) {
-	e := newEnv(t)
-	e.crashLeader()
-	for _, pod := range []string{"ledger-2", "ledger-3", "ledger-4"} {
-		e.network.Cut(net.JoinHostPort(e.ip(pod), strconv.Itoa(control.OperatorPort)))
-	}
-	e.eventually("the status names no coordinator", func() bool {
-		e.report("", 7, "ledger-0", "ledger-1") // again, because a connection isn't verified in its first second
-		return e.group("ledger").Status.Coordinator == nil
-	})
-	e.eventually("the Service points at no pod", func() bool { return e.endpoint("ledger-leader") == "" })
 }
 
 // TestStandbyFinishesOnlyTraffic: the leader has crashed, and its Lease hasn't expired. A write after the status fails

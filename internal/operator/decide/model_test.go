@@ -251,6 +251,9 @@ func (m *model) randomEvent() {
 	default:
 		m.refresh(r)
 	}
+	for _, r := range m.replicas {
+		m.observeMajority(r)
+	}
 }
 
 // refresh brings the copies of a replica up to date.

@@ -65,22 +65,6 @@ func TestStandbyWritesWhatTheLeaderIsLateWith(t *testing.T) {
 	}
 }
 
-// The leader is only slow: what it writes within the grace, the standby doesn't.
-func TestStandbyWaitsForSlowLeader(t *testing.T) {
-	o := newStandby()
-	for term := range 5 {
-		o.elect([]string{"a", "b"}[term%2], uint64(firstTerm+1+term), "a", "b", "c")
-		expect.Equalf(t, o.acts(), false, "writes at once")
-		o.Now = o.Now.Add(grace - 1)
-		leader := &operator{Facts: o.Facts}
-		leader.LeaderGrace = 0
-		leader.apply()
-		o.Group = leader.Group
-		expect.Equalf(t, o.acts(), false, "writes after the leader")
-		o.Now = o.Now.Add(time.Hour)
-	}
-}
-
 // Another replica, which hears other agents, may disagree. They don't overwrite each other forever: in each term, a
 // standby writes one loss, and once that it was wrong.
 func TestStandbyWritesOncePerTerm(t *testing.T) {
