@@ -9,15 +9,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide"
 )
-
-// fieldOwner is the operator in the managed fields of what it writes.
-const fieldOwner = client.FieldOwner("conclave.dev")
 
 // apply applies actions in their order. The rest follows from the status: after an error of that, or while it has to
 // wait, it's left to the next reconcile.

@@ -17,6 +17,9 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
+// fieldOwner is the operator in the managed fields of what it writes.
+const fieldOwner = client.FieldOwner("conclave.dev")
+
 // maxParallelWrites bounds the number of concurrent requests for one group.
 const maxParallelWrites = 16
 
