@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,13 @@ var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "random seed of the faults")
 )
 
-func TestMain(m *testing.M) { agentcluster.Main(m) }
+func TestMain(m *testing.M) {
+	if role := strings.Fields(os.Getenv(roleVariable)); len(role) > 0 {
+		runRole(role)
+		os.Exit(1)
+	}
+	agentcluster.Main(m)
+}
 
 func newFaultInjector(e *env, stream int, faults []fault) *faultInjector {
 	return &faultInjector{

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -240,6 +241,24 @@ func TestReadersMayPause(t *testing.T) {
 	w.awaitEnded(TooSlow, 1)
 	_, err = io.CopyN(io.Discard, clients[0], 1)
 	must.Succeed(t, err)
+}
+
+// TestOthersHaveTheirTurn: messages between other sockets arrive while many connections are reset.
+func TestOthersHaveTheirTurn(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as in an agent
+	const connections = 900
+	w := newWorld(t, limits, unchanged)
+	w.serve(loopback, echo)
+	w.set(coordinator(1, loopback))
+	for range connections {
+		exchange(t, w.dial())
+	}
+	peer, messages := dial(t, Port{Listen: fmt.Sprintf("%s:%d", loopback, w.Ports[0].Application)}), 0
+	go w.set(coordinator(2, loopback))
+	for ; w.Stats.Ended[CoordinatorChanged].Load() < connections; messages++ {
+		exchange(t, peer)
+	}
+	expect.AtLeastf(t, messages, 20, "messages")
 }
 
 func TestLimits(t *testing.T) {

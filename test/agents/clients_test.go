@@ -1,0 +1,261 @@
+package agents
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
+	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/need"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
+)
+
+// roleVariable makes the test program another one: an application, or a flood of clients.
+const roleVariable = "CONCLAVE_TEST_ROLE"
+
+func runRole(words []string) {
+	switch words[0] {
+	case "flood":
+		flood(words[1:])
+	case "application": // It serves only while it leads.
+		_ = client.Run(context.Background(), "ledger", func(ctx context.Context, _ uint64) error {
+			l, err := net.Listen("tcp", words[1])
+			if err != nil {
+				return err
+			}
+			// What has connected when the application is told to stop is still served.
+			stop := context.AfterFunc(ctx, func() { _ = l.(*net.TCPListener).SetDeadline(time.Now().Add(5 * time.Millisecond)) })
+			defer stop()
+			var serving sync.WaitGroup
+			defer serving.Wait()
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return l.Close()
+				}
+				serving.Go(func() {
+					stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) })
+					defer stop()
+					_, _ = io.Copy(c, c)
+					_ = c.Close()
+				})
+			}
+		}, client.At("http://"+words[2]))
+	}
+}
+
+// flood opens connections at addresses without end. Of 40, some send nothing, one reads nothing, and the others leave.
+func flood(addresses []string) {
+	var attempts atomic.Int64
+	for range 8 {
+		go func() {
+			for {
+				n := attempts.Add(1)
+				c, err := net.DialTimeout("tcp", addresses[int(n)%len(addresses)], time.Second)
+				if err != nil {
+					continue
+				}
+				_ = c.(*net.TCPConn).SetLinger(0) //nolint:errcheck,forcetypeassert // It leaves no socket behind.
+				if n%40 > 4 {
+					_ = c.Close()
+				} else if n%40 == 0 {
+					go func() {
+						for _, err := c.Write(make([]byte, 1<<16)); err == nil; _, err = c.Write(make([]byte, 1<<16)) {
+						}
+					}()
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// servedGroup is a group whose agents carry connections to applications, which are processes.
+type servedGroup struct {
+	*testGroup
+
+	applications         map[string]*exec.Cmd
+	service, application map[string]string // addresses, by agent
+}
+
+func newServedGroup(t testing.TB) *servedGroup {
+	t.Helper()
+	settings := agentcluster.Group{Preemption: agentcluster.Preemption{Policy: "Never", StableMillis: new(int32(0))}}
+	settings.Application.Session = "Required"
+	g := &servedGroup{
+		newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: settings}),
+		map[string]*exec.Cmd{}, map[string]string{}, map[string]string{},
+	}
+	listen, err := testnet.FreePort()
+	must.Succeed(t, err)
+	port, err := testnet.FreePort()
+	must.Succeed(t, err)
+	for _, name := range g.Names() {
+		host := g.Agent(name).Host
+		g.service[name] = net.JoinHostPort(host, strconv.Itoa(listen))
+		g.application[name] = net.JoinHostPort(host, strconv.Itoa(port))
+		g.check(g.WriteConfig(name, func(f *agentcluster.File) {
+			f.Groups[0].Service = &agentcluster.Service{
+				Ports: []agentcluster.ServicePort{{Listen: g.service[name], Port: uint16(port)}},
+			}
+		}))
+	}
+	g.startConnected()
+	for _, name := range g.Names() {
+		g.startApplication(name)
+	}
+	g.awaitCoordinator()
+	return g
+}
+
+func (g *servedGroup) startApplication(name string) {
+	g.applications[name] = g.startRole("application", g.application[name], g.Agent(name).API)
+}
+
+// startRole starts a program that has less priority than agents, as if it ran on another machine.
+func (g *servedGroup) startRole(words ...string) *exec.Cmd {
+	g.t.Helper()
+	command := exec.CommandContext(g.t.Context(), "nice", "-n", "15", os.Args[0])
+	command.Env = append(os.Environ(), roleVariable+"="+strings.Join(words, " "))
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	g.check(command.Start())
+	return command
+}
+
+// ask sends a request on a connection of its own.
+func ask(address string) error {
+	c, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Write([]byte("?\n"))
+	if err = errors.Join(err, c.SetDeadline(time.Now().Add(5*time.Second))); err != nil {
+		return err
+	}
+	_, err = bufio.NewReader(c).ReadString('\n')
+	return err
+}
+
+// clients sends a request every 2 ms, by way of agents in turn, while a fault happens. It returns the longest time
+// without an answer, and what failed.
+func (g *servedGroup) clients(agents []string, fault func()) (longest time.Duration, failed []error) {
+	const interval, around = 2 * time.Millisecond, 100 * time.Millisecond
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	last, end := time.Now(), make(chan struct{})
+	running.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-time.After(interval):
+			case <-end:
+				return
+			}
+			running.Go(func() {
+				err := ask(g.service[agents[n%len(agents)]])
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					failed = append(failed, err)
+					return
+				}
+				longest, last = max(longest, time.Since(last)), time.Now()
+			})
+		}
+	})
+	time.Sleep(around)
+	fault()
+	time.Sleep(around)
+	close(end)
+	running.Wait()
+	return longest, failed
+}
+
+// kill makes the caller kill the coordinator with its application, and replaces both then.
+func (g *servedGroup) kill(meanwhile func(others []string, kill func())) {
+	g.t.Helper()
+	coordinator := g.awaitCoordinator()
+	others, application := g.others(coordinator), g.applications[coordinator]
+	time.Sleep(time.Second) // From the end of a new connection, peers don't conclude that the process has ended.
+	meanwhile(others, func() {
+		g.check(application.Process.Kill())
+		_, err := g.Agent(coordinator).Kill()
+		g.check(err)
+		g.awaitCoordinator(others...)
+	})
+	_ = application.Wait() // It was killed.
+	g.start(coordinator)
+	g.startApplication(coordinator)
+	g.awaitConnected()
+	g.await(func(ctx context.Context) error {
+		status, err := g.Status(ctx, coordinator)
+		if err == nil && len(status.Sessions) == 0 {
+			err = errors.New("the application hasn't opened a session")
+		}
+		return err
+	})
+}
+
+func TestClientsReachTheNextCoordinator(t *testing.T) {
+	// An application that closes its listener resets what connects at this moment.
+	const rounds, longestMax, failedMax = 3, 2 * time.Second, 1
+	g := newServedGroup(t)
+	for range rounds {
+		g.kill(func(others []string, kill func()) {
+			longest, failed := g.clients(others, kill)
+			t.Logf("killed: %s without an answer, %d requests failed", longest, len(failed))
+			expect.AtMostf(t, longest, longestMax, "longest time without an answer")
+		})
+		longest, failed := g.clients(g.Names(), func() {
+			coordinator := g.awaitCoordinator()
+			g.await(func(ctx context.Context) error { // Who has stepped down before isn't ready at once.
+				_, err := g.StepDown(ctx, coordinator, "")
+				return err
+			})
+		})
+		t.Logf("hand-over: %s without an answer", longest)
+		expect.AtMostf(t, len(failed), failedMax, "requests that failed in a hand-over: %v", errors.Join(failed...))
+	}
+}
+
+func TestFloodDoesntDelayElections(t *testing.T) {
+	need.Complete(t)
+	const ratio, slack, rounds = 10, 20 * time.Millisecond, 3
+	g := newServedGroup(t)
+	failover := func() time.Duration { // the least, because the machine may be busy with other things
+		least := time.Hour
+		for range rounds {
+			g.kill(func(_ []string, kill func()) {
+				began := time.Now()
+				kill()
+				least = min(least, time.Since(began))
+			})
+		}
+		return least
+	}
+	usual := failover()
+	words := []string{"flood"}
+	for _, name := range g.Names() {
+		words = append(words, g.service[name])
+	}
+	command := g.startRole(words...)
+	defer func() { _ = command.Process.Kill() }()
+	flooded := failover()
+	t.Logf("usually %s, in a flood %s", usual, flooded)
+	expect.AtMostf(t, flooded, ratio*usual+slack, "time until the next coordinator in a flood")
+	expect.Succeedf(t, ask(g.service[g.awaitCoordinator()]), "a request in the flood")
+}
