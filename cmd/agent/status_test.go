@@ -98,9 +98,10 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 
 func TestStatusTableHasSessions(t *testing.T) {
 	at := time.Date(2026, time.November, 20, 13, 37, 12, 0, time.FixedZone("", 3600))
+	a := group.Process{Row: control.Row{Name: "a", Status: "Normal"}, Ineligible: "the probe of its application fails"}
 	s := group.Status{
 		IneligibleSince: at,
-		Processes:       []group.Process{{Name: "a", Status: "Normal", Ineligible: "the probe of its application fails"}},
+		Processes:       []group.Process{a},
 		Sessions: []control.SessionStatus{
 			{Leads: true, OpenedAt: at, RenewedAt: at.Add(time.Minute), RenewedMillisAgo: new(int64(240))},
 			{OpenedAt: at.Add(time.Hour)},

@@ -132,15 +132,12 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 		for _, m := range g.list.Members {
 			addresses[m.Name] = m.Address
 		}
-		for _, row := range g.machine.Rows(nil) {
-			name := g.names.name(row.ID)
-			status.Processes = append(status.Processes, Process{
-				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
-				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name), Answers: g.answers.of(row.ID, at),
-			})
-			if name == g.cfg.Self {
-				status.Processes[len(status.Processes)-1].Ineligible = g.ineligible().String()
+		for _, row := range g.rows() {
+			p := Process{Row: row, Address: addresses[row.Name], Answers: g.answers.of(g.names.ids[row.Name], at)}
+			if row.Name == g.cfg.Self {
+				p.Ineligible = g.ineligible().String()
 			}
+			status.Processes = append(status.Processes, p)
 		}
 	})
 	if err != nil {
@@ -148,6 +145,18 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 	}
 	status.Leader = g.Leader()
 	return status, nil
+}
+
+// rows returns the process status table.
+func (g *Group) rows() (rows []control.Row) {
+	for _, row := range g.machine.Rows(nil) {
+		name := g.names.name(row.ID)
+		rows = append(rows, control.Row{
+			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
+			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
+		})
+	}
+	return rows
 }
 
 func (g *Group) timingInForce() *control.TimingInForce {
@@ -174,10 +183,9 @@ type reporter struct {
 // summary is the part of a report that changes often. Building a report is expensive, because the table may have a
 // thousand rows. So it is built only if the summary or the suspects have changed.
 type summary struct {
-	coordinator        election.ID
-	term               election.Term
-	electing, excluded bool
-	ineligible         Ineligibility
+	status     election.Status // without the end of the tenure
+	excluded   bool
+	ineligible Ineligibility
 	// roundTrip is why there is no coordinator, or 0.
 	roundTrip, limit election.Tick
 	penalty          office.Penalty
@@ -193,10 +201,11 @@ func (g *Group) report() {
 	if g.refreshing.Load() && g.refreshing.Swap(false) {
 		r.dirty = true
 	}
-	status := &g.record.Status
+	status := g.record.Status
+	status.Until = 0
 	roundTrip, limit := g.machine.SlowAnswers()
 	now := summary{
-		status.Coordinator, status.Term, status.Electing, g.app.excluded, g.ineligible(), roundTrip, limit,
+		status, g.app.excluded, g.ineligible(), roundTrip, limit,
 		g.machine.Penalty(), g.machine.Pause(), g.machine.UsedTerm(),
 	}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
@@ -220,24 +229,17 @@ func (g *Group) buildReport(now summary) control.Report {
 	report := control.Report{
 		Group: group.Name, Pod: g.cfg.Self, UID: group.UID, Generation: group.Generation, Revision: group.Revision,
 		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
-		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), UsedTerm: uint64(now.usedTerm),
+		Coordinator: g.names.name(now.status.Coordinator), Term: uint64(now.status.Term), UsedTerm: uint64(now.usedTerm),
 		ElectedAt: g.observer.electedAt,
 		Ended:     g.observer.last.report(g.names),
-		Electing:  now.electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
+		Electing:  now.status.Electing, Eligible: now.ineligible == Eligible, Ineligible: now.ineligible.String(),
 		IneligibleSince: g.ineligibleSince, Excluded: now.excluded,
 		ShortTenures: now.penalty.ShortTenures, PenaltySeconds: int64(time.Duration(now.penalty.Length).Seconds()),
-		PauseSeconds: int64(time.Duration(now.pause).Seconds()),
+		PauseSeconds: int64(time.Duration(now.pause).Seconds()), Processes: g.rows(),
 	}
 	if now.roundTrip > 0 {
 		report.TooSlow = &control.TooSlow{RoundTripMicros: time.Duration(
 			now.roundTrip).Microseconds(), LimitMicros: time.Duration(now.limit).Microseconds()}
-	}
-	for _, row := range g.machine.Rows(nil) {
-		name := g.names.name(row.ID)
-		report.Processes = append(report.Processes, control.Row{
-			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
-			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
-		})
 	}
 	if g.cfg.Problems != nil {
 		report.Problems = g.cfg.Problems()

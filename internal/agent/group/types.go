@@ -33,12 +33,9 @@ func (l Leader) following() Leader {
 
 // Process is a row of the process status table.
 type Process struct {
-	Name     string `json:"name"`
-	Priority uint32 `json:"priority"`
-	// Status is Coordinator, Normal or Crashed.
-	Status    string `json:"status"`
-	Address   string `json:"address"`
-	Connected bool   `json:"connected"`
+	control.Row
+
+	Address string `json:"address"`
 	// Answers is how long its answers took, if this agent has measured that as coordinator.
 	Answers *control.Answers `json:"answers,omitempty"`
 	// Ineligible is why this agent's own process may not be elected, or empty.
