@@ -45,29 +45,10 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 		}
 	}
 	for _, pod := range s.Pods {
-		r.addAgent(s, pod, reports)
+		r.addAgent(&s.Facts, pod, reports)
 	}
 	s.Now = time.Now()
 	return s, nil
-}
-
-// addAgent adds the agent of a pod.
-func (r *Reconciler) addAgent(s *snapshot, pod *corev1.Pod, reports map[string]agents.AgentReport) {
-	connection, ok := r.connection(pod)
-	if !ok {
-		return
-	}
-	agent := facts.Agent{
-		Connected: connection.Connected, Since: connection.Since, Problem: connection.Problem,
-		NotInGroup: connection.Connected && !connection.Accepts(s.Group.Name),
-		Version:    connection.Version, Identity: connection.Identity,
-		Required: r.agents.Outdated(s.pod(pod.Name), s.Group.Name),
-	}
-	if report, ok := reports[pod.Name]; ok && report.UID == pod.UID {
-		agent.Report, agent.AdoptedAt, agent.NamedAt, agent.LostAt =
-			report.Report, report.AdoptedAt, report.NamedAt, report.LostAt
-	}
-	s.Agents[pod.Name] = agent
 }
 
 func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 // objectOf is a pointer to the struct of an object.
@@ -22,13 +23,24 @@ type objectOf[T any] interface {
 	client.Object
 }
 
-// connection returns the connection to the agent of a pod. That may still be to an earlier pod of the same name.
-func (r *Reconciler) connection(pod *corev1.Pod) (agents.Connection, bool) {
-	connection, ok := r.agents.Connection(client.ObjectKeyFromObject(pod))
-	if !ok || connection.UID != pod.UID {
-		return agents.Connection{}, false
+// addAgent adds the agent of a pod.
+func (r *Reconciler) addAgent(f *facts.Facts, pod *corev1.Pod, reports map[string]agents.AgentReport) {
+	key := client.ObjectKeyFromObject(pod)
+	connection, ok := r.agents.Connection(key)
+	if !ok || connection.UID != pod.UID { // It may still be to an earlier pod of the name.
+		return
 	}
-	return connection, true
+	agent := facts.Agent{
+		Connected: connection.Connected, Since: connection.Since, Problem: connection.Problem,
+		NotInGroup: connection.Connected && !connection.Accepts(f.Group.Name),
+		Version:    connection.Version, Identity: connection.Identity,
+		Required: r.agents.Outdated(key, f.Group.Name),
+	}
+	if report, ok := reports[pod.Name]; ok && report.UID == pod.UID {
+		agent.Report, agent.AdoptedAt, agent.NamedAt, agent.LostAt =
+			report.Report, report.AdoptedAt, report.NamedAt, report.LostAt
+	}
+	f.Agents[pod.Name] = agent
 }
 
 // cachedPod returns a pod of the cache, or nil.

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/operator/decide/spread"
@@ -227,30 +226,23 @@ func (r *Reconciler) placementOf(ctx context.Context, g *v1.ElectionGroup, now t
 		g.Status.Protocol.MemberList.State != v1.ListSettled || c == nil || c.Pod != first {
 		return p, nil // Something else is going on. Another reconcile follows it.
 	}
-	reports := r.agents.Reports(p.Name)
 	for _, name := range others {
-		node := members.Nodes[members.Pods[name].Spec.NodeName]
-		if p.locations[name] != "" && !membership.LosesCoordinators(node, now) &&
-			r.canLead(g, members.Pods[name], reports[name]) {
+		pod, report := members.Pods[name], members.Report(name)
+		if p.locations[name] != "" && !membership.LosesCoordinators(members.Nodes[pod.Spec.NodeName], now) &&
+			pod.DeletionTimestamp == nil && members.Accepts(name) && report != nil && report.Eligible {
 			p.Alternatives = append(p.Alternatives, spread.Alternative{Pod: name, Location: p.locations[name]})
 		}
 	}
 	return p, nil
 }
 
-// canLead reports whether the agent of a pod says that the member may be elected.
-func (r *Reconciler) canLead(g *v1.ElectionGroup, pod *corev1.Pod, report agents.AgentReport) bool {
-	connection, _ := r.connection(pod)
-	return pod.DeletionTimestamp == nil && connection.Accepts(g.Name) &&
-		report.UID == pod.UID && report.Report.UID == string(g.UID) && report.Report.Eligible
-}
-
-// membersOf returns the pods of the members of a group and their nodes, from the cache.
+// membersOf returns the pods of the members of a group with their nodes, from the cache, and their agents.
 func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts.Facts, error) {
-	f := &facts.Facts{Group: g, Pods: map[string]*corev1.Pod{}}
+	f := &facts.Facts{Group: g, Pods: map[string]*corev1.Pod{}, Agents: map[string]facts.Agent{}}
 	if g.Status.Protocol.MemberList == nil {
 		return f, nil
 	}
+	reports := r.agents.Reports(client.ObjectKeyFromObject(g))
 	for _, m := range g.Status.Protocol.MemberList.Members {
 		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
 		if err != nil {
@@ -258,6 +250,7 @@ func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts
 		}
 		if pod != nil {
 			f.Pods[m.Pod] = pod
+			r.addAgent(f, pod, reports)
 		}
 	}
 	var err error

@@ -289,11 +289,12 @@ func (m *model) electRandomly() {
 	}
 }
 
-// agrees reports whether all members report the same one of them as coordinator.
+// agrees reports whether all members report the same one of them as coordinator, by the newest election: real agents give
+// up an older tenure.
 func (m *model) agrees() bool {
 	coordinators, list := map[string]bool{}, m.group.Status.Protocol.MemberList
 	for _, member := range list.Members {
-		if a := m.agentOf(member.Pod); a != nil && a.report != nil {
+		if a := m.agentOf(member.Pod); a != nil && a.report != nil && a.report.Term == m.term {
 			coordinators[a.report.Coordinator] = true
 		} else {
 			coordinators[""] = true

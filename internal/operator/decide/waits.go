@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -97,13 +98,7 @@ func (s *step) majorityLost() bool {
 	if list == nil {
 		return false
 	}
-	connected := 0
-	for _, m := range list.Members {
-		if s.Accepts(m.Pod) {
-			connected++
-		}
-	}
-	if connected > len(list.Members)/2 {
+	if facts.Majority(list, s.Accepts) {
 		s.MajorityLostAt = time.Time{}
 		return false
 	}
@@ -170,16 +165,10 @@ func (s *step) adoptable(revision int64) int64 {
 // later ones are wrong: an agent that always reports the next revision must not make the operator publish without end.
 func (s *step) majorityUses(document *v1.PublishedDocument) bool {
 	list := s.MemberList()
-	if list == nil {
-		return false
-	}
-	count := 0
-	for _, m := range list.Members {
-		if report := s.Report(m.Pod); report != nil && report.Revision <= document.Revision {
-			count++
-		}
-	}
-	return count > len(list.Members)/2
+	return list != nil && facts.Majority(list, func(pod string) bool {
+		report := s.Report(pod)
+		return report != nil && report.Revision <= document.Revision
+	})
 }
 
 // toRead returns what has to be read before the step can be made, or nil.

@@ -113,3 +113,14 @@ func (f *Facts) Report(pod string) *control.Report {
 
 // MemberList returns that in the status, or nil.
 func (f *Facts) MemberList() *v1.MemberList { return f.Group.Status.Protocol.MemberList }
+
+// Majority reports whether something is true of a majority of the members of a list.
+func Majority(list *v1.MemberList, is func(pod string) bool) bool {
+	count := 0
+	for _, m := range list.Members {
+		if is(m.Pod) {
+			count++
+		}
+	}
+	return count > len(list.Members)/2
+}

@@ -2,7 +2,6 @@ package groupstatus
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // finding is the result of a check. The zero value means that the check found nothing.
@@ -67,15 +67,13 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 }
 
 func (e *evaluation) unlisted() finding {
-	switch len(e.Unlisted) {
-	case 0:
+	if len(e.Unlisted) == 0 {
 		return finding{}
-	case 1:
-		return isTrue(v1.ReasonPodsUnlisted,
-			fmt.Sprintf("Pod %s has an agent, but no group lists it: it takes part in no election", e.Unlisted[0]))
 	}
-	return isTrue(v1.ReasonPodsUnlisted, fmt.Sprintf(
-		"Pods %s have an agent, but no group lists them: they take part in no election", strings.Join(e.Unlisted, ", ")))
+	format := membership.Plural(len(e.Unlisted),
+		"Pod %s has an agent, but no group lists it: it takes part in no election",
+		"Pods %s have an agent, but no group lists them: they take part in no election")
+	return isTrue(v1.ReasonPodsUnlisted, strings.Replace(format, "%s", strings.Join(e.Unlisted, ", "), 1))
 }
 
 // setIfFound sets a condition that a group has only while it is True.

@@ -71,13 +71,13 @@ func (e *evaluation) versions() string {
 func noAgent(pods map[v1.ProcessReason][]string) finding {
 	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"),
+			"and recreate the pods", membership.Abbreviate(names), membership.Plural(len(names), "runs", "run"),
 			v1.LabelAgent, v1.AgentEnabled))
 	}
 	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent,
 			fmt.Sprintf("%s %s with an agent that is not part of the group: see status.processes",
-				membership.Abbreviate(names), plural(len(names), "runs", "run")))
+				membership.Abbreviate(names), membership.Plural(len(names), "runs", "run")))
 	}
 	return finding{}
 }
@@ -90,13 +90,13 @@ func (e *evaluation) podsMissing(names []string) finding {
 		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: %s", membership.Abbreviate(names)))
 	}
 	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: create %s, or remove %s from spec.members",
-		membership.Abbreviate(names), plural(len(names), "it", "them")))
+		membership.Abbreviate(names), membership.Plural(len(names), "it", "them")))
 }
 
 func unreachableAgents(pods map[v1.ProcessReason][]string) finding {
 	if names := append(pods[v1.ProcessUnreachable], pods[v1.ProcessNoCertificate]...); len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: see status.processes",
-			plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
+			membership.Plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
 	}
 	if names := pods[v1.ProcessPodPending]; len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("Pods are not running yet: %s", membership.Abbreviate(names)))

@@ -112,7 +112,7 @@ func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
 	}
 	return isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
 		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods),
-			plural(len(s.pods), "reports", "report"), s.value, s.order)
+			membership.Plural(len(s.pods), "reports", "report"), s.value, s.order)
 	})), requeueAt
 }
 
@@ -139,7 +139,7 @@ func (e *evaluation) listsDiffer() finding {
 	return isFalse(v1.ReasonListsDiffer,
 		"Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
 			return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods),
-				plural(len(s.pods), "has", "have"), s.order)
+				membership.Plural(len(s.pods), "has", "have"), s.order)
 		})+"; delete the pods of the smaller side")
 }
 
@@ -157,8 +157,8 @@ func (e *evaluation) unknownLists() finding {
 	}
 	return isFalse(v1.ReasonListsDiffer,
 		fmt.Sprintf("%s %s a newer member list than version %d, which the other agents use: delete %s",
-			membership.Abbreviate(pods), plural(len(pods), "reports", "report"), e.List.Version,
-			plural(len(pods), "the pod", "these pods")))
+			membership.Abbreviate(pods), membership.Plural(len(pods), "reports", "report"), e.List.Version,
+			membership.Plural(len(pods), "the pod", "these pods")))
 }
 
 func (e *evaluation) settingsDiffer() finding {
@@ -172,13 +172,5 @@ func (e *evaluation) settingsDiffer() finding {
 		return finding{}
 	}
 	return isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s %s not applied generation %d of the spec yet",
-		membership.Abbreviate(behind), plural(len(behind), "has", "have"), e.Group.Generation))
-}
-
-// plural returns the form of a word for n things.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
+		membership.Abbreviate(behind), membership.Plural(len(behind), "has", "have"), e.Group.Generation))
 }

@@ -90,7 +90,7 @@ func (e *evaluation) membersDown() finding {
 		return finding{}
 	}
 	return isTrue(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members %s down: %s",
-		len(down), len(e.rows), plural(len(down), "is", "are"), membership.Abbreviate(down)))
+		len(down), len(e.rows), membership.Plural(len(down), "is", "are"), membership.Abbreviate(down)))
 }
 
 func (e *evaluation) adopting() finding {

@@ -91,7 +91,7 @@ func (e *evaluation) noMajority() finding {
 		return finding{}
 	}
 	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members %s up, and a coordinator needs %d",
-		up, len(e.members), plural(up, "is", "are"), majority))
+		up, len(e.members), membership.Plural(up, "is", "are"), majority))
 }
 
 // membersTooSlow reports round trips that are too long for the lease. The shortest one counts: the
@@ -137,5 +137,5 @@ func (e *evaluation) noEligibleMember() finding {
 	}
 	return isFalse(v1.ReasonNoEligibleMember,
 		fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
-			plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))
+			membership.Plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))
 }

@@ -66,15 +66,11 @@ func (f *planner) stopProblem(unknown []*corev1.Pod) *Problem {
 			entries = append(entries, confirmation{pod.Name, pod.UID}.String())
 		}
 	}
-	were, have := "were", "they have"
-	if len(names) == 1 {
-		were, have = "was", "it has"
-	}
 	message := fmt.Sprintf(
 		"%s %s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
 			"kubectl annotate electiongroup %s --namespace %s --overwrite %s=%s",
-		Abbreviate(names), were, have, f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped,
-		strings.Join(entries, ","))
+		Abbreviate(names), Plural(len(names), "was", "were"), Plural(len(names), "it has", "they have"), f.Group.Name,
+		f.Group.Namespace, v1.AnnotationConfirmStopped, strings.Join(entries, ","))
 	if mistake != "" {
 		message = mistake + ". " + message
 	}

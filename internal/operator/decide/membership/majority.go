@@ -22,20 +22,15 @@ func (f *planner) majorityProblem(current *v1.MemberList, wanted []v1.Member) *P
 		samePods(current.Members, wanted) {
 		return nil
 	}
-	are, run, otherwise := "are", "run", "correct spec.members"
-	if connected == 1 {
-		are = "is"
-	}
-	if len(missing) == 1 {
-		run = "runs"
-	}
+	otherwise := "correct spec.members"
 	if f.Group.Spec.Selector != nil {
 		otherwise = "delete what doesn't"
 	}
 	return &Problem{v1.ReasonWaitingForMembers, fmt.Sprintf(
 		"%d of %d wanted members %s connected, and a coordinator needs %d, so the present list remains: "+
 			"make sure that %s %s, or %s",
-		connected, len(wanted), are, majority, Abbreviate(missing), run, otherwise)}
+		connected, len(wanted), Plural(connected, "is", "are"), majority, Abbreviate(missing),
+		Plural(len(missing), "runs", "run"), otherwise)}
 }
 
 // notConnected returns the members whose agents aren't connected.

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/election/memberlist"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -121,13 +122,11 @@ func earlierGroupProblem(agentsOf []string) *Problem {
 	if len(agentsOf) == 0 {
 		return nil
 	}
-	agents, have, pods := "agents", "have", "these pods"
-	if len(agentsOf) == 1 {
-		agents, have, pods = "agent", "has", "the pod"
-	}
+	n := len(agentsOf)
 	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf(
 		"The %s of %s %s not left an earlier group of this name yet: this group begins after that; "+
-			"if the problem persists, delete %s", agents, Abbreviate(agentsOf), have, pods)}
+			"if the problem persists, delete %s", Plural(n, "agent", "agents"), Abbreviate(agentsOf), Plural(n, "has", "have"),
+		Plural(n, "the pod", "these pods"))}
 }
 
 // agentsAhead returns the pods whose agents use a newer list than the newest known one,
@@ -165,22 +164,16 @@ func (f *planner) agentsAhead(newest *v1.MemberList) []string {
 
 // majorityUses reports whether a majority of a list is connected, and reports this list or an older one.
 func (f *planner) majorityUses(list *v1.MemberList) bool {
-	count := 0
-	for _, m := range list.Members {
-		if report := f.Report(m.Pod); report != nil && f.Accepts(m.Pod) && int64(report.Version) <= list.Version {
-			count++
-		}
-	}
-	return count > len(list.Members)/2
+	return facts.Majority(list, func(pod string) bool {
+		report := f.Report(pod)
+		return report != nil && f.Accepts(pod) && int64(report.Version) <= list.Version
+	})
 }
 
 // statusBehindProblem returns the Problem of a group whose agents use a newer list than the status has.
 func (f *planner) statusBehindProblem(ahead []string) *Problem {
-	use := "use"
-	if len(ahead) == 1 {
-		use = "uses"
-	}
 	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf(
 		"%s %s a newer member list than the status, which may have been restored from a backup: "+
-			"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
+			"the list cannot change; delete the group, and create it again",
+		Abbreviate(ahead), Plural(len(ahead), "uses", "use"))}
 }

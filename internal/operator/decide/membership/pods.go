@@ -125,6 +125,14 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// Plural returns the form of a word for n things.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 // Abbreviate lists up to three of the names, in alphabetical order.
 func Abbreviate(names []string) string {
 	const most = 3
