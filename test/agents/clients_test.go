@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -38,7 +37,8 @@ func runRole(words []string) {
 				return err
 			}
 			// What has connected when the application is told to stop is still served.
-			stop := context.AfterFunc(ctx, func() { _ = l.(*net.TCPListener).SetDeadline(time.Now().Add(5 * time.Millisecond)) })
+			tcp := l.(*net.TCPListener) //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
+			stop := context.AfterFunc(ctx, func() { _ = tcp.SetDeadline(time.Now().Add(5 * time.Millisecond)) })
 			defer stop()
 			var serving sync.WaitGroup
 			defer serving.Wait()
@@ -61,6 +61,7 @@ func runRole(words []string) {
 // flood opens connections at addresses without end. Of 40, some send nothing, one reads nothing, and the others leave.
 func flood(addresses []string) {
 	var attempts atomic.Int64
+	zero, _ := os.Open("/dev/zero")
 	for range 8 {
 		go func() {
 			for {
@@ -73,10 +74,7 @@ func flood(addresses []string) {
 				if n%40 > 4 {
 					_ = c.Close()
 				} else if n%40 == 0 {
-					go func() {
-						for _, err := c.Write(make([]byte, 1<<16)); err == nil; _, err = c.Write(make([]byte, 1<<16)) {
-						}
-					}()
+					go func() { _, _ = io.Copy(c, zero) }()
 				}
 			}
 		}()
@@ -97,8 +95,8 @@ func newServedGroup(t testing.TB) *servedGroup {
 	settings := agentcluster.Group{Preemption: agentcluster.Preemption{Policy: "Never", StableMillis: new(int32(0))}}
 	settings.Application.Session = "Required"
 	g := &servedGroup{
-		newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: settings}),
-		map[string]*exec.Cmd{}, map[string]string{}, map[string]string{},
+		testGroup: newGroup(t, agentcluster.Options{Agents: 3, TLS: true, Group: settings}), service: map[string]string{},
+		applications: map[string]*exec.Cmd{}, application: map[string]string{},
 	}
 	listen, err := testnet.FreePort()
 	must.Succeed(t, err)
@@ -143,12 +141,10 @@ func ask(address string) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.Write([]byte("?\n"))
-	if err = errors.Join(err, c.SetDeadline(time.Now().Add(5*time.Second))); err != nil {
-		return err
-	}
-	_, err = bufio.NewReader(c).ReadString('\n')
-	return err
+	_, failed := c.Write([]byte("?"))
+	err = errors.Join(failed, c.SetDeadline(time.Now().Add(5*time.Second)))
+	_, failed = io.ReadFull(c, make([]byte, 1))
+	return errors.Join(err, failed)
 }
 
 // clients sends a request every 2 ms, by way of agents in turn, while a fault happens. It returns the longest time

@@ -151,7 +151,7 @@ func Serve(ctx context.Context, shared *Shared, s Service) (*Proxy, error) {
 		waiting := make(chan *conn, shared.limits.Waiting)
 		p.running.Go(func() { p.accept(l, waiting) })
 		for range dialers {
-			p.running.Go(func() {
+			p.running.Go(func() { //nolint:contextcheck // A tenure has its own.
 				for c := range waiting {
 					p.connect(c, to.Application)
 				}

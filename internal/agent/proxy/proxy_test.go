@@ -224,8 +224,8 @@ func TestReadersMayPause(t *testing.T) {
 	w := newWorld(t, limits, unchanged)
 	var sent atomic.Int64
 	w.serve(loopback, func(c *net.TCPConn) {
-		for n, err := 0, error(nil); err == nil; sent.Add(int64(n)) {
-			n, err = c.Write(make([]byte, 1<<16))
+		for n, err := c.Write([]byte{0}); err == nil; n, err = c.Write(make([]byte, 1<<16)) {
+			sent.Add(int64(n))
 		}
 	})
 	w.set(coordinator(1, loopback))

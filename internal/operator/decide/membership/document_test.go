@@ -155,7 +155,7 @@ func requireNonZero(t *testing.T, path string, v reflect.Value) {
 			requireNonZero(t, filepath.Join(path, v.Type().Field(i).Name), v.Field(i))
 		}
 	case reflect.Pointer:
-		if previous, ok := v.Interface().(*control.List); ok { // It has its version and members only.
+		if previous, ok := reflect.TypeAssert[*control.List](v); ok { // It has its version and members only.
 			requireNonZero(t, path, reflect.ValueOf(previous.Members))
 			return
 		}
