@@ -22,14 +22,14 @@ func TestDeletionCostOfCoordinator(t *testing.T) {
 		want         any
 		change       bool
 	}{
-		"becomes the coordinator":            {true, "", "", v1.RoleCoordinator, v1.CoordinatorDeletionCost, true},
-		"of a StatefulSet":                   {false, "", "", v1.RoleCoordinator, nil, false},
-		"with a cost of its author":          {true, "", "-7", v1.RoleCoordinator, nil, false},
-		"follows, with a cost of its author": {true, "", "-7", v1.RoleFollower, nil, false},
-		"follows":                            {true, "", v1.CoordinatorDeletionCost, v1.RoleFollower, nil, true},
-		"leads another":                      {true, v1.RoleCoordinator, v1.CoordinatorDeletionCost, v1.RoleFollower, nil, false},
-		"leads another group from now on":    {true, v1.RoleCoordinator, "", "", v1.CoordinatorDeletionCost, true},
-		"leads no group":                     {true, v1.RoleFollower, v1.CoordinatorDeletionCost, "", nil, true},
+		"becomes the coordinator":   {true, "", "", v1.RoleCoordinator, v1.CoordinatorDeletionCost, true},
+		"of a StatefulSet":          {false, "", "", v1.RoleCoordinator, nil, false},
+		"with a cost of its author": {true, "", "-7", v1.RoleCoordinator, nil, false},
+		"follows, with such a cost": {true, "", "-7", v1.RoleFollower, nil, false},
+		"follows":                   {true, "", v1.CoordinatorDeletionCost, v1.RoleFollower, nil, true},
+		"leads another":             {true, v1.RoleCoordinator, v1.CoordinatorDeletionCost, v1.RoleFollower, nil, false},
+		"leads another from now on": {true, v1.RoleCoordinator, "", "", v1.CoordinatorDeletionCost, true},
+		"leads no group":            {true, v1.RoleFollower, v1.CoordinatorDeletionCost, "", nil, true},
 	} {
 		pod := newPod("a")
 		if pod.Labels[v1.RoleLabelPrefix+"audit"] = c.audit; c.ofDeployment {

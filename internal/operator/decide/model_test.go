@@ -289,8 +289,8 @@ func (m *model) electRandomly() {
 	}
 }
 
-// agrees reports whether all members report the same one of them as coordinator, by the newest election: real agents give
-// up an older tenure.
+// agrees reports whether all members report the same one of them as coordinator, by the newest election: real agents
+// give up an older tenure.
 func (m *model) agrees() bool {
 	coordinators, list := map[string]bool{}, m.group.Status.Protocol.MemberList
 	for _, member := range list.Members {
