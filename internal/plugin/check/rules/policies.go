@@ -50,7 +50,7 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 		all = append(all, policyFinding(fmt.Sprintf("group %s/%s", g.Namespace, g.Name), names,
 			fmt.Sprintf("ingress to TCP port %d from the other members and to %d from the operator, and egress to %[1]d of the "+
 				"other members and %[3]d of the operator",
-				control.PeerPort, control.OperatorPort, identity)))
+				control.PeerPort, control.OperatorPort, identity)+clientPorts(g)))
 	}
 	if o == nil || o.Template.Spec.HostNetwork || o.Namespace == g.Namespace {
 		return all
@@ -63,6 +63,14 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) (all []Finding) {
 			fmt.Sprintf("ingress to TCP port %d from agents, and egress to %d of agents", identity, control.OperatorPort)))
 	}
 	return all
+}
+
+// clientPorts completes which ports must be open with those that carry connections of clients.
+func clientPorts(g *v1.ElectionGroup) string {
+	if g.Spec.Service == nil || g.Spec.Service.Via != v1.ViaAgents {
+		return ""
+	}
+	return "; for spec.service, ingress to its agentPorts from clients, and to its targetPorts from the other members"
 }
 
 // isAgentOf reports whether policies apply to a pod of a group. They don't apply to pods on the network of their node.
