@@ -46,6 +46,7 @@ func TestElection(t *testing.T) {
 	o := newElectedOperator()
 	expect.Equalf(t, o.apply().Status == nil, true, "a healthy group keeps its status")
 	o.createPod("d")
+	o.Agents["d"].Report.Revision = 1 // A later document prevails over the command, and not the one that it lacks.
 	delete(o.Pods["b"].Labels, v1.RoleLabel("ledger"))
 	o.elect("a", firstTerm+1, "a", "b", "c")
 	o.Now = o.Now.Add(time.Second)
@@ -189,6 +190,8 @@ func TestFinalizersPrecedeDocuments(t *testing.T) {
 	o.Pods["c"].DeletionTimestamp = new(metav1.NewTime(o.Now))
 	o.elect("a", firstTerm, "a", "b", "c")
 	expect.Equalf(t, o.step().WakeAt.Sub(o.Now), 10*time.Second, "wakes to report that the end of a pod is unknown")
+	o.Group.Spec.Safety.Mode = v1.Majority
+	expect.Lenf(t, o.step().Release, 3, "pods to release")
 }
 
 // Who asked for a step-down is read from the API server once in a tenure, and only then.
@@ -306,6 +309,20 @@ func TestFailoverIsMeasured(t *testing.T) {
 	first.Group.Status.Term = 0
 	first.elect("a", firstTerm+1, "a", "b", "c")
 	expect.Equalf(t, first.step().Measures.Failover == nil, true, "the first election isn't a failover")
+}
+
+// The lag counts from the first change that agents report after the last step. An operator that starts doesn't know it.
+func TestLagIsMeasured(t *testing.T) {
+	o := newElectedOperator()
+	o.memory = Memory{}
+	expect.Equalf(t, o.apply().Measures.FirstChange.IsZero(), true, "unknown in the first step")
+	o.Now = o.Now.Add(time.Second)
+	changed := o.Now
+	o.elect("a", firstTerm+1, "a")
+	o.Now = o.Now.Add(time.Second)
+	o.elect("a", firstTerm+1, "b", "c")
+	expect.Equalf(t, o.apply().Measures.FirstChange, changed, "first change")
+	expect.Equalf(t, o.apply().Measures.FirstChange.IsZero(), true, "none after that")
 }
 
 // The connections to agents that others report as crashed are verified.
