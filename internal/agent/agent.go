@@ -113,12 +113,12 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}, claims: map[string]claim{},
 		notServed: map[string]string{},
 	}
-	for i := range c.Groups {
-		if err := a.store(&c.Groups[i]); err != nil {
-			return nil, errors.Join(c.InGroup(c.Groups[i].Name, err), options.Listener.Close())
+	var err error
+	for i, g := range c.Groups {
+		if c.Groups[i], err = a.prepareFirst(g); err != nil {
+			return nil, errors.Join(c.InGroup(g.Name, err), options.Listener.Close())
 		}
 	}
-	var err error
 	if a.alarm, err = alarm.New(options.Clock); err != nil {
 		return nil, errors.Join(err, options.Listener.Close())
 	}

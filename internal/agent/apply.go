@@ -64,64 +64,45 @@ func (a *Agent) change(act func() error) error {
 	return act()
 }
 
-// prepare chooses the list of next and stores it.
+// prepare chooses the list that the agent must run, and stores it with the document, if there is one. It returns the
+// settings with this list.
 func (a *Agent) prepare(next config.Group, document []byte) (config.Group, error) {
-	var running *control.List
-	if before, known := a.groupConfig(next.Name); known {
-		running = &before.List
-	}
-	err := a.chooseList(&next, running, document)
-	return next, err
-}
-
-// chooseList replaces the list in g by the list that the agent must run, and stores it with the document, if there is
-// one. running is the list in force, nil if the agent isn't in the group.
-func (a *Agent) chooseList(g *config.Group, running *control.List, document []byte) error {
-	stored := running
-	if stored == nil {
-		last, err := a.options.Store.Load(g.Name)
-		if err != nil {
-			return fmt.Errorf("group %s: %w", g.Name, err)
-		}
-		if last.UID == g.UID {
-			stored = last.List
-		}
-	}
-	list, warning, err := state.ChooseList(stored, g.List, g.Safety.Mode, g.UID != "")
+	record, err := a.options.Store.Load(next.Name)
 	if err != nil {
-		return err
+		return next, fmt.Errorf("group %s: %w", next.Name, err)
+	}
+	if record.UID != next.UID {
+		record.List = nil
+	}
+	list, warning, err := state.ChooseList(record.List, next.List, next.Safety.Mode, next.UID != "")
+	if err != nil {
+		return next, err
 	}
 	if warning != "" {
-		a.options.Log.Warn(warning, "group", g.Name)
+		a.options.Log.Warn(warning, "group", next.Name)
 	}
-	g.List = list
-	return a.options.Store.Save(g.Name, state.Record{
-		UID: g.UID, List: &list, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision,
+	next.List = list
+	return next, a.options.Store.Save(next.Name, state.Record{
+		UID: next.UID, List: &list, Lease: next.Safety.Lease, Document: string(document), Revision: next.Revision,
 	})
 }
 
-// store stores what a group of the first configuration needs before the agent takes part in it.
-// On a full disk, a restarted agent continues with what it had stored: a member that doesn't
-// start costs the group more than an older list or a shorter lease.
-func (a *Agent) store(g *config.Group) error {
-	wanted := *g
-	err := a.chooseList(g, nil, nil)
-	if err == nil {
-		_, err = a.options.Store.RecordLease(state.KeyOf(g), g.Safety.Lease)
-	}
+// prepareFirst prepares a group of the first configuration. On a full disk, a restarted agent continues with what it had
+// stored: a member that doesn't start costs the group more than an older list or a shorter lease.
+func (a *Agent) prepareFirst(g config.Group) (config.Group, error) {
+	next, err := a.prepare(g, nil)
 	if !Temporary(err) {
-		return err
+		return next, err
 	}
 	stored, unreadable := a.options.Store.Load(g.Name)
-	*g = wanted
 	g.Safety.LimitLease(stored.Lease)
 	if unreadable != nil || stored.UID != g.UID || stored.List == nil ||
 		g.Safety.Lease > stored.Lease || !g.LeaseSuitsTiming() {
-		return err
+		return g, err
 	}
 	g.List = *stored.List
 	a.notStored = append(a.notStored, err)
-	return nil
+	return g, nil
 }
 
 // apply joins a group, joins it again with other settings, or switches to its new settings and its new list. If apply
