@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"maps"
 	"testing"
 	"time"
 
@@ -282,31 +281,4 @@ func TestRestoredGroupWaitsForEarlierGroup(t *testing.T) {
 	o.Agents["a"] = facts.Agent{Problem: "refused"}
 	o.Agents["b"], o.Agents["c"] = facts.Agent{Connected: true}, facts.Agent{Connected: true}
 	expect.EqualSlicesf(t, o.apply().Document.First, []string{"b", "c"}, "pods that get the document")
-}
-
-// A list waits for a majority of its members, also if the operator restarts and is connected to nobody at first.
-func TestListWaitsForItsMembers(t *testing.T) {
-	o := newElectedOperator()
-	o.Group.Spec.Members = append(o.Group.Spec.Members, v1.Member{Pod: "d", Priority: 4}, v1.Member{Pod: "e", Priority: 5},
-		v1.Member{Pod: "f", Priority: 6})
-	o.Group.Generation = 2
-	wantVersion := func(when string, want int64) {
-		t.Helper()
-		o.apply()
-		expect.Equalf(t, o.MemberList().Version, want, "%s: version of the list", when)
-	}
-	wantVersion("an edit", 1)
-	agents := maps.Clone(o.Agents)
-	o.memory = Memory{}
-	o.connect()
-	wantVersion("after a restart", 1)
-	o.Now = o.Now.Add(membership.MajorityGrace - 1)
-	wantVersion("before the operator is connected again", 1)
-	maps.Copy(o.Agents, agents)
-	wantVersion("connected again", 1)
-	o.createPod("d")
-	wantVersion("four of six are connected", 2)
-	if c := o.Group.Status.Coordinator; c == nil || c.Pod != "c" {
-		t.Errorf("got coordinator %+v, want the one of before", c)
-	}
 }
