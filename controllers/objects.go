@@ -152,7 +152,8 @@ func samePorts(have, want []corev1.ServicePort) bool {
 // wanted one, with their EndpointSlices.
 func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted string) error {
 	ofGroup := []client.ListOption{
-		client.InNamespace(s.Group.Namespace), client.MatchingLabels{v1.LabelGroup: s.Group.Name},
+		client.InNamespace(s.Group.Namespace),
+		client.MatchingLabels{v1.LabelGroup: s.Group.Name},
 		client.UnsafeDisableDeepCopy,
 	}
 	var services corev1.ServiceList

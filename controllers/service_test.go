@@ -1,8 +1,6 @@
 package controllers_test
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,42 +82,6 @@ func TestOptionsOfService(t *testing.T) {
 		func(s *discoveryv1.EndpointSlice) bool {
 			return len(s.Ports) == 0 && *s.Endpoints[0].Conditions.Ready
 		})
-}
-
-// TestServiceByAgents: the endpoints change when members come or go, and not in an election.
-func TestServiceByAgents(t *testing.T) {
-	e := newEnv(t)
-	o := e.startOperator()
-	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	agent := e.pod(pods[0], "ledger")
-	e.pod(pods[1], "ledger")
-	e.pod(pods[2], "ledger")
-	e.createGroup("ledger", func(group *v1.ElectionGroup) {
-		group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{{Port: 80}}, Via: v1.ViaAgents}
-	}, pods...)
-	e.awaitAdopted("ledger", 0, pods...)
-	slice := &discoveryv1.EndpointSlice{}
-	awaitPods := func(want ...string) {
-		t.Helper()
-		e.awaitEndpointSlice("front-conclave", fmt.Sprint("endpoints ", want), func(s *discoveryv1.EndpointSlice) bool {
-			var got []string
-			for i := range s.Endpoints {
-				got = append(got, s.Endpoints[i].TargetRef.Name)
-			}
-			*slice = *s
-			return slices.Equal(got, want) && *s.Ports[0].Port == 7600
-		})
-	}
-	awaitPods(pods...)
-	e.electAndAwait("ledger", pods[2], 7)
-	e.electAndAwait("ledger", pods[1], 8)
-	e.expectUnchanged(slice)
-	must.Succeed(t, agent.Stop())
-	awaitPods(pods[1:]...)
-	o.stop()
-	e.startOperator()
-	e.electAndAwait("ledger", pods[2], 9)
-	e.expectUnchanged(slice)
 }
 
 // createAsUser creates an object with another field owner.

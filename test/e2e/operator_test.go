@@ -55,6 +55,7 @@ func testOperator(c *cluster) {
 		{"pods with hostNetwork have a coordinator", testHostNetwork},
 		{"a program that knows nothing of elections runs in one pod, and then in another", testProgram},
 		{"the processes of an example get locks from the coordinator", testWorkload},
+		{"clients reach the next coordinator through the agents", testServiceByAgents},
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
 		{"a group without one of its pods is available and ready", testMemberDown},
 		{"the plugin explains the last election, and finds no problem", testPlugin},

@@ -164,6 +164,23 @@ func testWorkload(e env) {
 	e.awaitWrites(namespace, 20)
 }
 
+// testServiceByAgents deletes the pod of a coordinator whose clients come through the agents.
+func testServiceByAgents(e env) {
+	const namespace, service = "conclave-agents", "lock-service-coordinator"
+	e.startLockService(namespace)
+	e.kubectl("patch", "electiongroup", lockService, "--namespace", namespace, "--type", "merge", "-p",
+		`{"spec":{"service":{"via":"Agents"}}}`)
+	e.waitUntil(defaultTimeout, "the Service points at all members", func() bool {
+		return len(strings.Fields(e.kubectl("get", "endpointslice", service+"-conclave", "--namespace", namespace, "-o",
+			"jsonpath={.endpoints[*].addresses[0]}"))) == 3
+	})
+	client := e.sendRequests(namespace, service, "/acquire", `{"lock":"of/client/NUMBER","holder":"client"}`)
+	before := client.awaitReceipt("the client has a lock", receipt{})
+	e.kubectl("delete", "pod", lockService+"-2", "--namespace", namespace)
+	client.awaitReceipt("the client has a lock of the next coordinator", before)
+	client.report("through the agents, in a hand-over")
+}
+
 // awaitWrites waits until the processes have made further writes with locks from the coordinator. All writes must have
 // been right.
 func (e env) awaitWrites(namespace string, further int) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
@@ -198,6 +199,31 @@ waitMillis: 500
 	expect.EqualSlicesf(t, []int32{*slice.Ports[0].Port, *slice.Ports[1].Port}, []int32{7600, 19090}, "ports")
 	expect.Lenf(t, slice.Endpoints, 2, "endpoints of one family")
 	expect.Equalf(t, *slice.Endpoints[1].Conditions.Ready, true, "an agent carries connections while its pod isn't ready")
+}
+
+func TestEndpointsAreAgents(t *testing.T) {
+	f := newDeclaredFacts("a 1, b 2, c 3, d 4").addPods("a", "b", "c", "d")
+	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Via: v1.ViaAgents}
+	expectEndpoints := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, pod := range Endpoints(f.Facts, "c") {
+			got = append(got, pod.Name)
+		}
+		expect.EqualSlicesf(t, got, want, "endpoints")
+	}
+	expectEndpoints() // Without a report of the group, an agent doesn't listen.
+	for pod := range f.Pods {
+		f.reportVersion(pod, 1)
+	}
+	f.findPod("d").DeletionTimestamp = &metav1.Time{Time: f.Now}
+	expectEndpoints("a", "b", "c")
+	f.EndpointSlice = EndpointSlice(f.Group, nil, Endpoints(f.Facts, "")...)
+	f.disconnect("b", "c")
+	f.changeAgent("c", func(a *facts.Agent) { a.Problem = "connection refused" })
+	expectEndpoints("a", "b") // The operator hasn't tried to reach b yet, as after its start.
+	f.disconnect("a")
+	expectEndpoints("a", "b", "c") // The operator may be cut off.
 }
 
 func TestOptionsOfService(t *testing.T) {
