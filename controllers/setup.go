@@ -162,7 +162,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			NewQueue:                newQueue,
 			ReconciliationTimeout:   reconcileTimeout,
 			SkipNameValidation:      &r.options.SkipNameValidation,
-			NeedLeaderElection:      new(false), // see standby.go
+			NeedLeaderElection:      new(false), // see decide/standby.go
 		}).
 		Build(r)
 	if err != nil {

@@ -99,8 +99,7 @@ type Traffic struct {
 	// one.
 	Coordinator   string
 	KeepsEndpoint bool
-	// Labels are the roles that pods don't have yet. None may be written before those that precede it in the order of
-	// their stages.
+	// Labels are the roles that pods don't have yet, in the order of their stages.
 	Labels []Label
 	Events []groupstatus.Event
 }

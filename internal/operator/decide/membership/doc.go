@@ -1,8 +1,7 @@
-// Package membership plans what should exist for a group: its member list, the document
-// that publishes the list to the agents, and the Service that points at the coordinator.
-// It is pure: package controllers gathers the Facts and applies the Plan.
+// Package membership plans what should exist for a group: its member list, the document that publishes the list to the
+// agents, and the Service that points at the coordinator. It is pure.
 //
-// Each plan is one step. A list that is being adopted settles in one status update, and the next list begins in another
+// A list that is being adopted settles in one status update, and the next list begins in another
 // one, because the schema requires that (docs/adr/0008-what-the-status-remembers.md):
 //
 //	v1 Settled -> v2 Adopting -> v2 Adopting, b departed -> v2 Settled -> v3 Adopting
