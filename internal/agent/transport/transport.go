@@ -266,11 +266,10 @@ func (t *Transport) IP(name string) netip.Addr {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := p.ownTarget()
-	if p.conn != nil {
-		at = p.conn.listenAddress
+	address, err := netip.ParseAddrPort(p.ownTarget()) // A name isn't one.
+	if c := p.conn; c != nil && (err != nil || c.listenAddressVerified.Load()) {
+		address, _ = netip.ParseAddrPort(c.listenAddress)
 	}
-	address, _ := netip.ParseAddrPort(at) // A name isn't one.
 	return address.Addr()
 }
 
