@@ -120,7 +120,8 @@ func (f *fakeGroup) set(change func(*group.Leader)) {
 func (f *fakeGroup) Status(context.Context) (group.Status, error) {
 	status := group.Status{
 		Leader: f.Leader(), Algorithm: "StatusTable", Safety: "Majority", Version: 3,
-		Processes: []group.Process{{Row: control.Row{Name: "a", Status: "Normal"}}}, Timing: &control.TimingInForce{HeartbeatMillis: 100},
+		Processes: []group.Process{{Row: control.Row{Name: "a", Status: "Normal"}}},
+		Timing:    &control.TimingInForce{HeartbeatMillis: 100},
 	}
 	f.fill(reflect.ValueOf(&status).Elem())
 	// The tenure ends between Status and the response.

@@ -34,8 +34,7 @@ func newMember(t *testing.T) *member {
 	return m
 }
 
-// forgotten is the highest term that a member without memory may have granted, and reserved the one that it
-// may grant.
+// forgotten is the highest term that a member without memory may have granted, and reserved the one that it may grant.
 const forgotten, reserved election.Term = 50, 60
 
 // newMemberWithoutMemory returns a member that has just lost its memory.
