@@ -166,10 +166,6 @@ FAULTS ?= 100000
 soak-agent: ## Inject FAULTS faults into applications with real agents, in Majority and Strict, from SEED. CONCLAVE_RACE=true detects races.
 	@CGO_ENABLED=1 $(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
 
-.PHONY: soak-examples
-soak-examples: ## Inject FAULTS faults into each workload of the examples, from SEED, such as FAULTS=200.
-	@$(GO) test -count 1 -timeout 0 -v -run 'TestWorkloads/(survive|need)' ./examples -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
-
 GRAPHS ?= 100
 .PHONY: soak-graphs
 soak-graphs: ## Run real agents on GRAPHS random graphs of broken links, from SEED, with all elections, policies and safety modes.

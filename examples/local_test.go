@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -58,7 +59,13 @@ func TestLocal(t *testing.T) {
 	expect.Lenf(t, left, 0, "files after the end")
 }
 
-func testUsageErrors(t *testing.T, folder string) {
+func TestUsageErrors(t *testing.T) {
+	folder := t.TempDir()
+	must.Succeed(t, program.DependOnProgram(t.Context(), "..", "./examples/lock-service"))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder, "./lock-service")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
 	const peers = "--peers=a=127.0.0.1:8081,b=127.0.0.1:8082"
 	for want, arguments := range map[string][]string{
 		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"\"":                   {},
@@ -94,10 +101,8 @@ func TestManifestsDifferByNameOnly(t *testing.T) {
 		return manifest
 	}
 	want := read("lock-service")
-	for name := range workloads {
-		if got := strings.ReplaceAll(read(name), name, "lock-service"); got != want {
-			t.Errorf("the manifest of %s differs from that of lock-service:\n%s", name, got)
-		}
+	if got := strings.ReplaceAll(read("device-owner"), "device-owner", "lock-service"); got != want {
+		t.Errorf("the manifest of device-owner differs from that of lock-service:\n%s", got)
 	}
 }
 
