@@ -1,5 +1,5 @@
-// Package controllerruntime elects the active replica of a manager of
-// controller-runtime, in place of a Lease. The manager needs three changed lines:
+// Package controllerruntime elects the active replica of a manager of controller-runtime, in place of a Lease. The
+// manager needs three changed lines:
 //
 //	election := controllerruntime.New("ledger")
 //	mgr, err := ctrl.NewManager(config, election.Options(ctrl.Options{Scheme: scheme}))
@@ -9,7 +9,8 @@
 // The manager joins the election of the group when it would ask for a Lease, through the agent that runs in its pod.
 // Elections make no request to the API server, so the manager goes on while that is away.
 //
-// With [Election.RunManagers], the process goes on after a tenure, with another manager.
+// With [Election.RunManagers], the process goes on after a tenure, with another manager. With [Election.AlsoHold], a
+// rolling update replaces replicas that only know the Lease.
 //
 // # Guarantees
 //
@@ -18,22 +19,21 @@
 // the next one starts with empty controllers. In RunManagers, the next manager does. The office is released once the
 // manager has stopped, or the process has ended.
 //
-// The process exits at once, with status 1, if another process may soon be coordinator and
-// the manager hasn't stopped: before the lease or the group's drain timeout ends, when the
-// agent reports that the office is lost, and when the agent dies.
+// The process exits at once, with status 1, if another process may soon be coordinator and the manager hasn't stopped:
+// before the lease or the group's drain timeout ends, when the agent reports that the office is lost, and when the
+// agent dies.
 //
 // # What managers share
 //
-// The managers of RunManagers run one after another. They may share the configuration, the
-// scheme, and what lives as long as the process, such as metrics. They can't share caches,
-// clients that read from these, and runnables: these end with their manager.
+// The managers of RunManagers run one after another. They may share the configuration, the scheme, and what lives as
+// long as the process, such as metrics. They can't share caches, clients that read from these, and runnables: these end
+// with their manager.
 //
-//   - What must be served between tenures, such as webhooks, metrics and probes, belongs to a
-//     manager of its own without leader election, which runs all the time. Metrics include
-//     those of all managers. The elected ones don't listen at its ports.
+//   - What must be served between tenures, such as webhooks, metrics and probes, belongs to a manager of its own
+//     without leader election, which runs all the time. Metrics include those of all managers. The elected ones don't
+//     listen at its ports.
 //   - Collectors are registered outside of newManager: a registry refuses a second one.
-//   - Controllers keep their names: Options sets Controller.SkipNameValidation for all
-//     managers but the first.
+//   - Controllers keep their names: Options sets Controller.SkipNameValidation for all managers but the first.
 //   - ctrl.SetupSignalHandler is called once, outside of newManager.
 //   - Goroutines that newManager starts aren't stopped. Add them to the manager.
 //

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,18 +12,18 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/controllerruntime/internal/exit"
+	"github.com/conclave-dev/conclave/controllerruntime/lease"
 )
 
-const (
-	// retryPeriod is how often the manager's elector asks the lock. Nothing depends on it: Run stops the manager.
-	retryPeriod = 250 * time.Millisecond
-	// logTimeout bounds how long the exit of the process waits for a log that nobody reads.
-	logTimeout = 10 * time.Millisecond
-)
+// retryPeriod is how often the manager's elector asks the lock. Nothing depends on it: Run stops the manager.
+const retryPeriod = 250 * time.Millisecond
 
 // Election is the part that one process takes in the election of a group.
 type Election struct {
@@ -30,6 +31,8 @@ type Election struct {
 	identity string
 	options  []client.Option
 	log      *slog.Logger
+	// api is nil unless the process also holds a Lease.
+	api *rest.Config
 
 	mu sync.Mutex
 	// current is the manager of the last call of Options.
@@ -40,6 +43,9 @@ type Election struct {
 type candidate struct {
 	*Election
 
+	// lease is nil unless the process also holds a Lease, and invalid is why it can't.
+	lease   *leaderelection.LeaderElectionConfig
+	invalid error
 	// ready is closed once the manager is ready to be elected.
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -66,12 +72,20 @@ type tenure struct {
 // New returns the election of a group, whose name is that of the ElectionGroup. The options are those of package
 // client, such as client.At.
 func New(group string, options ...client.Option) *Election {
-	host, _ := os.Hostname() // The identity is for logs.
+	host, _ := os.Hostname() // It is for logs.
 	logger := slog.New(logr.ToSlogHandler(log.Log.WithName("conclave").WithValues("group", group)))
 	return &Election{
-		group: group, identity: fmt.Sprintf("%s_%d", host, os.Getpid()),
+		group: group, identity: host + "_" + rand.Text(),
 		options: append([]client.Option{client.LogTo(logger)}, options...), log: logger,
 	}
+}
+
+// AlsoHold lets managers work only while this process holds the Lease, too, that they had before: with the options'
+// LeaderElectionID, LeaderElectionNamespace, LeaseDuration, RenewDeadline and RetryPeriod, which must be those of the
+// other replicas. See [lease.AlsoHold]. Call it before Options.
+func (e *Election) AlsoHold(api *rest.Config) *Election {
+	e.api = api
+	return e
 }
 
 // Options returns the options of one manager that takes part in the election: the given ones with another lock. Unless
@@ -84,6 +98,9 @@ func (e *Election) Options(options manager.Options) manager.Options {
 	again := e.current != nil
 	c := &candidate{Election: e, ready: make(chan struct{}), stopped: make(chan struct{}), began: make(chan struct{})}
 	e.current = c
+	if e.api != nil {
+		c.lease, c.invalid = e.leaseOf(options)
+	}
 	if timeout := options.GracefulShutdownTimeout; timeout != nil && *timeout == 0 {
 		shortest := time.Nanosecond
 		options.GracefulShutdownTimeout = &shortest // With 0, Start returns nil while controllers run.
@@ -204,7 +221,7 @@ func (e *Election) next() (*candidate, error) {
 		return nil, errors.New("a manager runs once: create another one with the options that Options returns")
 	}
 	e.current.running = true
-	return e.current, nil
+	return e.current, e.current.invalid
 }
 
 // close prevents that a manager that must stop is elected. It reports whether no controller runs.
@@ -225,7 +242,7 @@ func (c *candidate) takePart(ctx context.Context, cancel context.CancelCauseFunc
 			c.end("the tenure has ended")
 		}
 	}))
-	return client.Run(ctx, c.group, func(ctx context.Context, token uint64) error {
+	lead := func(ctx context.Context, token uint64) error {
 		c.begin(&tenure{ctx: ctx, token: token})
 		select {
 		case <-ctx.Done():
@@ -236,15 +253,29 @@ func (c *candidate) takePart(ctx context.Context, cancel context.CancelCauseFunc
 		if c.withdraw() {
 			return cause // No controller has run, so this process may be elected again.
 		}
-		if !errors.Is(cause, client.ErrStop) && !errors.Is(cause, context.Canceled) {
+		switch {
+		case errors.Is(cause, lease.ErrNotRenewed): // It has its own limit.
+		case errors.Is(cause, client.ErrStop), errors.Is(cause, context.Canceled):
+			limit.drain()
+		default:
 			c.end(cause.Error())
 		}
-		limit.drain()
 		c.handedOver = true
 		cancel(fmt.Errorf("this process is no longer coordinator of group %s: %w", c.group, cause))
 		<-c.stopped
 		return cause
-	}, options...)
+	}
+	if c.lease != nil {
+		lead = lease.AlsoHold(*c.lease, lead)
+	}
+	ctx = logr.NewContext(ctx, logr.FromSlogHandler(c.log.Handler())) // for client-go
+	for {
+		err := client.Run(ctx, c.group, lead, options...)
+		if !errors.Is(err, lease.ErrUnavailable) {
+			return err
+		}
+		c.log.Warn("gave the office up", "reason", err)
+	}
 }
 
 // begin lets the manager's elector acquire the lock.
@@ -283,14 +314,5 @@ func (c *candidate) end(reason string) {
 	if !acquired {
 		return
 	}
-	logged := make(chan struct{})
-	go func() {
-		defer close(logged)
-		c.log.Error("exiting, because another process may be coordinator", "reason", reason)
-	}()
-	select {
-	case <-logged:
-	case <-time.After(logTimeout):
-	}
-	os.Exit(1)
+	exit.Now(c.log, reason)
 }

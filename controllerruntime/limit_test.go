@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	lease = 800 * time.Millisecond
-	drain = 2 * time.Second
+	leaseTime = 800 * time.Millisecond
+	drain     = 2 * time.Second
 )
 
 // renewal is a renewal in a group with a lease.
 func renewal(token uint64, sent time.Duration) client.Renewal {
 	return client.Renewal{
-		Token: token, Sent: sent, Received: sent + 5*time.Millisecond, Until: sent + lease, Lease: lease, DrainTimeout: drain,
+		Token: token, Sent: sent, Received: sent + 5*time.Millisecond, Until: sent + leaseTime, Lease: leaseTime,
+		DrainTimeout: drain,
 	}
 }
 
@@ -28,7 +29,7 @@ func TestNewTenureHasItsOwnDeadline(t *testing.T) {
 	first.Stopping = true
 	l.renew(first)
 	l.renew(renewal(2, 9*time.Second))
-	if got, want := l.deadline.At(), 9*time.Second+lease-lease/8; got != want {
+	if got, want := l.deadline.At(), 9*time.Second+leaseTime-leaseTime/8; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -44,7 +45,7 @@ func TestLimitExpires(t *testing.T) {
 		}
 		renew(renewal(1, 0))
 		renew(renewal(1, 600*time.Millisecond))
-		if got, want := <-expired, 600*time.Millisecond+lease-lease/8; got != want {
+		if got, want := <-expired, 600*time.Millisecond+leaseTime-leaseTime/8; got != want {
 			t.Errorf("expired after %v, want %v", got, want)
 		}
 		renew(renewal(2, 3*time.Second))

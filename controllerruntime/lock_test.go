@@ -2,10 +2,12 @@ package controllerruntime
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -136,6 +138,21 @@ func TestInvalidAddressIsReported(t *testing.T) {
 	})
 	if err == nil {
 		t.Error("got no error for an invalid address of the agent")
+	}
+}
+
+// TestLeaseNeedsItsName: that of the group is another Lease than the one of the other replicas.
+func TestLeaseNeedsItsName(t *testing.T) {
+	for want, options := range map[string]ctrl.Options{
+		"LeaderElectionID":        {LeaderElectionNamespace: "default"},
+		"LeaderElectionNamespace": {LeaderElectionID: "old"}, // There is no file with that of a pod.
+	} {
+		e := New("ledger").AlsoHold(&rest.Config{})
+		e.Options(options)
+		err := e.Run(t.Context(), func(context.Context) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error about %s", err, want)
+		}
 	}
 }
 

@@ -84,7 +84,9 @@ internal/agent/config           : any -kubernetes sigs.k8s.io/json sigs.k8s.io/y
 internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -apart # encodes and decodes; transport has the connections
 internal/journal                : std -net/... internal/election/... -algorithms internal/protocol/... # records, without a connection: agents import it, and what reads journals
 
-controllerruntime               : std client github.com/go-logr/logr k8s.io/client-go/tools/leaderelection/resourcelock sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
+controllerruntime               : std client controllerruntime/... github.com/go-logr/logr k8s.io/client-go/rest k8s.io/client-go/tools/leaderelection/... sigs.k8s.io/controller-runtime/pkg/log sigs.k8s.io/controller-runtime/pkg/manager # a manager links these already
+controllerruntime/lease         : std controllerruntime/internal/... github.com/go-logr/logr k8s.io/apimachinery/pkg/api/errors k8s.io/client-go/tools/leaderelection/... k8s.io/klog/v2 # a program with a Lease links these already
+controllerruntime/internal/...  : std
 client                          : std # an application that imports the client gets no other module
 api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
 

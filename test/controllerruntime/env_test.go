@@ -101,8 +101,13 @@ func (e *env) start(member string, variables ...string) {
 
 func (e *env) startAt(agent, member string, variables ...string) {
 	e.t.Helper()
-	p := &process{Cmd: exec.Command("/proc/self/exe"), log: &testwait.Log{}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), agentVariable+"="+agent, fileVariable+"="+e.file,
+	e.launch(exec.Command("/proc/self/exe"), agent, member, variables...)
+}
+
+func (e *env) launch(command *exec.Cmd, agent, member string, variables ...string) {
+	e.t.Helper()
+	p := &process{Cmd: command, log: &testwait.Log{}, ended: make(chan struct{})}
+	p.Env = append(os.Environ(), agentVariable+"="+agent, "CONCLAVE_AGENT="+agent, fileVariable+"="+e.file,
 		kubeconfigVariable+"="+e.kubeconfig)
 	p.Env = append(p.Env, variables...)
 	p.Stdout, p.Stderr = p.log, p.log
@@ -142,6 +147,9 @@ func (e *env) read() {
 		switch l.what {
 		case warm:
 			e.warm[l.pid] = true
+			continue
+		case overlap:
+			e.overlaps = append(e.overlaps, fmt.Sprintf("process %d began while another one worked", l.pid))
 			continue
 		case goroutines, heapBytes:
 			e.sizes[l.what] = append(e.sizes[l.what], l.nanos)
@@ -234,8 +242,8 @@ func (e *env) stepDown(leader string) {
 	})
 }
 
-// killAPIServer kills it: a graceful stop waits for its clients.
-func (e *env) killAPIServer() {
+// signalAPIServer sends it a signal. SIGKILL ends it, since a graceful stop waits for its clients.
+func (e *env) signalAPIServer(signal syscall.Signal) {
 	e.t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	must.Succeed(e.t, err)
@@ -246,7 +254,7 @@ func (e *env) killAPIServer() {
 			if strings.TrimSpace(string(name)) == "kube-apiserver" {
 				pid, err := strconv.Atoi(child)
 				must.Succeed(e.t, err)
-				must.Succeed(e.t, syscall.Kill(pid, syscall.SIGKILL))
+				must.Succeed(e.t, syscall.Kill(pid, signal))
 				return
 			}
 		}
