@@ -87,8 +87,8 @@ func (a *Agent) prepare(next config.Group, document []byte) (config.Group, error
 	})
 }
 
-// prepareFirst prepares a group of the first configuration. On a full disk, a restarted agent continues with what it had
-// stored: a member that doesn't start costs the group more than an older list or a shorter lease.
+// prepareFirst prepares a group of the first configuration. On a full disk, a restarted agent continues with what it
+// had stored: a member that doesn't start costs the group more than an older list or a shorter lease.
 func (a *Agent) prepareFirst(g config.Group) (config.Group, error) {
 	next, err := a.prepare(g, nil)
 	if !Temporary(err) {

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	randomSteps = flag.Int("steps", 1_000_000, "number of random steps")
+	randomSteps = flag.Int("steps", 200_000, "number of random steps")
 	firstSeed   = flag.Uint64("seed", 1, "seed of the first model")
 )
 
