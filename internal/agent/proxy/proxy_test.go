@@ -303,7 +303,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		_, err := Serve(t.Context(), w.shared, w.Service)
 		expect.ErrorIsf(t, err, syscall.EADDRINUSE, "a second service on the same port")
 		own := w.Service
-		own.Ports = []Port{{":80", 8080}, {":8080", 8081}}
+		own.Ports = []Port{{":0", 8080}, {":8080", 8081}}
 		_, err = Serve(t.Context(), w.shared, own)
 		expect.ErrorContainsf(t, err, "a port of the application", "a service on a port of its application")
 		w.set(Coordinator{})
