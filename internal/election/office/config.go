@@ -83,7 +83,7 @@ type Config struct {
 	// DrainTimeout is how long the application may take to stop.
 	DrainTimeout election.Tick
 	// LongTenure is how long a tenure must last so that it doesn't count as short: see
-	// tenureRecord. 0 stands for a value that follows from the other durations.
+	// TenureRecord. 0 stands for a value that follows from the other durations.
 	LongTenure election.Tick
 
 	// Identity is that of the state directory of the process: see Machine.Forgetful.

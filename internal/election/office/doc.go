@@ -81,7 +81,7 @@
 //	deferred grant          | when a request can be granted             | the process grants it
 //
 // All other times in the state say how long something counts, such as an answer (answersUntil) or a penalty
-// (heldBackUntil). Nothing happens when they pass: the next input or timer finds that they have. For example, a process
+// (flapsUntil). Nothing happens when they pass: the next input or timer finds that they have. For example, a process
 // that has stepped down is eligible again with the next BEAT or probe.
 //
 // # Where to find what

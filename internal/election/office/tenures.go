@@ -285,7 +285,7 @@ func (s *state) Pause() election.Tick {
 // HeldBack returns the number of processes that flap, as far as this one knows.
 func (s *state) HeldBack() (count int) {
 	for id := range s.peers {
-		if id := election.ID(id); s.isMember(id) && s.flaps(id) {
+		if id := election.ID(id); s.flaps(id) && s.isMember(id) { // nearly always, none does
 			count++
 		}
 	}
