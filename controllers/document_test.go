@@ -86,18 +86,3 @@ func TestFirstDocumentIsReadFromTheAPIServer(t *testing.T) {
 	fail.Store(false)
 	e.eventually("ledger-0 is in the group", func() bool { return e.inGroup("ledger-0", "ledger") })
 }
-
-// An agent has left the group when it had a later revision than the operator knows, so it doesn't report that. It
-// says so when it refuses the document, and gets a later one.
-func TestRefusedRevisionIsExceeded(t *testing.T) {
-	e := newEnv(t)
-	e.createSettledGroup(e.startOperator())
-	lowest, version := e.document("ledger").Revision+10_000, e.version("ledger")
-	agent := e.pod("ledger-3", "ledger")
-	agent.RequireRevision(lowest)
-	e.edit("ledger", func(group *v1.ElectionGroup) {
-		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "ledger-3", Priority: 40})
-	})
-	e.awaitAdopted("ledger", version, "ledger-3")
-	expect.AtLeastf(t, e.document("ledger").Revision, lowest, "revision published")
-}

@@ -1,7 +1,6 @@
 package controllers_test
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -26,22 +24,6 @@ func (e *env) awaitCondition(group string, of v1.ConditionType, reason v1.Reason
 		return found != nil && found.Reason == string(reason)
 	})
 	return found
-}
-
-// awaitList waits until a list of the group that is newer than a version has settled.
-func (e *env) awaitList(group string, before int64, members ...string) {
-	e.t.Helper()
-	e.eventually(fmt.Sprintf("%s has settled on %v after version %d", group, members, before), func() bool {
-		list := e.group(group).Status.Protocol.MemberList
-		if list == nil || list.Version <= before || list.State != v1.ListSettled {
-			return false
-		}
-		var names []string
-		for _, m := range list.Members {
-			names = append(names, m.Pod)
-		}
-		return slices.Equal(names, members)
-	})
 }
 
 // inGroup reports whether a pod's agent is in a group.
@@ -63,37 +45,6 @@ func withSelector(app string) func(*v1.ElectionGroup) {
 		group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": v1.LabelValue(app)}}
 		group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
 	}
-}
-
-// A workload is scaled up, to zero, and up again.
-func TestSelectorFollowsThePods(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	e.createGroup("web", withSelector("web"))
-	e.awaitCondition("web", v1.ConditionReady, v1.ReasonNoMembers)
-	for _, pod := range []string{"web-0", "web-1", "web-2"} {
-		e.podWith(pod, []string{"web"}, withApp("web"))
-	}
-	e.eventually("the three pods are members", func() bool {
-		list := e.group("web").Status.Protocol.MemberList
-		return list != nil && len(list.Members) == 3 && list.State == v1.ListSettled
-	})
-	e.podWith("web-3", []string{"web"}, withApp("web"))
-	e.eventually("the fourth pod is a member", func() bool {
-		list := e.group("web").Status.Protocol.MemberList
-		return len(list.Members) == 4 && list.State == v1.ListSettled
-	})
-	for _, pod := range []string{"web-0", "web-1", "web-2", "web-3"} {
-		e.deletePod(pod)
-	}
-	e.awaitCondition("web", v1.ConditionReady, v1.ReasonNoMembers)
-	e.podWith("web-5", []string{"web"}, withApp("web"))
-	e.eventually("the new pod is the only member", func() bool {
-		list := e.group("web").Status.Protocol.MemberList
-		return list.State == v1.ListSettled && len(list.Members) == 1 && list.Members[0].Pod == "web-5"
-	})
-	e.elect("web", "web-5", 9)
-	e.awaitCoordinator("web", "web-5", 9)
 }
 
 // The operator doesn't follow pods that haven't opted in. A pod without an agent that is created after its group is
@@ -131,32 +82,6 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 	}
 	e.podWith("ledger-2", []string{"ledger"}, withApp("ledger"))
 	e.awaitAdopted("ledger", 0, "ledger-2")
-}
-
-func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
-	other := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}}},
-	}
-	must.Succeed(t, e.client.Create(t.Context(), other))
-	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
-	e.startLedger(withService, pods...)
-	e.elect("ledger", "ledger-2", 7)
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
-	var now corev1.Service
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(other), &now); err != nil ||
-		now.ResourceVersion != other.ResourceVersion {
-		t.Errorf("got version %s of the other owner's Service, want %s: %v", now.ResourceVersion, other.ResourceVersion, err)
-	}
-	if e.endpoint("ledger-leader") != "" {
-		t.Error("got an EndpointSlice for the other owner's Service, want none")
-	}
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-own" })
-	e.eventually("the Service ledger-own points at the coordinator",
-		func() bool { return e.endpoint("ledger-own") == e.ip("ledger-2") })
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
 // A Service with a selector points at all pods that the selector matches. If a user hands one over, or adds a selector

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide"
 	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
@@ -118,6 +123,66 @@ func TestEventsAreLimited(t *testing.T) {
 		t.Errorf("got last note %q, want %q", events.notes[len(events.notes)-1], want)
 	}
 	expect.Equalf(t, r.metrics.groups[s.key()].droppedEvents, uint64(left), "dropped events in the metric")
+}
+
+// The operator drops an event that is rejected: later events don't wait for it. It repeats one that it couldn't write.
+func TestRejectedEventIsDropped(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "e", errors.New("policy"))
+	events := &fakeEventClient{err: refused}
+	r, s := newLimitedGroup(events)
+	must.Succeed(t, r.recordEvents(t.Context(), s, []groupstatus.Event{{Note: "first"}}))
+	events.err = errors.New("connection refused")
+	if err := r.recordEvents(t.Context(), s, []groupstatus.Event{{Note: "second"}}); err == nil {
+		t.Error("got no error for an event that wasn't written")
+	}
+	events.err = nil
+	must.Succeed(t, r.recordEvents(t.Context(), s, nil))
+	expect.EqualSlicesf(t, events.notes, []string{"first", "second", "second"}, "events")
+}
+
+// A group that elects without end has no turn for each election. The next reconcile is due when it has one, and writes
+// the newest election. What a user causes doesn't wait.
+func TestElectionsWithoutEndAreLimited(t *testing.T) {
+	r, s := newLimitedGroup(nil)
+	for i := range electionBurst {
+		expect.Equalf(t, r.mustWait(s, decide.LimitElections), false, "election %d waits", i)
+	}
+	expect.Equalf(t, r.mustWait(s, decide.LimitElections), true, "one more election waits")
+	expect.AtMostf(t, time.Until(s.wakeAt), time.Second/groupRate, "time until the next reconcile")
+	expect.Equalf(t, r.mustWait(s, decide.LimitChanges) || r.mustWait(s, decide.NoLimit), false, "another change waits")
+}
+
+// The series of a group disappear with it, so that no alert fires for a group that is gone.
+func TestMetricsOfGroup(t *testing.T) {
+	m, registry := newMetricSet(func() map[string]int { return map[string]int{"v1": 2, "v2": 1} }),
+		prometheus.NewPedanticRegistry()
+	must.Succeed(t, m.register(registry))
+	group := types.NamespacedName{Namespace: "bank", Name: "ledger"}
+	m.update(group, func(g *groupMetrics) {
+		g.Gauges = decide.Gauges{Vacant: true, Disagreeing: true, Divided: true, Behind: true, Connected: 2, Expected: 3}
+		g.Gaps = v1.Gaps{Failures: 4, FailureMicros: 5_000_000, Others: 6, OtherMicros: 7_000_000}
+		g.elections, g.deferred, g.droppedEvents = 8, 9, 10
+	})
+	expectMetrics := func(what, want string) {
+		t.Helper()
+		families, err := registry.Gather()
+		must.Succeed(t, err)
+		var got []string
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				got = append(got, strings.TrimPrefix(family.GetName(), "conclave_operator_")+
+					fmt.Sprint(metric.GetGauge().GetValue()+metric.GetCounter().GetValue()))
+			}
+		}
+		expect.Equalf(t, strings.Join(got, " "), want, "%s", what)
+	}
+	expectMetrics("with a group", "agents2 agents1 agents_connected2 agents_expected3 elections_total8 "+
+		"events_dropped_total10 failover_seconds0 failover_seconds0 failover_seconds0 group_agreed0 group_coordinator0 "+
+		"group_coordinators_differ1 group_gap_seconds_total5 group_gap_seconds_total7 group_gaps_total4 group_gaps_total6 "+
+		"group_status_behind1 groups1 reconciles_total0 status_deferred_total9 status_lag_seconds0 streams_connected3")
+	m.forget(group)
+	expectMetrics("without it", "agents2 agents1 failover_seconds0 failover_seconds0 failover_seconds0 groups0 "+
+		"reconciles_total0 status_lag_seconds0 streams_connected3")
 }
 
 // A standby has no metrics of groups: an alert would fire because of a group without a coordinator.

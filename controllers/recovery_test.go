@@ -1,7 +1,6 @@
 package controllers_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,42 +18,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
-
-// A group is deleted and elections take place while no operator runs.
-func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
-	e := newEnv(t)
-	first := e.startOperator()
-	pods := []string{"p-0", "p-1", "p-2"}
-	for _, pod := range pods {
-		e.pod(pod, "ledger", "audit")
-	}
-	e.createGroup("ledger", func(group *v1.ElectionGroup) {
-		withShortWaits(group)
-		withService(group)
-	}, pods...)
-	e.createGroup("audit", withShortWaits, pods...)
-	e.awaitAdopted("ledger", 0, pods...)
-	e.awaitAdopted("audit", 0, pods...)
-	e.elect("ledger", "p-2", 7)
-	e.elect("audit", "p-2", 7)
-	e.awaitCoordinator("ledger", "p-2", 7)
-	e.awaitRole("p-2", "audit", v1.RoleCoordinator)
-	e.awaitQuiet(first)
-	first.stop()
-
-	must.Succeed(t, e.client.Delete(t.Context(), e.group("audit")))
-	e.elect("ledger", "p-1", 8)
-	e.deletePod("p-2")
-	e.elect("ledger", "p-0", 9)
-	e.startOperator()
-	e.awaitCoordinator("ledger", "p-0", 9)
-	e.awaitRole("p-0", "ledger", v1.RoleCoordinator)
-	e.awaitRoute("p-0")
-	e.awaitRole("p-1", "audit", "")
-	e.awaitRole("p-0", "audit", "")
-	e.eventually("the agents have left the deleted group",
-		func() bool { return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") })
-}
 
 // A group is deleted during an election, and created again under the same name.
 func TestGroupIsRecreated(t *testing.T) {
@@ -74,31 +37,14 @@ func TestGroupIsRecreated(t *testing.T) {
 	e.awaitRole("ledger-2", "ledger", "")
 }
 
-// The operator restores its objects and labels when a user changes or deletes them.
+// The operator restores a Service that a user deletes. It owns the role label of a member even if another manager has
+// applied it.
 func TestObjectsAndLabelsAreRestored(t *testing.T) {
 	e, o := newOperatedEnv(t)
 	e.createSettledGroup(o)
-	address := e.ip("ledger-2")
-	for _, object := range []client.Object{
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"}},
-	} {
-		must.Succeed(t, e.client.Delete(t.Context(), object))
-		e.eventually(fmt.Sprintf("%T exists again", object),
-			func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil })
-	}
-	pod := &corev1.Pod{}
-	must.Succeed(t, e.client.Get(t.Context(), e.key("ledger-0"), pod))
-	patch := client.MergeFrom(pod.DeepCopy())
-	pod.Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
-	must.Succeed(t, e.client.Patch(t.Context(), pod, patch))
-	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
-	expect.Equalf(t, e.endpoint("ledger-leader"), address, "address of the Service")
-}
-
-// The operator owns the role label of a member even if another manager has applied it.
-func TestRoleLabelIsOwnedByOperator(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	e.createSettledGroup(o)
+	must.Succeed(t, e.client.Delete(t.Context(), e.service("ledger-leader")))
+	e.eventually("the Service exists again",
+		func() bool { return e.client.Get(t.Context(), e.key("ledger-leader"), &corev1.Service{}) == nil })
 	label := v1.RoleLabel("ledger")
 	other := coreapply.Pod("ledger-0", e.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
 	must.Succeed(t, e.client.Apply(t.Context(), other, client.FieldOwner("another-manager"), client.ForceOwnership))
@@ -156,6 +102,7 @@ func TestGroupIsDeletedInTheForeground(t *testing.T) {
 		return !e.inGroup("ledger-0", "ledger") && !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger")
 	})
 	e.awaitRole("ledger-2", "ledger", "")
+	expect.Equalf(t, value(t, o.metrics, "conclave_operator_groups"), 0, "groups in the metrics")
 	owned := []client.Object{
 		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
 		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -77,40 +75,6 @@ func TestInvalidStatusDelaysNoTraffic(t *testing.T) {
 	spoil.Store(false)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-}
-
-// The operator drops an event that is rejected: later events don't wait for it.
-func TestRejectedEventIsDropped(t *testing.T) {
-	e := newEnv(t)
-	var mu sync.Mutex
-	var sent []string
-	o := e.startOperator(func(o *operator) {
-		o.rejects = func(r *http.Request) bool {
-			if !strings.HasSuffix(r.URL.Path, "/events") {
-				return false
-			}
-			body, err := io.ReadAll(r.Body)
-			expect.Succeed(t, err)
-			mu.Lock()
-			defer mu.Unlock()
-			sent = append(sent, string(body))
-			return true
-		}
-	})
-	e.createSettledGroup(o)
-	e.elect("ledger", "ledger-1", 8)
-	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-	e.eventually("the next event has been sent", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.ContainsFunc(sent,
-			func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
-	})
-	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
-	e.awaitQuiet(o)
-	mu.Lock()
-	defer mu.Unlock()
-	expect.Lenf(t, sent, 2, "events (each of the two sent once)")
 }
 
 // Pods can't be patched, for example because they violate a policy of the cluster that is newer than they are. In

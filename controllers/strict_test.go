@@ -130,4 +130,5 @@ func TestPodsAreReleasedWithTheGroup(t *testing.T) {
 	e.startOperator()
 	e.awaitNoPod("p-4")
 	e.awaitHeld("p-0", false)
+	e.eventually("the agents have left the deleted group", func() bool { return !e.inGroup("p-0", "ledger") })
 }

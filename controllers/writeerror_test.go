@@ -22,17 +22,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
-// fakeEventClient records the notes of the events that it creates.
+// fakeEventClient records the notes of events, and responds with an error.
 type fakeEventClient struct {
 	client.Client
 	notes []string
+	err   error
 }
 
 func (c *fakeEventClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	if event, ok := object.(*eventsv1.Event); ok {
 		c.notes = append(c.notes, event.Note)
 	}
-	return nil
+	return c.err
 }
 
 // The API server rejects an event with a longer note, and names of pods can be long.

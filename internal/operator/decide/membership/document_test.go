@@ -252,19 +252,3 @@ func TestRevision(t *testing.T) {
 	f.Group.Status = v1.ElectionGroupStatus{}
 	expect.AtLeastf(t, f.step().Document.Revision, known+1, "revision of the next group of this name")
 }
-
-// TestSettledListNeedsNoVotesOfPreviousList tests that all members of the list before count as departed: their pods may
-// not exist any more, and an agent that starts later does not know that they had adopted this one.
-func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
-	list := v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},
-		Previous: &v1.PreviousList{Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
-		Departed: []string{"b"},
-	}
-	group := newDeclaredFacts("a 1").Group
-	expect.EqualSlicesf(t, Document(group, &list, nil).Group.Departed, []string{"b"},
-		"state Adopting: departed members (b)")
-	list.State = v1.ListSettled
-	expect.EqualSlicesf(t, Document(group, &list, nil).Group.Departed, []string{"a", "b"},
-		"state Settled: departed members (a and b)")
-}

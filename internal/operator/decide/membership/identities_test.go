@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
@@ -45,43 +43,6 @@ func TestIdentityOfMember(t *testing.T) {
 	}
 }
 
-// TestReplacedPods: a replaced pod is one version, and one version takes in all pods that are replaced while a list is
-// adopted.
-func TestReplacedPods(t *testing.T) {
-	const n = 50
-	f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
-	for i := range n {
-		f.addPod(fmt.Sprint("a-", i))
-	}
-	first := f.settle().List.Version
-	f.replacePod("a-7")
-	expect.Equalf(t, f.settle().List.Version, first+1, "version after one pod was replaced")
-
-	f.replacePod("a-0")
-	f.step()
-	for i := 1; i < n; i++ {
-		f.replacePod(fmt.Sprint("a-", i))
-	}
-	expect.Equalf(t, f.settle().List.Version, first+3, "version after all pods were replaced")
-	for pod, identity := range f.Group.Status.Protocol.MemberList.Identities {
-		expect.Equalf(t, string(identity), f.Agents[pod].Identity, "identity of %s", pod)
-	}
-}
-
-// TestReplacedMemberHasEnded: its successor has reported the list for so long that its grants have expired.
-func TestReplacedMemberHasEnded(t *testing.T) {
-	f := newDeclaredFacts("a 1, b 2, c 3").addPods("a", "b", "c")
-	f.step()
-	f.replacePod("a")
-	f.replacePod("b")
-	const adopting = "v2 Adopting: a 1, b 2, c 3; after v1: a 1, b 2, c 3"
-	expect.Equalf(t, formatList(f.step().List), adopting, "the next list")
-	f.Adopted["a"] = true
-	expect.Equalf(t, formatList(f.step().List), adopting, "a has adopted it")
-	f.Adopted["b"] = true
-	expect.Equalf(t, formatList(f.step().List), "v2 Settled: a 1, b 2, c 3; after v1: a 1, b 2, c 3", "b has adopted it")
-}
-
 // TestReplacedPodsWhileTheListMustNotChange: they need the next list, although other members wait for a majority.
 func TestReplacedPodsWhileTheListMustNotChange(t *testing.T) {
 	f := newMajorityFacts("a 1, b 2, c 3", "a b c")
@@ -110,20 +71,4 @@ func TestVersionsFollowTheClock(t *testing.T) {
 	f.Now = f.Now.AddDate(-40, 0, 0).Add(time.Hour + time.Minute)
 	f.Group.UID, f.Group.Status = "another", v1.ElectionGroupStatus{}
 	expect.AtLeastf(t, f.step().List.Version, first.Version+3, "version of the next group of this name")
-}
-
-// TestTermsOfListRunOut: the next list, with the same members, has new terms.
-func TestTermsOfListRunOut(t *testing.T) {
-	f := newDeclaredFacts("a 1")
-	f.settle()
-	f.changeAgent("a", func(a *facts.Agent) {
-		a.Report = &control.Report{UID: "6f0c", Version: 1, UsedTerm: uint64(control.FirstTerm(1) + 1<<15)}
-	})
-	expect.Equalf(t, f.step().List.Version, 1, "after half of the terms: version")
-	f.Agents["a"].Report.UsedTerm++
-	expect.Equalf(t, f.step().List.Version, 2, "after more: version")
-	f.Group.Status.Term = control.FirstTerm(70)
-	expect.Equalf(t, f.settle().List.Version, 71, "a term of a list that isn't known: version")
-	f.Group.Spec.Members = parseMembers("a 2")
-	expect.Equalf(t, f.settle().List.Version, 72, "and the next version")
 }

@@ -96,19 +96,6 @@ func TestFirstListDoesNotWaitForMajority(t *testing.T) {
 	expect.Equalf(t, formatProblem(p.Problem), "", "problem")
 }
 
-// TestAdoptionDoesNotWaitForMajority: a list that has begun settles, whoever is connected.
-func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
-	f := newMajorityFacts("a 1, b 2, c 3", "a b c d")
-	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
-	expect.Equalf(t, formatList(f.step().List),
-		"v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it begins")
-	clear(f.Agents)
-	f.Adopted["a"], f.Adopted["b"] = true, true
-	p := f.step()
-	expect.Equalf(t, formatList(p.List), "v2 Settled: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3", "it settles")
-	expect.Equalf(t, formatProblem(p.Problem), "", "problem")
-}
-
 // TestOtherSettingsDoNotWaitForMajority: only the list waits, with the lease that belongs to it.
 func TestOtherSettingsDoNotWaitForMajority(t *testing.T) {
 	f := newMajorityFacts("a 1, b 2, c 3", "a b c")

@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,46 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
-
-// TestVersions is the history of one group: each step begins with the list of the one before.
-func TestVersions(t *testing.T) {
-	cases := golden.Open(t, "testdata/versions.txt")
-	f := newDeclaredFacts("a 10, b 20, c 30")
-	for i, step := range []struct {
-		name   string
-		change func()
-	}{
-		{"the first list has settled immediately", func() {}},
-		{"no change", func() {}},
-		{"a missing pod", func() { f.Missing["c"] = true }},
-		{"c is removed", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") }},
-		{"c has departed", func() {}},
-		{"another edit has to wait", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") }},
-		{
-			"pods that are not in the previous list do not count",
-			func() { f.Adopted["d"], f.Missing["e"] = true, true },
-		},
-		{"a member that has departed and adopted counts once", func() { f.Adopted["c"] = true }},
-		{"a has adopted it", func() { f.Adopted["a"] = true }},
-		{"the edit takes effect", func() { clear(f.Adopted); clear(f.Missing) }},
-		{"one of two is not a majority", func() { f.Adopted["b"] = true }},
-		{"a has departed", func() { f.Missing["a"] = true }},
-		{"a has a pod again, which changes nothing", func() { clear(f.Missing) }},
-		{"another pod is missing, which changes nothing", func() { f.Missing["b"] = true }},
-		{"the order changes", func() { clear(f.Missing); f.Group.Spec.Members = parseMembers("d 5, b 20") }},
-		{
-			"the order is restored before the list has settled",
-			func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
-		},
-		{"the list settles", func() { f.Adopted["d"] = true }},
-		{"the restored order takes effect", func() {}},
-	} {
-		step.change()
-		cases.Compare(t, fmt.Sprintf("%02d %s", i+1, step.name), formatList(f.step().List))
-	}
-}
 
 // TestNoDepartureBeforeTheListIsPublished tests that members do not depart before a document
 // of the list is published: a pod that starts until then begins with the previous list.
@@ -66,36 +26,6 @@ func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	f.Published = after
 	expect.Equalf(t, formatList(f.plan().List),
 		"v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b", "published")
-}
-
-func TestMajorities(t *testing.T) {
-	for _, c := range []struct {
-		before, adopted, departed string
-		settled                   bool
-	}{
-		{"a 1", "", "", false},
-		{"a 1", "a", "", true},
-		{"a 1, b 2", "a", "", false},
-		{"a 1, b 2", "ab", "", true},
-		{"a 1, b 2, c 3", "a", "", false},
-		{"a 1, b 2, c 3", "a", "b", true},
-		{"a 1, b 2, c 3, d 4", "a", "b", false},
-		{"a 1, b 2, c 3, d 4", "a", "bc", true},
-		{"a 1, b 2, c 3, d 4, e 5", "", "abc", true},
-	} {
-		f := newDeclaredFacts(c.before)
-		f.step()
-		f.Group.Spec.Members = parseMembers("x 1")
-		f.step()
-		for _, name := range c.adopted {
-			f.Adopted[string(name)] = true
-		}
-		for _, name := range c.departed {
-			f.Missing[string(name)] = true
-		}
-		expect.Equalf(t, f.step().List.State == v1.ListSettled, c.settled,
-			"%q of %s have adopted and %q have departed: settled", c.adopted, c.before, c.departed)
-	}
 }
 
 // TestLeaseChangesWithList: agents get another lease with the next version of the list. That
@@ -144,15 +74,6 @@ func TestLeaseChangesWithList(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAdoptionWait(t *testing.T) {
-	f := newDeclaredFacts("a 1")
-	expect.Equalf(t, AdoptionWait(f.Group), 2250*time.Millisecond, "adoption wait by default")
-	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
-	expect.Equalf(t, AdoptionWait(f.Group), 9*time.Second, "with a lease of 8 s (want 9s)")
-	f.Group.Spec.Safety.Mode = v1.Available
-	expect.Equalf(t, AdoptionWait(f.Group), 0, "in Available mode")
 }
 
 func TestMissingPodGrace(t *testing.T) {
