@@ -10,10 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
 	conclavev1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/documents"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -195,7 +198,7 @@ func (p *product) goCommand(arguments []string) string {
 }
 
 var verbs = strings.Fields("-- annotate apply attach create delete describe drain exec explain get kustomize label " +
-	"logs patch port-forward rollout run scale uncordon wait")
+	"logs patch port-forward rollout run scale taint uncordon wait")
 
 func (p *product) kubectl(arguments []string) string {
 	if !slices.ContainsFunc(arguments, func(argument string) bool { return slices.Contains(verbs, argument) }) {
@@ -276,21 +279,24 @@ func TestBrokenCommandsAreDetected(t *testing.T) {
 	}
 }
 
-// TestSamplesOfGroupsHaveFieldsThatExist: the API server drops others, with a warning.
-func TestSamplesOfGroupsHaveFieldsThatExist(t *testing.T) {
-	found := 0
+// TestSamplesHaveFieldsThatExist: the API server drops others, with a warning.
+func TestSamplesHaveFieldsThatExist(t *testing.T) {
+	found := map[string]int{}
 	for _, path := range files(t, "", ".md") {
-		for _, sample := range all("(?ms)^ *```yaml\n(.*?)^ *```$", read(t, path)) {
-			if !strings.Contains(sample, "kind: ElectionGroup\n") {
-				continue
-			}
-			found++
-			if err := yaml.UnmarshalStrict([]byte(sample), &conclavev1.ElectionGroup{}); err != nil {
-				t.Errorf("%s: %v in\n%s", path, err, sample)
+		for _, block := range all("(?ms)^ *```yaml\n(.*?)^ *```$", read(t, path)) {
+			for sample := range strings.SplitSeq(block, "\n---\n") {
+				kind := strings.Join(all(`(?m)^ *kind: (\w+)$`, sample), " ")
+				object := map[string]any{
+					"ElectionGroup": &conclavev1.ElectionGroup{}, "Deployment": &appsv1.Deployment{},
+					"StatefulSet": &appsv1.StatefulSet{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+				}[kind]
+				if object == nil {
+					continue
+				}
+				found[kind]++
+				expect.Succeedf(t, yaml.UnmarshalStrict([]byte(sample), object), "%s:\n%s", path, sample)
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("found no samples")
-	}
+	expect.AtLeastf(t, len(found), 3, "kinds of samples, of %v", found)
 }

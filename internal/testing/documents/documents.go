@@ -26,7 +26,8 @@ func (c Command) String() string { return c.Document + ": " + strings.Join(c.Wor
 // patterns match the documents that are kept up to date, for callers two folders below the repository. They are as
 // narrow as possible: Go repeats the tests of a package when a file changes in a folder that they read.
 var patterns = []string{
-	"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/algorithms/*.md", "docs/runbooks/*.md",
+	"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/algorithms/*.md", "docs/recipes/*.md",
+	"docs/runbooks/*.md",
 	"charts/*/README.md", "examples/README.md", "examples/*/README.md",
 }
 
