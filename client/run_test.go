@@ -94,25 +94,6 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 	}
 }
 
-func TestFunctionNeverRunsTwiceAtTheSameTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake, r, session, c := startLeading(t, minute)
-		session.sendLost(t, 7)
-		wantError(t, c.awaitCause(t), ErrLost)
-		fake.lead(session, 8, minute)
-		// The stop event of a tenure that the function hasn't started isn't confirmed either.
-		session.sendStop(t, 8)
-		fake.lead(session, 9, minute)
-		session.send(t, ":\n\n")
-		if len(r.calls)+len(fake.stops) > 0 {
-			t.Fatal("the client called the function again or confirmed a stop while the function was running")
-		}
-		c.result <- nil
-		r.awaitCall(9).result <- nil
-		wantError(t, r.awaitResult(), nil)
-	})
-}
-
 // TestNextTenureIsRenewedWhileTheFunctionReturns: the agent closes a session that doesn't answer lead.
 func TestNextTenureIsRenewedWhileTheFunctionReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,6 +106,9 @@ func TestNextTenureIsRenewedWhileTheFunctionReturns(t *testing.T) {
 		waitUntil(t, "the client renews the next tenure", func() bool { return fake.queryCount() >= before+times })
 		if took, most := time.Since(start), times*lease*time.Millisecond/2; took > most {
 			t.Errorf("the client has renewed %d times in %s, want at most %s", times, took, most)
+		}
+		if session.sendStop(t, 7); len(r.calls)+len(fake.stops) > 0 {
+			t.Error("the client called the function again or confirmed a stop while the function was running")
 		}
 		c.result <- nil
 		r.awaitCall(8).result <- nil
@@ -192,11 +176,14 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 		"other coordinator": {"e", 8, ErrLost},
 		"no coordinator":    {"", 7, ErrLost},
 		"another term":      {"a", 8, ErrLost},
+		"another tenure":    {"", 8, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake, r, session, call := startLeading(t, lease)
-				fake.setFollowing(c.coordinator, c.term)
+				if fake.setFollowing(c.coordinator, c.term); name == "another tenure" {
+					fake.setLeading(c.term, minute) // for example, because the agent was restarted
+				}
 				wantError(t, call.awaitCause(t), c.cause)
 				call.result <- nil
 				// The stop event arrives later, and is still confirmed.
@@ -206,16 +193,6 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTenureIsNotRenewedByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake, r, _, c := startLeading(t, lease)
-		fake.setLeading(8, minute) // for example, because the agent was restarted
-		wantError(t, c.awaitCause(t), ErrLost)
-		c.result <- nil
-		r.end()
-	})
 }
 
 // TestTenureWithoutLeaseIsRenewed: the agent replaces an application that stops renewing.
@@ -248,41 +225,31 @@ func TestSessionIsIntroduced(t *testing.T) {
 	})
 }
 
-// TestNoTimeToLeadIsLogged: in this case the function is never called.
-func TestNoTimeToLeadIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(0)
-		fake.setResponse(func() (int, string) {
-			return http.StatusOK,
-				`{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":898,"remainingMillis":0}`
+// TestReasonWhyTheFunctionIsNotCalledIsLogged: the agent promises no time to lead in, or doesn't know the request.
+func TestReasonWhyTheFunctionIsNotCalledIsLogged(t *testing.T) {
+	const noTime = `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":898,"remainingMillis":0}`
+	for reason, response := range map[string]string{
+		"drainMillis is 0": noTime, "the agent refuses to confirm it": "404 page not found",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeAgent(t)
+			r := startRun(fake)
+			session := fake.acceptSession(0)
+			fake.setResponse(func() (int, string) {
+				if response == noTime {
+					return http.StatusOK, response
+				}
+				return http.StatusNotFound, response
+			})
+			time.Sleep(time.Second)
+			session.sendLead(t, 7)
+			time.Sleep(time.Second)
+			if n := strings.Count(r.log.String(), reason); n != 1 || len(r.calls) > 0 {
+				t.Errorf("got %d lines that %s and %d calls, want 1 and none: %s", n, reason, len(r.calls), r.log.String())
+			}
+			r.end()
 		})
-		time.Sleep(time.Second)
-		session.sendLead(t, 7)
-		time.Sleep(time.Second)
-		if n := strings.Count(r.log.String(), "drainMillis is 0"); n != 1 || len(r.calls) > 0 {
-			t.Errorf("got %d lines about drainMillis and %d calls, want 1 and none: %s", n, len(r.calls), r.log.String())
-		}
-		r.end()
-	})
-}
-
-// TestRefusedConfirmationIsLogged: an agent without the endpoint for renewals, for example, never lets the function
-// run.
-func TestRefusedConfirmationIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeAgent(t)
-		r := startRun(fake)
-		session := fake.acceptSession(0)
-		fake.setResponse(func() (int, string) { return http.StatusNotFound, `404 page not found` })
-		session.sendLead(t, 7)
-		time.Sleep(time.Second)
-		if n := strings.Count(r.log.String(), "the agent refuses to confirm it"); n != 1 || len(r.calls) > 0 {
-			t.Errorf("got %d lines about the refusal and %d calls, want 1 and none: %s", n, len(r.calls), r.log.String())
-		}
-		r.end()
-	})
+	}
 }
 
 func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
