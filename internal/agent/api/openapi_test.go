@@ -125,8 +125,10 @@ func TestAgentFollowsContract(t *testing.T) {
 		// The responses of full have all optional fields, and those of sparse have none.
 		full, sparse := newFakeGroup(), newFakeGroup()
 		full.full, full.leader.Leading = true, true
-		full.changes, full.sessionEvents = make(chan group.Change, 1), make(chan group.SessionEvent, 3)
+		full.changes, full.sessionEvents = make(chan group.Change, 1), make(chan group.SessionEvent, 5)
 		full.changes <- group.Change{ID: "x-4", Leader: full.leader}
+		full.sessionEvents <- group.SessionEvent{Kind: group.Elect, Term: 6, WithinMillis: 1500}
+		full.sessionEvents <- group.SessionEvent{Kind: group.Follow, Term: 6}
 		full.sessionEvents <- group.SessionEvent{Kind: group.Lead, Term: 7, Token: 7340042}
 		full.sessionEvents <- group.SessionEvent{Kind: group.Stop, Term: 7, Successor: "e"}
 		full.sessionEvents <- group.SessionEvent{Kind: group.Lost, Term: 7}

@@ -30,8 +30,17 @@ type application struct {
 	// stopping: the application was asked to stop. releasing: not to hand over to a
 	// successor, but because the process gives up the office.
 	stopping, releasing bool
+	// elected is the election of which a session was told, and that hasn't ended.
+	elected elected
 	// stopBy is when the drain timeout of an application that stops is over.
 	stopBy election.Tick
+}
+
+// elected is an election that this process has won, while it waits for the end of a former lease, and the session that
+// would lead. It is zero otherwise.
+type elected struct {
+	term    election.Term
+	session *Session
 }
 
 func newApplication(group config.Group) application {

@@ -382,6 +382,7 @@ func (g *Group) applyOutput() {
 	}
 	g.publish()
 	g.runNotices()
+	g.tellElected()
 	g.report()
 	g.setTimer()
 }

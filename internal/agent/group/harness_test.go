@@ -348,10 +348,13 @@ func (g *Group) stepDownTo(to string) func(context.Context) error {
 
 func isLeading(l Leader) bool { return l.Leading }
 
-// nextEvent returns the next event of a session. It must be of this kind.
+// nextEvent returns the next event of a session. It must be of this kind. One that leads may have been elected before.
 func nextEvent(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
 	t.Helper()
 	e, err := s.Next(testwait.Context(t))
+	for err == nil && kind == Lead && (e.Kind == Elect || e.Kind == Follow) {
+		e, err = s.Next(testwait.Context(t))
+	}
 	if err != nil || e.Kind != kind {
 		t.Fatalf("got event %+v, %v, want %s", e, err, kind)
 	}

@@ -99,8 +99,8 @@ func (s *Session) pop() (SessionEvent, bool) {
 	return SessionEvent{}, false
 }
 
-// push queues an event. The queue has no limit, but grows by at most three events in a tenure and one for each change
-// of the drain timeout, and the API closes the session of an application that doesn't read.
+// push queues an event. The queue has no limit, but grows by at most three events in a tenure, two for each claim and
+// one for each change of the drain timeout, and the API closes the session of an application that doesn't read.
 func (s *Session) push(e SessionEvent) {
 	s.mu.Lock()
 	s.events = append(s.events, e)
@@ -163,6 +163,28 @@ func (g *Group) startLeading() {
 	g.notices = append(g.notices, func() { s.push(e) })
 	if s.renews {
 		g.awaitAnswer(s)
+	}
+}
+
+// tellElected tells the session that would lead whether this process is elected, when that changes. A new tenure tells
+// itself.
+func (g *Group) tellElected() {
+	before, now := g.app.elected, elected{}
+	term, until := g.machine.Elected()
+	if term != 0 && len(g.app.sessions) > 0 {
+		now = elected{term, g.app.sessions[0]}
+	}
+	if now == before {
+		return
+	}
+	g.app.elected = now
+	e := SessionEvent{Kind: Elect, Term: uint64(term)}
+	switch {
+	case now.session != nil:
+		e.WithinMillis = max(1, g.cfg.Clock.Until(until).Milliseconds())
+		now.session.push(e)
+	case g.app.term == 0:
+		before.session.push(SessionEvent{Kind: Follow, Term: uint64(before.term)})
 	}
 }
 

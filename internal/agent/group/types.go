@@ -78,6 +78,11 @@ const (
 	Lead SessionEventKind = "lead"
 	// Stop: the application must stop and confirm it. Then Successor takes the office.
 	Stop SessionEventKind = "stop"
+	// Elect: this process is elected in Term. It leads, or isn't elected any more, within WithinMillis: a former lease has
+	// to end first.
+	Elect SessionEventKind = "elect"
+	// Follow: the process that was elected in Term doesn't lead.
+	Follow SessionEventKind = "follow"
 	// Lost: the tenure is over. The application must have stopped.
 	Lost SessionEventKind = "lost"
 	// SettingsChanged: the drain timeout or the lease of the group has changed.
@@ -86,10 +91,11 @@ const (
 
 // SessionEvent is sent to an application over its session.
 type SessionEvent struct {
-	Kind      SessionEventKind `json:"-"`
-	Term      uint64           `json:"term"`
-	Token     uint64           `json:"token,omitempty"`
-	Successor string           `json:"successor,omitempty"`
+	Kind         SessionEventKind `json:"-"`
+	Term         uint64           `json:"term"`
+	Token        uint64           `json:"token,omitempty"`
+	Successor    string           `json:"successor,omitempty"`
+	WithinMillis int64            `json:"withinMillis,omitempty"`
 }
 
 // The errors of requests.

@@ -48,6 +48,7 @@ func (s *state) nextBeat(interval election.Tick) election.Tick {
 // requestOwnGrant requests the grant of this process itself.
 func (m *Machine) requestOwnGrant() {
 	answer := m.answerTo(m.grantRequest())
+	m.candidacy.waits = m.candidacy.waits || answer == grants.Deferred
 	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow || answer == grants.NoVote
 	if answer == grants.Granted {
 		m.support.Add(m.cfg.Self, m.now, m.leaseInForce())

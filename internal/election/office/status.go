@@ -12,6 +12,15 @@ func (m *Machine) Status() election.Status {
 	return s
 }
 
+// Elected returns the term of an election that this process has won, and 0 unless it waits for the end of a former
+// lease. By the moment until, it holds the office or has given up its claim.
+func (m *Machine) Elected() (term election.Term, until election.Tick) {
+	if m.role != Candidate || !m.candidacy.waits {
+		return 0, 0
+	}
+	return m.term, m.claimUntil() + m.cfg.Heartbeat
+}
+
 // Suspects returns the processes that Rows reports as crashed. Callers must not change the result.
 func (s *state) Suspects() election.IDs { return s.detector.All() }
 
