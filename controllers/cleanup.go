@@ -52,7 +52,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	}
 	for pod, report := range reports {
 		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod},
-			agents.LeaveGroup(key.Name, report.Report.UID, report.Report.Revision))
+			agents.LeaveGroup(key.Name, report.UID, report.Revision))
 	}
 	parallel := newParallel()
 	for _, pod := range labeled {

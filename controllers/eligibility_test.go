@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
@@ -56,7 +57,7 @@ func (e *env) endTenure(cause control.EndCause, former string, term uint64, next
 	e.mu.Lock()
 	for _, agent := range e.agents {
 		agent.ChangeReport("ledger", func(r *control.Report) {
-			r.Ended = &control.Ending{Coordinator: former, Term: term, Cause: cause, At: time.Now()}
+			r.Ended = &control.Ending{Coordinator: former, Term: term, Cause: cause, At: time.Now(), GapMicros: new(int64(5000))}
 		})
 	}
 	e.mu.Unlock()
@@ -75,8 +76,7 @@ func (e *env) requireEndReason(want v1.EndReason) {
 // The operator excludes members on a cordoned node, or whose pod is being deleted, so that
 // the coordinator hands over before it stops.
 func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
-	e := newEnv(t)
-	e.startOperator()
+	e, o := newOperatedEnv(t)
 	first, second := e.createNode("first"), e.createNode("second")
 	e.podWith("p-0", []string{"ledger"}, onNode(first))
 	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
@@ -103,6 +103,7 @@ func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
 	}
 	e.endTenure(control.EndExcluded, "p-2", 9, "p-1")
 	e.requireEndReason(v1.EndPodDeleted)
+	expect.Equalf(t, value(t, o.metrics, "conclave_operator_failover_seconds"), 2, "failovers in the metrics")
 
 	p2.CloseStreams() // Without an operator, it becomes eligible again.
 	p2.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })

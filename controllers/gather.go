@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/cache"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
@@ -27,8 +26,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 	if !r.leads() {
 		s.LeaderGrace = r.options.LeaderGrace
 	}
-	reports := r.agents.Reports(s.key())
-	if err := r.gatherPods(ctx, s, reports); err != nil {
+	if err := r.gatherPods(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := r.gatherObjects(ctx, s); err != nil {
@@ -45,13 +43,13 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup, state 
 		}
 	}
 	for _, pod := range s.Pods {
-		r.addAgent(&s.Facts, pod, reports)
+		r.addAgent(&s.Facts, pod)
 	}
 	s.Now = time.Now()
 	return s, nil
 }
 
-func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
+func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot) error {
 	var indexed corev1.PodList
 	err := r.cached.List(ctx, &indexed, client.InNamespace(s.Group.Namespace),
 		client.MatchingFields{cache.PodsByGroup: s.Group.Name}, client.UnsafeDisableDeepCopy)
@@ -63,7 +61,7 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 	}
 	// The index doesn't find members, or pods whose agents report the group, that don't name it.
 	others := cache.MembersOf(s.Group)
-	for name := range reports {
+	for name := range r.agents.Reports(s.key()) {
 		others = append(others, name)
 	}
 	for _, name := range others {

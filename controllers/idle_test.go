@@ -75,7 +75,6 @@ func TestWritesOfAnElection(t *testing.T) {
 	want := []string{"PATCH endpointslices", "PATCH pods", "PATCH pods", "POST events", "PUT electiongroups/status"}
 	expect.EqualSlicesf(t, kinds(o.written()[before:]), want, "writes of an election")
 	expect.Equalf(t, value(t, o.metrics, "conclave_operator_elections_total"), 2, "elections in the metrics")
-	expect.Equalf(t, value(t, o.metrics, "conclave_operator_failover_seconds"), 1, "failovers in the metrics")
 	expect.AtLeastf(t, value(t, o.metrics, "conclave_operator_status_lag_seconds"), 1, "statuses with a measured lag")
 
 	// A pod that has been deleted needs no label.

@@ -68,8 +68,8 @@ func newMetricSet(connected func() map[string]int) *metricSet {
 		connected: connected,
 		failover: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "conclave_operator_failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
-			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next, " +
-				"by what ended the tenure: a failure, a planned change, or unknown.",
+			Help: "Time without a coordinator between two tenures, as agents have measured it, by what ended the tenure: " +
+				"a failure, a planned change, or unknown.",
 		}, []string{"end"}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "conclave_operator_status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/agents"
 	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
@@ -24,23 +23,10 @@ type objectOf[T any] interface {
 }
 
 // addAgent adds the agent of a pod.
-func (r *Reconciler) addAgent(f *facts.Facts, pod *corev1.Pod, reports map[string]agents.AgentReport) {
-	key := client.ObjectKeyFromObject(pod)
-	connection, ok := r.agents.Connection(key)
-	if !ok || connection.UID != pod.UID { // It may still be to an earlier pod of the name.
-		return
+func (r *Reconciler) addAgent(f *facts.Facts, pod *corev1.Pod) {
+	if agent, ok := r.agents.Agent(client.ObjectKeyFromObject(pod), pod.UID, f.Group.Name); ok {
+		f.Agents[pod.Name] = agent
 	}
-	agent := facts.Agent{
-		Connected: connection.Connected, Since: connection.Since, Problem: connection.Problem,
-		NotInGroup: connection.Connected && !connection.Accepts(f.Group.Name),
-		Version:    connection.Version, Identity: connection.Identity,
-		Required: r.agents.Outdated(key, f.Group.Name),
-	}
-	if report, ok := reports[pod.Name]; ok && report.UID == pod.UID {
-		agent.Report, agent.AdoptedAt, agent.NamedAt, agent.LostAt =
-			report.Report, report.AdoptedAt, report.NamedAt, report.LostAt
-	}
-	f.Agents[pod.Name] = agent
 }
 
 // cachedPod returns a pod of the cache, or nil.

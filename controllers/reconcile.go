@@ -143,7 +143,7 @@ func (r *Reconciler) read(ctx context.Context, s *snapshot, read *decide.Read) e
 			if err == nil {
 				s.Pods[name] = pod
 				delete(s.Explaining, name)
-				r.addAgent(&s.Facts, pod, r.agents.Reports(s.key()))
+				r.addAgent(&s.Facts, pod)
 			}
 			return nil
 		})

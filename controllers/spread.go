@@ -242,7 +242,6 @@ func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts
 	if g.Status.Protocol.MemberList == nil {
 		return f, nil
 	}
-	reports := r.agents.Reports(client.ObjectKeyFromObject(g))
 	for _, m := range g.Status.Protocol.MemberList.Members {
 		pod, err := r.cachedPod(ctx, g.Namespace, m.Pod)
 		if err != nil {
@@ -250,7 +249,7 @@ func (r *Reconciler) membersOf(ctx context.Context, g *v1.ElectionGroup) (*facts
 		}
 		if pod != nil {
 			f.Pods[m.Pod] = pod
-			r.addAgent(f, pod, reports)
+			r.addAgent(f, pod)
 		}
 	}
 	var err error

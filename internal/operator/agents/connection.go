@@ -10,38 +10,23 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
-// Connection is the state of the connection to an agent.
-type Connection struct {
-	UID       types.UID
-	Connected bool
-	// Problem is the reason why the agent isn't connected. It is empty until the first attempt has failed.
-	Problem string
-	// Since is when Connected last changed.
-	Since time.Time
-	// Groups are those that the agent can join.
-	Groups []string
-	// Version is that of the agent, shortened to what a status can have.
-	Version string
-	// Identity is that of the agent's state directory: see control.Agent. It remains while the agent isn't connected.
-	Identity string
-}
-
-// Accepts reports whether the agent is connected and can join a group.
-func (c Connection) Accepts(group string) bool {
-	return c.Connected && slices.Contains(c.Groups, group)
-}
-
-// Connection returns the state of the connection to a pod's agent; false if Streams doesn't follow it.
-func (s *Streams) Connection(pod types.NamespacedName) (Connection, bool) {
+// Agent returns what is known about a pod's agent in a group; false if Streams doesn't follow this pod.
+func (s *Streams) Agent(pod types.NamespacedName, uid types.UID, group string) (facts.Agent, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	stream, ok := s.streams[pod]
-	if !ok {
-		return Connection{}, false
+	stream := s.streams[pod]
+	if stream == nil || stream.agent.UID != uid { // It may still be to an earlier pod of the name.
+		return facts.Agent{}, false
 	}
-	return stream.connection, true
+	agent, stored := stream.state, stream.reports[group]
+	agent.NotInGroup = agent.Connected && !slices.Contains(stream.groups, group)
+	agent.Required = stream.outdated[group].revision
+	agent.Report, agent.AdoptedAt = stored.report, stored.adoptedAt
+	return agent, true
 }
 
 // Connected returns the number of connected agents by version.
@@ -50,28 +35,28 @@ func (s *Streams) Connected() map[string]int {
 	defer s.mu.RUnlock()
 	counts := map[string]int{}
 	for _, stream := range s.streams {
-		if stream.connection.Connected {
-			counts[stream.connection.Version]++
+		if stream.state.Connected {
+			counts[stream.state.Version]++
 		}
 	}
 	return counts
 }
 
-// setConnected marks the agent as connected, and removes the reports on groups that
-// an earlier connection reported and this one doesn't. The parameter agent has what the agent says
-// about itself. The context is done when the connection ends.
-func (s *stream) setConnected(ctx context.Context, reported map[string]bool, agent Connection) {
+// setConnected marks the agent as connected, and removes the reports on groups that an earlier connection reported and
+// this one doesn't. The parameter agent has what the agent says about itself, and groups those that it can join. The
+// context is done when the connection ends.
+func (s *stream) setConnected(ctx context.Context, reported map[string]bool, agent facts.Agent, groups []string) {
 	hub := s.streams
 	hub.mu.Lock()
 	var left []string
-	for group := range s.tables {
+	for group := range s.reports {
 		if !reported[group] {
 			left = append(left, group)
 		}
 	}
 	if !s.closed {
-		agent.UID, agent.Connected, agent.Since = s.agent.UID, true, time.Now()
-		s.connection = agent
+		agent.Connected = true
+		s.state, s.groups, s.since = agent, groups, time.Now()
 		s.spawn, s.commands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()
@@ -90,11 +75,8 @@ func (s *stream) setDisconnected(err error) {
 		problem = cmp.Or(hub.options.Refused(host), problem) // An agent listens as soon as it has a certificate.
 	}
 	hub.mu.Lock()
-	changed := !s.closed && (s.connection.Connected || s.connection.Problem != problem)
-	if s.connection.Connected {
-		s.connection.Since = time.Now()
-	}
-	s.connection.Connected, s.connection.Problem = false, problem
+	changed := !s.closed && (s.state.Connected || s.state.Problem != problem)
+	s.state.Connected, s.state.Problem = false, problem
 	s.spawn, s.commands = nil, nil
 	hub.mu.Unlock()
 	if changed {

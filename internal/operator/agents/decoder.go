@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -81,9 +82,8 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 		if _, err := control.ParseIdentity(agent.Identity); err != nil {
 			return fmt.Errorf("identity: %w", err)
 		}
-		return d.throttle.setCurrent(ctx, Connection{
-			Groups: d.certified(agent.Groups), Version: shortVersion(agent.Build), Identity: agent.Identity,
-		})
+		state := facts.Agent{Version: shortVersion(agent.Build), Identity: agent.Identity}
+		return d.throttle.setCurrent(ctx, state, d.certified(agent.Groups))
 	}
 	return nil
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -28,6 +31,23 @@ func (s *Streams) SetMaxTablesOfNamespace(bytes int) { s.maxTablesOfNamespace = 
 
 // SetRejectedRetry sets the wait before a document that was rejected is sent again.
 func (s *Streams) SetRejectedRetry(wait time.Duration) { s.rejectedRetry = wait }
+
+// Connection returns the state of the connection to a pod's agent; false if Streams doesn't follow it.
+func (s *Streams) Connection(pod types.NamespacedName) (facts.Agent, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if stream := s.streams[pod]; stream != nil {
+		return stream.state, true
+	}
+	return facts.Agent{}, false
+}
+
+// ConnectedSince returns when a pod's agent was last connected.
+func (s *Streams) ConnectedSince(pod types.NamespacedName) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.streams[pod].since
+}
 
 // Tables returns how many bytes the tables of a namespace's agents take.
 func (s *Streams) Tables(namespace string) int {

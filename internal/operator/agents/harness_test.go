@@ -168,7 +168,7 @@ func (h *harness) connected(pod string) func() bool {
 
 func (h *harness) reports(group, pod string, matches func(control.Report) bool) func() bool {
 	return func() bool {
-		stored, ok := h.Reports(key(group))[pod]
-		return ok && matches(*stored.Report)
+		report, ok := h.Reports(key(group))[pod]
+		return ok && matches(*report)
 	}
 }

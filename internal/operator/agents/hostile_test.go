@@ -74,9 +74,9 @@ func TestOversizedReportsAreRefused(t *testing.T) {
 		return connection.Connected || connection.Problem != ""
 	})
 	for _, group := range []string{"ledger", "audit"} {
-		if stored := h.Reports(key(group))["ledger-0"]; stored.Report != nil {
-			t.Errorf("%s: got a report with %d rows and %d bytes of digest, want none", group, len(stored.Report.Processes),
-				len(stored.Report.Digest))
+		if report := h.Reports(key(group))["ledger-0"]; report != nil {
+			t.Errorf("%s: got a report with %d rows and %d bytes of digest, want none", group, len(report.Processes),
+				len(report.Digest))
 		}
 	}
 }
@@ -100,11 +100,11 @@ func TestTablesAreBounded(t *testing.T) {
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("all reports are stored", func() bool {
 		return !slices.ContainsFunc(groups,
-			func(group string) bool { return h.Reports(key(group))["ledger-0"].Report == nil })
+			func(group string) bool { return h.Reports(key(group))["ledger-0"] == nil })
 	})
 	size, complete := 0, 0
 	for _, group := range groups {
-		r := h.Reports(key(group))["ledger-0"].Report
+		r := h.Reports(key(group))["ledger-0"]
 		size += r.Size()
 		if len(r.Processes) == len(rows) {
 			complete++
@@ -356,7 +356,7 @@ func TestVerify(t *testing.T) {
 		h.follow(pod, "1", ip)
 		h.eventually(pod+" is connected", h.connected(pod))
 	}
-	first, _ := h.Connection(key("ledger-0"))
+	first := h.ConnectedSince(key("ledger-0"))
 	h.network.Cut("10.0.0.2:7375")
 	h.eventually("ledger-1 isn't connected", func() bool {
 		h.Verify(key("ledger-1"))
@@ -364,18 +364,15 @@ func TestVerify(t *testing.T) {
 	})
 	h.eventually("ledger-0 is connected again", func() bool {
 		h.Verify(key("ledger-0")) // At first, its connection isn't stable yet.
-		now, _ := h.Connection(key("ledger-0"))
-		return now.Connected && now.Since != first.Since
+		return h.connected("ledger-0")() && h.ConnectedSince(key("ledger-0")) != first
 	})
-	second, _ := h.Connection(key("ledger-0"))
-	stable := func() bool { return time.Since(second.Since) > 2*time.Second }
+	second := h.ConnectedSince(key("ledger-0"))
+	stable := func() bool { return time.Since(second) > 2*time.Second }
 	h.eventually("the connection to ledger-0 is stable", stable)
 	h.Verify(key("ledger-0")) // It is too soon.
 	h.Verify(key("stranger"))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now, _ := h.Connection(key("ledger-0")); now.Since != second.Since || h.disconnected["ledger-0"] {
-		t.Errorf("got connection %+v after %+v, want no signal that ledger-0 isn't connected, and no further connection",
-			now, second)
-	}
+	expect.Equalf(t, h.ConnectedSince(key("ledger-0")), second, "start of the connection (no further one)")
+	expect.Equalf(t, h.disconnected["ledger-0"], false, "got a signal that ledger-0 isn't connected")
 }

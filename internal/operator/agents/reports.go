@@ -10,24 +10,24 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// AgentReport is the latest report of an agent on a group, with the times at which the
-// operator received its changes. Times are of the operator's clock.
-type AgentReport struct {
-	UID    types.UID
-	Report *control.Report
-	// AdoptedAt is since when the agent has reported this version of the member list.
-	AdoptedAt time.Time
-	// NamedAt is when the agent first named this coordinator in this term.
-	NamedAt time.Time
-	// LostAt is when the agent last stopped naming a coordinator that it had named.
-	LostAt time.Time
+// stored is the latest report of an agent on a group.
+type stored struct {
+	report *control.Report
+	// adoptedAt is since when, by the operator's clock, the agent has reported this version of the member list.
+	adoptedAt time.Time
+	// size is how many bytes the table takes.
+	size int
 }
 
 // Reports returns the latest reports on a group, by their pods' names.
-func (s *Streams) Reports(group types.NamespacedName) map[string]AgentReport {
+func (s *Streams) Reports(group types.NamespacedName) map[string]*control.Report {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return maps.Clone(s.reports[group])
+	reports := make(map[string]*control.Report, len(s.reporting[group]))
+	for pod, stream := range s.reporting[group] {
+		reports[pod] = stream.reports[group.Name].report
+	}
+	return reports
 }
 
 // outdated is the response of an agent that refuses a document because of its revision.
@@ -55,17 +55,6 @@ func (s *stream) setOutdated(group string, response *statusError) {
 	}
 }
 
-// Outdated returns the lowest revision that a pod's agent accepts in a group; 0 if the agent
-// hasn't refused a document because of that.
-func (s *Streams) Outdated(pod types.NamespacedName, group string) int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if stream := s.streams[pod]; stream != nil {
-		return stream.outdated[group].revision
-	}
-	return 0
-}
-
 // Groups returns the groups that a pod's agent reports.
 func (s *Streams) Groups(pod types.NamespacedName) []string {
 	s.mu.RLock()
@@ -74,7 +63,7 @@ func (s *Streams) Groups(pod types.NamespacedName) []string {
 	if !ok {
 		return nil
 	}
-	return slices.Collect(maps.Keys(stream.tables))
+	return slices.Collect(maps.Keys(stream.reports))
 }
 
 // update stores a report, or removes that of a group that the agent has left if report is nil, and signals the change.
@@ -91,32 +80,39 @@ func (s *stream) update(group string, report *control.Report) {
 func (s *stream) putReport(name string, report *control.Report) bool {
 	now := time.Now()
 	hub := s.streams
-	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: name}
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	reports := hub.reports[group]
-	if reports == nil {
-		reports = map[string]AgentReport{}
-		hub.reports[group] = reports
+	before := s.reports[name]
+	s.addTableSize(-before.size)
+	next := stored{report, before.adoptedAt, report.Size()}
+	if before.report == nil || before.report.UID != report.UID || before.report.Version != report.Version {
+		next.adoptedAt = now
 	}
-	if s.tables == nil {
-		s.tables = map[string]int{}
-	}
-	hub.setTable(s, name, 0)
-	if size := report.Size(); size <= maxTables-s.totalTables() &&
-		size <= hub.maxTablesOfNamespace-hub.tables[group.Namespace] {
-		hub.setTable(s, name, size)
-	} else {
+	if next.size > maxTables-s.tableSize || next.size > hub.maxTablesOfNamespace-hub.tables[s.agent.Pod.Namespace] {
 		withoutTable := *report
 		withoutTable.Processes, withoutTable.OnlyUnusual = nil, false // It says nothing about other members.
-		report = &withoutTable
+		next.report, next.size = &withoutTable, 0
 	}
-	reports[s.agent.Pod.Name] = reports[s.agent.Pod.Name].next(s.agent.UID, report, now)
-	s.invalidateEligibility(group.Name)
+	s.addTableSize(next.size)
+	if s.reports == nil {
+		s.reports = map[string]stored{}
+	}
+	s.reports[name] = next
+	hub.setReporting(s, name)
+	s.invalidateEligibility(name)
 	return true
+}
+
+// setReporting makes Reports find the report of a stream. The caller holds the lock.
+func (s *Streams) setReporting(of *stream, name string) {
+	group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
+	if s.reporting[group] == nil {
+		s.reporting[group] = map[string]*stream{}
+	}
+	s.reporting[group][of.agent.Pod.Name] = of
 }
 
 // maxTables is how many bytes the tables of one agent may take, and maxTablesOfNamespace those of
@@ -127,36 +123,21 @@ const (
 	maxTablesOfNamespace = 16 << 20
 )
 
-// setTable sets how many bytes the table of a group takes. The caller holds the lock.
-func (s *Streams) setTable(of *stream, group string, size int) {
-	namespace := of.agent.Pod.Namespace
-	if s.tables[namespace] += size - of.tables[group]; s.tables[namespace] == 0 {
-		delete(s.tables, namespace)
+// addTableSize changes how many bytes the tables of the agent take. The caller holds the lock.
+func (s *stream) addTableSize(bytes int) {
+	ofNamespace, namespace := s.streams.tables, s.agent.Pod.Namespace
+	s.tableSize += bytes
+	if ofNamespace[namespace] += bytes; ofNamespace[namespace] == 0 {
+		delete(ofNamespace, namespace)
 	}
-	of.tables[group] = size
-}
-
-// totalTables returns how many bytes the stored tables take.
-func (s *stream) totalTables() (bytes int) {
-	for _, size := range s.tables {
-		bytes += size
-	}
-	return bytes
 }
 
 // removeReport removes the report on a group that the agent has left, and signals the change.
 func (s *stream) removeReport(name string) {
-	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: name}
 	hub := s.streams
 	hub.mu.Lock()
 	if !s.closed {
-		if _, ok := s.tables[name]; ok {
-			hub.setTable(s, name, 0)
-			delete(s.tables, name)
-		}
-		if reports := hub.reports[group]; reports != nil {
-			hub.removeReport(group, reports, s.agent.Pod.Name)
-		}
+		hub.removeReport(s, name)
 	}
 	hub.mu.Unlock()
 	hub.options.Changed(s.agent.Pod, name)
@@ -165,38 +146,18 @@ func (s *stream) removeReport(name string) {
 // removeReports removes all reports of an agent. It depends on the number of its groups only:
 // most pods of a cluster have none. The caller holds the lock.
 func (s *Streams) removeReports(of *stream) {
-	for name := range of.tables {
-		s.setTable(of, name, 0)
-		group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
-		if reports := s.reports[group]; reports != nil {
-			s.removeReport(group, reports, of.agent.Pod.Name)
-		}
+	for name := range of.reports {
+		s.removeReport(of, name)
 	}
 }
 
-// removeReport removes one report. The caller holds the lock.
-func (s *Streams) removeReport(group types.NamespacedName, reports map[string]AgentReport, pod string) {
-	delete(reports, pod)
-	if len(reports) == 0 {
-		delete(s.reports, group)
+// removeReport removes one report, if there is one. The caller holds the lock.
+func (s *Streams) removeReport(of *stream, name string) {
+	of.addTableSize(-of.reports[name].size)
+	delete(of.reports, name)
+	group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
+	delete(s.reporting[group], of.agent.Pod.Name)
+	if len(s.reporting[group]) == 0 {
+		delete(s.reporting, group)
 	}
-}
-
-// next returns the successor of r with another report.
-func (r AgentReport) next(uid types.UID, report *control.Report, now time.Time) AgentReport {
-	before := r.Report
-	r.UID, r.Report = uid, report
-	if before == nil || before.UID != report.UID {
-		return AgentReport{UID: uid, Report: report, AdoptedAt: now, NamedAt: now}
-	}
-	if before.Version != report.Version {
-		r.AdoptedAt = now
-	}
-	if before.Coordinator != report.Coordinator || before.Term != report.Term {
-		r.NamedAt = now
-		if before.Coordinator != "" {
-			r.LostAt = now
-		}
-	}
-	return r
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 )
 
 const (
@@ -32,15 +34,20 @@ type stream struct {
 	// Streams.mu guards what follows.
 	cancel      context.CancelFunc
 	incarnation int32
-	connection  Connection
+	// state is what doesn't depend on a group, and groups has those that the agent can join, both since it was last
+	// connected. since is when that was.
+	state  facts.Agent
+	groups []string
+	since  time.Time
 	// closed: Streams doesn't follow the agent anymore.
 	closed bool
 	// interrupt ends the wait for the next line of the connection; nil while there is none.
 	// verified is when Verify last did that.
 	interrupt func()
 	verified  time.Time
-	// tables has the groups that the agent reports, and how many bytes the table of each takes.
-	tables map[string]int
+	// reports has the latest ones by group, and tableSize how many bytes their tables take.
+	reports   map[string]stored
+	tableSize int
 	// outdated has, by group, the lowest revisions that the agent accepts, if it has refused a document because of that.
 	outdated map[string]outdated
 	// spawn runs a function until the connection ends. It is nil while there is none.
@@ -50,8 +57,7 @@ type stream struct {
 
 func newStream(streams *Streams, agent Agent, incarnation int32) *stream {
 	return &stream{
-		streams: streams, agent: agent, retryNow: make(chan struct{}, 1),
-		incarnation: incarnation, connection: Connection{UID: agent.UID, Since: time.Now()},
+		streams: streams, agent: agent, retryNow: make(chan struct{}, 1), incarnation: incarnation,
 	}
 }
 

@@ -73,8 +73,8 @@ type Streams struct {
 	// Start, which starts the streams that were followed before.
 	spawn   func(func(context.Context))
 	streams map[types.NamespacedName]*stream
-	// reports are the latest ones, by group and by the pod's name.
-	reports map[types.NamespacedName]map[string]AgentReport
+	// reporting has the streams with a report on a group, by the pod's name.
+	reporting map[types.NamespacedName]map[string]*stream
 	// tables has how many bytes the tables of a namespace's agents take.
 	tables               map[string]int
 	maxTablesOfNamespace int
@@ -101,7 +101,7 @@ func New(options Options) *Streams {
 		handshakes: fair.NewSemaphore[string](maxHandshakes, maxHandshakesPerNamespace),
 		decoding:   fair.NewSemaphore[string](decoding, decodingOfTenant),
 		streams:    map[types.NamespacedName]*stream{},
-		reports:    map[types.NamespacedName]map[string]AgentReport{},
+		reporting:  map[types.NamespacedName]map[string]*stream{},
 		tables:     map[string]int{}, maxTablesOfNamespace: maxTablesOfNamespace, rejectedRetry: rejectedRetry,
 	}
 }
@@ -157,8 +157,11 @@ func (s *Streams) Follow(agent Agent, incarnation int32) {
 	stream := newStream(s, agent, incarnation)
 	if old != nil {
 		s.end(old)
-		if old.agent.UID == agent.UID {
-			stream.tables = old.tables // Their reports remain until the agent doesn't report them anymore.
+		if old.agent.UID == agent.UID { // The reports remain until the agent doesn't report them anymore.
+			stream.reports, stream.tableSize = old.reports, old.tableSize
+			for name := range stream.reports {
+				s.setReporting(stream, name)
+			}
 		} else {
 			s.removeReports(old)
 		}

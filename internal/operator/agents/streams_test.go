@@ -18,17 +18,20 @@ func TestReportsAreStored(t *testing.T) {
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
 	h.runConnected(a, "pod-uid")
-	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil ||
-		got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
-		t.Fatalf("got %+v, want the initial report before the agent counts as connected", got)
+	first, _ := h.Agent(key("ledger-0"), "pod-uid", "ledger")
+	if first.Report == nil || first.Report.Coordinator != "ledger-2" {
+		t.Fatalf("got %+v, want the initial report before the agent counts as connected", first)
 	}
 	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
 	h.eventually("the changed report is stored",
 		h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
-	got := h.Reports(key("ledger"))["ledger-0"]
-	if got.LostAt.IsZero() || got.NamedAt.IsZero() || !got.AdoptedAt.Before(got.NamedAt) {
-		t.Errorf("got %+v, want the earlier coordinator lost, and the list adopted before the coordinator was named", got)
-	}
+	again, _ := h.Agent(key("ledger-0"), "pod-uid", "ledger")
+	expect.Equalf(t, again.AdoptedAt, first.AdoptedAt, "time since it reports the list")
+	a.ChangeReport("ledger", func(r *control.Report) { r.Version = 2 })
+	h.eventually("the next list is reported later", func() bool {
+		next, _ := h.Agent(key("ledger-0"), "pod-uid", "ledger")
+		return next.AdoptedAt.After(first.AdoptedAt)
+	})
 	a.Leave("ledger")
 	h.eventually("the report is removed", func() bool { return len(h.Reports(key("ledger"))) == 0 })
 }
@@ -44,8 +47,9 @@ func TestOnlyCertifiedReportsAreStored(t *testing.T) {
 	h.follow("ledger-1", "2", "10.0.0.1")
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
 	expect.Lenf(t, h.Reports(key("audit")), 0, "reports on group audit: certificate isn't for it")
-	if got, _ := h.Connection(key("ledger-0")); !got.Accepts("ledger") || got.Accepts("audit") {
-		t.Errorf("got %+v, want a connection that accepts group ledger only", got)
+	for group, notIn := range map[string]bool{"ledger": false, "audit": true} {
+		got, _ := h.Agent(key("ledger-0"), "1", group)
+		expect.Equalf(t, got.NotInGroup, notIn, "%s isn't in the agent's certificate", group)
 	}
 	h.eventually("the connection for ledger-1 is refused", func() bool {
 		connection, _ := h.Connection(key("ledger-1"))
@@ -79,7 +83,7 @@ func TestStreamReconnects(t *testing.T) {
 		connection, _ := h.Connection(key("ledger-0"))
 		return !connection.Connected && connection.Problem == "connection refused"
 	})
-	if h.Reports(key("ledger"))["ledger-0"].Report == nil {
+	if h.Reports(key("ledger"))["ledger-0"] == nil {
 		t.Error("got no report, want the last one to stay while the agent isn't connected")
 	}
 	a.Leave("audit")
@@ -95,12 +99,11 @@ func TestStableStreamReconnectsWithoutSignal(t *testing.T) {
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
 	h.runConnected(a, "1")
-	first, _ := h.Connection(key("ledger-0"))
-	h.eventually("the connection is stable", func() bool { return time.Since(first.Since) > 2*time.Second })
+	first := h.ConnectedSince(key("ledger-0"))
+	h.eventually("the connection is stable", func() bool { return time.Since(first) > 2*time.Second })
 	a.CloseStreams()
 	h.eventually("ledger-0 is connected again", func() bool {
-		now, _ := h.Connection(key("ledger-0"))
-		return now.Connected && now.Since != first.Since
+		return h.connected("ledger-0")() && h.ConnectedSince(key("ledger-0")) != first
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()

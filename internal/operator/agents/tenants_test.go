@@ -69,8 +69,8 @@ func TestTablesOfANamespaceAreBounded(t *testing.T) {
 		rows[i] = control.Row{Name: strings.Repeat("n", 253), Status: "Crashed"}
 	}
 	complete := func() (pods []string) {
-		for pod, stored := range h.Reports(key("ledger")) {
-			if len(stored.Report.Processes) == len(rows) {
+		for pod, report := range h.Reports(key("ledger")) {
+			if len(report.Processes) == len(rows) {
 				pods = append(pods, pod)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -55,7 +56,7 @@ func newThrottle(s *stream, groups int) *throttle {
 }
 
 // setCurrent passes the initial state on, and then marks the agent as connected.
-func (t *throttle) setCurrent(ctx context.Context, agent Connection) error {
+func (t *throttle) setCurrent(ctx context.Context, agent facts.Agent, groups []string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current {
@@ -71,7 +72,7 @@ func (t *throttle) setCurrent(ctx context.Context, agent Connection) error {
 		}
 	}
 	clear(t.queued)
-	t.stream.setConnected(ctx, reported, agent)
+	t.stream.setConnected(ctx, reported, agent, groups)
 	return nil
 }
 

@@ -17,11 +17,11 @@ func (s *Streams) Verify(pod types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stream, now := s.streams[pod], time.Now()
-	if stream == nil || !stream.connection.Connected || stream.interrupt == nil {
+	if stream == nil || !stream.state.Connected || stream.interrupt == nil {
 		return
 	}
 	// The end of a connection that isn't stable yet would be signaled.
-	if now.Sub(stream.connection.Since) <= stableAfter || now.Sub(stream.verified) < verifyInterval {
+	if now.Sub(stream.since) <= stableAfter || now.Sub(stream.verified) < verifyInterval {
 		return
 	}
 	stream.verified = now

@@ -101,10 +101,7 @@ func (o *operator) change(change func(*facts.Agent), pods ...string) {
 // elect makes the agents of some pods report a coordinator, or none.
 func (o *operator) elect(coordinator string, term uint64, pods ...string) {
 	o.change(func(a *facts.Agent) {
-		if a.Report.Coordinator != "" {
-			a.LostAt = o.Now
-		}
-		a.NamedAt, a.Report.ChangedAt = o.Now, o.Now
+		a.Report.ChangedAt = o.Now
 		a.Report.Coordinator, a.Report.Term, a.Report.ElectedAt = coordinator, term, o.Now
 	}, pods...)
 }

@@ -48,8 +48,8 @@ func (s *step) gauges(result *groupstatus.Result) Gauges {
 // Measures is what becomes visible in the status. A reconcile whose write failed is repeated, so it counts only after
 // the status has been written.
 type Measures struct {
-	// Elected means that there is a new coordinator. Failover is the time before it, if the operator has seen that, and
-	// End what ended the tenure before.
+	// Elected means that there is a new coordinator. Failover is the time without one before it, if that is known, and End
+	// what ended the tenure before.
 	Elected  bool
 	Failover *time.Duration
 	End      string
@@ -68,11 +68,11 @@ const (
 // measure returns the measures of a status.
 func (s *step) measure(result *groupstatus.Result) (m Measures) {
 	was, is := s.Group.Status.Coordinator, result.Status.Coordinator
-	if s.Errors.Status == "" && is != nil && !sameCoordinator(was, is) {
-		m.Elected, m.End = true, endOfTenureBefore(result.Status.History)
-		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); s.Group.Status.Term > 0 &&
-			!lost.IsZero() && !named.IsZero() {
-			m.Failover = new(max(named.Sub(lost), 0))
+	if history := result.Status.History; s.Errors.Status == "" && is != nil && !sameCoordinator(was, is) {
+		m.Elected, m.End = true, endOfTenureBefore(history)
+		gap, known := history[0].Gap()
+		if isNew := len(history) > 1 && history[0].Number > history[1].Number; isNew && known {
+			m.Failover = &gap
 		}
 	}
 	first := time.Time{}
@@ -103,35 +103,4 @@ func endOfTenureBefore(history []v1.Tenure) string {
 		return EndFailure
 	}
 	return EndPlanned
-}
-
-// coordinatorLostAt returns when the operator first received a sign, since the last election, that the group has lost
-// its coordinator.
-func (s *step) coordinatorLostAt(was *v1.Coordinator) time.Time {
-	first := s.VacantSince
-	consider := func(at time.Time) {
-		if at.After(s.ElectedAt) && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	for _, agent := range s.Agents {
-		consider(agent.LostAt)
-	}
-	if was != nil {
-		if agent, ok := s.Agents[was.Pod]; ok && !agent.Connected {
-			consider(agent.Since)
-		}
-	}
-	return first
-}
-
-// coordinatorNamedAt returns when a report first named the coordinator.
-func (s *step) coordinatorNamedAt(is *v1.Coordinator) (first time.Time) {
-	for _, agent := range s.Agents {
-		if r := agent.Report; r != nil && r.Coordinator == is.Pod && int64(r.Term) == is.Term &&
-			(first.IsZero() || agent.NamedAt.Before(first)) {
-			first = agent.NamedAt
-		}
-	}
-	return first
 }

@@ -41,8 +41,8 @@ type Memory struct {
 	Published *v1.PublishedDocument
 	// UserTerm is the term of which the user was asked for who asked the coordinator to step down.
 	UserTerm int64
-	// VacantSince is since when there has been no coordinator, and ElectedAt when the status got the last one.
-	VacantSince, ElectedAt time.Time
+	// VacantSince is since when there has been no coordinator.
+	VacantSince time.Time
 	// LatestChange is the newest ChangedAt of the reports that are in the status.
 	LatestChange time.Time
 	Standby      Standby
@@ -244,9 +244,6 @@ func (m Memory) Applied(known *facts.Facts, done *Actions) Memory {
 	}
 	if is != nil {
 		m.VacantSince = time.Time{}
-	}
-	if done.Measures.Elected {
-		m.ElectedAt = known.Now
 	}
 	if last := done.Measures.LastChange; last.After(m.LatestChange) {
 		m.LatestChange = last

@@ -69,9 +69,8 @@ type Errors struct {
 // Agent is the state of a pod's agent. If it has neither a connection nor a Problem, the operator has not contacted the
 // agent yet. The same applies to a pod without an entry in Facts.Agents.
 type Agent struct {
-	// Connected means that the stream of the agent is open and up to date, and Since is when that last changed.
+	// Connected means that the stream of the agent is open and up to date.
 	Connected bool
-	Since     time.Time
 	// NotInGroup means that the agent cannot participate in the group, because its pod did not list the group when it was
 	// created.
 	NotInGroup bool
@@ -83,9 +82,8 @@ type Agent struct {
 	Required int64
 	// Report is the agent's last report for a group of this name, or nil.
 	Report *control.Report
-	// AdoptedAt is since when it has reported this version of the list, NamedAt since when it has named this coordinator
-	// in this term, and LostAt when it last stopped naming one.
-	AdoptedAt, NamedAt, LostAt time.Time
+	// AdoptedAt is since when it has reported this version of the list.
+	AdoptedAt time.Time
 }
 
 // NoCertificate begins the Problem of an agent that got no certificate from the operator.
