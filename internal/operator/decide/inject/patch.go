@@ -51,39 +51,44 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := read(pod, &meta); err != nil || !meta.optedIn() {
 		return nil, err
 	}
-	var p podSpec
-	if err := read(pod, &p); err != nil || p.injected() {
+	return new(patch).inject(pod, &meta, s)
+}
+
+// inject returns the operations of a patch, with those that add the agent to a pod that opted in. It returns none if the
+// pod already has the agent.
+func (p *patch) inject(raw []byte, meta *podMetadata, s Settings) ([]Operation, error) {
+	var pod podSpec
+	if err := read(raw, &pod); err != nil || pod.injected() {
 		return nil, err
 	}
 	part, err := meta.participation()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.check(); err != nil {
+	if err := pod.check(); err != nil {
 		return nil, err
 	}
-	agent, err := container(s, part, &p)
+	agent, err := container(s, part, &pod)
 	if err != nil {
 		return nil, err
 	}
-	var patch patch
-	if err := patch.addExclusions(&meta); err != nil {
+	if err := p.addExclusions(meta); err != nil {
 		return nil, err
 	}
 	if part.exec != nil {
-		if err := part.exec.find(&p); err != nil {
+		if err := part.exec.find(&pod); err != nil {
 			return nil, err
 		}
 	}
-	added := volumes(part, p.Spec.HostNetwork)
-	if err := patch.addEvictable(&meta, added); err != nil {
+	added := volumes(part, pod.Spec.HostNetwork)
+	if err := p.addEvictable(meta, added); err != nil {
 		return nil, err
 	}
-	patch.addAgent(&p, agent, added, s.PullSecrets)
+	p.addAgent(&pod, agent, added, s.PullSecrets)
 	if part.exec != nil {
-		patch.addExec(&p, part.exec, agent)
+		p.addExec(&pod, part.exec, agent)
 	}
-	return patch.operations, patch.err
+	return p.operations, p.err
 }
 
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json, "Spec" would match "spec".

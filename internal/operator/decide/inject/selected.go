@@ -1,8 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -50,74 +48,45 @@ func PatchNamed(pod []byte, s Settings) ([]Operation, error) {
 	if err != nil {
 		return nil, err
 	}
+	var p patch
 	if _, named := meta.Metadata.Annotations[v1.AnnotationGroups]; e != nil && !named {
-		return patchOptedIn(pod, s, entry{"annotations", v1.AnnotationGroups, e.group})
+		p.annotate(&meta, v1.AnnotationGroups, e.group)
 	}
-	return patchOptedIn(pod, s)
+	return p.optIn(pod, &meta, s)
 }
 
 // PatchSelected returns the operations for a pod with SelectedGroups. It may be selected
 // by no group: its agent then waits until one selects it.
 func PatchSelected(pod []byte, groups []string, s Settings) ([]Operation, error) {
-	return patchOptedIn(pod, s, entry{"annotations", v1.AnnotationSelectedBy, strings.Join(groups, ",")})
-}
-
-// patchOptedIn returns the operations that opt a pod in by the label, add annotations, and add
-// the agent. It returns none if the pod already has the agent.
-func patchOptedIn(pod json.RawMessage, s Settings, annotations ...entry) ([]Operation, error) {
-	optIn := entry{"labels", v1.LabelAgent, v1.AgentEnabled}
-	changed, operations, err := withEntries(pod, append([]entry{optIn}, annotations...))
-	if err != nil {
+	var meta podMetadata
+	if err := read(pod, &meta); err != nil {
 		return nil, err
-	}
-	additions, err := Patch(changed, s)
-	if err != nil || len(additions) == 0 {
-		return nil, err
-	}
-	return append(operations, additions...), nil
-}
-
-// entry is a label or an annotation.
-type entry struct{ field, key, value string }
-
-// withEntries returns a pod with these labels and annotations, and the operations that add them.
-func withEntries(pod json.RawMessage, entries []entry) (json.RawMessage, []Operation, error) {
-	var fields map[string]any
-	if err := read(pod, &fields); err != nil {
-		return nil, nil, err
 	}
 	var p patch
-	metadata, err := child(&p, fields, "", "metadata")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range entries {
-		in, err := child(&p, metadata, "/metadata", e.field)
-		if err != nil {
-			return nil, nil, err
-		}
-		if in[e.key] != e.value {
-			in[e.key] = e.value
-			p.addMetadata(e.field, e.key, e.value)
-		}
-	}
-	changed, err := json.Marshal(fields)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot encode the pod: %w", err)
-	}
-	return changed, p.operations, p.err
+	p.annotate(&meta, v1.AnnotationSelectedBy, strings.Join(groups, ","))
+	return p.optIn(pod, &meta, s)
 }
 
-// child returns a field that is an object, and adds the object if there is none.
-func child(p *patch, parent map[string]any, path, key string) (map[string]any, error) {
-	switch value := parent[key].(type) {
-	case map[string]any:
-		return value, nil
-	case nil:
-		added := map[string]any{}
-		parent[key] = added
-		p.add(path+"/"+key, struct{}{})
-		return added, nil
+// annotate adds an annotation to a pod, also to its metadata.
+func (p *patch) annotate(m *podMetadata, key, value string) {
+	m.Metadata.Annotations = p.set(m.Metadata.Annotations, "annotations", key, value)
+}
+
+// optIn opts the pod in by the label, and adds the agent.
+func (p *patch) optIn(pod []byte, m *podMetadata, s Settings) ([]Operation, error) {
+	m.Metadata.Labels = p.set(m.Metadata.Labels, "labels", v1.LabelAgent, v1.AgentEnabled)
+	return p.inject(pod, m, s)
+}
+
+// set sets a label or an annotation, and returns those that the pod has with it.
+func (p *patch) set(in map[string]any, field, key, value string) map[string]any {
+	if in == nil {
+		in = map[string]any{}
+		p.add("/metadata/"+field, in)
 	}
-	return nil, fmt.Errorf("%s must be an object", strings.TrimPrefix(path+"/"+key, "/"))
+	if in[key] != value {
+		in[key] = value
+		p.addMetadata(field, key, value)
+	}
+	return in
 }
