@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/facts"
 	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/testing/expect"
 )
 
 // violation returns the violated rule of the schema, or "": see api/v1/memberlist.go.
@@ -50,6 +53,7 @@ func (m *model) checkStatus(r *replica, was, is *v1.ElectionGroupStatus) {
 	if list == nil {
 		return
 	}
+	m.checkTable(is)
 	if why := violation(before, list); why != "" {
 		m.t.Errorf("got list %+v after %+v: %s", list, before, why)
 	}
@@ -71,6 +75,49 @@ func (m *model) checkStatus(r *replica, was, is *v1.ElectionGroupStatus) {
 	}
 }
 
+// checkTable checks that the parts of a status don't contradict each other.
+func (m *model) checkTable(is *v1.ElectionGroupStatus) {
+	c, list := is.Coordinator, is.Protocol.MemberList
+	if c != nil && (c.Term > is.Term || c.Term < is.Term && !m.available() || c.Priority < 1 || c.ElectedAt.IsZero()) {
+		m.t.Errorf("got coordinator %+v in a status of term %d", c, is.Term)
+	}
+	expect.Lenf(m.t, is.Processes, len(list.Members), "rows")
+	last := int32(v1.MaxPriority)
+	for i := range is.Processes {
+		row := &is.Processes[i]
+		if leads := c != nil && c.Pod == row.Pod; leads != (row.Status == v1.ProcessCoordinator) || row.Priority > last ||
+			len(row.Message) > 256 || row.Since == nil {
+			m.t.Errorf("got coordinator %+v, and the row %+v", c, row)
+		}
+		last = row.Priority
+	}
+	isTrue := func(of v1.ConditionType) bool { return meta.IsStatusConditionTrue(is.Conditions, string(of)) }
+	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || isTrue(v1.ConditionProgressing)) ||
+		isTrue(v1.ConditionAvailable) && c == nil ||
+		int(*is.ReadyMembers) < len(is.Processes) && !isTrue(v1.ConditionDegraded) {
+		m.t.Errorf("got coordinator %+v, %d members that are ready, and conditions %+v", c, *is.ReadyMembers, is.Conditions)
+	}
+}
+
+// checkCommands checks that the operator doesn't exclude all members that could lead, and that no member has to leave.
+func (m *model) checkCommands(f *facts.Facts, a *Actions) {
+	excluded := map[string]bool{}
+	for pod, agent := range f.Agents {
+		excluded[pod] = agent.Report == nil || agent.Report.Excluded
+	}
+	for _, c := range a.Commands {
+		if list := a.Traffic.Plan.List; c.Leave != nil && slices.Contains(podsOf(list.Members), c.Pod) {
+			m.t.Errorf("%s has to leave, but is in list %+v", c.Pod, list)
+		}
+		excluded[c.Pod] = c.Leave == nil && !c.Eligible
+	}
+	for _, c := range a.Commands {
+		if c.Leave == nil && !c.Eligible && !slices.Contains(slices.Collect(maps.Values(excluded)), false) {
+			m.t.Errorf("%s is excluded, and no other member could lead: %v", c.Pod, excluded)
+		}
+	}
+}
+
 // checkList checks the invariants when a list is written to the status. A list loses its majority when so many members
 // have adopted a later list, or have ended, that the others are no majority. All lists before the previous one must
 // have lost their majority, and when a list settles, so must the previous one.
@@ -79,6 +126,9 @@ func (m *model) checkList(list *v1.MemberList) {
 		m.t.Errorf("version %d: got members %v and %v", list.Version, known.Members, list.Members)
 	}
 	m.published[list.Version] = list
+	if m.available() {
+		return // Its members don't vote.
+	}
 	for version, old := range m.published {
 		if previous := list.Previous; previous == nil || version > previous.Version ||
 			version == previous.Version && list.State != v1.ListSettled {
@@ -155,7 +205,7 @@ func hasMajority(members []v1.Member, up map[string]bool) bool {
 // the list before had a majority, and this one had none.
 func (m *model) checkMajority(r *replica, before, list *v1.MemberList) {
 	lost := !r.lostAt.IsZero() && m.now.Sub(r.lostAt) >= membership.MajorityGrace
-	if lost || before == nil || list.Version == before.Version ||
+	if m.available() || lost || before == nil || list.Version == before.Version ||
 		slices.Equal(podsOf(before.Members), podsOf(list.Members)) {
 		return
 	}

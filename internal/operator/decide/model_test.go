@@ -82,9 +82,9 @@ func newModel(t *testing.T, seed uint64, done map[string]int) *model {
 		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lost: map[int64]bool{},
 		documents: map[int64]v1.PublishedDocument{},
 	}
-	m.group.Status = v1.ElectionGroupStatus{}
-	m.group.Spec.Safety.Mode = []v1.SafetyMode{v1.Majority, v1.Strict}[seed%2]
-	if seed%3 == 0 {
+	m.group.Status, m.group.CreationTimestamp = v1.ElectionGroupStatus{}, metav1.NewTime(noon)
+	m.group.Spec.Safety.Mode = []v1.SafetyMode{v1.Majority, v1.Strict, v1.Available}[seed%3]
+	if seed%2 == 0 {
 		m.group.Spec.Members, m.group.Spec.PriorityFrom = nil, &v1.PriorityFrom{Ordinal: v1.HighestFirst}
 		m.group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{v1.LabelAgent: v1.AgentEnabled}}
 	}
@@ -105,6 +105,8 @@ func newNode(name string) *corev1.Node {
 }
 
 func (m *model) oneIn(n int) bool { return m.rng.IntN(n) == 0 }
+
+func (m *model) available() bool { return m.group.Spec.Safety.Mode == v1.Available }
 
 func (m *model) strict() bool { return m.group.Spec.Safety.Mode == v1.Strict }
 
@@ -205,7 +207,7 @@ func (m *model) randomEvent() {
 	name := podNames[m.rng.IntN(len(podNames))]
 	pod, a, r := m.pods[name], m.agentOf(name), m.replicas[m.rng.IntN(2)]
 	m.now = m.now.Add(time.Duration(m.rng.IntN(120)) * time.Millisecond)
-	switch m.rng.IntN(16) {
+	switch m.rng.IntN(17) {
 	case 0:
 		if m.oneIn(3) {
 			m.edit()
@@ -248,6 +250,10 @@ func (m *model) randomEvent() {
 		m.now = m.now.Add(time.Duration(m.rng.IntN(20)) * time.Second)
 	case 8, 9:
 		m.electRandomly()
+	case 10:
+		if a != nil && a.report != nil {
+			m.lie(a)
+		}
 	default:
 		m.refresh(r)
 	}
@@ -278,14 +284,31 @@ func (m *model) electRandomly() {
 	if lost {
 		coordinator, voters = "", voters[m.rng.IntN(len(voters)):]
 	} else {
-		m.term = max(m.term+1, uint64(control.FirstTerm(uint32(list.Version))))
+		m.term = max(m.term+1, uint64(m.group.Status.Term+1), uint64(control.FirstTerm(uint32(list.Version))))
 	}
 	for _, a := range voters {
 		a.report = new(*a.report)
-		a.report.Coordinator, a.report.ChangedAt = coordinator, m.now
+		a.report.Coordinator, a.report.ChangedAt, a.report.Processes = coordinator, m.now, nil
 		if !lost {
 			a.report.Term, a.report.UsedTerm, a.report.ElectedAt = m.term, m.term, m.now
 		}
+	}
+}
+
+// lie makes an agent report what isn't true, until it takes part in the next election.
+func (m *model) lie(a *agent) {
+	m.done["lies"]++
+	a.report = new(*a.report)
+	switch other := podNames[m.rng.IntN(len(podNames))]; m.rng.IntN(4) {
+	case 0:
+		a.report.Coordinator = other
+	case 1:
+		a.report.Term = []uint64{0, a.report.Term / 2, m.term + 7}[m.rng.IntN(3)]
+	case 2:
+		a.report.Eligible, a.report.Excluded = m.oneIn(2), m.oneIn(2)
+	case 3:
+		status := []string{"Crashed", "Normal", "Coordinator", "odd"}[m.rng.IntN(4)]
+		a.report.Processes = []control.Row{{Name: other, Status: status, Connected: m.oneIn(2)}}
 	}
 }
 

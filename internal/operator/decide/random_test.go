@@ -21,7 +21,7 @@ var (
 )
 
 // TestRandomSteps makes steps of two replicas of the operator for a group of a model of a cluster. Users edit the
-// group, pods and agents come and go, agents elect, lose their state directories, and adopt documents late. Replicas
+// group, pods and agents come and go, agents elect, lie, lose their state directories, and adopt documents late. Replicas
 // use stale copies, have different clocks, lose their connections, and are killed between two actions; sometimes both
 // lead.
 //
@@ -49,7 +49,7 @@ func TestRandomSteps(t *testing.T) {
 	}
 	t.Logf("%v", done)
 	for _, what := range []string{
-		"status", "lists", "labels", "eligibility", "leave", "holds", "reads", "by a standby", "waits", "conflicts",
+		"status", "lists", "lies", "labels", "eligibility", "leave", "holds", "reads", "by a standby", "waits", "conflicts",
 		"waits for a majority",
 	} {
 		if done[what] == 0 && steps > 10_000 {
@@ -133,6 +133,7 @@ func (m *model) decide(r *replica) {
 			f.HoldTried = true
 		default:
 			r.pending = &actions
+			m.checkCommands(f, &actions)
 			if actions.Status != nil && strings.Contains(fmt.Sprint(actions.Status.Conditions), "WaitingForMembers") {
 				m.done["waits for a majority"]++
 			}
