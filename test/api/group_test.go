@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -194,13 +195,18 @@ func TestLargestGroupFits(t *testing.T) {
 	must.Succeed(t, c.Delete(t.Context(), g))
 }
 
-// TestSamples tests that the API server accepts all samples, and that each algorithm has one.
+// TestSamples tests that the API server accepts all samples, also those of groups in documents, and that each algorithm
+// has one.
 func TestSamples(t *testing.T) {
 	c := connect(t)
 	shown := map[v1.Algorithm]bool{}
 	files, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("got no samples", err)
+	}
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/recipes/*.md"} {
+		pages, _ := filepath.Glob(pattern)
+		files = append(files, pages...)
 	}
 	for _, file := range files {
 		for i, object := range readObjects(t, file) {
@@ -222,12 +228,21 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// readObjects returns the objects in a file.
+// readObjects returns the objects in a file. Of a document, these are the groups in its blocks, and what is beside them.
 func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data := must.ReadFile(t, file)
+	if strings.HasSuffix(file, ".md") {
+		blocks := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$").FindAllSubmatch(data, -1)
+		data = nil
+		for _, block := range blocks {
+			if bytes.Contains(block[1], []byte("kind: ElectionGroup\n")) {
+				data = append(append(data, "---\n"...), block[1]...)
+			}
+		}
+	}
 	var all []*unstructured.Unstructured
-	reader := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
+	reader := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(data), 1<<16)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := reader.Decode(object); errors.Is(err, io.EOF) {
