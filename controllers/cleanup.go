@@ -22,7 +22,7 @@ import (
 func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) error {
 	r.states.forget(key)
 	r.metrics.forget(key)
-	r.spread.changed()
+	r.spread.isChanged.Store(true)
 	if !r.leads() {
 		return nil
 	}

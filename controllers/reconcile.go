@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.metrics.reconciles.Inc()
 	}
 	if s.Leads() && group.Spec.Preemption.Spread != "" {
-		r.spread.changed()
+		r.spread.isChanged.Store(true)
 	}
 	if s.wakeAt.IsZero() {
 		return reconcile.Result{}, nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,10 +32,10 @@ const (
 	moveTimeout = time.Minute
 )
 
-// spreader spreads the coordinators of groups with spec.preemption.spread: see package spread. It runs when such a
-// group was reconciled.
+// spreader spreads the coordinators of groups with spec.preemption.spread: see package spread.
 type spreader struct {
-	wake chan struct{}
+	// isChanged: such a group was reconciled.
+	isChanged atomic.Bool
 
 	// located is where the preferred members of groups were last. A pod that is being replaced moves no other group.
 	located map[types.UID]string
@@ -57,16 +58,8 @@ type pendingMove struct {
 
 func newSpreader() *spreader {
 	return &spreader{
-		wake: make(chan struct{}, 1), located: map[types.UID]string{},
+		located: map[types.UID]string{},
 		pending: map[types.NamespacedName]pendingMove{}, movedAt: map[types.NamespacedName]time.Time{},
-	}
-}
-
-// changed makes the spreader run.
-func (s *spreader) changed() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // It will run anyway.
 	}
 }
 
@@ -77,34 +70,27 @@ func (s *spreader) preferred(group types.NamespacedName) string {
 	return s.pending[group].pod
 }
 
-// spreadCoordinators runs the spreader until the context ends.
+// spreadCoordinators runs the spreader until the context ends: after a change, at most once a second, and when a group may
+// move again.
 func (r *Reconciler) spreadCoordinators(ctx context.Context) {
-	next := time.NewTimer(0)
-	defer next.Stop()
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	var next time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-next.C:
-		case <-r.spread.wake:
-		}
-		wait := moveInterval
-		if r.leads() {
-			at, err := r.moveCoordinators(ctx, time.Now())
-			if err != nil {
+		case now := <-ticks.C:
+			isDue := !next.IsZero() && !now.Before(next)
+			if changed := r.spread.isChanged.Swap(false); !r.leads() || !changed && !isDue {
+				continue
+			}
+			var err error
+			if next, err = r.moveCoordinators(ctx, now); err != nil {
 				r.log.Error(err, "cannot spread coordinators")
-				at = time.Now().Add(time.Second)
-			}
-			if !at.IsZero() {
-				wait = time.Until(at)
+				next = now
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
-		}
-		next.Reset(max(wait-time.Second, 0))
 	}
 }
 

@@ -1,14 +1,12 @@
 package controllers_test
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/expect"
-	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/must"
 )
 
@@ -46,37 +44,6 @@ func TestStaleCacheDoesNoHarm(t *testing.T) {
 		t.Errorf("got document %+v, want generation 3, four members and algorithm Bully", got)
 	}
 	e.electAndAwait("ledger", "p-2", 10)
-}
-
-// A pod was created before the new list, and isn't in the operator's cache yet. It may have
-// begun with the previous list, so it doesn't count as departed.
-func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
-	e, o := newOperatedEnv(t)
-	pods := []string{"p-0", "p-1", "p-2"}
-	e.startLedger(withShortWaits, pods...)
-	e.electAndAwait("ledger", "p-0", 7)
-	e.deletePod("p-2")
-	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
-	e.awaitQuiet(o)
-	before := o.countReads("/pods/p-2")
-	expect.AtMostf(t, before, 1, "reads of p-2 from the API server while the list is settled (for the status)")
-
-	version, resume := e.version("ledger"), o.pauseWatch("pods")
-	e.pod("p-2", "ledger")
-	// Only one of three adopts the next list: no majority.
-	e.agents["p-1"].Refuse(func(fakeagent.Call) int { return http.StatusServiceUnavailable })
-	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members[0].Priority = 40 })
-	e.awaitAdopted("ledger", version, "p-0")
-	e.eventually("the operator has read p-2 twice", func() bool {
-		return o.countReads("/pods/p-2") >= before+2 || e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled
-	})
-	if list := e.group("ledger").Status.Protocol.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
-		t.Errorf("got list %+v, want it adopting and without departed members", list)
-	}
-	resume()
-	e.awaitAdopted("ledger", version, "p-2")
-	e.eventually("the list has settled",
-		func() bool { return e.group("ledger").Status.Protocol.MemberList.State == v1.ListSettled })
 }
 
 // Another operator has reconciled a group that was deleted and created again. An operator that

@@ -225,27 +225,6 @@ func (s *harness) setVersion(version string, pods ...string) {
 	}
 }
 
-func TestTransitionTimes(t *testing.T) {
-	s := newHarness(3)
-	s.evaluate()
-	s.setTime(time.Minute)
-	s.crash("a")
-	s.evaluate()
-	s.setTime(2 * time.Minute)
-	s.report("c").Generation = 1
-	s.crash("b")
-	s.reportCoordinator("c", "c")
-	r := s.evaluate()
-	for of, want := range map[v1.ConditionType]time.Duration{
-		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionAvailable: 0,
-		v1.ConditionAgentsConnected: time.Minute,
-	} {
-		if c := meta.FindStatusCondition(r.Status.Conditions, string(of)); c.LastTransitionTime.Sub(noon) != want {
-			t.Errorf("%s is %s: got transition time %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
-		}
-	}
-}
-
 // TestOtherConditionsRemain tests conditions that another controller has set.
 func TestOtherConditionsRemain(t *testing.T) {
 	s := newHarness(3)

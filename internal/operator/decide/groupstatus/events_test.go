@@ -173,23 +173,3 @@ func TestListsDifferEvent(t *testing.T) {
 	s.report("a").Digest, s.report("a").Generation = "d", 0
 	expect.Equalf(t, formatEvents(s.evaluate().Events), "", "settings")
 }
-
-// TestDisconnectedAgentDoesNotDisagree disconnects c from all, which the operator detects
-// only by its silence. The last report of c has an older term.
-func TestDisconnectedAgentDoesNotDisagree(t *testing.T) {
-	s := newHarness(3)
-	s.elect("c")
-	s.evaluate()
-	s.term++
-	s.reportCoordinator("b", "a", "b")
-	s.evaluate()
-	s.setTime(10 * time.Second)
-	r := s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
-		"True Elected: The agents agree on the coordinator", "available")
-	s.setTime(20 * time.Second)
-	r = s.evaluate()
-	expect.Equalf(t, formatCondition(&r.Status, v1.ConditionAvailable),
-		"False CoordinatorsDiffer: a and b report coordinator b in term 65539; c reports coordinator c in term 65538",
-		"available, if c is still connected")
-}

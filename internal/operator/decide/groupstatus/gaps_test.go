@@ -117,23 +117,3 @@ func TestGapsThatNoAgentMeasured(t *testing.T) {
 		"it learns of the end later")
 	expect.Equalf(t, formatGaps(s.Group.Status.Gaps), "06-01 1 in 1m0s; 1m0s c Unknown", "gaps")
 }
-
-// A single agent that reports a high term must not keep the actual coordinator out of the status.
-func TestHighTermNeedsAMajority(t *testing.T) {
-	s := newHarness(5)
-	last := uint64(control.FirstTerm(2) - 1)
-	report := s.report("a")
-	report.Coordinator, report.Term = "a", last
-	status := Evaluate(&s.Facts, &s.Plan).Status
-	if status.Coordinator == nil || status.Coordinator.Pod != "e" || status.Term >= int64(last) {
-		t.Errorf("four of five report e: got coordinator %+v in term %d", status.Coordinator, status.Term)
-	}
-	for _, name := range []string{"a", "b", "c"} {
-		report := s.report(name)
-		report.Coordinator, report.Term = "a", last
-	}
-	status = Evaluate(&s.Facts, &s.Plan).Status
-	if status.Coordinator == nil || status.Coordinator.Pod != "a" {
-		t.Errorf("a majority reports a: got coordinator %+v", status.Coordinator)
-	}
-}

@@ -263,17 +263,3 @@ func TestHistoryRemains(t *testing.T) {
 		t.Errorf("got history %+v, want %+v", got, before)
 	}
 }
-
-func TestUntilIsNotBeforeFrom(t *testing.T) {
-	for seconds := range 20 {
-		s := newHarness(3)
-		s.evaluate()
-		s.setTime(10 * time.Second)
-		s.reportEnd("c", control.EndSilence, time.Duration(seconds)*time.Second, "b")
-		s.elect("b")
-		ended := s.evaluate().Status.History[1]
-		if ended.Until.Before(&metav1.MicroTime{Time: ended.From.Time}) {
-			t.Errorf("gap of %d s: got until %v, before from %v", seconds, ended.Until, ended.From)
-		}
-	}
-}
