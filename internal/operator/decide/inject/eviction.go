@@ -13,20 +13,14 @@ const evictableAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict-loca
 
 // addEvictable adds the volumes of the agent to those that may be deleted: the agent doesn't need
 // them after its pod has ended. Those of the pod's author still count.
-func (p *patch) addEvictable(m *podMetadata, volumes []corev1.Volume) error {
-	before, err := m.annotation(evictableAnnotation)
-	if err != nil {
-		return err
-	}
-	names := strings.FieldsFunc(before, func(r rune) bool { return r == ',' || r == ' ' })
-	known := len(names)
-	for i := range volumes {
-		if volumes[i].EmptyDir != nil && !slices.Contains(names, volumes[i].Name) {
-			names = append(names, volumes[i].Name)
+func (p *patch) addEvictable(m *podMetadata, volumes []corev1.Volume) {
+	p.extend(m, evictableAnnotation, func(before string) string {
+		names := strings.FieldsFunc(before, func(r rune) bool { return r == ',' || r == ' ' })
+		for i := range volumes {
+			if volumes[i].EmptyDir != nil && !slices.Contains(names, volumes[i].Name) {
+				names = append(names, volumes[i].Name)
+			}
 		}
-	}
-	if len(names) > known {
-		p.addMetadata("annotations", evictableAnnotation, strings.Join(names, ","))
-	}
-	return nil
+		return strings.Join(names, ",")
+	})
 }

@@ -42,19 +42,12 @@ var meshes = []mesh{
 
 // addExclusions excludes the agent's ports in the annotations of a pod, which has some. It
 // adds them to ports that the author of the pod has excluded.
-func (p *patch) addExclusions(m *podMetadata) error {
+func (p *patch) addExclusions(m *podMetadata) {
 	for _, mesh := range meshes {
 		for _, exclusion := range mesh.exclusions() {
-			before, err := m.annotation(exclusion.key)
-			if err != nil {
-				return err
-			}
-			if after := withPorts(before, exclusion.ports); after != before {
-				p.addMetadata("annotations", exclusion.key, after)
-			}
+			p.extend(m, exclusion.key, func(before string) string { return withPorts(before, exclusion.ports) })
 		}
 	}
-	return nil
 }
 
 // exclusion is an annotation and the ports that it must have.

@@ -72,18 +72,14 @@ func (p *patch) inject(raw []byte, meta *podMetadata, s Settings) ([]Operation, 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.addExclusions(meta); err != nil {
-		return nil, err
-	}
+	p.addExclusions(meta)
 	if part.exec != nil {
 		if err := part.exec.find(&pod); err != nil {
 			return nil, err
 		}
 	}
 	added := volumes(part, pod.Spec.HostNetwork)
-	if err := p.addEvictable(meta, added); err != nil {
-		return nil, err
-	}
+	p.addEvictable(meta, added)
 	p.addAgent(&pod, agent, added, s.PullSecrets)
 	if part.exec != nil {
 		p.addExec(&pod, part.exec, agent)
@@ -159,6 +155,17 @@ func (p *patch) addMount(container string, c *corev1.Container, mount corev1.Vol
 		p.add(container+"/volumeMounts/-", mount)
 	}
 	c.VolumeMounts = append(c.VolumeMounts, mount)
+}
+
+// extend extends a list in an annotation.
+func (p *patch) extend(m *podMetadata, key string, extended func(before string) string) {
+	before, err := m.annotation(key)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	if after := extended(before); after != before {
+		p.addMetadata("annotations", key, after)
+	}
 }
 
 // addMetadata adds a label or an annotation.

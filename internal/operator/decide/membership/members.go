@@ -90,8 +90,8 @@ type candidate struct {
 	// is false, the rank is an estimate.
 	rank      int64
 	rankKnown bool
-	// preferred is the priority that it would get if it were the only candidate, and
-	// priority the one that it has, or 0 if it has none yet.
+	// preferred is the priority that it would get if it were the only candidate, and priority the one that it has, or 0 if
+	// it has none yet.
 	preferred int64
 	priority  int32
 }

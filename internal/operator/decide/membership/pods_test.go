@@ -193,13 +193,13 @@ func TestPreferredMember(t *testing.T) {
 	}
 	expectList("at first", "d 4, c 5, b 6, a 7")
 	f.Preferred = "c"
-	expectList("c is preferred", "d 4, c 8, b 6, a 7")
+	expectList("c is preferred", "d 4, c 7, b 5, a 6")
 	f.Preferred = ""
-	expectList("and remains so", "d 4, c 8, b 6, a 7")
+	expectList("and remains so", "d 4, c 7, b 5, a 6")
 	f.Preferred = "d"
-	expectList("d has a lower value", "d 4, c 8, b 6, a 7")
+	expectList("d has a lower value", "d 4, c 7, b 5, a 6")
 	f.Preferred = "gone"
-	expectList("an unknown pod is preferred", "d 4, c 8, b 6, a 7")
+	expectList("an unknown pod is preferred", "d 4, c 7, b 5, a 6")
 	f.addPod("e")
 	setPriorities(f, "e=5")
 	f.Preferred = ""

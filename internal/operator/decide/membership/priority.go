@@ -154,17 +154,10 @@ func estimateRanks(all []*candidate) {
 	}
 }
 
-// assignPriorities assigns unique priorities that keep the order of the ranks. Among candidates of the same rank,
-// members are above new ones: otherwise each new pod of a Deployment would take over. New candidates of the same rank
-// are ordered by name, with the first name on top. The preferred one is above all others of its rank.
-//
-// As many candidates as possible keep their priority. Consider the candidates in their order, and let p(i) be the
-// priority of candidate i. There is room for the candidates between i and j if
-//
-//	p(j) - p(i) >= j - i    for all i < j that keep their priorities
-//
-// That is, p(i) - i does not decrease. So the candidates that keep their priorities are
-// a longest subsequence in which p(i) - i does not decrease.
+// assignPriorities assigns unique priorities that keep the order of the ranks: the one that a candidate would get alone,
+// or the next higher one that is free. Among candidates of the same rank, members are above new ones, in their order:
+// otherwise each new pod of a Deployment would take over. New candidates of the same rank are ordered by name, with the
+// first name on top. The preferred one is above all others of its rank.
 func assignPriorities(all []*candidate, preferred string) {
 	var order []*candidate
 	for _, c := range all {
@@ -179,21 +172,11 @@ func assignPriorities(all []*candidate, preferred string) {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), preferredLast(preferred, a.name, b.name),
 			cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
 	})
-	kept := retained(order)
 	last := int64(0)
-	for i, next := 0, 0; i < len(order); i++ {
-		c := order[i]
-		if next < len(kept) && kept[next] == i {
-			next++
-		} else {
-			// The highest priority that leaves room for the candidates below the next one that keeps its priority.
-			most := v1.MaxPriority - int64(len(order)-1-i)
-			if next < len(kept) {
-				most = int64(order[kept[next]].priority) - int64(kept[next]-i)
-			}
-			c.priority = int32(min(max(c.preferred, last+1), most))
-		}
-		last = int64(c.priority)
+	for i, c := range order {
+		most := v1.MaxPriority - int64(len(order)-1-i) // It leaves room for those above.
+		last = min(max(c.preferred, last+1), most)
+		c.priority = int32(last)
 	}
 }
 
@@ -206,41 +189,4 @@ func preferredLast(preferred, a, b string) int {
 		return -1
 	}
 	return 0
-}
-
-// retained returns the indexes of the candidates that keep their priorities.
-func retained(order []*candidate) []int {
-	slack := func(i int) int64 { return int64(order[i].priority) - int64(i) }
-	var (
-		ends   []int // ends[n] is the last index of the subsequence of length n+1 with the lowest end
-		before = make([]int, len(order))
-	)
-	for i, c := range order {
-		if c.priority == 0 || slack(i) < 1 || slack(i) > v1.MaxPriority-int64(len(order)-1) {
-			continue
-		}
-		n, _ := slices.BinarySearchFunc(ends, slack(i), func(end int, s int64) int {
-			if slack(end) <= s {
-				return -1
-			}
-			return 1
-		})
-		before[i] = -1
-		if n > 0 {
-			before[i] = ends[n-1]
-		}
-		if n == len(ends) {
-			ends = append(ends, i)
-		}
-		ends[n] = i
-	}
-	if len(ends) == 0 {
-		return nil
-	}
-	var keep []int
-	for i := ends[len(ends)-1]; i >= 0; i = before[i] {
-		keep = append(keep, i)
-	}
-	slices.Reverse(keep)
-	return keep
 }
