@@ -26,6 +26,7 @@ func newConn(p *Proxy, client *net.TCPConn) *conn {
 	p.Stats.Waiting.Add(1)
 	p.Stats.Connections.Add(1)
 	p.shared.connections.Add(1)
+	lock(client)
 	return &conn{proxy: p, client: client, giveUp: time.Now().Add(p.Wait)}
 }
 
@@ -75,6 +76,9 @@ func (c *conn) move(from, to *net.TCPConn, moved *atomic.Uint64) {
 	for err == nil {
 		err = d.move(moved)
 	}
+	if d.large {
+		defer c.proxy.shared.large.Add(-1)
+	}
 	switch {
 	case errors.Is(err, errTooSlow):
 		c.abort(TooSlow)
@@ -83,10 +87,20 @@ func (c *conn) move(from, to *net.TCPConn, moved *atomic.Uint64) {
 	}
 	p := c.proxy
 	if c.done.Add(1) == 2 {
+		c.awaitSent()
 		p.mu.Lock()
 		delete(p.open, c)
 		p.mu.Unlock()
 		p.shared.turns.take(func() { c.close(Reason(c.why.Load())) })
+	}
+}
+
+// awaitSent waits for clients that read nothing: after close, the kernel would store bytes for them, without a limit.
+func (c *conn) awaitSent() {
+	for end := time.Now().Add(lastRead); !c.aborted() && unsent(c.client); time.Sleep(retryDelay) {
+		if time.Now().After(end) {
+			c.abort(TooSlow)
+		}
 	}
 }
 
@@ -101,10 +115,18 @@ type direction struct {
 	pipe           pipe
 	count          int // bytes in the pipe
 	err            error
+	// large is set if the direction has large buffers. recent is how many bytes it has moved since a second began.
+	large  bool
+	recent int
+	second time.Time
 }
 
-// patience is how long an end may take nothing while others wait for a pipe.
-const patience = time.Second
+const (
+	// patience is how long an end may take nothing while others wait for a pipe.
+	patience = time.Second
+	// lastRead is how long a client may take for the last bytes, after both ends have closed the connection.
+	lastRead = 30 * time.Second
+)
 
 var errTooSlow = errors.New("an end takes no bytes, as too many others")
 
@@ -120,13 +142,16 @@ func newDirection(c *conn, from, to *net.TCPConn) (*direction, error) {
 		return !errors.Is(d.err, unix.EAGAIN)
 	}
 	d.fills = func(fd uintptr) {
-		turns.take(func() { d.count, d.err = splice(int(fd), d.pipe.write, pipeSize) })
+		turns.take(func() { d.count, d.err = splice(int(fd), d.pipe.write, d.most()) })
 		if errors.Is(d.err, unix.EAGAIN) {
 			d.err = nil
 		}
 	}
 	d.drains = func(fd uintptr) bool {
 		var n int
+		if !d.large && !writable(fd) {
+			return false
+		}
 		turns.take(func() { n, d.err = splice(d.pipe.read, int(fd), d.count) })
 		d.count -= n
 		return !errors.Is(d.err, unix.EAGAIN)
@@ -153,6 +178,7 @@ func (d *direction) move(moved *atomic.Uint64) error {
 	n := d.count
 	err = errors.Join(err, d.err, d.drain())
 	moved.Add(uint64(n - d.count)) //nolint:gosec // not negative
+	d.widen(n - d.count)
 	if d.count > 0 {
 		d.pipe.close()
 		d.pipe, d.count = pipe{}, 0

@@ -167,12 +167,12 @@ func Serve(ctx context.Context, shared *Shared, s Service) (*Proxy, error) {
 // keepAlive: an end that has become unreachable is noticed within a minute.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// setOptions bounds what the kernel stores for an end that doesn't read: what it has received, and what it can't send.
-// Sockets that are accepted have the options of the listener.
+// setOptions makes buffers small from the first packet. The kernel offers large windows nevertheless, for later: with a
+// locked size, or before Linux 5.14, it never offers more than 64 KiB.
 func setOptions(_, _ string, raw syscall.RawConn) (err error) {
 	failed := raw.Control(func(fd uintptr) {
-		err = errors.Join(unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, 1<<17),
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, 1<<16))
+		err = errors.Join(setReceiveBuffer(fd, smallBuffer), setSendBuffer(fd, smallBuffer))
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BUF_LOCK, unix.SOCK_SNDBUF_LOCK)
 	})
 	return errors.Join(err, failed)
 }
@@ -319,6 +319,7 @@ func (p *Proxy) dial(c *conn, to *tenure, at netip.AddrPort) bool {
 		return false
 	}
 	c.server, c.to = server.(*net.TCPConn), to //nolint:errcheck,forcetypeassert // Network "tcp" has no other.
+	lock(c.server)
 	p.mu.Lock()
 	current := to.ctx.Err() == nil
 	if current {

@@ -20,12 +20,14 @@ type Limits struct {
 	// Pipes is the number of connections that move bytes at the same time. Others wait for them. A connection keeps its
 	// pipe while an end takes no bytes.
 	Pipes int
+	// Large is the number of directions with large buffers.
+	Large int
 }
 
 const (
 	maxConnections = 10_000
-	// connectionMemory is what an open connection needs: two sockets in the kernel, and two goroutines.
-	connectionMemory = 16 << 10
+	// maxMemory is what the agent needs at most in a container without a limit.
+	maxMemory = 2 << 30
 	// reservedMemory and reservedFiles are left to the rest of the agent, such as connections with peers.
 	reservedMemory = 32 << 20
 	reservedFiles  = 2500
@@ -34,24 +36,27 @@ const (
 // UsualLimits are those of an agent. They depend on the memory of its container, and on how many files it may open. No
 // group can use up everything.
 func UsualLimits() Limits {
-	most := uint64(maxConnections)
+	memory := uint64(maxMemory)
 	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if memory, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil { // not "max"
-			most = min(most, (max(memory, reservedMemory)-reservedMemory)/connectionMemory)
+		if limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil { // not "max"
+			memory = min(memory, limit)
 		}
 	}
+	quarter := (max(memory, reservedMemory) - reservedMemory) / 4
+	most := min(maxConnections, 3*quarter/connectionMemory)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil {
 		most = min(most, (max(files.Cur, reservedFiles)-reservedFiles)/2) // A connection has two sockets.
 	}
 	n := int(most) //nolint:gosec // at most maxConnections
-	return Limits{Connections: n, GroupConnections: n - n/5, Waiting: n / 5, Pipes: 128}
+	return Limits{Connections: n, GroupConnections: n - n/5, Waiting: n / 5, Pipes: 128, Large: int(quarter / directionMemory)}
 }
 
 // Shared is what the proxies of an agent have in common.
 type Shared struct {
 	limits      Limits
 	connections atomic.Int64
+	large       atomic.Int64  // directions with large buffers
 	pipes       chan pipe     // not in use. Those that weren't needed yet are zero.
 	wanted      chan struct{} // Each that finds no pipe sends once.
 	turns       turns

@@ -18,7 +18,7 @@ import (
 
 const loopback = "127.0.0.1"
 
-var limits = Limits{Connections: 1000, GroupConnections: 1000, Waiting: 1000, Pipes: 128}
+var limits = Limits{Connections: 1000, GroupConnections: 1000, Waiting: 1000, Pipes: 128, Large: 10}
 
 // coordinator returns one whose application is at an address.
 func coordinator(term uint64, address string) Coordinator {
